@@ -72,7 +72,7 @@ def problem_of(error: ValueError) -> str | None:
     if not isinstance(error, ValidationError):
         return None
     first = error.errors(include_url=False, include_input=False)[0]
-    where, words = ".".join(map(str, first["loc"])), problem_words(first).removeprefix("Value error, ")
+    where, words = ".".join(map(str, first["loc"])), problem_words(first)
     return f"{where}: {words}" if where else words
 
 
@@ -86,7 +86,34 @@ def problem_words(problem: ErrorDetails) -> str:
         return f"no {str(words['discriminator']).strip(chr(39))} is called {words['tag']!r}: {meant}"
     if problem["type"] == "union_tag_not_found":
         return f"it has no {str(words['discriminator']).strip(chr(39))}"
-    return problem["msg"]
+    ours = _PROBLEMS.get(problem["type"])
+    return problem["msg"].removeprefix("Value error, ") if ours is None else ours.format_map(words)
+
+
+_WHOLE, _NUMBER, _TABLE = "must be a whole number", "must be a number", "must be a table of keys and values"
+_LIST, _TEXT = "must be a list", "must be a text"
+_PROBLEMS = {
+    "missing": "is missing",
+    "extra_forbidden": "is no key of this",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+    "string_type": _TEXT,
+    "string_too_short": "must have at least {min_length} letters",
+    "string_too_long": "must have at most {max_length} letters",
+    "too_short": "must have at least {min_length} of them",
+    "too_long": "must have at most {max_length} of them",
+    "bool_type": "must be true or false",
+    "finite_number": "must be a finite number",
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing", "int_parsing_size"), _WHOLE),
+    **dict.fromkeys(("float_type", "float_parsing"), _NUMBER),
+    **dict.fromkeys(("tuple_type", "list_type", "frozen_set_type", "set_type"), _LIST),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "dataclass_type"), _TABLE),
+}
+"""In our words, by pydantic's names of problems."""
 
 
 def write_document(document: Document) -> bytes:

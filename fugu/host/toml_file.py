@@ -52,7 +52,7 @@ def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     from fugu.contract._document import problem_words  # pydantic is loaded where an error of it is
 
     first = error.errors(include_url=False, include_input=False)[0]
-    where, message = first["loc"], problem_words(first).removeprefix("Value error, ")
+    where, message = first["loc"], problem_words(first)
     if first["type"] in _UNKNOWN:
         near = get_close_matches(str(where[-1]), sorted(_keys(model, where[:-1])), n=1)
         message = "unknown key" + (f"; did you mean {near[0]}?" if near else "")

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
+from fugu.contract._document import first_problem
 from fugu.contract.errors import FuguError
 from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.policies import read_policy
@@ -79,7 +80,7 @@ class Street:
         try:
             GroupDocument.model_validate_json(json.dumps({**fields, "fleet": self.whose.fleet, "helper": 64 * "0"}))
         except ValidationError as error:
-            raise FuguError(f"no group can be like that: {error.errors()[0]['msg']}") from None
+            raise FuguError(f"no group can be like that: {first_problem(error, 'document')}") from None
         return fields
 
     @property
@@ -205,7 +206,7 @@ def read_group(file: str | Path) -> SharedWindow:
     try:
         return SharedWindow.model_validate_json(Path(file).read_text(encoding="utf-8"))
     except ValidationError as error:
-        raise FuguError(f"{file} is no signed document of a group: {error.errors()[0]['msg']}") from None
+        raise FuguError(f"{file} is no signed document of a group: {first_problem(error, 'document')}") from None
 
 
 def street_of(

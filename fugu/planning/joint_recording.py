@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract._document import problem_of
 from fugu.contract.chains import JointChains, odds_ratio, two_steps
 from fugu.contract.class_of_chains import Shown
 from fugu.planning.errors import PlanningError
@@ -79,8 +80,7 @@ def marginal(model: ChainModel, column: int) -> Floats:
 
 
 def _first_line(error: ValueError) -> str:
-    details = getattr(error, "errors", None)
-    return str(details()[0]["msg"]).removeprefix("Value error, ") if details else str(error)
+    return problem_of(error) or str(error)
 
 
 _ALIKE = 0.02

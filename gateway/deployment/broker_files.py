@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import ValidationError
 
+from fugu.contract._document import first_problem
 from fugu.contract.errors import UsageError
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES, available_topic, discovery_topic
 from fugu.host.files import new_folder, read_text, write_public, write_secret
@@ -114,7 +115,7 @@ class BrokerFolder:
         try:
             settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
         except ValidationError as error:
-            raise DeploymentError(f"{path / 'broker.json'}: {error.errors(include_url=False)[0]['msg']}") from None
+            raise DeploymentError(f"{path / 'broker.json'}: {first_problem(error, 'document')}") from None
         return cls(path, settings)
 
     @property

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from fugu.contract._document import Document
+from fugu.contract._document import Document, first_problem
 from fugu.contract.dating import SLACK, with_slack
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK
@@ -292,8 +292,7 @@ def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
     except OSError as error:
         raise ReleaseConfigError(f"cannot read the readers {path.name}: {error.strerror}") from None
     except ValidationError as error:
-        message = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise ReleaseConfigError(f"{path.name} is no list of readers: {message}") from None
+        raise ReleaseConfigError(f"{path.name} is no list of readers: {first_problem(error, 'list')}") from None
     if found.fleet != fleet:
         raise ReleaseConfigError(f"{path.name} holds the readers of fleet {found.fleet}, this one is {fleet}")
     return found.readers

@@ -156,7 +156,7 @@ def test_a_policy_without_windows_has_the_fields_it_always_had() -> None:
 def test_a_wrong_window_in_a_document_is_one_line() -> None:
     document = json.loads(policy(window()).to_json())
     document["windows"][0]["length"] = 0
-    with pytest.raises(PolicyError, match=r"windows\.0\.length: Input should be greater than or equal to 1"):
+    with pytest.raises(PolicyError, match=r"windows\.0\.length: must be at least 1"):
         Policy.from_json(json.dumps(document))
 
 

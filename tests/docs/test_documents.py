@@ -405,8 +405,8 @@ def test_the_readme_says_what_its_picture_shows() -> None:
     off, measured, promised, learning, beyond, ordinary, broken = shown.groups()
     for sentence in (
         f"It is off by {off} percentage points on average",
-        "an attacker who already knows this sleeper's habits, and is 50 % sure that some heartbeat was fast: he gets at "
-        f"most {promised} sure.",
+        "an attacker who already knows this sleeper's habits, and is 50 % sure that some heartbeat was fast: "
+        f"he gets at most {promised} sure.",
         f"**Measured** on that night: at most {measured}.",
         f"With it he gets up to {ordinary} sure, and passes {promised} for {broken} of heartbeats",
         f"From 50 % he got up to {learning} sure, and passed {promised} for {beyond} of them",

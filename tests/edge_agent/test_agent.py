@@ -230,7 +230,7 @@ def no_chains(document: dict[str, object]) -> None:
         (too_little_noise, 1.0, GuaranteeError, "epsilon"),
         (lambda _document: None, 0.999, GuaranteeError, "above this device's ceiling 0.999"),
         (another_device, 1.0, ConfigError, "is for home/ring, not this device"),
-        (no_chains, 1.0, PolicyError, "chains: Field required"),
+        (no_chains, 1.0, PolicyError, "chains: is missing"),
     ],
 )
 def test_a_policy_that_is_false_too_weak_or_not_ours_is_refused(
@@ -257,10 +257,10 @@ def test_at_the_ceiling_it_runs(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("fleet = ", "is not TOML"),
-        ('fleet = "home"', "Field required"),
+        ('fleet = "home"', "is missing"),
         ("unknown = 1", "unknown: unknown key"),
         ("celing = 1.0", r"celing: unknown key; did you mean ceiling\?"),
-        ("ceiling = -1.0", "greater than 0"),
+        ("ceiling = -1.0", "must be above 0"),
         ("ceiling = nan", "finite|JSON|not"),
     ],
 )

@@ -162,8 +162,8 @@ def config(folder: Path, policy: MeasurePolicy, **changes: Any) -> Path:
     [
         (None, "is for measurements, whose epsilon is of another kind: set measurement_ceiling to the most that one"),
         (0.999, "epsilon 1 of each point of stream place is above this device's ceiling for measurements 0.999"),
-        (0.0, "measurement_ceiling: Input should be greater than 0"),
-        ("true", "measurement_ceiling: Input should be a valid number"),
+        (0.0, "measurement_ceiling: must be above 0"),
+        ("true", "measurement_ceiling: must be a number"),
     ],
 )
 def test_without_the_owners_consent_a_device_does_not_start(tmp_path: Path, ceiling: object, text: str) -> None:

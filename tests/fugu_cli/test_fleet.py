@@ -82,7 +82,7 @@ def test_a_device_that_is_enrolled_anew_has_a_new_key(fugu: Fugu, home: Home) ->
         (("--device", "watch"), "device watch is enrolled already"),
         (("--device", "a/b"), "device: String should match pattern"),
         (("--device", "new", "--ceiling", "0"), "ceiling must be above 0 and finite, got 0"),
-        (("--device", "new", "--fresh-seconds", "0"), "fresh_seconds: Input should be greater than or equal to 1"),
+        (("--device", "new", "--fresh-seconds", "0"), "fresh_seconds: must be at least 1"),
         (("--device", "new", "--root", "FOLDER/1.envelope"), "a policy document, not a root"),
         (("--device", "new", "--root", "FOLDER/none"), "cannot read the root"),
     ],

@@ -250,4 +250,4 @@ def test_a_broken_model_is_refused_by_name(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "chain.json"
     file.write_text('{"format": 1}')
     done = fugu("plan", "stream", "--model", file, "--epsilon", 1)
-    assert (done.code, done.err) == (1, f"fugu: {file}: streams: Field required\n")
+    assert (done.code, done.err) == (1, f"fugu: {file}: streams: is missing\n")

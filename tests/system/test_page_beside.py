@@ -107,7 +107,7 @@ def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path) ->
             (site, {"listen": here, "no_login": True, "tls_cert": "x", "tls_key": "y"}, "No such"),
             (site, {"listen": here, "login_file": "login"}, "no hash"),
             (site, {"listen": "nowhere:0", "login_file": "login"}, "is not host:port"),
-            (site, {"no_login": True}, "page.listen: Field required"),
+            (site, {"no_login": True}, "page.listen: is missing"),
             (site, {"listen": here, "no_logn": True}, "page.no_logn: unknown key; did you mean no_login?"),
         ]
         for index, (broker, page, _) in enumerate(refused):
