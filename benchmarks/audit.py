@@ -18,13 +18,12 @@ from firmware_sim.constant import run_constant
 from fugu.audit.device import device_tests
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.windows import Window
-from fugu_cli.commands.audit import _parts as parts
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
 from figures import say_machine
 
-from tests.support.audited import planned
+from tests.support.audited import alone, planned
 from tests.support.brokers import Mosquitto
 from tests.support.measured import measure_policy
 
@@ -36,7 +35,7 @@ def _policy(kind: str) -> AnyPolicy:
     if kind == "points":
         return measure_policy(11)  # staircases
     window = Window(name="high", length=20, stride=20, states=(1,), scale="400")
-    return planned() if kind == "symbols" else parts(planned(windows=(window,)))[1]
+    return planned() if kind == "symbols" else alone(planned(windows=(window,)), "windows")
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -44,12 +45,15 @@ from fugu.contract.policy import Clock, Policy
 from gateway.estimates.catalogue import Catalogue
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
-from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.smoothing import smooth_history
 from gateway.history.tasks import Source
 from gateway.loop.recorder import Recorder
 from gateway.store.journal import Arrivals, Received
 from gateway.store.store import Store
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.support.histories import ALWAYS
 
 _CHAIN = np.array([[0.95, 0.05], [0.1, 0.9]])
 _TABLE = NoiseTable.binary(SCALE // 4, SCALE // 4)

@@ -33,7 +33,6 @@ from figures import show
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fugu.host.database import STORE
-from gateway.estimates.past import _CHUNK_TICKS as CHUNK_TICKS
 from gateway.store.engine import Database, Kind
 from gateway.store.location import Location
 from gateway.store.opening import open_engine
@@ -54,6 +53,7 @@ CREATE TABLE frames (
     policy_version INTEGER NOT NULL, symbols BLOB NOT NULL, PRIMARY KEY (stream, first));
 """
 KIND = Kind(STORE, _SCHEMA, StoreError)
+CHUNK_TICKS = 4_000  # as `gateway.estimates.past` has it
 DAYS = 400
 STORED_STREAMS = 400
 LOOKS = 60

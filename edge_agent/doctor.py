@@ -36,7 +36,7 @@ from fugu.mqtt.probe import probe
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
 
-__all__ = ["examine", "tried"]
+__all__ = ["examine", "private_socket", "tried"]
 
 
 PATIENCE_SECONDS = 5.0
@@ -207,12 +207,12 @@ def _local_brokers(config: AgentConfig) -> Iterator[Finding]:
     read = {(one.sensor.host, one.sensor.port) for one in config.streams if one.sensor.kind == "mqtt"}
     for host, port in sorted(read):
         if host.startswith("/"):
-            yield _private_socket("local broker", Path(host))
+            yield private_socket("local broker", Path(host))
         else:
             yield loopback_only("local broker", port)
 
 
-def _private_socket(what: str, path: Path) -> Finding:
+def private_socket(what: str, path: Path) -> Finding:
     """Check whether a Unix socket is there, and not for everybody."""
     try:
         mode = path.stat().st_mode

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     end_with_parent(int(parent))
     payload = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
     try:
-        answer = _judge(Path(path), kind, payload, int(now), sure=sure == "sure")
+        answer = judge(Path(path), kind, payload, int(now), sure=sure == "sure")
     except FuguError as error:
         answer = {"refused": error.reason, "detail": str(error)}
     except Exception as error:  # what nobody thought of is a refusal; its text may hold anything
@@ -51,7 +51,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _judge(path: Path, kind: str, payload: bytes, now: int, *, sure: bool = False) -> dict[str, Any]:
+def judge(path: Path, kind: str, payload: bytes, now: int, *, sure: bool = False) -> dict[str, Any]:
+    """Judge a document as the device of a configuration; returns the answer to its agent. Raises TrustError."""
     config = read_config(path)
     trust = open_trust(config, path.parent)
     if kind == "root":

@@ -18,7 +18,7 @@ from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.core.noise import uniform_below
 
-__all__ = ["PointSource"]
+__all__ = ["PointSource", "public_row"]
 
 
 MAX_TABLE_BYTES = 1 << 19
@@ -80,7 +80,7 @@ class Measurer:
         """The point to release for a tick; `shift` is how far numbers are ahead. See fugu/core/noise.py."""
         table, centres = self._in_force(tick, shift)
         if state is None:
-            state = _public_row(self._below(SCALE), len(self._plan.measurement.coordinates))
+            state = public_row(self._below(SCALE), len(self._plan.measurement.coordinates))
         noise = table.noise
         if isinstance(noise, NoiseTable):
             return Released(table.number, noise.points[noise.draw(state, self._below(SCALE))])
@@ -134,6 +134,6 @@ class Measurer:
         self._sent = {one.table.number: one for one in useful[-MOST_HELD:]}
 
 
-def _public_row(word: int, states: int) -> int:
+def public_row(word: int, states: int) -> int:
     """The row, 0..k-1, that a word uniform in 0..2^32-1 takes."""
     return word * states // SCALE

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edge_agent.measurer import PointSource
     from fugu.mqtt import Broker
 
-__all__ = ["AgentPlan", "ClockSettings", "Managed", "StreamPlan", "SumPlan", "WindowPlan"]
+__all__ = ["AgentPlan", "ClockSettings", "Managed", "StreamPlan", "SumPlan", "WindowPlan", "watched_class"]
 
 
 _MOST_STATES = 8
@@ -171,7 +171,7 @@ class StreamPlan:
                 for window in policy.get("windows", ())
             ),
             sums=tuple(SumPlan.of(shared, policy["discretiser"]["states"]) for shared in policy.get("sums", ())),
-            watch=_watched_class(policy),
+            watch=watched_class(policy),
             noise_bound=policy.get("noise_bound", ""),
         )
 
@@ -187,7 +187,7 @@ class StreamPlan:
         return self.valid_from <= seconds and (self.valid_until is None or seconds < self.valid_until)
 
 
-def _watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
+def watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
     """Assumption of a guarantee about steps, from a policy's JSON form; `None` if it has none that can be checked.
 
     A joint chain is none: its states are pairs of ticks, or of several streams, and a stream shows a part of them.

@@ -20,7 +20,7 @@ from fugu.contract.group_frames import Report
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.host.database import transaction
 
-__all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrames"]
+__all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrames", "accounting"]
 
 FRAMES_SCHEMA = """
     CREATE TABLE frames (
@@ -193,7 +193,7 @@ class StoredFrames:
                 self._delete([one])
                 self._db.execute(
                     "UPDATE frames SET previous = ?, payload = ? WHERE id = ?",
-                    (previous, _accounting(following[1], previous), following[0]),
+                    (previous, accounting(following[1], previous), following[0]),
                 )
                 self.dropped += 1
                 return True
@@ -213,7 +213,7 @@ class StoredFrames:
         self._count -= len(fresh)
 
 
-def _accounting(payload: bytes, previous: int) -> bytes:
+def accounting(payload: bytes, previous: int) -> bytes:
     """A frame that accounts for the ticks after `previous`."""
     if payload[0] == SymbolFrame.SCHEMA:
         return replace(SymbolFrame.decode(payload), previous=previous).encode()

@@ -37,7 +37,7 @@ from typing import Any
 
 from fugu.contract.leakage import CONTEXT, Way, as_decimal, ignorant_leakage, informed_leakage, universal_leakage
 
-__all__ = ["Watch"]
+__all__ = ["Watch", "log_e_value"]
 
 
 ALARM = 1e-3
@@ -131,7 +131,7 @@ class Watch:
             self.left_out += 1
 
     def _weigh(self, number: int, counts: Counts, ends: bool) -> None:
-        gain = _log_e_value(counts, self._chains)
+        gain = log_e_value(counts, self._chains)
         capital = self._capital[number]
         now = [a + _log_sum((math.log1p(-w), math.log(w) + gain)) for a, w in zip(capital, _WEIGHTS, strict=True)]
         self._products[number] = now
@@ -197,7 +197,8 @@ def _odds(row: Sequence[int], other: Sequence[int], z: int, w: int) -> Fraction:
     return max(odds, 1 / odds)
 
 
-def _log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
+def log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
+    """Logarithm of the e-value of counted steps against a class: its mean is at most 1 for every chain inside."""
     if "odds_ratio" not in chains:
         inside = [[(n[1 - x] / sum(n) if sum(n) else 0.0), *chains["qr"[x]]] for x, n in enumerate(counts)]
         leave = [min(max(probability, low), high) for probability, low, high in inside]

@@ -241,7 +241,7 @@ def without_hints(source: str) -> str:
 def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
     what = "the board would refuse this policy"
     try:
-        return _check_on_board(compiled, ceilings)
+        return core.check(read_policy(compiled), ceilings)
     except core.GuaranteeError as error:
         raise GuaranteeError(
             f"{what}: {error}; it derives bounds in integers, which for known chains, and where q + r is above 1, are "
@@ -258,17 +258,6 @@ def modules() -> dict[str, Path]:
         for root, package in ((_HOUSE, "fugu/core"), (BOARD, "sanitiser"))
         for source in sorted((root / package).glob("*.py"))
     }
-
-
-def _check_on_board(compiled: bytes, ceilings: Sequence[tuple[int, int]] = ()) -> int:
-    """Derive the bound of a compiled policy as a board does; bound and ceilings are likelihood ratios over 2^128.
-
-    Each ceiling is for stretches of so many seconds, or of a tick.
-
-    Raises:
-        Exception: the board's `PolicyError` or `GuaranteeError`.
-    """
-    return core.check(read_policy(compiled), ceilings)
 
 
 def _check_generator(burnt: Burnt) -> None:

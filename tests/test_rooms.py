@@ -16,6 +16,14 @@ def test_every_room_has_tests(room: str) -> None:
     assert [name for name in folders(room) if not (ROOT / name).exists()] == []
 
 
+def test_a_folder_of_tests_has_the_name_of_a_room() -> None:
+    """Or of the pages, of what is deployed, or of all rooms at once; a part of a room may have one inside."""
+    names = {str(file.parent.relative_to(ROOT / "tests")).replace("/", ".") for file in ROOT.glob("tests/**/test_*.py")}
+    rooms = {room.removeprefix("fugu.") for room in ROOMS} | {".", "deploy", "docs", "mutants", "system"}
+    inside = {"privacy.accountant", "system.faults"}
+    assert names - rooms - inside == set()
+
+
 def test_the_rooms_above_are_those_that_import_it_directly_or_not() -> None:
     assert above("papers") == {"papers"}
     assert above("gateway.releases") >= {"gateway.releases", "gateway.page", "fugu_cli"}

@@ -38,6 +38,8 @@ def files_of(package: str) -> list[Path]:
 
 TEXTS = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|#[^\n]*', re.DOTALL)
 IMPORT = re.compile(r"^( *)((?:from ([\w.]+) )?import (\([^)]*\)|.*))", re.MULTILINE)
+PRIVATE = re.compile(r"(?:import|[.,(\n]) *_[A-Za-z]")
+REACHED = re.compile(r"(?<![\w.])(\w+)(?:\.[a-z]\w*)*\._[A-Za-z]")
 FOR_CHECKERS = re.compile(r"^if TYPE_CHECKING: *\n(?:(?: .*)?\n)+", re.MULTILINE)
 
 
@@ -90,6 +92,23 @@ def test_what_another_module_uses_is_public() -> None:
                 is_package = files[module].name == "__init__.py"
                 wrong += [] if is_package else [(user, module, one) for one in used if one not in public[module]]
     assert sorted(set(wrong)) == []
+
+
+def test_no_module_imports_a_name_with_an_underscore() -> None:
+    """Tests, benchmarks and papers come in by the door, too; so many times they still reach for `module._name`."""
+    house, names, reached = {*TOPS, "tests"}, [], 0
+    for file in (file for package in (*TOPS, "tests", "benchmarks", "deploy") for file in files_of(package)):
+        if not (private := PRIVATE.search(text := code(file))):
+            continue
+        modules_here = set[str]()
+        for _, _, source, listed in IMPORT.findall(text) if private else ():
+            pairs = re.findall(r"([\w.]+)(?: as (\w+))?", listed)
+            if (source or listed).partition(".")[0] in house:
+                names += [(str(file.relative_to(ROOT)), name) for name, _ in pairs if name[0] == "_" != name[1]]
+                modules_here |= {alias or name for name, alias in pairs}
+        reached += sum(name in modules_here for name in REACHED.findall(text))
+    assert names == []
+    assert reached <= 65
 
 
 def all_of(file: Path) -> str:

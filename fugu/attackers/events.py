@@ -20,7 +20,7 @@ from fugu.attackers.witness import secret_pairs
 from fugu.chains.arrays import Floats
 from fugu.privacy.chain_class import MarkovChain
 
-__all__ = ["Event", "attacked", "least_epsilon", "reach"]
+__all__ = ["attacked", "least_epsilon", "reach"]
 
 
 _CHOOSING = 4000

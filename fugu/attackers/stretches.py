@@ -19,7 +19,7 @@ from fugu.attackers.evaluation import epsilon_bound, mean_interval, mean_transit
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs
 from fugu.chains.arrays import Bools, Floats, Ints
 
-__all__ = ["FEWEST", "PARTS", "StretchAttack", "attack_stretches"]
+__all__ = ["FEWEST", "PARTS", "Odds", "StretchAttack", "anywhere", "attack_stretches", "by_windows"]
 
 SECRETS = ("more than usual", "at least half", "begins in it")
 FEWEST, MOST = 200, 800
@@ -93,16 +93,16 @@ def attack_stretches(
         if counted not in outputs.groups:
             return ()
         ticks = ticks if ticks < outputs.length else ticks // outputs.length * outputs.length
-        asked = list(_by_windows(states, outputs, outputs.groups.index(counted), ticks, unknown))
+        asked = list(by_windows(states, outputs, outputs.groups.index(counted), ticks, unknown))
     else:
-        asked = list(_anywhere(states, ticks, unknown))
+        asked = list(anywhere(states, ticks, unknown))
     asked = [one for one in asked if segments[one.begin - 1] == segments[one.end]]
     asked = asked[:: max(1, len(asked) // MOST)]
     if not asked:
         return ()
     own = [inside[states[one.first - 1 : one.first + ticks]] for one in asked]
     usual = float(np.median([course[1:].sum() for course in own]))
-    odds = _Odds(chain, inside, ticks, usual, outputs)
+    odds = Odds(chain, inside, ticks, usual, outputs)
     found: dict[str, list[tuple[bool, float, float]]] = {secret: [] for secret in SECRETS}
     for one, course in zip(asked, own, strict=True):
         ends = int(states[one.begin - 1]), int(states[one.end])
@@ -134,7 +134,7 @@ def _judged(secret: str, ticks: int, some: list[tuple[bool, float, float]], epsi
     return StretchAttack(secret, ticks, len(some), success, low, high, guess, ceiling, least, furthest, typical)
 
 
-def _anywhere(states: Ints, ticks: int, unknown: int) -> Iterator[_Asked]:
+def anywhere(states: Ints, ticks: int, unknown: int) -> Iterator[_Asked]:
     """Stretches in the middle of so many ticks, so many that about `FEWEST` fit in."""
     present, around = np.concatenate([[0], np.cumsum(states >= 0)]), max(0, unknown - ticks) // 2
     every = max(1, min(ticks, (states.size - ticks - 2 * around) // FEWEST))
@@ -144,7 +144,7 @@ def _anywhere(states: Ints, ticks: int, unknown: int) -> Iterator[_Asked]:
             yield _Asked(first, begin, end, np.zeros(0, dtype=np.int64))
 
 
-def _by_windows(states: Ints, outputs: CountOutputs, group: int, ticks: int, unknown: int) -> Iterator[_Asked]:
+def by_windows(states: Ints, outputs: CountOutputs, group: int, ticks: int, unknown: int) -> Iterator[_Asked]:
     """Stretches in the middle of whole windows that follow one another without a missing tick."""
     length, present = outputs.length, np.concatenate([[0], np.cumsum(states >= 0)])
     whole = max(1, ticks // length)
@@ -161,7 +161,7 @@ def _by_windows(states: Ints, outputs: CountOutputs, group: int, ticks: int, unk
             yield _Asked(int(outputs.first[number]) + offset, begin, end, counts)
 
 
-class _Odds:
+class Odds:
     """Log-odds of the secrets of a stretch, before and after the outputs, by one chain."""
 
     def __init__(self, chain: Floats, inside: Bools, ticks: int, usual: float, outputs: Outputs) -> None:

@@ -16,7 +16,7 @@ from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.kernel import kernel, part
 from fugu.chains.messages import LIFT
 
-__all__ = ["Followed", "Moves", "fixed_lag", "follow", "lagged", "moves_of", "reachable"]
+__all__ = ["Followed", "fixed_lag", "follow", "lagged", "moves_of", "reachable"]
 
 _HIGH = LIFT**9
 """The factor that keeps products of small numbers from vanishing."""

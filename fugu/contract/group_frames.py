@@ -27,10 +27,8 @@ from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Wor
 from fugu.contract.topics import NAME_PATTERN
 
 __all__ = [
-    "DIGEST_BYTES",
     "MASK_BYTES",
     "MAX_PAGE_BYTES",
-    "MAX_REPORTS",
     "OPENING_KEY_BYTES",
     "NoSum",
     "OpeningAnswer",

@@ -26,7 +26,6 @@ __all__ = [
     "UNCHANGED",
     "Beside",
     "History",
-    "Interval",
     "Named",
     "Noise",
     "Ratios",

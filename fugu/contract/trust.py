@@ -47,7 +47,7 @@ from fugu.contract.pins import violations
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 
-__all__ = ["FAR_AHEAD_SECONDS", "Trust", "TrustState", "Verdict"]
+__all__ = ["FAR_AHEAD_SECONDS", "Trust", "TrustState", "Verdict", "decode_roots"]
 
 
 FAR_AHEAD_SECONDS = 86_400
@@ -152,7 +152,7 @@ class Trust:
     def follow_roots(self, payload: bytes) -> Verdict:
         """Follow root documents beyond the one in force; a TrustError says why the last is not in force afterwards."""
         try:
-            chain = _decode_roots(payload)
+            chain = decode_roots(payload)
         except FrameError as error:
             raise TrustError(f"no root documents: {error}") from None
         before, last = self.state, ""
@@ -347,7 +347,7 @@ class Trust:
         return document
 
 
-def _decode_roots(payload: bytes) -> tuple[bytes, ...]:
+def decode_roots(payload: bytes) -> tuple[bytes, ...]:
     """The envelopes of a message with root documents; the FrameError says what is wrong."""
     envelopes: tuple[bytes, ...]
     (envelopes,) = read_row(unpacked(payload, ROOTS_SCHEMA), [ROOTS], "message")

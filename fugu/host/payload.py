@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fugu.host.csv_file import moment
 
-__all__ = ["MalformedError", "Message", "ResentCheck", "message", "parse_path", "quoted_key", "value_at"]
+__all__ = ["MalformedError", "ResentCheck", "message", "parse_path", "quoted_key", "value_at"]
 
 MAX_PAYLOAD_BYTES = 1 << 16
 _KEY = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^".,]*)\s*([.,]|$)')

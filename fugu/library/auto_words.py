@@ -36,7 +36,6 @@ __all__ = [
     "candidate_document",
     "error_words",
     "percent",
-    "quality_words",
     "taken_words",
     "time_words",
     "verdict",

@@ -21,7 +21,6 @@ __all__ = [
     "stretch_lines",
     "stretch_table",
     "stretch_words",
-    "time_words",
 ]
 
 

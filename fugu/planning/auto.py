@@ -63,14 +63,7 @@ from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union, widened
 from fugu.recordings.readings import Readings
 
-__all__ = [
-    "AIM",
-    "AutoPlan",
-    "Curve",
-    "auto_policy",
-    "longest_useful",
-    "plan_auto",
-]
+__all__ = ["AIM", "AutoPlan", "Curve", "auto_policy", "least_epsilon", "longest_useful", "plan_auto", "too_few"]
 
 
 Progress = Callable[[str, float], None]
@@ -247,10 +240,10 @@ def plan_auto(
     recommended, reasons, used = outcome.recommended, outcome.reasons, outcome.problem
     by_day = _of_profiles(problem) if any(one.blocks for one in outcome.candidates) else problem
     curves = tuple(_curve(by_day if one.blocks else problem, one) for one in outcome.candidates)
-    least = question.epsilon if recommended.kind != "none" else _least_epsilon(curves, question)
+    least = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
     least = None if reasons else least
-    too_few = _too_few(curves, question) if least is None and not reasons else None
-    found = (recommended, outcome.candidates, readings, question, states, bins, reasons, curves, least, too_few)
+    few = too_few(curves, question) if least is None and not reasons else None
+    found = (recommended, outcome.candidates, readings, question, states, bins, reasons, curves, least, few)
     covered = None
     if recommended.chains is not None:
         covered = problem.share(recommended.every, recommended.chains)
@@ -584,7 +577,7 @@ def _curve(problem: _Problem, candidate: Candidate) -> Curve:
     return Curve(candidate, tuple(points))
 
 
-def _least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
+def least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
     """The least epsilon above the wanted one, at which nothing was chosen, at which some answer would be."""
     enough = (
         epsilon
@@ -597,7 +590,7 @@ def _least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
     return min(enough, default=None)
 
 
-def _too_few(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
+def too_few(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
     """Find the answer that would be useful at the least epsilon, if the recording held enough of its like."""
     found = []
     for candidate, points in curves:

@@ -15,7 +15,7 @@ from fugu.planning.question import one_in, states_of_some
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, Recorded, load, read_readings
 
-__all__ = ["Numbered", "Truth", "states_by", "truth_by"]
+__all__ = ["Truth", "states_by", "truth_by"]
 
 _SAME_PERIOD = 0.05
 _MOST_TICKS = 20_000_000

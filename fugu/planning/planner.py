@@ -23,7 +23,7 @@ from fugu.privacy.accountant.accountant import class_of
 from fugu.privacy.accountant.bounded import decimated_odds_ratio, decimated_transition
 from fugu.privacy.randomised_response import Objective, Utility, assess, calibrate
 
-__all__ = ["Option", "Refusal", "Request", "StreamPlan", "make_plan"]
+__all__ = ["Option", "Refusal", "Request", "StreamPlan", "decimated_class", "make_plan"]
 
 
 PERIODS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -140,7 +140,7 @@ def _unaware(request: Request, chosen: Option) -> Utility | None:
     if chosen.adversary == request.adversary:
         return None
     try:
-        chains = _decimated_class(request.chains, chosen.every)
+        chains = decimated_class(request.chains, chosen.every)
         ticks = chosen.stretch_ticks
         found = calibrate(
             chains, request.epsilon, request.adversary, request.objective, stretch_ticks=ticks, slack=True
@@ -158,7 +158,7 @@ def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:
     """
     chains = request.chains
     if every == 1 or adversary != "universal" or chains.changes or chains.named_streams:
-        return _decimated_class(chains, every)
+        return decimated_class(chains, every)
     if not math.isfinite(chains.odds_bound):
         raise PlanningError(f"no stream can be planned for every {every}th tick: a step is all but impossible")
     ratio = decimated_odds_ratio(chains.odds_bound, every)
@@ -167,7 +167,7 @@ def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:
     return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
 
 
-def _decimated_class(chains: ChainClass, step: int) -> ChainClass:
+def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     """Return a class that holds P^D, D = `step` >= 1, for every stationary chain P of a class.
 
     Of bounded chains it holds every product. Raises DecimationError if a probability rounds to 0 or 1, or the class is

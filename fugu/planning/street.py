@@ -35,7 +35,7 @@ from fugu.planning.true_class import true_class
 from fugu.privacy.covering_class import CoveringChains, covering_class
 from fugu.recordings.readings import Readings
 
-__all__ = ["MOST_HOMES", "SIZES", "Home", "Size", "StreetPlan", "plan_street"]
+__all__ = ["SIZES", "Size", "StreetPlan", "plan_street"]
 
 Progress = Callable[[str, float], None]
 SIZES = (10, 12, 14, 17, 20, 24, 28, 34, 40, 48, 58, 68, 82, 98, 116, 140, 168, 200, 240, 290, 350, 420, 500, 700, 1000)

@@ -55,6 +55,7 @@ __all__ = [
     "bounded_class",
     "covering_class",
     "local_transitions",
+    "outward",
     "smoothed",
     "smoothed_pairs",
     "stretch_lengths",
@@ -425,7 +426,7 @@ def _constant(counts: Ints) -> BinaryChains:
     deviations = 1.0 / np.sqrt(of * share * (1.0 - share))
     tail = float(special.ndtr(special.ndtri(TAIL) * np.hypot(*deviations) / deviations.sum()))
     q, r = (constant_probability(int(n), int(m), tail) for n, m in zip(seen, of, strict=True))
-    return BinaryChains(q=_outward(*q), r=_outward(*r))
+    return BinaryChains(q=outward(*q), r=outward(*r))
 
 
 def bounded_class(logarithm: float, transition: Floats) -> BoundedChains:
@@ -442,7 +443,7 @@ def _bounded(odds: float, transition: Floats) -> BoundedChains:
     return BoundedChains(states=len(rows), odds_ratio=odds, transition=rows)
 
 
-def _outward(low: float, high: float) -> tuple[float, float]:
+def outward(low: float, high: float) -> tuple[float, float]:
     """An interval of two digits around one inside (0, 1); near 1 the distance to it has two."""
     if high <= 0.5:
         return float(_two_digits(low, ROUND_FLOOR)), float(_two_digits(high, ROUND_CEILING))

@@ -19,7 +19,7 @@ from fugu.chains.arrays import Floats
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilt_tables import stationary_distribution_of
 
-__all__ = ["check_symbols", "infinity_wasserstein", "wasserstein_states", "wasserstein_symbols"]
+__all__ = ["check_symbols", "infinity_wasserstein", "integer_weights", "wasserstein_states", "wasserstein_symbols"]
 
 Number: TypeAlias = int | float | Fraction
 Exact: TypeAlias = int | Fraction
@@ -192,8 +192,8 @@ class _Whole(NamedTuple):
     @classmethod
     def of(cls, chain: MarkovChain) -> _Whole:
         assert chain.initial is not None
-        initial, start = _whole(stationary_distribution_of(chain) if chain.is_stationary else chain.initial)
-        rows = [_whole(row) for row in chain.transition]
+        initial, start = integer_weights(stationary_distribution_of(chain) if chain.is_stationary else chain.initial)
+        rows = [integer_weights(row) for row in chain.transition]
         scale = math.lcm(*(total for _, total in rows))
         return cls(initial, start, [[p * (scale // total) for p in row] for row, total in rows], scale)
 
@@ -237,7 +237,7 @@ def _coefficients(packed: int, size: int) -> Distribution:
     return [(power, coefficient) for power, coefficient in whole if coefficient]
 
 
-def _whole(distribution: Floats) -> tuple[list[int], int]:
+def integer_weights(distribution: Floats) -> tuple[list[int], int]:
     """Probabilities over a common denominator, each to within its rounding, however small."""
     row = [Fraction(float(p)).limit_denominator(_LARGEST_DENOMINATOR) for p in distribution]
     if sum(row) != 1 or any(abs(float(s) - p) > _SIMPLE * p for s, p in zip(row, distribution, strict=True)):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fugu.recordings.columns import Key, TimeCells
     from fugu.recordings.options import ReadOptions, RowKind
 
-__all__ = ["RULES", "Evidence", "ask", "run_starts", "unusual_holds"]
+__all__ = ["RULES", "Evidence", "ask", "run_starts"]
 
 _DAY = 86_400.0
 _LATEST = 4_102_444_800.0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
     from fugu.recordings.options import RowKind
 
-__all__ = ["LONGEST_SILENCE", "Steps", "Ticks", "few", "in_order", "kind_of", "steps_of", "ticks_of"]
+__all__ = ["Steps", "few", "in_order", "kind_of", "steps_of", "ticks_of"]
 
 LONGEST_SILENCE = 10
 """A stretch ends where no row came for more than so many periods."""

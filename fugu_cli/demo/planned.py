@@ -52,7 +52,7 @@ from fugu_cli.demo.topic_sensor import topic_of_recording, topic_sensor
 from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.terminal import say, working
 
-__all__ = ["plan_and_replay", "prepared_plan", "show_stretches"]
+__all__ = ["plan_and_replay", "prepared_plan", "replay_of", "show_stretches"]
 
 _DAY = 86_400.0
 _MESSAGES = 90
@@ -108,7 +108,7 @@ def plan_and_replay(
         return NOTHING, [other for _, other in offers]
     missing, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
-        if (replay := _replay_of(plan, Path(folder))) is None:
+        if (replay := replay_of(plan, Path(folder))) is None:
             say(stage)
         else:
             draw_replay(page, 0, replay, 0)
@@ -144,7 +144,7 @@ def prepared_plan(page: Page, path: Path, readings: Readings | None, options: Au
 def _draw_prepared(page: Page, at: int, plan: Plan, name: str) -> bool:
     """Draw what a plan would let leave, if it can be replayed."""
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
-        if (replay := _replay_of(plan, Path(folder))) is None:
+        if (replay := replay_of(plan, Path(folder))) is None:
             return False
         draw_replay(page, at, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
         page.show_replay(at, name=name)
@@ -252,7 +252,7 @@ def _show_nearest(page: Page, plan: Plan) -> None:
         return
     nearest = min(near, key=lambda one: one.expected_error / max(one.guess_error, 1e-9))
     with suppress(FuguError), tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
-        replay = _replay_of(replace(plan, details=details._replace(recommended=nearest)), Path(folder))
+        replay = replay_of(replace(plan, details=details._replace(recommended=nearest)), Path(folder))
         if replay is not None:
             draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
             page.show_replay(0, name=_PREPARED if plan.useful else _NEAREST)
@@ -292,7 +292,7 @@ def _planner(readings: Readings, path: Path, whose: Whose) -> Planner:
     return lambda asked, progress: Plan(plan_auto(readings, asked, np.random.default_rng(1), progress), path, whose)
 
 
-def _replay_of(plan: Plan, folder: Path) -> Replay | None:
+def replay_of(plan: Plan, folder: Path) -> Replay | None:
     """The replay of an agent with the configuration of the plan; `None` if only the verdict can be shown.
 
     The policy has the recording's times. A recording that no agent can read becomes a plain file in the folder.

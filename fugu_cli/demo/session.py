@@ -26,7 +26,7 @@ from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.lanes import Lane, lanes_document, lanes_svg, percent_marks, time_marks
 from fugu_cli.view.terminal import say, working
 
-__all__ = ["draw_replay", "night_picture", "run", "show_recording", "stream"]
+__all__ = ["draw_replay", "run", "show_recording", "stream"]
 
 NIGHTS = ("N10", "N05", "N07")
 """The most restless one first."""

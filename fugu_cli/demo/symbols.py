@@ -16,7 +16,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.frames import SymbolFrame
 from fugu_cli.demo.evaluation import FURTHER_DRAWS, AnyFrame, Replay, Results
 
-__all__ = ["SymbolReplay", "SymbolResults"]
+__all__ = ["SymbolReplay"]
 
 _SHOWN = 300
 """Ticks of the picture: the newest ones."""

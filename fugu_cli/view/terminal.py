@@ -17,18 +17,7 @@ from fugu.contract.errors import printable
 from fugu.host.terminal import print_lines
 from fugu.library.report import Report, Result, Table
 
-__all__ = [
-    "console",
-    "rendered",
-    "say",
-    "say_waiting",
-    "show",
-    "show_report",
-    "show_table",
-    "table",
-    "warn",
-    "working",
-]
+__all__ = ["rendered", "say", "say_waiting", "show", "show_report", "show_table", "warn", "working"]
 
 _BETWEEN = 2
 """Characters between the columns of a table, and around them."""

@@ -36,7 +36,7 @@ from gateway.releases.audit import Told, TrustedPolicies, verify
 from gateway.releases.entries import PER_NAT, Key, Promise, Stream, together_name, units_below
 from gateway.releases.ledger import Ledger
 
-__all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger"]
+__all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger", "stream_loss"]
 
 Histories = Callable[[str, str], History]
 """By device and stream, its ticks."""
@@ -134,7 +134,7 @@ def audit_ledger(
         beside = [one for stream in moving[key[:2]] for one in told.get(Key(*stream, key.audience), ())]
         after[key] = [_after_louder(one, beside, history) for one in several]
     streams = tuple(
-        max((_with_slack(_stream_loss(one), leaks=leaks) for one, leaks in several), key=_excess)
+        max((_with_slack(stream_loss(one), leaks=leaks) for one, leaks in several), key=_excess)
         for several in after.values()
     )
     every = [pair for several in after.values() for pair in several]
@@ -220,7 +220,8 @@ def _with_slack(loss: StreamLoss, *, leaks: bool) -> StreamLoss:
     return loss._replace(epsilon=float_up(Fraction(loss.epsilon) + SLACK * Fraction(loss.promise.epsilon)))
 
 
-def _stream_loss(told: Told) -> StreamLoss:
+def stream_loss(told: Told) -> StreamLoss:
+    """Loss of a stream to one audience, by the charges that its ledger has."""
     promise, ticks = told.promise, told.promise.ticks(told.period_us)
     loss = StreamLoss(*told[:2], promise, ticks, None, told.charge, told.tick, "constant charge")
     try:
@@ -337,7 +338,7 @@ def _joint(told: Sequence[Told], limit: Promise) -> float | None:
     """
     adversary, ticks = limit.adversary, max(limit.ticks(one.period_us) for one in told)
     if any(one.mechanism in ALONE for one in told):
-        known = _stream_loss(told[0])
+        known = stream_loss(told[0])
         holds = len(told) == ticks == 1 and covers(cast(Mechanism, told[0].mechanism), adversary)
         return known.epsilon if holds else None
     by_class: dict[ReleaseClass, list[Told]] = defaultdict(list)

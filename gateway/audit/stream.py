@@ -48,7 +48,7 @@ from gateway.audit.statement import Finding
 from gateway.releases.allowance import noise_problems
 from gateway.releases.config import ReleaseConfig
 
-__all__ = ["StreamAudit", "audit_stream"]
+__all__ = ["StreamAudit", "audit_stream", "distribution_problems"]
 
 
 _FAR = 40
@@ -287,7 +287,7 @@ def audit_stream(
         mine = [one for one in definitions if one.source == 0]
         published = Published.read(policy, messages, truth, loop=loop)
         drawn = published.draws(mine)
-        findings += [Finding("noise-not-as-stated", about) for about in _distribution_problems(drawn.noises, mine)]
+        findings += [Finding("noise-not-as-stated", about) for about in distribution_problems(drawn.noises, mine)]
         findings += _class_findings(policy, published.symbols)
         if truth is not None:
             attacked, stretches = attack_published(published, truth.source, known)
@@ -299,7 +299,7 @@ def audit_stream(
     return StreamAudit(tuple(found), tuple(attacked), tuple(stretches), tuple(findings), left)
 
 
-def _distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
+def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
     """Problems of noise that cannot have its scale, by its mean size: as for ledgers, one in 10^9 without a fault."""
     found = []
     for one in definitions:

@@ -45,7 +45,7 @@ from gateway.store.location import Server
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.shards import MOST_SHARDS
 
-__all__ = ["run_cluster"]
+__all__ = ["Vacancies", "run_cluster", "serve_part"]
 
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ _AGAIN_SECONDS = 7.0
 """More than what a gateway waits at most before it tries again to reach a server that was away."""
 
 
-class _Vacancies:
+class Vacancies:
     """Looks for parts that nobody has; one thread uses it.
 
     A part is vacant if nobody has a claim on it, or who has one says nothing, at every look for two seconds. After the
@@ -144,7 +144,7 @@ def all_parts(shards: int) -> list[str]:
     return [_FLEET, *(f"{_SHARD}{index}" for index in range(shards))]
 
 
-def _serve_part(given: Given, part: str, host: Connection) -> None:
+def serve_part(given: Given, part: str, host: Connection) -> None:
     """Claim a part and serve it until SIGTERM, or its gateway ends, or the host is gone; then end the process.
 
     `host` is sent an empty text when the gateway serves, or why it cannot.
@@ -295,7 +295,7 @@ class HostActor:
             first = context.Process(target=os.getpid)
             first.start()
             first.join()  # it is forked when all has been loaded
-            with closing(_Vacancies(self._given.channel, all_parts(self._given.shards))) as vacancies:
+            with closing(Vacancies(self._given.channel, all_parts(self._given.shards))) as vacancies:
                 while not self._resting.wait(_LOOK_SECONDS):
                     self._see()
                     self._take(vacancies)
@@ -307,7 +307,7 @@ class HostActor:
             if not self._resting.is_set():
                 os._exit(1)  # Ray starts it again
 
-    def _take(self, vacancies: _Vacancies) -> None:
+    def _take(self, vacancies: Vacancies) -> None:
         left = self._share - len({one.part for one in self._running})
         vacant = vacancies.look(time.monotonic(), 0.0 if left > 0 else _MORE_SECONDS)
         starting = {one.part for one in self._running if not one.started}
@@ -316,7 +316,7 @@ class HostActor:
         context = multiprocessing.get_context("forkserver")
         for part in [*vacant[first:], *vacant[:first]][: max((left + 1) // 2, 1)]:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve_part, args=(self._given, part, theirs), name=part)
+            process = context.Process(target=serve_part, args=(self._given, part, theirs), name=part)
             process.start()
             theirs.close()  # so that its end is seen when it is gone
             self._running.append(_Running(part, process, ours))

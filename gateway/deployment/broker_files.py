@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gateway.deployment.certificates import Authority, Issued
     from gateway.releases.config import Bound
 
-__all__ = ["BrokerFolder", "Credentials", "check_name"]
+__all__ = ["BrokerFolder", "Credentials", "check_name", "password_line"]
 
 
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -158,7 +158,7 @@ class BrokerFolder:
     def admit(self, accounts: Sequence[tuple[Account, Credentials]]) -> None:
         """Enter accounts, whose names `check_free` has allowed, with their credentials."""
         issued = [credentials for _, credentials in accounts]
-        self._write_passwords({one.name: _password_line(one.name, one.password) for one in issued if one.password})
+        self._write_passwords({one.name: password_line(one.name, one.password) for one in issued if one.password})
         entries = {entry.name: entry for entry in self.settings.accounts}
         for account, _ in accounts:
             before = entries.setdefault(account.name, account)
@@ -336,7 +336,7 @@ def _new_password() -> str:
     return secrets.token_urlsafe(32)
 
 
-def _password_line(name: str, password: str, salt: bytes | None = None) -> str:
+def password_line(name: str, password: str, salt: bytes | None = None) -> str:
     """A line of a Mosquitto 2 password file: `name:$7$iterations$salt$hash`, by PBKDF2 with SHA-512; 12 bytes salt."""
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)

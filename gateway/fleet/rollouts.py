@@ -46,7 +46,17 @@ from typing import Any, Literal, NamedTuple
 from gateway.fleet.entries import Due, FleetError, Outcome, RolloutPlan, UnknownNameError, stages_of
 from gateway.fleet.registry import Registry
 
-__all__ = ["ACTIVE", "Rollout", "Rollouts", "StageCounts"]
+__all__ = [
+    "ACTIVE",
+    "DeviceReport",
+    "Rollout",
+    "RolloutState",
+    "Rollouts",
+    "StageCounts",
+    "advance",
+    "operated",
+    "tally",
+]
 
 
 Phase = Literal["draft", "running", "waiting", "paused", "stopped", "aborted", "completed"]
@@ -54,7 +64,7 @@ Phase = Literal["draft", "running", "waiting", "paused", "stopped", "aborted", "
 ACTIVE: frozenset[Phase] = frozenset({"running", "waiting", "paused"})
 
 
-class _Report(NamedTuple):
+class DeviceReport(NamedTuple):
     """Report about a device.
 
     Attributes:
@@ -84,7 +94,7 @@ class _Offer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class RolloutState:
     """Where a rollout is.
 
     Attributes:
@@ -142,7 +152,7 @@ class StageCounts(NamedTuple):
         return self.size - self.errors < success * self.size
 
 
-def _tally(plan: RolloutPlan, state: _State, reports: Mapping[str, _Report]) -> tuple[StageCounts, ...]:
+def tally(plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport]) -> tuple[StageCounts, ...]:
     """How the devices of every stage stand, at the time of the state; `reports` has every enrolled device."""
     found = []
     for stage in state.stages:
@@ -154,7 +164,7 @@ def _tally(plan: RolloutPlan, state: _State, reports: Mapping[str, _Report]) -> 
     return tuple(found)
 
 
-def _standing(plan: RolloutPlan, state: _State, offer: _Offer | None, report: _Report | None) -> str:
+def _standing(plan: RolloutPlan, state: RolloutState, offer: _Offer | None, report: DeviceReport | None) -> str:
     if report is None or report.newest > plan.version:
         return "out"
     if offer is None:
@@ -178,7 +188,7 @@ _STEPS: dict[str, tuple[Phase, ...]] = {
 }
 
 
-def _operated(state: _State, what: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()) -> _State:
+def operated(state: RolloutState, what: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()) -> RolloutState:
     """The state after a step of an operator; `stages` are the devices of a start. FleetError if it is not its phase.
 
     A pause counts for neither patience nor pace. After an abort devices stay where they are.
@@ -196,9 +206,9 @@ def _operated(state: _State, what: str, now_us: int, stages: tuple[tuple[str, ..
     return replace(state, phase="paused" if what == "pause" else "aborted", cause="")
 
 
-def _advance(
-    plan: RolloutPlan, state: _State, reports: Mapping[str, _Report], now_us: int
-) -> tuple[tuple[str, ...], _State]:
+def advance(
+    plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport], now_us: int
+) -> tuple[tuple[str, ...], RolloutState]:
     """Do what is due; returns the devices that get the document, and the state to keep together with that.
 
     Reports are of all enrolled devices.
@@ -208,18 +218,18 @@ def _advance(
     passed = min(max(now_us - state.seen_us, 0), MINUTE_US)
     state = replace(state, clock_us=state.clock_us + passed, seen_us=now_us)
     state = _noticed(state, reports)
-    if cause := _stopping(plan, state, _tally(plan, state, reports)):
+    if cause := _stopping(plan, state, tally(plan, state, reports)):
         return (), replace(state, phase="stopped", cause=cause)
     offered: tuple[str, ...] = ()
     while True:  # the last device of a stage that gets its offer may be all that the stage waited for
-        state = _next_stage(plan, state, _tally(plan, state, reports))
+        state = _next_stage(plan, state, tally(plan, state, reports))
         more, state = _offer(plan, state, reports, passed) if state.phase == "running" else ((), state)
         if not more:
             return offered, state
         offered += more
 
 
-def _noticed(state: _State, reports: Mapping[str, _Report]) -> _State:
+def _noticed(state: RolloutState, reports: Mapping[str, DeviceReport]) -> RolloutState:
     reached = {
         name: offer._replace(reached_us=state.clock_us)
         for name, offer in state.offers.items()
@@ -230,7 +240,7 @@ def _noticed(state: _State, reports: Mapping[str, _Report]) -> _State:
     return replace(state, offers={**state.offers, **reached}) if reached else state
 
 
-def _stopping(plan: RolloutPlan, state: _State, counts: tuple[StageCounts, ...]) -> str:
+def _stopping(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCounts, ...]) -> str:
     for i, (stage, count) in enumerate(zip(plan.stages[: state.stage + 1], counts, strict=False)):
         detail = (
             f"stage {i + 1}: {count.errors} of {count.size} devices refused ({count.refused}), failed "
@@ -243,7 +253,7 @@ def _stopping(plan: RolloutPlan, state: _State, counts: tuple[StageCounts, ...])
     return ""
 
 
-def _next_stage(plan: RolloutPlan, state: _State, counts: tuple[StageCounts, ...]) -> _State:
+def _next_stage(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCounts, ...]) -> RolloutState:
     """Go on to the first stage that is not done, if its gate is open."""
     while counts[state.stage].reaches(plan.stages[state.stage].success):
         following = state.stage + 1
@@ -256,8 +266,8 @@ def _next_stage(plan: RolloutPlan, state: _State, counts: tuple[StageCounts, ...
 
 
 def _offer(
-    plan: RolloutPlan, state: _State, reports: Mapping[str, _Report], passed: int
-) -> tuple[tuple[str, ...], _State]:
+    plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport], passed: int
+) -> tuple[tuple[str, ...], RolloutState]:
     """Offer the document to as many devices of the stages that have begun as the pace allows."""
     interval = -(-MINUTE_US // plan.pace)
     slot = max(state.slot_us, state.clock_us - min(passed, CATCH_UP_US))
@@ -291,7 +301,7 @@ class Rollout(NamedTuple):
     """A rollout; `ended_us` is when it was completed, stopped or aborted, `tallies` how its stages stand, if asked."""
 
     plan: RolloutPlan
-    state: _State
+    state: RolloutState
     created_us: int
     ended_us: int | None
     tallies: tuple[StageCounts, ...] = ()
@@ -324,7 +334,7 @@ class Rollouts:
         with self._registry.transaction():
             self.preview(plan)
             query = f"INSERT INTO rollouts (plan, {_STATE}, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            number = int(self._db.execute(query, (plan.to_json(), *_row(_State()), time_us)).lastrowid or 0)
+            number = int(self._db.execute(query, (plan.to_json(), *_row(RolloutState()), time_us)).lastrowid or 0)
             self._record(number, who, "draft", plan.to_json(), time_us)
             return number
 
@@ -336,7 +346,7 @@ class Rollouts:
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
-            began = _operated(state, "start", time_us, self.preview(plan))
+            began = operated(state, "start", time_us, self.preview(plan))
             rows = [
                 (number, name, stage, place)
                 for stage, names in enumerate(began.stages)
@@ -360,7 +370,7 @@ class Rollouts:
         """Take a step of an operator: pause, resume, approve or abort. FleetError if it is not in a phase for that."""
         with self._registry.transaction():
             state = self._load(number).state
-            self._save(number, state, _operated(state, what, time_us), time_us)
+            self._save(number, state, operated(state, what, time_us), time_us)
             self._record(number, who, what, "", time_us)
 
     def step(self, number: int, time_us: int) -> tuple[str, ...]:
@@ -370,7 +380,7 @@ class Rollouts:
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
-            devices, following = _advance(plan, state, self._reports(number, plan.version), time_us)
+            devices, following = advance(plan, state, self._reports(number, plan.version), time_us)
             quiet = replace(following, clock_us=state.clock_us, seen_us=state.seen_us) == state
             if following == state or (quiet and abs(time_us - state.seen_us) < _KEEP_CLOCK_US):
                 return ()
@@ -408,7 +418,7 @@ class Rollouts:
         with self._registry.snapshot():
             found = self._load(number)
             reports = self._reports(number, found.plan.version)
-            return found._replace(tallies=_tally(found.plan, found.state, reports))
+            return found._replace(tallies=tally(found.plan, found.state, reports))
 
     def _record(self, number: int, who: str, what: str, detail: str, time_us: int) -> None:
         self._registry.record(who, what, f"rollout {number}", detail, time_us=time_us)
@@ -431,9 +441,11 @@ class Rollouts:
                     offers[device] = _Offer(*offer)
         plan = RolloutPlan.from_json(text)
         stages = tuple(tuple(members.get(i, ())) for i in range(len(plan.stages))) if members else ()
-        return Rollout(plan, _State(phase, stages, stage, approved, clock, seen, slot, offers, cause), created, ended)
+        return Rollout(
+            plan, RolloutState(phase, stages, stage, approved, clock, seen, slot, offers, cause), created, ended
+        )
 
-    def _save(self, number: int, before: _State, after: _State, time_us: int | None = None) -> None:
+    def _save(self, number: int, before: RolloutState, after: RolloutState, time_us: int | None = None) -> None:
         """Write what is different."""
         columns = ", ".join(f"{column}=?" for column in _STATE.split(", "))
         ended = None if after.phase in ACTIVE or after.phase == "draft" else time_us
@@ -443,7 +455,7 @@ class Rollouts:
         query = "UPDATE rollout_devices SET at_us=?, time_us=?, former=?, reached_us=? WHERE rollout=? AND device=?"
         self._db.executemany(query, changed)
 
-    def _reports(self, number: int, version: int) -> Mapping[str, _Report]:
+    def _reports(self, number: int, version: int) -> Mapping[str, DeviceReport]:
         """Reports of the devices of a rollout about a version."""
         found = {}
         rows = self._db.execute(_REPORTS, {"rollout": number, "version": version})
@@ -452,9 +464,9 @@ class Rollouts:
             answer: Any = (outcome if latest == version else refused) or ""
             answer = "accepted" if in_force == version and answer != "failed" else answer
             newest = max(desired or 0, in_force or 0)
-            found[device] = _Report(bool(online), last_seen, answer, in_force or desired, newest)
+            found[device] = DeviceReport(bool(online), last_seen, answer, in_force or desired, newest)
         return found
 
 
-def _row(state: _State) -> tuple[object, ...]:
+def _row(state: RolloutState) -> tuple[object, ...]:
     return (state.phase, state.stage, state.approved, state.clock_us, state.seen_us, state.slot_us, state.cause)

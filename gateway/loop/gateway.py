@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from gateway.fleet.enrolled import Enrolled
     from gateway.health.metrics import Metrics, Reading
 
-__all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway"]
+__all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway", "store_bytes"]
 
 
 _LOOK_SECONDS = 0.1
@@ -268,7 +268,7 @@ class Gateway:
         """Bytes of the store on its disk; of one on a server as it was a short while ago."""
         now = time.monotonic()
         if isinstance(self._settings.store, Path) or now >= self._size_due:
-            self._size, self._size_due = _store_bytes(self._settings.store), now + _SIZE_SECONDS
+            self._size, self._size_due = store_bytes(self._settings.store), now + _SIZE_SECONDS
         return self._size
 
     def _measured(self) -> Reading:
@@ -496,7 +496,7 @@ class Gateway:
             raise UselessError(f"the store or the ledger is damaged ({error})") from None
 
 
-def _store_bytes(location: Location) -> int:
+def store_bytes(location: Location) -> int:
     """Bytes of a store on its disk, whoever uses it; 0 if that cannot be seen."""
     if isinstance(location, Path):
         return file_bytes(location)

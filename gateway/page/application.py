@@ -26,7 +26,7 @@ from gateway.page.feed import Feed
 from gateway.page.fleet_view import FleetQuery
 from gateway.page.login import Login, network_of
 
-__all__ = ["application"]
+__all__ = ["Channels", "application"]
 
 
 CHANGE_SECONDS, DEVICE_SECONDS, LEDGER_SECONDS, QUIET_SECONDS = 0.5, 0.015, 2.0, 5.0
@@ -148,7 +148,7 @@ class _LedgerSource(_WholeSource):
         return "" if self._page is None else super().more()
 
 
-class _Channels:
+class Channels:
     """The views that are shown now, by what they show."""
 
     def __init__(self) -> None:
@@ -427,7 +427,7 @@ class _Tabs:
         self._login = login
         self._stop = stop
         self._followers: list[_Follower] = []
-        self._channels = _Channels()
+        self._channels = Channels()
 
     async def answer(self, request: Request) -> Response:
         """The events of a view, as long as its tab is there."""

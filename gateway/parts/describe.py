@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
     from gateway.store.journal import Heard
 
-__all__ = ["Describing", "InForce", "digest"]
+__all__ = ["Describing", "InForce", "digest", "share_due_us"]
 
 _STORED = -1
 """The tick of versions that are known from the store only: older than any other."""
@@ -319,9 +319,7 @@ class Describing(Part):
         ]
         now = time.time_ns() // 1000
         return (
-            first_share([_share_due_us(policy, now) for policy in streams], now)
-            if streams
-            else "there is no policy yet"
+            first_share([share_due_us(policy, now) for policy in streams], now) if streams else "there is no policy yet"
         )
 
     def pump(self, *, idle: bool = False) -> None:
@@ -400,7 +398,7 @@ class Describing(Part):
         return True
 
 
-def _share_due_us(policy: AnyPolicy, now_us: int) -> int:
+def share_due_us(policy: AnyPolicy, now_us: int) -> int:
     """Wall time at which a device that runs has shared something: the next end of a window, or a full frame."""
     from gateway.store.journal import tick_at
 

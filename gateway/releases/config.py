@@ -33,7 +33,16 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.entries import NO_PAST, SITE, Key, Past, Promise, Stream, units_above
 
-__all__ = ["Audience", "Bound", "Reader", "ReleaseConfig", "ReleaseConfigError", "Scheduled", "load_readers"]
+__all__ = [
+    "Audience",
+    "Bound",
+    "Reader",
+    "ReleaseConfig",
+    "ReleaseConfigError",
+    "Scheduled",
+    "joint_charge",
+    "load_readers",
+]
 
 
 _MOST_TICKS = 2**31
@@ -330,7 +339,7 @@ def _bound(
                     )
                     for one in audiences
                 ]
-                if charge := _joint_charge(allowances, base):
+                if charge := joint_charge(allowances, base):
                     bound = joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period))
                     found.append(float_up(Fraction(bound) + Fraction(leaks)) if slack else bound)
     except ChainClassError as error:
@@ -346,7 +355,7 @@ def _bound(
     return Bound(device, stream, epsilon)
 
 
-def _joint_charge(allowances: Sequence[int], base: int) -> int:
+def joint_charge(allowances: Sequence[int], base: int) -> int:
     """The most that a tick is charged for all audiences of a reader together, in units of `gateway.releases.entries`.
 
     Allowances include the base, what the device itself releases to all of them: it is one release, and counts once.

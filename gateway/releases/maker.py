@@ -56,7 +56,7 @@ from gateway.store.engine import LedgerError
 from gateway.store.journal import wall_time
 from gateway.store.store import Store
 
-__all__ = ["EmptyWindowError", "Maker", "drawn_of"]
+__all__ = ["EmptyWindowError", "Maker", "drawn_of", "windows_addend"]
 
 
 Versions = dict[int, tuple[Policy, int, int]]
@@ -154,11 +154,11 @@ def device_windows(
     if not used:
         return None
     ticks = sum(frame.observed for frame in used)
-    addend = _windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks)
+    addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks)
     return DeviceWindows(addend, max(scales), versions, beginning, shift)
 
 
-def _windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
+def windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
     """The answer of a device's own windows.
 
     Args:

@@ -14,11 +14,11 @@ from fugu.attackers.outputs import CountOutputs, Outputs, release_counts, releas
 from fugu.attackers.stretches import (
     FEWEST,
     SECRETS,
+    Odds,
     StretchAttack,
-    _anywhere,
-    _by_windows,
-    _Odds,
+    anywhere,
     attack_stretches,
+    by_windows,
     secrets_of,
 )
 from fugu.chains.arrays import Ints
@@ -90,10 +90,10 @@ def test_the_odds_after_counts_are_those_of_all_courses(
     k = len(chain)
     states = drawn(chain, 40, 4)
     outputs = released(states, k, length, 2, 5)
-    some = list(_by_windows(states, outputs, 0, ticks, unknown))[1 : 5 if k == 2 else 2]
+    some = list(by_windows(states, outputs, 0, ticks, unknown))[1 : 5 if k == 2 else 2]
     assert some
     for usual in (0.0, 1.0):
-        odds = _Odds(chain, np.arange(k) == k - 1, ticks, usual, outputs)
+        odds = Odds(chain, np.arange(k) == k - 1, ticks, usual, outputs)
         for one in some:
             found = odds.after(one, int(states[one.begin - 1]), int(states[one.end]))
             assert found == pytest.approx(by_paths(states, outputs, one[:3], ticks, chain, usual), abs=1e-9)
@@ -103,8 +103,8 @@ def test_the_odds_after_counts_are_those_of_all_courses(
 def test_the_odds_after_symbols_are_those_of_all_courses(ticks: int, unknown: int) -> None:
     states = drawn(CHAIN, 40, 4)
     outputs = release_symbols(states, TABLE, np.random.default_rng(1))
-    odds = _Odds(CHAIN, np.array([False, True]), ticks, 0.5, outputs)
-    for one in list(_anywhere(states, ticks, unknown))[:6]:
+    odds = Odds(CHAIN, np.array([False, True]), ticks, 0.5, outputs)
+    for one in list(anywhere(states, ticks, unknown))[:6]:
         found = odds.after(one, int(states[one.begin - 1]), int(states[one.end]))
         assert found == pytest.approx(by_paths(states, outputs, one[:3], ticks, CHAIN, 0.5), abs=1e-9)
 

@@ -20,8 +20,7 @@ from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.measure_table import StaircaseNoise
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
-from fugu_cli.commands.audit import _parts as parts
-from tests.support.audited import planned
+from tests.support.audited import alone, planned
 from tests.support.broken_agent import RANDOMISERS
 from tests.support.brokers import Mosquitto
 from tests.support.command import Fugu
@@ -297,7 +296,7 @@ def test_counts_of_a_device_are_judged_too(
 def test_noise_that_is_kept_across_starts_is_found(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     """Of 2048 counts of a start, most are in messages of the states: some message comes twice."""
     windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
-    one = parts(planned(windows=windows))[1]
+    one = alone(planned(windows=windows), "windows")
     code, told = audited(fugu, tmp_path, broker, one, "kept-noise", 1000, 9000)
     assert code == 1
     assert "repeats" in failed(told)

@@ -16,9 +16,8 @@ import pytest
 
 from fugu.chains import kernel as kernels
 from fugu.chains import messages
-from fugu.chains.inference import _predict_row as predict_row
 from fugu.chains.kernel import compile_beside, kernel, part
-from fugu.chains.messages import lift, scaled
+from fugu.chains.messages import lift, lift_row, scaled
 from tests.support.compiling import go_alone
 
 _HELPER = """
@@ -159,8 +158,8 @@ def test_until_a_kernel_is_compiled_beside_it_is_the_function_that_it_was_writte
         assert (len(jobs), len(fresh.overloads)) == (1, 0), "asked for once, and waited for by nobody"
         jobs.pop()()
         assert (fresh(tiny), len(fresh.overloads), jobs) == (expected, 1, [])
-        large: Any = kernel(getattr(predict_row, "py_func"))  # noqa: B009
-        large(np.ones((2, kernels._MOST_PLAIN)), 0, 1, np.eye(1))
+        large: Any = kernel(getattr(lift_row, "py_func"))  # noqa: B009
+        large(np.ones((2, kernels._MOST_PLAIN)), 0, 1.0)
         assert (len(large.overloads), jobs) == (1, []), "what would take long is compiled first"
     finally:
         compile_beside(None)

@@ -27,7 +27,7 @@ from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import Kind, parse_topic
-from fugu.contract.trust import _decode_roots as decode_roots
+from fugu.contract.trust import decode_roots
 from fugu.contract.windows import Window
 from tests.support import protocol_tables
 from tests.support.asyncapi import DOCUMENT, follow, named, payload, plain, values

@@ -17,7 +17,7 @@ from fugu.contract.errors import Reason
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.reports import Health, ReleaseFrame, WindowCount, decode_estimate
-from fugu.contract.trust import _decode_roots as decode_roots
+from fugu.contract.trust import decode_roots
 from tests.support.fuzz_target import DECODERS, one_input
 from tests.support.mutations import SEEDS, mutated
 

@@ -10,7 +10,6 @@ import pytest
 from fugu.contract.errors import FuguError, PolicyError, cause
 from fugu.contract.measure_policy import CategoryGraph
 from fugu.contract.policies import read_policy
-from fugu.planning.question import _ON_OFF as ON_OFF
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
 
@@ -37,7 +36,12 @@ def _named(name: str, field: str) -> dict[str, Any]:
         case "missing":
             document["discretiser"] |= {"states": ["level 0", "level 1", name], "missing": name}
         case "key":
-            document["discretiser"] = {**ON_OFF.model_dump(mode="json"), "categories": {name: 0, "on": 1}}
+            document["discretiser"] = {
+                "kind": "categories",
+                "categories": {name: 0, "on": 1},
+                "states": ["off", "on"],
+                "missing": None,
+            }
         case "unit":
             document["unit"] = name
         case "category":

@@ -30,7 +30,7 @@ from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.message import unpacked
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm, ReleaseFrame, WindowCount, decode_estimate
-from fugu.contract.trust import _decode_roots as decode_roots
+from fugu.contract.trust import decode_roots
 from tests.support.example_frames import (
     COUNT,
     HISTOGRAM,

@@ -18,8 +18,7 @@ from fugu.contract.fleet_documents import Address, PolicyDocument, RootDocument,
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.trust import Trust, TrustState
-from fugu.contract.trust import _decode_roots as decode_roots
+from fugu.contract.trust import Trust, TrustState, decode_roots
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.refusals import refused_for

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from firmware_sim.build import _check_on_board as check_on_board
 from firmware_sim.compiled_policy import compile_policy, ratio_below
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Thresholds
@@ -22,7 +21,7 @@ from fugu.contract.stretches import Ceiling, stretch_ticks
 from fugu.contract.windows import Window
 from fugu.core import guarantee
 from fugu.core.compiled import read_policy
-from fugu.core.guarantee import GuaranteeError, keeps, window_rate
+from fugu.core.guarantee import GuaranteeError, check, keeps, window_rate
 from fugu.core.policy import BINARY
 
 WINDOW = Window(name="w", length=10, stride=5, states=(1,), scale="20")
@@ -43,7 +42,7 @@ def _policy(
 
 
 def _checked(policy: Policy, ceiling: int = MOST) -> float:
-    return math.log(Fraction(check_on_board(compile_policy(policy), [(ceiling, 0)]), 1 << 128))
+    return math.log(Fraction(check(read_policy(compile_policy(policy)), [(ceiling, 0)]), 1 << 128))
 
 
 def _refused(policy: Policy, ceiling: int = MOST) -> str:
@@ -203,10 +202,10 @@ def test_a_ceiling_of_a_time_is_held_against_a_stretch_of_that_time_as_the_agent
     longer = stretch_ticks(seconds, 1_000_000) if seconds else 1
     limit = 20.0 if longer <= 61 else policy.bound().epsilon(longer)
     compiled = compile_policy(policy)
-    check_on_board(compiled, [(ratio_below(limit * (1 + 1e-12)), seconds)])
+    check(read_policy(compiled), [(ratio_below(limit * (1 + 1e-12)), seconds)])
     policy.verify(Ceiling(epsilon=limit * (1 + 1e-12), seconds=seconds))
     with pytest.raises(GuaranteeError, match="above the ceiling"):
-        check_on_board(compiled, [(ratio_below(limit * (1 - 1e-12)), seconds)])
+        check(read_policy(compiled), [(ratio_below(limit * (1 - 1e-12)), seconds)])
 
 
 def test_more_states_and_the_ceiling_from_both_sides() -> None:

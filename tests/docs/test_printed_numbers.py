@@ -25,7 +25,7 @@ from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, plan_noise,
 from fugu.recordings.readings import AS_FOUND
 from fugu_cli.demo.evaluation import RECORDINGS
 from gateway.releases.allowance import allowance, amplified_loss, charge, joint_loss
-from gateway.releases.config import _joint_charge as joint_charge
+from gateway.releases.config import joint_charge
 from papers.composition_theorems import naive_counterexample
 from papers.influence_matrix import influence_scale, joint_influence_scale
 from tests.support.dphmm_cases import GRAPH, VALUES, states

@@ -232,7 +232,7 @@ def test_a_part_is_a_uniform_number_moved_by_the_count(device: Device) -> None:
     device.ready(9)
     prepared = device.sums._sums[0].next
     assert prepared is not None
-    twin = _Count(prepared.number, list(prepared._values), prepared.sealed)
+    twin = type(prepared)(prepared.number, list(prepared._values), prepared.sealed)
     (report,) = device.run(10, [1] * 10)
     for _ in range(10):
         twin.add(0, None)
@@ -350,7 +350,7 @@ def test_the_process_that_encrypts_refuses_a_key_of_another_helper(device: Devic
     stranger = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
     for helper, code in ((PUBLIC, 0), (stranger, BAD_KEY)):
         fields = [helper, envelope.message, envelope.signatures[0].signature, key, bytes(32), b"head", b"\0\1"]
-        assert _run(join_fields(fields))[0] == code
+        assert seal(fields)[0] == code
 
 
 def test_the_devices_key_is_its_own(tmp_path: Path) -> None:

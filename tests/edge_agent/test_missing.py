@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from edge_agent.agent import Agent
 from edge_agent.local_control import described
-from edge_agent.measurer import Measurer, PointSource
-from edge_agent.measurer import _public_row as public_row
+from edge_agent.measurer import Measurer, PointSource, public_row
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import BLOCK_WORDS, randomiser

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from edge_agent.plan import StreamPlan
-from firmware_sim.build import _check_on_board as check_on_board
 from firmware_sim.compiled_policy import compile_policy, ratio_below
 from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import GuaranteeError
@@ -20,6 +19,8 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.stretches import Ceiling
 from fugu.contract.windows import Window
+from fugu.core.compiled import read_policy
+from fugu.core.guarantee import check
 from tests.support.clocked_device import Device
 from tests.support.clocks import SECOND, TwoClocks
 from tests.support.outboxes import window_frames
@@ -112,8 +113,8 @@ def test_documents_one_after_another_are_held_to_a_ceiling_as_if_each_counted_ev
 def test_a_board_refuses_what_windows_with_gaps_cannot_keep() -> None:
     for start in (0, 10):
         with pytest.raises(Exception, match="loses more than is claimed"):
-            check_on_board(compile_policy(promising(1.0001, 20, length=10, stride=100, start=start)))
+            check(read_policy(compile_policy(promising(1.0001, 20, length=10, stride=100, start=start))))
         held = compile_policy(promising(2.0001, 20, length=10, stride=100, start=start))
-        check_on_board(held, [(ratio_below(2.0001), 1000)])
+        check(read_policy(held), [(ratio_below(2.0001), 1000)])
         with pytest.raises(Exception, match="above the ceiling"):  # of half an hour, 31 ticks
-            check_on_board(held, [(ratio_below(3.0), 1800)])
+            check(read_policy(held), [(ratio_below(3.0), 1800)])

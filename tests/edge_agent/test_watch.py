@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from edge_agent import watch as watch_module
-from edge_agent.plan import _watched_class as watched_class
-from edge_agent.watch import ALARM, OWN_LENGTH, Watch, _log_e_value
+from edge_agent.plan import watched_class
+from edge_agent.watch import ALARM, OWN_LENGTH, Watch, log_e_value
 from fugu.contract.chains import BinaryChains, BoundedChains, JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.leakage import Adversary, worst_odds_ratio
@@ -53,7 +53,7 @@ def expectation(chain: Chain, chains: dict[str, Any], length: int) -> float:
             for x, y in pairwise((start, *path)):
                 counts[x][y] += 1
                 likelihood *= chain[x][y]
-            total += likelihood * math.exp(_log_e_value(counts, chains)) if likelihood else 0.0
+            total += likelihood * math.exp(log_e_value(counts, chains)) if likelihood else 0.0
         found.append(total)
     return max(found)
 
@@ -265,7 +265,7 @@ def test_a_fault_of_the_watch_is_its_end_and_nobody_elses(monkeypatch: pytest.Mo
     judging, counting = Watch(2, BOX), Watch(2, BOX)
     for tick in range(3):
         counting.observe(tick, 7 * tick)
-    monkeypatch.setattr(watch_module, "_log_e_value", broken)
+    monkeypatch.setattr(watch_module, "log_e_value", broken)
     for tick in range(300):
         take_in(judging, tick, tick % 2)
     for watch, error in ((judging, "ZeroDivisionError"), (counting, "IndexError")):

@@ -144,7 +144,7 @@ def test_no_fault_of_a_sensor_or_of_the_watch_ends_a_tick(
     if part == "count":
         monkeypatch.setattr(Watch, "_count", fail)
     if part == "judge":
-        monkeypatch.setattr(watch_module, "_log_e_value", fail)
+        monkeypatch.setattr(watch_module, "log_e_value", fail)
     drawn = run(agent, lambda: clock.now > 200 * SECOND)
     assert drawn[:199] == list(range(drawn[0], drawn[0] + 199))
     stream, of_sensor = agent._ticks.streams[0], part in ("poll", "finished", "trouble")

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -41,8 +40,9 @@ from fugu.core.judge import judge
 from fugu.core.trust import TrustState
 from fugu.host.database import add_functions
 from fugu_cli.main import main
+from gateway.fleet import keys as keys_module
 from gateway.fleet.entries import Document, KeyStoreError, Target
-from gateway.fleet.keys import _COST, _FORM, _PARALLEL, Passphrases, decrypted, encrypted, key_files
+from gateway.fleet.keys import Passphrases, decrypted, key_files
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import make_document, weaker
 from tests.support.board_modules import verified
@@ -55,7 +55,6 @@ from tests.support.signing import new_keys, policy_document
 
 PASSPHRASE = "correct horse battery"
 POLICY = policy(epoch_us=0, period_us=1_000_000)
-WRITTEN = {"_COST": _COST, "_PARALLEL": _PARALLEL, "_FORM": _FORM}
 INSERTED = ("fleet", "device", "version")
 
 
@@ -63,9 +62,9 @@ INSERTED = ("fleet", "device", "version")
 def _quickly() -> Iterator[None]:
     """A guess takes less than a hundredth of its time."""
     with pytest.MonkeyPatch.context() as patch:
-        quick = {"_COST": 1 << 8, "_PARALLEL": 1, "_FORM": _FORM.replace("02024000", "02020100")}
+        quick = {"_COST": 1 << 8, "_PARALLEL": 1, "_FORM": keys_module._FORM.replace("02024000", "02020100")}
         for name, value in quick.items():
-            patch.setattr(f"gateway.fleet.keys.{name}", value)
+            patch.setattr(keys_module, name, value)
         yield
 
 
@@ -129,19 +128,6 @@ def test_init_makes_private_files_for_their_owner_only(made: Path) -> None:
     root = device(made).root
     assert (root.version, root.root.threshold, root.policy.threshold, root.gateway.threshold) == (1, 2, 2, 1)
     assert {name[:8] for name in root.keys} == {file.stem.partition("-")[2] for file in files}
-
-
-def test_a_key_is_written_in_a_form_that_others_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in WRITTEN.items():
-        monkeypatch.setattr(f"gateway.fleet.keys.{name}", value)
-    (key,) = new_keys(1)
-    path = secret(tmp_path / "key.pem", encrypted(key, PASSPHRASE).decode())
-    shown = subprocess.run(["openssl", "asn1parse", "-in", str(path)], capture_output=True, text=True, check=True)
-    assert re.findall(r"INTEGER +:(\w+)", shown.stdout) == ["4000", "08", "05"]
-    assert decrypted(path.read_bytes(), PASSPHRASE, path).private_bytes_raw() == key.private_bytes_raw()
-    command = ["openssl", "pkey", "-in", str(path), "-passin", f"pass:{PASSPHRASE}", "-pubout", "-outform", "DER"]
-    done = subprocess.run(command, capture_output=True, check=True)
-    assert done.stdout.endswith(key.public_key().public_bytes_raw())
 
 
 def test_init_refuses_a_folder_with_something_in_it_and_thresholds_that_nobody_meets(

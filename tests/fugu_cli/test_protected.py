@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.discretisers import Baseline, Cells, Discretiser, Thresholds
+from fugu.contract.discretisers import Baseline, Categories, Cells, Discretiser, Thresholds
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Stretch
 from fugu.library.guarantee import stretch_table
@@ -16,7 +16,6 @@ from fugu.library.report import plain
 from fugu.planning.errors import PlanningError
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy
-from fugu.planning.question import _ON_OFF as ON_OFF
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
@@ -32,7 +31,7 @@ HEADER = ("--for", "home/wrist-1/heart", "--period", 1)
     ("discretiser", "sentence"),
     [
         (Thresholds(edges=(70.5,), states=("calm", "awake")), "which of calm, awake a tick is in (edge 70.5)"),
-        (ON_OFF, "which of off, on a tick is in"),
+        (Categories(categories={"off": 0, "on": 1}, states=("off", "on")), "which of off, on a tick is in"),
         (
             Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=((0, 0), (1, 0)), states=("west", "east")),
             "which of west, east a tick is in",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shlex
 import tomllib
 from contextlib import closing
 from datetime import UTC, datetime
@@ -17,8 +16,7 @@ from edge_agent.sensors.opening import open_sensor
 from fugu.host.payload import value_at
 from fugu.library.plans import Plan, plan
 from fugu.mqtt import Link
-from fugu_cli.demo.planned import _block
-from fugu_cli.demo.topic_sensor import column_path, topic_sensor
+from fugu_cli.demo.topic_sensor import column_path, topic_of_recording, topic_sensor
 from tests.support.brokers import Mosquitto, wait_until
 
 
@@ -57,11 +55,10 @@ def planned(file: Path) -> Plan:
     return plan(file, "share", 4.0, protect="tick", window=60)
 
 
-def sensor_of(plan: Plan, file: Path) -> Mqtt:
-    """The sensor that the block of `fugu try` writes."""
-    command, _, rest = _block(plan, file, ["--epsilon", "4"]).partition("\n")
-    assert shlex.split(command)[:4] == ["fugu", "plan", "auto", str(file)]
-    text = rest.partition("<<'END'\n")[2].partition("\nEND\n")[0]
+def sensor_of(plan: Plan) -> Mqtt:
+    """The sensor that `fugu try` writes; tests/system/test_try.py pastes its block."""
+    topic, path = topic_of_recording(plan)
+    text = plan.configuration(sensor=topic_sensor(plan, Mqtt(kind="mqtt", port=1884, topic=topic, path=path)))
     sensor = AgentConfig.model_validate_json(json.dumps(tomllib.loads(text))).streams[0].sensor
     assert isinstance(sensor, Mqtt)
     assert tomllib.loads("\n".join(topic_sensor(plan, sensor))) == sensor.model_dump(exclude_defaults=True) | {
@@ -81,7 +78,7 @@ def test_of_a_log_of_mqtt_the_block_has_topic_and_path(tmp_path: Path, *, deep: 
         lines.append(f"{1_772_323_200 + 60 * place} zigbee2mqtt/hall {payload}")
     file = tmp_path / "mosquitto.log"
     file.write_text("\n".join(lines) + "\n")
-    sensor = sensor_of(planned(file), file)
+    sensor = sensor_of(planned(file))
     assert (sensor.topic, sensor.path) == ("zigbee2mqtt/hall", "door.contact" if deep else None)
     assert value_at(payload.encode(), sensor.path) == value
 
@@ -91,7 +88,7 @@ def test_the_block_of_a_log_of_changes_holds_what_came_and_that_of_samples_does_
     with Mosquitto(tmp_path, "allow_anonymous true\nlog_type all\n") as broker:
         for sensors, changes in enumerate((True, False), start=1):
             file = recording(tmp_path, changes=changes)
-            sensor = sensor_of(planned(file), file)
+            sensor = sensor_of(planned(file))
             assert (sensor.path, sensor.silence) == ("contact", "changes" if changes else "samples")
             here = sensor.model_dump() | {"port": broker.port, "fleet_broker": ["127.0.0.1", broker.port ^ 1]}
             with closing(open_sensor(here)) as live:

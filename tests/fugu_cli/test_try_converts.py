@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fugu.library.plans import plan
-from fugu_cli.demo.planned import _replay_of as replay_of
+from fugu_cli.demo.planned import replay_of
 from tests.support.recorded_person import LOW_HIGH, START, minutes
 from tests.support.recording_forms import FORMS
 

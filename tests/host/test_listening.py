@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.doctor import _private_socket as private_socket
+from edge_agent.doctor import private_socket
 from fugu.host.checks import loopback_only
 from tests.support.brokers import free_port
 

@@ -60,8 +60,8 @@ def test_epsilon_is_said_as_odds(epsilon: float, odds: float) -> None:
 @pytest.mark.long
 def test_history_is_a_table_from_a_store_or_an_export(tmp_path: Path) -> None:
     from gateway.history.export import export_history
-    from gateway.history.smoothing import _ALWAYS as ALWAYS
     from gateway.store.location import store_location
+    from tests.support.histories import ALWAYS
 
     store = tmp_path / "home.db"
     fill_store(store, ("watch", "ring"), ticks=3_000)

@@ -17,7 +17,7 @@ from fugu.chains import simulate
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.library.auto_words import candidate_document, percent, verdict
 from fugu.planning.answers import noisy_shares, true_shares
-from fugu.planning.auto import AutoPlan, _least_epsilon, _too_few, auto_policy, plan_auto
+from fugu.planning.auto import AutoPlan, auto_policy, least_epsilon, plan_auto, too_few
 from fugu.planning.candidates import LEAST_JUDGED, assess_now
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question
@@ -143,8 +143,8 @@ def test_every_kind_is_compared_at_the_same_epsilon(chain_plan: AutoPlan) -> Non
 def test_nothing_useful_at_an_epsilon_is_not_contradicted_by_a_curve_at_it(chain_plan: AutoPlan) -> None:
     """A curve is drawn with other noise, and falls on the other side of a tie."""
     assert dict(chain_plan.curves[-1].points).keys() >= {1.0, 1.5}
-    assert _least_epsilon(chain_plan.curves, chain_plan.question) == 1.5
-    assert _least_epsilon(chain_plan.curves, replace(chain_plan.question, epsilon=1.5)) == 2.0
+    assert least_epsilon(chain_plan.curves, chain_plan.question) == 1.5
+    assert least_epsilon(chain_plan.curves, replace(chain_plan.question, epsilon=1.5)) == 2.0
     assert chain_plan.least_epsilon == 1.0, "where something is recommended"
 
 
@@ -273,13 +273,13 @@ def test_the_strongest_attacker_is_right_most_often(monkeypatch: pytest.MonkeyPa
 @pytest.mark.long
 def test_too_few_answers_are_no_verdict_on_every_epsilon(chain_plan: AutoPlan) -> None:
     few = [curve._replace(candidate=replace(curve.candidate, judged=3)) for curve in chain_plan.curves]
-    assert _least_epsilon(few, chain_plan.question) is None
-    found = _too_few(few, chain_plan.question)
+    assert least_epsilon(few, chain_plan.question) is None
+    found = too_few(few, chain_plan.question)
     assert found is not None
     assert found[1] == chain_plan.question.epsilon
     enough = [curve for curve in chain_plan.curves if curve.candidate.judged >= LEAST_JUDGED]
     assert enough
-    assert _too_few(enough, chain_plan.question) is None
+    assert too_few(enough, chain_plan.question) is None
     none = replace(chain_plan.recommended, kind="none")
     refused = chain_plan._replace(recommended=none, least_epsilon=None, too_few=found)
     words = " ".join(verdict(refused))

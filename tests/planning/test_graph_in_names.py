@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.library.measure_words import _notes as measure_notes
+from fugu.library.measure_words import planned_measurement
 from fugu.places.tables import noise_loss
 from fugu.planning.errors import PlanningError
 from fugu.planning.measure_planner import make_measure_plan
@@ -57,7 +57,7 @@ def test_the_noise_hides_what_the_answer_says_and_tells_the_rest_up_to_what_it_s
     others = ~joined & ~np.eye(5, dtype=np.bool_)
     assert loss[joined].max() <= 1.0 + 1e-6
     assert loss[others].max() <= plan.epsilon_any + 1e-6
-    hidden, told = measure_notes(plan)[:2]
+    hidden, told = planned_measurement(plan).document["notes"][:2]
     assert f"factor of up to {math.e:.3g}" in hidden
     assert f"factor of up to {math.exp(plan.epsilon_any):.3g}" in told
     if "apart" in graph:

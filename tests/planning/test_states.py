@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Ints
-from fugu.contract.classify import classifier_of
-from fugu.contract.discretisers import Baseline, Cells, Discretiser, Thresholds
-from fugu.planning.question import _ON_OFF as ON_OFF
+from fugu.contract.classify import ON_OFF, classifier_of
+from fugu.contract.discretisers import Baseline, Categories, Cells, Discretiser, Thresholds
 from fugu.planning.states import states_of
 
 PULSE = Baseline(baseline_ticks=5, lowest=40.0, highest=200.0)
@@ -42,7 +41,8 @@ def test_every_stretch_is_read_as_by_a_device_that_was_started_for_it(discretise
 
 def test_names_and_places_are_readings_too() -> None:
     names = ["on", "OFF", "unavailable", None, True, "not_home", " Open ", "1", ""]
-    assert states_of(ON_OFF, names, segments(9)).tolist() == [1, 0, -1, -1, 1, 0, 1, 1, -1]
+    words = Categories(categories=ON_OFF | {"0": 0, "1": 1}, states=("off", "on"))
+    assert states_of(words, names, segments(9)).tolist() == [1, 0, -1, -1, 1, 0, 1, 1, -1]
     cells = Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=((0, 0), (1, 0)), states=("west", "east"))
     assert states_of(cells, ["0.5,0.5", "0.5 1.5", None], segments(3)).tolist() == [0, 1, -1]
 

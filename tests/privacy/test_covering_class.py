@@ -16,8 +16,15 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.planning.joint_recording import StreamRule, read_joint
 from fugu.privacy.chain_model import ModelError
-from fugu.privacy.covering_class import Covered, bounded_class, class_odds, covering_class, local_transitions, widened
-from fugu.privacy.covering_class import _outward as outward
+from fugu.privacy.covering_class import (
+    Covered,
+    bounded_class,
+    class_odds,
+    covering_class,
+    local_transitions,
+    outward,
+    widened,
+)
 from fugu.privacy.window_mechanisms import WindowRequest, least_noise
 from fugu.recordings.readings import AS_FOUND
 from fugu_cli.demo.evaluation import RECORDINGS

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.planning.planner import Option, Request, make_plan
-from fugu.planning.planner import _decimated_class as decimated_class
+from fugu.planning.planner import Option, Request, decimated_class, make_plan
 from fugu.privacy.accountant.bounded import DecimationError, decimated_odds_ratio, decimated_transition
 from fugu.privacy.randomised_response import calibrate
 from tests.support.proofs import check_printed

@@ -15,8 +15,8 @@ from scipy.optimize import linprog
 
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.wasserstein import (
-    _whole,
     infinity_wasserstein,
+    integer_weights,
     wasserstein_count,
     wasserstein_states,
 )
@@ -226,6 +226,6 @@ def test_states_that_cannot_be_counted() -> None:
 def test_a_step_too_rare_for_a_multiple_of_2_to_the_minus_53_is_read_as_it_is() -> None:
     """Read as 2^-53 it was 10,000 times as likely; and 1e-6 + 3e-16 is not 1e-6."""
     for few in (1e-20, 1e-6 + 3e-16, 1e-300):
-        weights, total = _whole(np.array([1.0, few, 0.0]))
+        weights, total = integer_weights(np.array([1.0, few, 0.0]))
         assert (Fraction(weights[1], total), weights[2], sum(weights)) == (Fraction(few), 0, total)
-    assert _whole(np.array([0.1, 0.2, 0.7])) == ([1, 2, 7], 10)
+    assert integer_weights(np.array([0.1, 0.2, 0.7])) == ([1, 2, 7], 10)

@@ -15,7 +15,7 @@ from fugu.contract.windows import Window
 from fugu.privacy.randomised_response import calibrate
 from tests.support.scenes import policy
 
-__all__ = ["CHAINS", "WINDOWS", "planned"]
+__all__ = ["CHAINS", "WINDOWS", "alone", "planned"]
 
 CHAINS = BinaryChains(q=(0.05, 0.1), r=(0.06, 0.2))
 WINDOWS = (
@@ -41,3 +41,9 @@ def planned(
     one = one.model_copy(update=update)
     one.verify()
     return one
+
+
+def alone(policy: Policy, part: str) -> Policy:
+    """The same with its symbols, or its windows, alone: each is audited by itself."""
+    without: dict[str, Any] = {"windows": ()} if part == "symbols" else {"table": None, "frame_ticks": 1}
+    return policy.model_copy(update={"windows_guarantee": None, **without})

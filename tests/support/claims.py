@@ -14,8 +14,7 @@ from fugu.host.database import AwayError, FileLostError
 from fugu.host.process import LogSettings
 from fugu.mqtt import Broker
 from gateway.cluster import cluster as part_module
-from gateway.cluster.cluster import Claim, Given
-from gateway.cluster.cluster import _serve_part as serve_part
+from gateway.cluster.cluster import Claim, Given, serve_part
 from gateway.cluster.shard_watch import channel_of
 from gateway.config import GatewaySettings
 from gateway.store.engine import Lease

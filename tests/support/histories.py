@@ -13,10 +13,13 @@ from fugu.contract.chains import BoundedChains
 from fugu.contract.frames import SymbolFrame, symbol_bits
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock
+from fugu.contract.sentences import LAST_US
+from gateway.history.stored import Span
 from tests.support.scenes import STICKY, Scene, policy
 
 CLOCK = Clock(epoch_us=1_700_000_000_000_000, period_us=10_000_000)
 TABLE = NoiseTable.binary(SCALE // 4, SCALE // 4)
+ALWAYS = Span(0, LAST_US)
 CHAIN = np.array([[0.95, 0.05], [0.1, 0.9]])
 
 

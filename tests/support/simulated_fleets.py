@@ -23,10 +23,9 @@ from gateway.fleet.entries import (
     stages_of,
 )
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollouts import Rollouts
-from gateway.fleet.rollouts import _operated as operated
-from gateway.fleet.rollouts import _Report as Report
-from gateway.fleet.rollouts import _State as State
+from gateway.fleet.rollouts import DeviceReport as Report
+from gateway.fleet.rollouts import Rollouts, operated
+from gateway.fleet.rollouts import RolloutState as State
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND

@@ -27,7 +27,7 @@ from fugu.contract.reports import (
     decode_estimate,
 )
 from fugu.contract.topics import Kind, available_topic, discovery_topic, parse_topic, topic_of
-from fugu.contract.trust import _decode_roots as decode_roots
+from fugu.contract.trust import decode_roots
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until

@@ -17,7 +17,7 @@ from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.table import Block, Form, Table, chunks, table_of
 
-__all__ = ["DELIMITED", "is_data", "read_delimited"]
+__all__ = ["DELIMITED", "read_delimited"]
 
 _SIGNS = ",;\t|"
 _CHUNK = 1 << 22

@@ -30,7 +30,7 @@ from fugu.privacy.chain_class import MarkovChain
 from fugu_cli.view.audit import attacked_stream
 from gateway.audit.access import Audience, planned_audiences
 from gateway.audit.attacks import Attacked, attack_audiences
-from gateway.audit.ledger import _stream_loss
+from gateway.audit.ledger import stream_loss
 from gateway.audit.mechanism import released, windows
 from gateway.audit.stream import audit_stream, stretch_findings
 from gateway.releases.audit import Told
@@ -254,14 +254,14 @@ def test_charges_far_apart_come_one_after_the_other_where_a_clock_skipped_number
     chains = f"[{BoundedChains(states=2, odds_ratio=100.0).model_dump_json()}]"
     promise = Promise(20.0, "universal", 9)
     told = Told(Key("watch", "hr", "street"), "chain", promise, 1_000_000, chains, 0, PER_NAT // 2, 200, runs)
-    found, ticks = _stream_loss(told), promise.ticks(1_000_000)
+    found, ticks = stream_loss(told), promise.ticks(1_000_000)
     drawn = np.array([float(charge) for charge in charges if charge == Fraction(1, 2)])
     assert found.epsilon is not None
     assert found.epsilon >= stretch_losses(100.0, drawn, ticks).max()
     assert found.tick == 200
-    endless = _stream_loss(told._replace(runs=()))
+    endless = stream_loss(told._replace(runs=()))
     assert (endless.by, endless.epsilon is not None and endless.epsilon >= found.epsilon) == ("constant charge", True)
-    lone = _stream_loss(told._replace(promise=Promise(20.0, "universal"), runs=runs))
+    lone = stream_loss(told._replace(promise=Promise(20.0, "universal"), runs=runs))
     assert lone.epsilon is not None
     assert lone.epsilon >= stretch_losses(100.0, drawn, 1).max()
 

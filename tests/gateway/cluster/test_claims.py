@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.cluster import Claim
-from gateway.cluster.cluster import _Vacancies as Vacancies
+from gateway.cluster.cluster import Claim, Vacancies
 from gateway.cluster.shard_watch import KIND, ShardChannelError, channel_of
 from gateway.store.engine import Lease
 from gateway.store.location import Server

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import secrets
 import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -13,9 +14,7 @@ import pytest
 from cryptography import x509
 
 from edge_agent.config import load
-from gateway.deployment.broker_files import BrokerFolder
-from gateway.deployment.broker_files import _new_password as new_password
-from gateway.deployment.broker_files import _password_line as password_line
+from gateway.deployment.broker_files import BrokerFolder, password_line
 from gateway.deployment.certificates import Authority
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.deployment.units import DeploymentError
@@ -99,7 +98,7 @@ def test_a_hashed_password_is_what_mosquitto_s_own_tool_makes(tmp_path: Path) ->
     if tool is None:
         pytest.skip("mosquitto_passwd is missing")
     file = tmp_path / "passwords"
-    password = new_password()
+    password = secrets.token_urlsafe(32)
     subprocess.run([tool, "-b", "-c", file, "watch", password], check=True, capture_output=True)
     line = file.read_text().strip()
     salt = base64.b64decode(line.split("$")[3])

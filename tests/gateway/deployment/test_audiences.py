@@ -17,8 +17,7 @@ from fugu.contract.topics import parse_topic, topic_of
 from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.releases.allowance import allowance, joint_loss
-from gateway.releases.config import ReleaseConfigError, load_readers
-from gateway.releases.config import _joint_charge as joint_charge
+from gateway.releases.config import ReleaseConfigError, joint_charge, load_readers
 from gateway.releases.setup import open_releases
 from gateway.store.store import Store
 from tests.support.brokers import wait_until

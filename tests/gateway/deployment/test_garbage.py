@@ -18,8 +18,7 @@ from fugu.contract.frames import (
 )
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu_cli.main import main
-from gateway.deployment.broker_files import BrokerFolder
-from gateway.deployment.broker_files import _password_line as password_line
+from gateway.deployment.broker_files import BrokerFolder, password_line
 from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST, Account, access_list
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped

@@ -7,10 +7,8 @@ from fractions import Fraction
 import pytest
 
 from gateway.fleet.entries import FleetError, Outcome, RolloutPlan, Stage
-from gateway.fleet.rollouts import _advance as advance
-from gateway.fleet.rollouts import _operated as operated
-from gateway.fleet.rollouts import _State as State
-from gateway.fleet.rollouts import _tally as tally
+from gateway.fleet.rollouts import RolloutState as State
+from gateway.fleet.rollouts import advance, operated, tally
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, plan, started
 
 HUNDRED = names(100)

@@ -10,12 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.fleet.entries import Outcome, RolloutPlan, Stage
-from gateway.fleet.rollouts import ACTIVE
-from gateway.fleet.rollouts import _advance as advance
-from gateway.fleet.rollouts import _operated as operated
-from gateway.fleet.rollouts import _Report as Report
-from gateway.fleet.rollouts import _State as State
-from gateway.fleet.rollouts import _tally as tally
+from gateway.fleet.rollouts import ACTIVE, advance, operated, tally
+from gateway.fleet.rollouts import DeviceReport as Report
+from gateway.fleet.rollouts import RolloutState as State
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, plan, started
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from gateway.history.learning import learn_class
-from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.smoothing import smooth_history
 from gateway.history.stored import HistoryError
 from gateway.history.tasks import Source, open_tasks
-from tests.support.histories import fill_store
+from tests.support.histories import ALWAYS, fill_store
 
 
 def files(folder: Path) -> dict[Path, bytes]:

@@ -18,13 +18,13 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.history import StateRow, ValueRow, estimates_between
 from gateway.history.export import export_history
-from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.smoothing import smooth_history
 from gateway.history.stored import HistoryError, Span
 from gateway.history.tasks import Source
 from gateway.loop.inbox import Received
 from gateway.store.store import StoreError
 from tests.support.command import Fugu
+from tests.support.histories import ALWAYS
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import POLICIES, Scene, frames, policy

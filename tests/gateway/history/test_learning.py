@@ -17,11 +17,10 @@ from fugu.privacy.chain_model import ModelError
 from fugu.privacy.learned_class import LearnedModel, log_ratios, transition_of
 from gateway.history.export import export_history
 from gateway.history.learning import expected, joined, learn_class, read_sequences
-from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.stored import HistoryError
 from gateway.history.tasks import Group, Source
 from tests.support.command import Fugu
-from tests.support.histories import CHAIN, fill_store, symbols_of
+from tests.support.histories import ALWAYS, CHAIN, fill_store, symbols_of
 from tests.support.scenes import Scene, frames, policy
 
 SLOW = np.array([[0.98, 0.02], [0.04, 0.96]])

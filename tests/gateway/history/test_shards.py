@@ -11,12 +11,11 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.windows import Window
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
-from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.tasks import Source
 from gateway.store.journal import Received
 from gateway.store.location import Location, Server
 from gateway.store.shards import Shard, owner
-from tests.support.histories import CLOCK
+from tests.support.histories import ALWAYS, CLOCK
 from tests.support.measured import measure_policy
 from tests.support.scenes import OTHER, Scene, frames, policy
 

@@ -16,11 +16,11 @@ from fugu.contract.policy import Clock
 from gateway.estimates.models import Model, model_of
 from gateway.history.export import export_history
 from gateway.history.parquet import ExportedHistory
-from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.smoothing import SmoothedStream, smooth_history
 from gateway.history.stored import HistoryError, Span, stored_history
 from gateway.history.tasks import Source
 from tests.support.command import Fugu
+from tests.support.histories import ALWAYS
 from tests.support.scenes import OTHER, Scene, frames, policy
 
 SLOW = Clock(epoch_us=1_700_000_000_000_000, period_us=3 * 3_600_000_000)

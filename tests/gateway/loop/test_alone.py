@@ -10,7 +10,7 @@ import pytest
 from fugu.contract.windows import Window
 from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
-from gateway.parts.describe import _share_due_us as share_due_us
+from gateway.parts.describe import share_due_us
 from gateway.store.store import StoreError
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess

@@ -15,7 +15,7 @@ from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
 from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
-from gateway.loop.inbox import _AROUND, Inbox
+from gateway.loop.inbox import Inbox
 from gateway.parts.part import Message
 from gateway.store.symbols import Tail
 from tests.support.brokers import Mosquitto, wait_until
@@ -62,7 +62,7 @@ def test_room_in_bytes_is_shared_likewise_and_a_few_messages_are_always_taken() 
     inbox = Inbox(1_000, 4 << 20, 0.0)
     large = Message(topic_of("symbols", "home", "loud", "hr"), bytes([MeasureFrame.SCHEMA]) + bytes(9_999))
     taken = 1_000 - inbox.deliver([large] * 1_000)
-    assert taken == -(-(4 << 20) // (2 * (10_000 + len(large.topic) + _AROUND)))
+    assert taken == -(-(4 << 20) // (2 * (10_000 + len(large.topic) + 200)))
     assert inbox.deliver([message("quiet")] * 64) == 0
     crowded = Inbox(100, 1 << 20, 0.0)
     assert crowded.deliver([message(f"device-{number}") for number in range(60)]) == 0

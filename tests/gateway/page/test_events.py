@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from gateway.page.application import _Channels as Channels
+from gateway.page.application import Channels
 from tests.support.brokers import PATIENCE
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import time
-from functools import _lru_cache_wrapper
+from functools import cache
 from itertools import count, islice
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def _resident() -> int:
 
 def _endless_caches() -> dict[str, int]:
     """Caches of functions without a limit that have many entries."""
-    every = [one for one in gc.get_objects() if isinstance(one, _lru_cache_wrapper)]
+    every = [one for one in gc.get_objects() if isinstance(one, type(cache(gc.collect)))]
     return {
         f"{one.__module__}.{one.__name__}": one.cache_info().currsize
         for one in every

@@ -16,7 +16,7 @@ from fugu.contract.rounding import exp_up
 from gateway.releases.allowance import allowance, charge, smallest_scale
 from gateway.releases.entries import PER_NAT, units_above
 from gateway.releases.inputs import Addend, added, answer, combined, symbols_addend
-from gateway.releases.maker import _windows_addend as windows_addend
+from gateway.releases.maker import windows_addend
 from gateway.releases.statistics import Estimates, Query, SymbolCounter, noisy
 from tests.support.sanitised_counts import stationary
 from tests.support.soak import only

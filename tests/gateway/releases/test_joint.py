@@ -10,7 +10,7 @@ import pytest
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.releases.allowance import allowance, joint_loss, smallest_scale
-from gateway.releases.config import _joint_charge as joint_charge
+from gateway.releases.config import joint_charge
 from gateway.releases.entries import nats
 from tests.support.sanitised_counts import stationary, worst_loss
 

@@ -21,8 +21,7 @@ from fugu.contract.stretches import stretch_ticks
 from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ChainClassError
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
-from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError
-from gateway.releases.config import _joint_charge as joint_charge
+from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, joint_charge
 from gateway.releases.entries import nats, units_above
 from tests.support.sanitised_counts import stationary
 

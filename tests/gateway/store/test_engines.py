@@ -18,7 +18,7 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.host.database import DatabaseError
-from gateway.loop.gateway import _store_bytes as store_bytes
+from gateway.loop.gateway import store_bytes
 from gateway.store import points
 from gateway.store.coverage import Coverage, Span
 from gateway.store.engine import Lease
