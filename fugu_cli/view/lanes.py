@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fugu.svg import points, svg
 
-__all__ = ["Lane", "Plot", "Shape", "lanes_document", "lanes_svg", "percent_marks", "room_beside", "time_marks"]
+__all__ = ["Lane", "Look", "Plot", "Shape", "lanes_document", "lanes_svg", "percent_marks", "room_beside", "time_marks"]
 
 Look: TypeAlias = Literal["stays", "leaves", "attacker"]
 

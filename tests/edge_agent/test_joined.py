@@ -25,9 +25,9 @@ from edge_agent.limits import limits
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.reporter import BAD_KEY, join_fields, seal
+from edge_agent.reporter import BAD_KEY, seal
 from edge_agent.sensors.source import ConfigError
-from edge_agent.shares import Helpers, StreamSums, _Count, _run, device_key
+from edge_agent.shares import Helpers, StreamSums, device_key
 from edge_agent.stored_frames import _accounting as accounting
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import UsageError
