@@ -28,7 +28,7 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.reporter import BAD_KEY, seal
 from edge_agent.sensors.source import ConfigError
 from edge_agent.shares import Helpers, StreamSums, device_key
-from edge_agent.stored_frames import _accounting as accounting
+from edge_agent.stored_frames import accounting
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import UsageError
 from fugu.contract.group_frames import (
