@@ -235,7 +235,7 @@ def _noise_report(
     best: PlannedNoise,
     refused: Mapping[Mechanism, str] | None,
 ) -> Iterator[Part]:
-    yield Line(promise_words(request.epsilon, 0, best.planned.stretches), bold=True)
+    yield Line(promise_words(request.epsilon, 0, best.stretches), bold=True)
     for note in notes:
         yield Line(note)
     span = "windows without end" if request.length is None else f"one window of {request.length} ticks"
@@ -251,7 +251,7 @@ def _noise_report(
         f"with the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and "
         f"by at most {error.count_95}{share}, 95 % of the time."
     )
-    yield Table(*stretch_table(best.planned.stretches, f" ({best.noise.mechanism})"))
+    yield Table(*stretch_table(best.stretches, f" ({best.noise.mechanism})"))
     yield Line(
         "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further: whether the "
         "same epsilon covers a stream of such windows that do not overlap. start: what the distribution of the first "
@@ -261,31 +261,31 @@ def _noise_report(
         yield Line(_SEGMENTS)
     elif request.length is not None:
         yield Line("without --length chain and quilts compose, and a device's policy takes their scale.")
-    elif best.planned.device is None:
+    elif best.device is None:
         yield Line("no policy can declare these chains with their start: a device cannot check this noise.")
 
 
 def _row(each: PlannedNoise, *, least: bool = False) -> tuple[str, ...]:
-    noise, planned = each
+    noise = each.noise
     name = f"{noise.mechanism} (least)" if least else noise.mechanism
     reason = noise.reason
-    if planned.raised:
+    if each.raised:
         reason += f"; raised from {noise.scale:.6g} to what a device accepts"
-    about = f"{float(planned.scale):.6g}"
-    return name, str(planned.scale), about, "yes" if noise.composes else "no", noise.start, reason
+    about = f"{float(each.scale):.6g}"
+    return name, str(each.scale), about, "yes" if noise.composes else "no", noise.start, reason
 
 
 def _error(request: WindowRequest, each: PlannedNoise) -> WindowError:
     """The error of a number; of a window that has no end in sight, cut off nowhere."""
-    return window_error(each.planned.scale, _LONGEST if request.length is None else request.length)
+    return window_error(each.scale, _LONGEST if request.length is None else request.length)
 
 
 def _noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]:
-    noise, planned = each
+    noise = each.noise
     return {
-        **promise_document(request.epsilon, 0, 1, planned.stretches),
+        **promise_document(request.epsilon, 0, 1, each.stretches),
         "mechanism": noise.mechanism,
-        "scale": str(planned.scale),
+        "scale": str(each.scale),
         "epsilon": noise.epsilon,
         "adversary": noise.adversary,
         "start": noise.start,
@@ -299,8 +299,8 @@ def _noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any
         },
         "composes": noise.composes,
         "protects_correlated": noise.mechanism != "entry",
-        "chains": None if planned.device is None else planned.device.model_dump(mode="json"),
-        "stretches": stretch_documents(planned.stretches),
+        "chains": None if each.device is None else each.device.model_dump(mode="json"),
+        "stretches": stretch_documents(each.stretches),
         "reason": noise.reason,
     }
 

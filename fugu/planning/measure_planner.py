@@ -18,7 +18,7 @@ from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.tracking import lagged
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
 from fugu.contract.leakage import Adversary
-from fugu.contract.measure_policy import MeasurePolicy, sparse_rows
+from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, set_of
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE
@@ -415,20 +415,8 @@ def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) 
 
 
 def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement:
-    return Measurement.of(
-        {
-            "coordinates": spec.values.tolist(),
-            "transition": sparse_rows(spec.transition.tolist()),
-            "initial": initial.tolist(),
-            "shows": spec.shows,
-            "cycle": spec.cycle,
-            "changes": [{"tick": tick, "transition": sparse_rows(steps.tolist())} for tick, steps in spec.changes],
-            "graph": spec.rule,
-            "epsilon": spec.epsilon,
-            "factor": factor,
-            "degree": MeasurePolicy.model_fields["degree"].default,
-        }
-    )
+    degree = MeasurePolicy.model_fields["degree"].default
+    return Measurement.of({**spec.fields(initial), "factor": factor, "degree": degree})
 
 
 def _promised(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan], noises: Sequence[Noise]) -> int:

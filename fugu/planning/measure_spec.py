@@ -15,7 +15,7 @@ import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.errors import PolicyError
-from fugu.contract.measure_policy import MAX_CHANGES, MAX_CYCLE, StreamStart
+from fugu.contract.measure_policy import MAX_CHANGES, MAX_CYCLE, StreamStart, sparse_rows
 from fugu.contract.measure_table import set_of
 from fugu.contract.measurement import neighbours_of
 from fugu.places.graphs import GraphError, lattice, scaled
@@ -87,6 +87,19 @@ class MeasureSpec:
     def is_plain(self) -> bool:
         """True if the chain's states are those that are measured, and its steps always the same."""
         return not (self.shows or self.changes)
+
+    def fields(self, initial: Floats) -> dict[str, Any]:
+        """The measurement as a policy has it, with the distribution of its chain at tick 0."""
+        return {
+            "coordinates": self.values.tolist(),
+            "transition": sparse_rows(self.transition.tolist()),
+            "initial": initial.tolist(),
+            "shows": self.shows,
+            "cycle": self.cycle,
+            "changes": [{"tick": tick, "transition": sparse_rows(steps.tolist())} for tick, steps in self.changes],
+            "graph": self.rule,
+            "epsilon": self.epsilon,
+        }
 
     def measured(self, distribution: Floats) -> Floats:
         """The distribution of the state that is measured (N,), of that of the chain."""

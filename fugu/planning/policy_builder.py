@@ -17,7 +17,7 @@ from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, StreamOutputs
 from fugu.contract.leakage import Loss
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
-from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
+from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy
 from fugu.contract.measure_table import TimedTable, set_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import MAX_POLICY_BYTES, Clock, Policy, UsefulFor
@@ -213,16 +213,9 @@ def build_measure_policy(
         "kind": "points",
         **fields,
         "useful_for": useful_for,
-        "coordinates": spec.values.tolist(),
+        **spec.fields(plan.initial),
         "resolution": list(spec.resolution),
         "unit": spec.unit,
-        "transition": sparse_rows(spec.transition.tolist()),
-        "initial": plan.initial.tolist(),
-        "shows": spec.shows,
-        "cycle": spec.cycle,
-        "changes": [{"tick": tick, "transition": sparse_rows(steps.tolist())} for tick, steps in spec.changes],
-        "graph": spec.rule,
-        "epsilon": spec.epsilon,
         "delta": spec.delta or 0.0,
         "objective": spec.objective,
         "stream_loss": {

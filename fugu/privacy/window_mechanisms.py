@@ -56,25 +56,6 @@ _WIDEST = 64
 _MOST_CHAINS = 8
 
 
-@dataclass(frozen=True)
-class PlannedScale:
-    """A scale, and what holds with it for a tick and for whole stretches.
-
-    Attributes:
-        scale: of the noise on every number, in ticks, as a policy writes it.
-        epsilon: what a single tick loses with it, rounded up; infinite without a bound.
-        device: the class of chains of a policy whose windows a device accepts with this scale; `None` for one window,
-            no protection, or chains that no policy can declare.
-        raised: whether the device's check needed more noise than the plan did.
-    """
-
-    scale: Fraction
-    epsilon: float
-    device: ChainClass | None
-    raised: bool
-    stretches: tuple[Stretch, ...]
-
-
 def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
     """The narrowest class that a policy can declare and that holds these chains and starts, or `None`.
 
@@ -92,39 +73,6 @@ def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
         return None
     ((_, q), (r, _)) = rows[0]
     return BinaryChains(q=(q, q), r=(r, r)) if 0.0 < q < 1.0 and 0.0 < r < 1.0 else None
-
-
-def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | None) -> PlannedScale:
-    """Write the scale of a mechanism as a policy holds it, and derive what holds with it; ChainClassError if none can.
-
-    From tick to tick are `period_us` microseconds, or `None` if that is not known.
-    """
-    scale = lawful_scale(noise.scale)
-    declared = None
-    if noise.composes and request.segments is None:  # which no device can check
-        declared = declared_class(request.accounted, request.adversary)
-    accepted = scale
-    if declared is not None:
-        accepted = _raised(scale, request, declared)
-    rate = request.sensitivity / float(accepted) * (1.0 + 2.0**-50)
-    chains = request.accounted
-    accountant = ChainAccountant(chains)
-    try:
-        single = accountant.loss(rate, request.adversary, request.life).epsilon
-    except ChainClassError:
-        single = math.inf
-    # of a stream that ends, past and future leak differently
-    alike = request.life is None and class_of(chains).equal_leakages(request.adversary)
-    bound = StretchBound(single, 1, rate, equal_leakages=alike, known_elsewhere=request.adversary != "ignorant")
-    told = bound.rows(period_us)
-    if (length := request.length) is not None:
-        told = tuple(
-            one._replace(ticks=length, epsilon=bound.epsilon(length), floor=bound.floor(length))
-            if one.ticks > length
-            else one
-            for one in told
-        )
-    return PlannedScale(accepted, single, declared, accepted > scale, told)
 
 
 def _excess(scale: Fraction, request: WindowRequest, declared: ChainClass) -> float:
@@ -331,10 +279,18 @@ def _bounded(length: int | None) -> int:
 
 
 class PlannedNoise(NamedTuple):
-    """A mechanism's noise, and its scale as a policy holds it."""
+    """A mechanism's noise, its scale as a policy holds it, and what holds with that for a tick and for whole stretches.
+
+    `scale` is of the noise on every number, in ticks. `device` is the class of chains of a policy whose windows a
+    device accepts with it; None for one window, no protection, or chains that no policy can declare. `raised` says
+    whether the device's check needed more noise than the plan did.
+    """
 
     noise: WindowNoise
-    planned: PlannedScale
+    scale: Fraction
+    device: ChainClass | None
+    raised: bool
+    stretches: tuple[Stretch, ...]
 
 
 def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: int | None) -> PlannedNoise:
@@ -343,7 +299,32 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     `period_us` is microseconds from tick to tick, None if unknown.
     """
     noise = least_noise(request) if mechanism is None else window_noise(request, mechanism)
-    return PlannedNoise(noise, planned_scale(request, noise, period_us))
+    scale = lawful_scale(noise.scale)
+    declared = None
+    if noise.composes and request.segments is None:  # which no device can check
+        declared = declared_class(request.accounted, request.adversary)
+    accepted = scale
+    if declared is not None:
+        accepted = _raised(scale, request, declared)
+    rate = request.sensitivity / float(accepted) * (1.0 + 2.0**-50)
+    chains = request.accounted
+    accountant = ChainAccountant(chains)
+    try:
+        single = accountant.loss(rate, request.adversary, request.life).epsilon
+    except ChainClassError:
+        single = math.inf
+    # of a stream that ends, past and future leak differently
+    alike = request.life is None and class_of(chains).equal_leakages(request.adversary)
+    bound = StretchBound(single, 1, rate, equal_leakages=alike, known_elsewhere=request.adversary != "ignorant")
+    told = bound.rows(period_us)
+    if (length := request.length) is not None:
+        told = tuple(
+            one._replace(ticks=length, epsilon=bound.epsilon(length), floor=bound.floor(length))
+            if one.ticks > length
+            else one
+            for one in told
+        )
+    return PlannedNoise(noise, accepted, declared, accepted > scale, told)
 
 
 def compare_noise(
@@ -367,7 +348,7 @@ def compare_noise(
     composing = [each for each in found if each.noise.mechanism in COMPOSING]
     if not composing:
         raise ChainClassError(refused.get("chain", "no mechanism protects this class of chains"))
-    return tuple(found), min(composing, key=lambda each: each.planned.scale), refused
+    return tuple(found), min(composing, key=lambda each: each.scale), refused
 
 
 _MOST_TICKS = 10_000

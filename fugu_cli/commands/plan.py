@@ -13,10 +13,10 @@ from fugu_cli.commands.plan_options import (
     AdversaryOption,
     AutoOptions,
     ChainOptions,
-    DiscretiserOptions,
     GroupOptions,
     HeaderOptions,
     JointOptions,
+    PolicyOptions,
     ProtectOption,
     StreamOptions,
     WindowOptions,
@@ -76,8 +76,7 @@ def auto(
 def stream(
     plan: StreamOptions,
     chains: ChainOptions,
-    header: HeaderOptions,
-    discretiser: DiscretiserOptions,
+    policy: PolicyOptions,
     output: _OutputOption = None,
 ) -> Result:
     """Plan a stream: how to randomise each reading.
@@ -96,15 +95,14 @@ def stream(
     """
     from fugu_cli.commands.plan_work import plan_stream
 
-    return plan_stream(plan, chains, header, discretiser, output=output)
+    return plan_stream(plan, chains, policy, output)
 
 
 @command(app, "window", shows=True)
 def window(
     options: WindowOptions,
     chains: ChainOptions,
-    header: HeaderOptions,
-    discretiser: DiscretiserOptions,
+    policy: PolicyOptions,
     output: _OutputOption = None,
 ) -> Result:
     """Plan windows of ticks.
@@ -122,7 +120,7 @@ def window(
     """
     from fugu_cli.commands.plan_work import plan_window
 
-    return plan_window(options, chains, header, discretiser, output=output)
+    return plan_window(options, chains, policy, output)
 
 
 @command(app, "joint", shows=True)

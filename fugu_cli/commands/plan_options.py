@@ -14,10 +14,10 @@ __all__ = [
     "AdversaryOption",
     "AutoOptions",
     "ChainOptions",
-    "DiscretiserOptions",
     "GroupOptions",
     "HeaderOptions",
     "JointOptions",
+    "PolicyOptions",
     "ProtectOption",
     "RecordingOptions",
     "StartOption",
@@ -216,8 +216,8 @@ class HeaderOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class DiscretiserOptions:
-    """Options for the map from readings to states."""
+class PolicyOptions(HeaderOptions):
+    """Options for the header of a policy, and for its map from readings to states."""
 
     threshold: Annotated[
         str | None, Option(metavar="NUMBER[,NUMBER...]", help="Policy: edges between states (default: the model's).")

@@ -44,9 +44,9 @@ from fugu.privacy.window_mechanisms import (
 )
 from fugu_cli.commands.plan_options import (
     ChainOptions,
-    DiscretiserOptions,
     HeaderOptions,
     JointOptions,
+    PolicyOptions,
     StreamOptions,
     WindowOptions,
 )
@@ -143,7 +143,7 @@ def policy_header(
     )
 
 
-def chosen_discretiser(options: DiscretiserOptions, source: ChainSource) -> Discretiser | None:
+def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretiser | None:
     """Discretiser from given edges, or from the fitted chain; `None` if there is neither.
 
     Raises:
@@ -169,17 +169,10 @@ def chosen_discretiser(options: DiscretiserOptions, source: ChainSource) -> Disc
 _LARGEST_EVERY = 1_000_000
 
 
-def plan_stream(
-    options: StreamOptions,
-    chains: ChainOptions,
-    header: HeaderOptions,
-    discretiser: DiscretiserOptions,
-    *,
-    output: Path | None,
-) -> Result:
+def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOptions, output: Path | None) -> Result:
     """Plan a stream, and write its policy if a file is named."""
     source = chain_source(chains)
-    made = chosen_discretiser(discretiser, source)
+    made = chosen_discretiser(policy, source)
     objectives: tuple[Objective, ...] = get_args(Objective)
     if not 1 <= options.every <= _LARGEST_EVERY:
         raise CommandError(f"every must be from 1 to {_LARGEST_EVERY}, got {options.every}")
@@ -197,7 +190,7 @@ def plan_stream(
     )
     about = None
     if output is not None:
-        about = policy_header("fugu plan stream", header, made, source, request.period_seconds)
+        about = policy_header("fugu plan stream", policy, made, source, request.period_seconds)
     with working("planning a stream"):
         plan = make_plan(request)
         policies = {} if output is None or about is None else {output: build_policy(plan, about)}
@@ -217,30 +210,16 @@ _SLOW_STATES = 6
 _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
 
 
-def plan_window(
-    options: WindowOptions,
-    chains: ChainOptions,
-    header: HeaderOptions,
-    discretiser: DiscretiserOptions,
-    *,
-    output: Path | None,
-) -> Result:
+def plan_window(options: WindowOptions, chains: ChainOptions, policy: PolicyOptions, output: Path | None) -> Result:
     """Plan windows, and write their policy if a file is named."""
     if options.window:
-        return _plan_policy(options, chains, header, discretiser, output=output)
+        return _plan_policy(options, chains, policy, output)
     if output is not None or options.symbols is not None:
         raise CommandLineError("a policy needs --window, with the ticks of a window")
     return _plan_noise(options, chains)
 
 
-def _plan_policy(
-    options: WindowOptions,
-    chains: ChainOptions,
-    header: HeaderOptions,
-    discretiser: DiscretiserOptions,
-    *,
-    output: Path | None,
-) -> Result:
+def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOptions, output: Path | None) -> Result:
     """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
     if options.length is not None:
         raise CommandLineError("--window plans for a policy, whose windows never end: without --length")
@@ -248,7 +227,7 @@ def _plan_policy(
         raise CommandLineError("--segments compares noise: a policy cannot hold it, so plan without --window")
     mechanism = _composing(options)
     source = chain_source(chains)
-    made = chosen_discretiser(discretiser, source)
+    made = chosen_discretiser(policy, source)
     period = arguments.period(options.period, source.period_seconds)
     wanted = _wanted(options, source, period)
     epsilon, asked = arguments.positive(options.epsilon, "epsilon"), arguments.protected(options.protect)
@@ -261,7 +240,7 @@ def _plan_policy(
         plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, **how)
     policies = {}
     if output is not None:
-        about = policy_header("fugu plan window", header, made, source, period)
+        about = policy_header("fugu plan window", policy, made, source, period)
         policies[output] = build_window_policy(plan, about)
     return _written(planned_windows(plan, protect, period, source.notes, made), policies, source.warnings)
 
