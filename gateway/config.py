@@ -264,6 +264,7 @@ class PageSettings(NamedTuple):
     Attributes:
         listen: host and port.
         ledger: where the gateway's ledger is; `None` if the page shows none.
+        store: of the gateway beside it, for counts of a week; `None` if it has none.
     """
 
     fleet: str
@@ -271,6 +272,7 @@ class PageSettings(NamedTuple):
     page: PageConfig
     listen: tuple[str, int]
     ledger: Location | None = None
+    store: Location | None = None
 
     @classmethod
     def of(cls, fleet: str, broker: Broker, page: PageConfig, ledger: Location | None) -> Self:
@@ -334,7 +336,8 @@ class GatewayConfig(Document):
         if not own and (self.broker.username is not None or self.broker.cert_file is not None):
             raise SettingsError("the page needs an account of its own: username or cert_file in [page.account]")
         ledger = None if self.releases is None else self.ledger or ledger_beside(self.store)
-        return PageSettings.of(self.fleet, self.broker, self.page, ledger)
+        store = self.store if self.page.audience is None else None  # an audience is told of no counts
+        return PageSettings.of(self.fleet, self.broker, self.page, ledger)._replace(store=store)
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -25,7 +25,7 @@ from fugu.contract.descriptions import DescribedWindow, Description
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 
-__all__ = ["Ask", "AttackProcess", "AttackView", "moved"]
+__all__ = ["MOST_WINDOWS", "Ask", "AttackProcess", "AttackView", "moved"]
 
 
 EVERYTHING, ONE_SYMBOL, ONE_WINDOW = "forward-backward", "single symbol", "single window"
@@ -34,7 +34,8 @@ MOST_TICKS = 240
 """That are weighed together: the newest."""
 _MOST_SHOWN = 8
 """Bands of states."""
-_MOST_WINDOWS = 240
+MOST_WINDOWS = 2_016
+"""A week of five minutes."""
 _ROUNDING = 1e-9
 
 
@@ -43,13 +44,17 @@ class AttackerError(FuguError):
 
 
 Ask = Callable[..., dict[str, Any]]
-"""Asks a function of `fugu.attackers.described`, by its name and with its arguments."""
+"""Asks a function of `fugu.attackers.described`, or `stored_counts`, by its name and with its arguments."""
 
 
 def answer(name: str, *args: Any) -> dict[str, Any]:
     """Answer in this process."""
     from fugu.attackers import described
 
+    if name == "stored_counts":
+        from gateway.page.stored import stored_counts
+
+        return stored_counts(*args)
     found: dict[str, Any] = getattr(described, name)(*args)
     return found
 
@@ -188,7 +193,7 @@ class AttackView:
         """A count that has come, of a window through all of which the device ran; others are not read."""
         if frame.observed == frame.length:
             self._windows[frame.window, frame.first] = frame
-            if len(self._windows) > _MOST_WINDOWS:
+            if len(self._windows) > MOST_WINDOWS:
                 del self._windows[min(self._windows, key=lambda one: one[1])]
             self._changed = True
 

@@ -22,12 +22,13 @@ from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Point
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.queries import EACH
 from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate, ellipse
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
 from fugu.mqtt.readings import Descriptions
-from gateway.page.attackers import Ask, AttackView, moved
-from gateway.page.memory import said_of
+from gateway.page.attackers import MOST_WINDOWS, Ask, AttackView, moved
+from gateway.page.memory import MOST_SECONDS, Said, said_of
 
 __all__ = ["DeviceView"]
 
@@ -95,10 +96,12 @@ def _outline(grid: PlaceGrid, weights: Sequence[float]) -> dict[str, float]:
 _MOST_STREAMS = 64
 _MOST = {
     **{"frame": 40, "points": 40, "window": 40, "status": 5, "policy": 5},
-    **{"estimate": 300, "attack": 1, "count": 40, "budget": 1, "description": 1},
+    **{"estimate": 300, "attack": 1, "count": 40, "budget": 1, "stored": 1, "description": 1},
 }
 _MOST_STATES_SHOWN = 64
 _POINTS_PLACED = 3
+_NEWEST = 300
+"""Values and messages of a store that the page draws one by one."""
 
 
 class DeviceView:
@@ -114,6 +117,7 @@ class DeviceView:
         self._streams: set[str] = set()
         self._attacks: dict[str, AttackView] = {}
         self._newest: dict[str, Description] = {}
+        self._recalled: set[tuple[str, int]] = set()
 
     def take(self, topic: Topic, payload: bytes, heard: float = 0.0) -> dict[str, Any] | None:
         """Update for the page by a message, heard in Unix seconds; `None` if it cannot be used, or says nothing new."""
@@ -143,6 +147,37 @@ class DeviceView:
             return None
         self.keep(update)
         return update
+
+    def stored_due(self, now: float) -> dict[tuple[str, str], int]:
+        """From which tick on a store is to be read, by stream and window; each version of a stream is named once."""
+        since = {}
+        for stream, told in self._newest.items():
+            if (stream, told.version) in self._recalled:
+                continue
+            self._recalled.add((stream, told.version))
+            for window in told.windows:
+                end = (int(now * 1e6) - told.epoch_us) // told.period_us
+                reach = min(MOST_SECONDS * 1_000_000 // told.period_us, MOST_WINDOWS * window.stride + window.length)
+                since[stream, window.name] = max(0, end - reach)
+        return since
+
+    def take_stored(self, place: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[Said]]:
+        """Take windows that a store has, before those that come; an update for the page, and all their numbers."""
+        told, reports, counts = self._newest[place.stream], list[Said](), dict[str, WindowCount]()
+        mine = [frame for frame in frames if frame.policy_version == told.version]
+        messages = [self._window(place, frame.encode()) for frame in mine]
+        for frame in mine:
+            counts[frame.window] = _count(told, frame)
+            if frame.observed and (said := said_of(counts[frame.window], told.windows)) is not None:
+                reports.append(said)
+        series = dict[str, dict[str, Any]]()
+        for event in (said.event() for said in reports):
+            series.setdefault(event["of"], {**event, "rows": []})["rows"].append(event["row"])
+        newest = [{**one, "rows": one["rows"][-_NEWEST:]} for one in series.values()]
+        update = {"kind": "stored", "stream": place.stream, "messages": messages[-_NEWEST:], "series": newest}
+        update["counts"] = [{"kind": "count", **self._report(place, count)} for count in counts.values()]
+        self.keep(update)
+        return update, reports
 
     def attacks_due(self) -> list[Callable[[Ask], dict[str, Any]]]:
         """Functions that ask for the attacks on each stream of which something came."""
@@ -255,6 +290,28 @@ def _place(told: DescribedVersion | None, point: Point) -> dict[str, Any]:
     return {**found, "latitude": latitude, "longitude": longitude, "state": cells.get((point[0], point[1]))}
 
 
+def _count(told: Description, frame: WindowFrame) -> WindowCount:
+    """The report of a window, as the gateway makes it."""
+    window = next(one for one in told.windows if one.name == frame.window)
+    off = _noise_range(window.scale) or 0
+    return WindowCount(
+        time=told.time_of(frame.last + 1, frame.shift),
+        since=told.time_of(frame.first, frame.shift),
+        window=frame.window,
+        states=told.states if window.states == EACH else window.states,
+        blocks=() if window.query.blocks is None else window.query.blocks.labels,
+        values=tuple(float(count) for count in frame.counts),
+        low=tuple(float(count - off) for count in frame.counts),
+        high=tuple(float(count + off) for count in frame.counts),
+        confidence=_CONFIDENCE,
+        observed=frame.observed,
+        unit=window.query.unit,
+        epsilon=told.guarantee.epsilon or 0.0,
+        adversary=told.guarantee.adversary,
+        useful=told.useful_for == "share" and 2 * frame.observed >= frame.length,
+    )
+
+
 def _noise_range(scale: str) -> int | None:
     """The least n with Pr(|noise| <= n) >= 0.95, of discrete Laplace noise; `None` if the scale is none.
 
@@ -290,7 +347,12 @@ def _description(told: Description) -> dict[str, Any]:
 
 
 def _window(window: DescribedWindow, period: float) -> dict[str, Any]:
-    return {"name": window.name, "seconds": window.length * period, "every": window.stride * period}
+    return {
+        "name": window.name,
+        "seconds": window.length * period,
+        "every": window.stride * period,
+        "blocks": window.blocks is not None,
+    }
 
 
 def _grid(told: Description) -> dict[str, Any] | None:

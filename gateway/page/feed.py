@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from fugu.contract.errors import FuguError
@@ -20,6 +21,7 @@ from gateway.page.attackers import AttackProcess
 from gateway.page.device_view import DeviceView
 from gateway.page.fleet_view import FleetQuery, FleetView, LedgerView
 from gateway.page.memory import MOST_REMEMBERED, Memory
+from gateway.store.location import Location
 
 __all__ = ["Feed"]
 
@@ -58,8 +60,10 @@ class Feed:
     in an event loop. A lock holds them apart.
     """
 
-    def __init__(self, fleet: str, broker: Broker, ledger: LedgerView) -> None:
+    def __init__(self, fleet: str, broker: Broker, ledger: LedgerView, store: Location | None = None) -> None:
         self.fleet = fleet
+        self._store = store
+        self._opened = asyncio.Event()
         self.ledger = ledger
         self.account = broker.username
         self._lock = threading.Lock()
@@ -87,7 +91,7 @@ class Feed:
         """Keep the connection until cancelled. LinkError if TLS or password files cannot be read."""
         self.link.start()
         looks = [
-            asyncio.create_task(_again_and_again(_ATTACK_SECONDS, self._attack)),
+            asyncio.create_task(_again_and_again(_ATTACK_SECONDS, self._attack, self._opened)),
             asyncio.create_task(_again_and_again(_LEDGER_SECONDS, self._account)),
             asyncio.create_task(_again_and_again(_MEMORY_SECONDS, self._remember)),
         ]
@@ -158,6 +162,7 @@ class Feed:
         self._subscribe(*changed)
         if first:
             self.link.subscribe(topics)
+        self._opened.set()
         return watcher
 
     def take(self, watcher: Watcher) -> list[dict[str, Any]]:
@@ -222,8 +227,28 @@ class Feed:
                 except FuguError:
                     self._view.left_out += 1
 
+    def _recall(self, store: Location) -> None:
+        """Read counts of a week of the devices that are looked at, once for each."""
+        with self._lock:
+            due = [(device, since) for device, view in self._devices.items() if (since := view.stored_due(time.time()))]
+        for device, since in due:
+            found = self._attackers.ask("stored_counts", store, device, since)
+            if "none" in found:
+                _log.warning("the page has no counts of the store: %s", found["none"])
+            with self._lock:
+                if (view := self._devices.get(device)) is None:
+                    continue
+                for stream, frames in found.get("frames", {}).items():
+                    update, reports = view.take_stored(Topic("window", self.fleet, device, stream), frames)
+                    self._memory.recall(device, stream, reports)
+                    self._say(device, update)
+                for history in self._memory.histories(device):
+                    self._say(device, history)
+
     def _attack(self) -> None:
         """Let attackers look at what has come of the devices that are looked at; nobody waits for them."""
+        if self._store is not None:
+            self._recall(self._store)
         with self._lock:
             due = [(device, made) for device, view in self._devices.items() for made in view.attacks_due()]
         for device, made in due:
@@ -275,10 +300,13 @@ def frame_topics(fleet: str, device: str) -> list[str]:
     return [topic_of("symbols", fleet, device, "+"), topic_of("window", fleet, device, "+")]
 
 
-async def _again_and_again(seconds: float, look: Callable[[], None]) -> None:
-    """Look in a thread of its own; what goes wrong there stops neither the next look nor anything else."""
+async def _again_and_again(seconds: float, look: Callable[[], None], wake: asyncio.Event | None = None) -> None:
+    """Look in a thread of its own, or when woken; what goes wrong stops neither the next look nor anything else."""
+    wake = wake or asyncio.Event()
     while True:
-        await asyncio.sleep(seconds)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(wake.wait(), seconds)
+        wake.clear()
         try:
             await asyncio.to_thread(look)
         except Exception:

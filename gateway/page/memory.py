@@ -18,12 +18,13 @@ from fugu.contract.sentences import unix_us
 from fugu.contract.topics import Topic
 from fugu.mqtt.readings import Descriptions
 
-__all__ = ["MOST_REMEMBERED", "Memory", "said_of"]
+__all__ = ["MOST_REMEMBERED", "MOST_SECONDS", "Memory", "Said", "said_of"]
 
 MOST_REMEMBERED = 256
 """Devices."""
 TIERS = ((300, 86_400), (1800, 7 * 86_400))
 """Steps and spans in seconds: of each step the newest value is kept."""
+MOST_SECONDS = TIERS[-1][1]
 _MOST_NUMBERS = 1_500_000
 """Of all histories together: 12 MB."""
 _MOST_STREAMS, _MOST_NAMES, _MOST_NEWEST = 16, 8, 3
@@ -145,6 +146,11 @@ class Memory:
             for stream in streams.values():
                 stream.read()
 
+    def recall(self, device: str, stream: str, reports: Iterable[Said]) -> None:
+        """Take what a store has of a stream, before what has come."""
+        if (known := self._devices.get(device, {}).get(stream)) is not None:
+            known.recall(reports)
+
     def messages(self, device: str) -> Iterator[tuple[Topic, bytes]]:
         """The newest of each kind, as it came: descriptions first."""
         found = [one for stream in self._devices.get(device, {}).values() for one in stream.newest.values()]
@@ -202,6 +208,17 @@ class _Stream:
         for series in self._series.values():
             series.forget()
 
+    def recall(self, reports: Iterable[Said]) -> None:
+        """Let older numbers of windows stand before those that have come."""
+        older = dict[str, _Series]()
+        for said in sorted(reports, key=lambda one: one.time):
+            older.setdefault(said.of, _Series(said)).take(said)
+        for of, series in older.items():
+            if (live := self._series.get(of)) is not None:
+                series.go_on(live)
+            if live is not None or len(self._series) < _MOST_STREAMS:
+                self._series[of] = series
+
     def read(self) -> None:
         payload, self._unread = self._unread, None
         if payload is None:
@@ -257,6 +274,19 @@ class _Series:
             while rows[old] < said.time - span:
                 old += width
             del rows[:old]
+
+    def go_on(self, later: _Series) -> None:
+        """Go on with what is later in another one of the same names; all that is here goes if it has others."""
+        if later.newest.names != self.newest.names or later.newest.unit != self.newest.unit:
+            self.tiers, self.newest = later.tiers, later.newest
+            return
+        width = 1 + 3 * len(self.newest.names)
+        for rows, others in zip(self.tiers, later.tiers, strict=True):
+            for at in range(0, len(others), width):
+                if not rows or others[at] > rows[-width]:
+                    rows.extend(others[at : at + width])
+        if later.newest.time > self.newest.time:
+            self.newest = later.newest
 
     def forget(self) -> None:
         """Forget all but what is newest."""

@@ -55,7 +55,7 @@ async def _serve(settings: PageSettings, listener: socket.socket | None, parent:
     login = None if settings.page.login_file is None else Login(settings.page.login_file, settings.page.session_seconds)
     names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None and not settings.page.ingress else set[str]()
     stop = asyncio.Event()
-    feed = Feed(settings.fleet, settings.broker, LedgerView(settings.ledger, settings.page.audience))
+    feed = Feed(settings.fleet, settings.broker, LedgerView(settings.ledger, settings.page.audience), settings.store)
     app = application(
         feed,
         connections,

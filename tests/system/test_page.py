@@ -135,8 +135,8 @@ def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: Site, 
     try:
         browser.open(f"{page.address}/device/watch")
         wait_until(lambda: "with probability" in browser.text(".estimate"), "an estimate")
-        wait_until(lambda: browser.count(".charts .plot") == 1)
-        wait_until(lambda: browser.count(".frames code") > 3)
+        wait_until(lambda: browser.count(".released .plot") == 1)
+        wait_until(lambda: browser.count(".left .frames code") > 3)
         script = "return [...document.querySelectorAll('.frames code')].map((one) => one.textContent)"
         shown = {bytes.fromhex(one) for one in browser.run(script)}
         sent = {payload for topic, payload in list(heard.messages) if "/symbols/" in topic}
@@ -159,13 +159,13 @@ def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: Site, 
 
 def test_a_broker_that_dies_and_returns(fleet: Fleet, page: Site, browser: Browser) -> None:
     browser.open(f"{page.address}/device/watch")
-    wait_until(lambda: browser.count(".frames li") > 0, "a frame")
+    wait_until(lambda: browser.count(".left .frames li") > 0, "a frame")
     fleet.broker.kill()
     wait_until(lambda: "No connection to the broker" in browser.text("#view"), "a word about the broker")
     fleet.broker.start()
     wait_until(lambda: "live" in browser.text("#view"), "the connection")
-    before = browser.text(".frames")
-    wait_until(lambda: browser.text(".frames") != before, "a new frame")
+    before = browser.text(".left .frames")
+    wait_until(lambda: browser.text(".left .frames") != before, "a new frame")
 
 
 def test_whatever_a_device_is_called_is_text(fleet: Fleet, page: Site, browser: Browser) -> None:

@@ -57,7 +57,7 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
             wait_until(lambda: "Attacker: " in browser.text(hr), "what an attacker makes of it, in a sentence")
             assert "forward-backward" not in browser.text(hr)  # who that is, is folded
             open_details(browser)
-            wait_until(lambda: browser.count(".attack .canvas .plot path.shape") > 0, "a band")
+            wait_until(lambda: browser.count(".guesses .plot path.shape") > 0, "a band")
             stream = browser.text("section[aria-label='Stream hr']")
             assert "Attacker “forward-backward” knows the public description, believes the one chain" in stream
             assert "Attacker “single symbol” reads the newest symbol" in stream
@@ -71,7 +71,7 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
             browser.open(f"{page.address}/device/watch")
             wait_until(lambda: browser.count(".attack details:not([hidden])") == 1 and browser.count(".left code") > 5)
             open_details(browser)
-            wait_until(lambda: browser.count(".attack .canvas .plot path.shape") > 0, "a band")
+            wait_until(lambda: browser.count(".guesses .plot path.shape") > 0, "a band")
             assert browser.violations() == []
             assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
             assert browser.complaints() == []

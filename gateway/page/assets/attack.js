@@ -12,10 +12,12 @@ export class Attack {
     this.gauge = make("div", { class: "gauge" });
     this.said = make("p", { class: "small" }, "Waiting for messages.");
     this.beyond = make("p", { class: "bad", hidden: true }, "▲ It got beyond what the promise allows: the stream's description states a smaller epsilon than its table keeps. See fugu check statement.");
-    this.chart = new Chart("Probability over time, for the attacker", { colour: 3, ends: true });
+    this.chart = new Chart("What an attacker makes of it: between these lines, dashed the promise", { colour: 3, ends: true, height: 140 });
+    this.chart.root.classList.add("guesses");
+    this.chart.root.hidden = true;
     this.allowed = make("p", { class: "small" });
     this.who = make("p", { class: "small quiet" });
-    this.more = make("details", { hidden: true, ontoggle: () => this.more.open && this.told && this.draw(this.told) }, make("summary", {}, "Who that is, and over time"), this.chart.root, this.allowed, this.who);
+    this.more = make("details", { hidden: true }, make("summary", {}, "Who that is"), this.allowed, this.who);
     this.root = make("div", { class: "card attack" }, make("h3", {}, icon("attacker"), " Best guess of an attacker"), this.gauge, this.said, this.beyond, this.more);
   }
 
@@ -48,6 +50,7 @@ export class Attack {
     if (told.waits) return;
     this.more.hidden = Boolean(told.none);
     this.beyond.hidden = !told.beyond;
+    if (told.none) this.chart.root.hidden = true;
     if (told.none) return put(this.said, `What the promise allows, from even odds. ${told.none}`);
     const { states } = told;
     const last = states.map((state, i) => [state, told.low[i].at(-1), told.high[i].at(-1), i]);
@@ -55,6 +58,7 @@ export class Attack {
     const limit = told.epsilon === null || told.epsilon > LARGEST_PROTECTED ? "no useful limit" : `limit ${percent(told.most[i])}`;
     const guess = told.guesses.length > 1 ? `${told.guesses.map(quoted).join(" or ")}, by the chain that it believes` : quoted(told.guesses[0]);
     this.told = told;
+    this.chart.root.hidden = false;
     this.point([told.least[i], told.most[i]], [low, high], `not ${quoted(state)}`, quoted(state));
     put(this.said, `Attacker: ${between(low, high)} sure that it was ${quoted(state)} at ${clock(told.times.at(-1) * 1000)} (${limit}). It guesses ${guess}.`);
     put(this.allowed, told.epsilon === null ? "The promise has no bound for this stream."
@@ -64,12 +68,17 @@ export class Attack {
       : told.believes === 1 ? "believes the one chain of its class" : `believes one chain of its class: the band holds what ${told.believes} of them lead to, the ends of the class among them`;
     const alone = states.map((one, n) => `${quoted(one)} ${between(told.low_alone[n], told.high_alone[n])}`).join("; ");
     put(this.who, `Attacker “${told.attacker}” knows the public description, ${chains}, and weighs ${told.read}. It knows no true state. Attacker “${told.alone}” reads ${told.alone_read}: ${alone}. Attackers that learn are run over recordings, by fugu check attack.`);
-    if (this.more.open) this.draw(told);
   }
 
-  draw(told) {
+  get first() { return this.told?.times[0] ?? Infinity; }
+  get last() { return this.told?.times.at(-1) ?? -Infinity; }
+
+  // Over a range of time, the same as of what was released.
+  draw(from, to, gap) {
+    const { told } = this;
+    if (!told) return;
     const rows = told.times.map((time, t) => [time, ...told.states.flatMap((_, i) => [null, told.low[i][t], told.high[i][t]])]);
-    this.chart.show({ names: told.states, unit: "share", rows, edges: told.states.length === 1 ? [told.least[0], told.most[0]] : [] });
+    this.chart.show({ names: told.states, unit: "share", rows: rows.filter(([time]) => time >= from), edges: told.states.length === 1 ? [told.least[0], told.most[0]] : [], gap, from, to });
   }
 }
 

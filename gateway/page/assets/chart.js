@@ -31,23 +31,31 @@ function times([from, to]) {
 
 // Of rows [time, value, low, high, ...]; `ends` draws the intervals' ends as lines, for values that have no middle.
 export class Chart {
-  constructor(title, { colour = 0, ends = false } = {}) {
-    Object.assign(this, { colour, ends, title, pointed: null });
+  constructor(title, { colour = 0, ends = false, height = HEIGHT } = {}) {
+    Object.assign(this, { colour, ends, title, height, beside: 0, pointed: null });
     this.picture = draw("svg", { class: "plot", "aria-hidden": "true" });
     this.canvas = make("div", { class: "canvas", role: "img", "aria-label": title, tabindex: 0, onkeydown: (event) => this.step(event), onblur: () => this.point(null),
       onpointermove: (event) => this.point(this.nearest(event.offsetX)), onpointerleave: () => this.point(null) }, this.picture);
-    this.read = make("p", { class: "read small" });
+    this.read = make("p", { class: "read small" }, make("span", { class: "quiet" }, "nothing has come yet"));
     this.root = make("figure", { class: "chart" }, make("figcaption", {}, title), this.canvas, this.read);
     new ResizeObserver(() => this.draw()).observe(this.canvas);
   }
 
   // `edges`: constants that are drawn dashed. `gap`: seconds between rows above which something is missing.
   show({ names, unit, rows, edges = [], gap = Infinity, from = null, to = null }) {
-    Object.assign(this, { names, unit, rows, edges, gap, pointed: null, width: 0 });
+    Object.assign(this, { names, unit, rows, edges, gap, width: 0 });
+    this.pointed = null;
     this.range = [from ?? rows[0]?.[0] ?? 0, to ?? rows.at(-1)?.[0] ?? 1];
     if (this.range[1] <= this.range[0]) this.range = [this.range[0] - 30, this.range[0] + 30];
-    this.draw();
     this.say();
+  }
+
+  // What the words of its levels need; charts below one another have one axis of time.
+  needs() { return this.rows ? roomBeside([{ levels: this.levels() }]) : 0; }
+
+  align(beside) {
+    if (beside !== this.beside) Object.assign(this, { beside, width: 0 });
+    this.draw();
   }
 
   draw() {
@@ -55,9 +63,9 @@ export class Chart {
     if (!this.rows || !width || width === this.width) return;
     this.width = width;
     const levels = this.levels();
-    const lane = { height: HEIGHT, span: this.range, marks: times(this.range), range: [levels[0][0], levels.at(-1)[0]], levels, shapes: this.shapes() };
-    this.plot = new Plot(lane, width, roomBeside([lane]));
-    this.picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    const lane = { height: this.height, span: this.range, marks: times(this.range), range: [levels[0][0], levels.at(-1)[0]], levels, shapes: this.shapes() };
+    this.plot = new Plot(lane, width, Math.max(this.beside, this.needs()));
+    this.picture.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
     this.picture.replaceChildren(...this.plot.drawing());
     this.cursor = this.picture.appendChild(draw("path", { class: "cursor" }));
   }

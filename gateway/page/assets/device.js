@@ -4,7 +4,7 @@ import { Attack } from "./attack.js";
 import { Budget } from "./budget.js";
 import { between, Chart, written } from "./chart.js";
 import { ago, clock, day, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, percent, PREFIX, put, round, troubles } from "./dom.js";
-import { Left, leaves } from "./left.js";
+import { Left, leaves, Messages } from "./left.js";
 import { PlaceMap } from "./place.js";
 
 const POINTS = 300;
@@ -25,6 +25,7 @@ export function device(main, listen, name) {
   let budgets = null;
   let view = null;
   let span = null;
+  let chosen = false;
   const left = new Left();
   const map = make("p", {}, make("a", { href: `${PREFIX}/place/${encodeURIComponent(name)}` }, "Where it may be, on a map"));
   const buttons = SPANS.map(([text], i) => make("button", { type: "button", "aria-pressed": "false", onclick: () => choose(i) }, text));
@@ -34,6 +35,12 @@ export function device(main, listen, name) {
   listen(`/events/device/${encodeURIComponent(name)}`, { state, update });
 
   function choose(i) {
+    chosen = true;
+    look(i);
+  }
+
+  function look(i) {
+    if (span === i) return;
     span = i;
     buttons.forEach((one, n) => one.setAttribute("aria-pressed", String(n === i)));
     for (const stream of streams.values()) stream.look(i);
@@ -59,7 +66,7 @@ export function device(main, listen, name) {
       }
       if (!one.stream) continue;
       if (!streams.has(one.stream)) {
-        streams.set(one.stream, new Stream(one.stream));
+        streams.set(one.stream, new Stream(one.stream, left));
         shown.append(streams.get(one.stream).root);
         if (budgets) streams.get(one.stream).budget.take(budgets);
       }
@@ -67,7 +74,7 @@ export function device(main, listen, name) {
     }
     const series = [...streams.values()].flatMap((stream) => [...stream.series.values()]);
     spans.hidden = !series.length;
-    if (span === null && series.length) choose(series.some((one) => one.last - one.first > HOUR && one.tiers[0].length > FEW) ? 1 : 0);
+    if (!chosen && series.length) look(series.some((one) => one.last - one.first > HOUR && one.tiers[0].length > FEW) ? 1 : 0);
   }
 }
 
@@ -99,25 +106,27 @@ class Series {
   }
 
   // What came before this page was opened is known at each step of a span.
+  recall(rows) {
+    const before = this.live[0]?.[0] ?? Infinity;
+    this.live = [...rows.filter(([time]) => time < before), ...this.live].slice(-POINTS);
+  }
+
   newest() {
     const before = this.live[0]?.[0] ?? Infinity;
     return [...this.tiers[0].filter(([time]) => time < before), ...this.live].slice(-POINTS);
   }
 
-  draw(span, every) {
+  draw(span, [from, to], gap) {
     if (this.names === undefined) return;
-    const seconds = SPANS[span][1];
-    const now = Date.now() / 1000;
-    const to = seconds && Math.abs(now - this.last) < seconds ? Math.max(now, this.last) : this.last;
-    const rows = seconds ? this.tiers[span - 1].filter(([time]) => time >= to - seconds) : this.newest();
-    const gap = 2.5 * Math.max(every, STEPS[Math.max(span - 1, 0)]);
-    this.chart.show({ names: this.names, unit: this.unit, rows, edges: this.edges, gap, ...(seconds ? { from: to - seconds, to } : {}) });
+    const rows = SPANS[span][1] ? this.tiers[span - 1].filter(([time]) => time >= from) : this.newest();
+    this.chart.show({ names: this.names, unit: this.unit, rows, edges: this.edges, gap, from, to });
   }
 }
 
 class Stream {
-  constructor(name) {
+  constructor(name, left) {
     this.described = null;
+    this.messages = new Messages(left);
     this.series = new Map();
     this.counts = new Map();
     this.newest = null;
@@ -129,7 +138,7 @@ class Stream {
     this.now = make("div", { class: "now estimate" });
     this.shared = make("div", { class: "small quiet" });
     this.wait = make("p", { class: "quiet" }, "Waiting for the stream's description.");
-    this.charts = make("div", { class: "charts" });
+    this.charts = make("div", { class: "released" });
     this.who = make("p", { class: "small quiet" });
     this.promise = make("div", {}, make("p", { class: "quiet" }, "not described yet"));
     this.longer = make("summary", {}, "What is promised");
@@ -138,7 +147,7 @@ class Stream {
       make("div", { class: "cards" },
         make("div", { class: "card value" }, this.wait, this.counted, this.now, this.shared),
         this.attack.root),
-      this.charts,
+      make("div", { class: "charts" }, this.charts, this.attack.chart.root, this.messages.root),
       make("details", { class: "folded promise" }, this.longer, this.promise),
       make("details", { class: "folded" }, make("summary", {}, "Who may still be told what"), this.budget.root),
       make("details", { class: "folded" }, make("summary", {}, "Technical"), this.class));
@@ -148,7 +157,12 @@ class Stream {
     if (one.kind === "description") this.describe(one);
     else if (one.kind === "estimate" || one.kind === "count") this.report(one);
     else if (one.kind === "history") Object.assign(this.of(one), { tiers: one.tiers });
-    else if (one.kind === "attack") return this.attack.take(one);
+    else if (one.kind === "attack") this.attack.take(one);
+    else if (one.kind === "stored") {
+      for (const each of one.series) this.of(each).recall(each.rows);
+      for (const each of one.counts) this.report(each);
+      this.messages.take(one.messages);
+    } else if (leaves(one.kind)) this.messages.take([one]);
     else return;
     if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
   }
@@ -156,6 +170,14 @@ class Stream {
   look(span) {
     this.span = span;
     this.draw();
+  }
+
+  // Room for all that is to come, so that nothing moves when it does.
+  expect(told) {
+    for (const { name, blocks } of told.windows) if (!blocks) this.of({ of: name, unit: "share" });
+    if (["symbols", "both"].includes(told.of) && !told.place) this.of({ of: "", unit: "share" });
+    this.attack.chart.root.hidden = told.of === "points" || told.windows.some(({ blocks }) => blocks);
+    this.messages.root.hidden = false;
   }
 
   // The series of a report, by its window.
@@ -167,13 +189,14 @@ class Stream {
       if (said.of) this.charts.prepend(found.chart.root);
       else this.charts.append(found.chart.root);
     }
-    found.begin(said);
+    if (said.names) found.begin(said);
     return found;
   }
 
   report(one) {
-    if (one.kind === "count") this.counts.set(one.window, one);
-    else this.newest = one;
+    if (one.kind === "count") {
+      if (!(Date.parse(this.counts.get(one.window)?.time) > Date.parse(one.time))) this.counts.set(one.window, one);
+    } else this.newest = one;
     if (one.said) this.of(one.said).add(one.said);
   }
 
@@ -181,6 +204,7 @@ class Stream {
     this.described = told;
     this.budget.describe(told);
     this.attack.describe(told);
+    this.expect(told);
     put(this.class, `A tick every ${duration(told.period_seconds)}, ${number(told.frame_ticks)} to a message; policy ${told.version}${told.confirmed ? "" : " (not confirmed by the device)"}.`);
     const [headline, more] = promised(told);
     this.promise.replaceChildren(...more);
@@ -201,13 +225,34 @@ class Stream {
     if (one && "state" in one) this.drawStates(one);
     else if (one && "latitude" in one) this.drawPlace(one);
     else if (one) this.drawValues(one);
+    const range = this.range();
+    const step = STEPS[Math.max(this.span - 1, 0)];
+    const frame = told ? told.frame_ticks * told.period_seconds : Infinity;
     for (const [of, series] of this.series) {
       const window = told?.windows.find(({ name }) => name === of);
       const bounds = !of && told?.bounds;
       series.edges = bounds ? [bounds.low, bounds.high] : [];
       if (bounds && !this.who.isConnected) series.chart.root.append(this.who);
-      series.draw(this.span, window?.every ?? (told ? told.frame_ticks * told.period_seconds : Infinity));
+      series.draw(this.span, range, 2.5 * Math.max(window?.every ?? frame, step));
     }
+    this.attack.draw(...range, 2.5 * Math.max(told?.windows[0]?.every ?? frame, step));
+    const charts = [...[...this.series.values()].map(({ chart }) => chart), this.attack.chart];
+    const beside = Math.max(...charts.map((one) => one.needs()));
+    for (const one of charts) one.align(beside);
+    this.messages.align(range, beside);
+  }
+
+  // Of all that is drawn of the stream: the last hours or days, or as far back as the newest go.
+  range() {
+    const all = [...this.series.values(), this.attack, this.messages];
+    const seconds = SPANS[this.span][1];
+    const last = Math.max(...all.map((one) => one.last));
+    if (last === -Infinity) return [0, 1];
+    const now = Date.now() / 1000;
+    const to = seconds && Math.abs(now - last) < seconds ? Math.max(now, last) : last;
+    const begins = this.series.size ? [...this.series.values()].map((one) => one.newest()[0]?.[0] ?? Infinity) : all.map((one) => one.first);
+    const from = seconds ? to - seconds : Math.min(...begins);
+    return from < to ? [from, to] : [to - 30, to + 30];
   }
 
   drawStates(one) {

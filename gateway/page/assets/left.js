@@ -1,12 +1,78 @@
 // All that left a device, as this page received it: every message in words and as bytes, the newest first.
 
-import { draw, make, number, put, seconds } from "./dom.js";
+import { day, draw, make, number, put, seconds } from "./dom.js";
+import { Plot } from "./lanes.js";
 
 const EACH = 5;
 const MOST_WAITING = 200;
+const MOST_SHOWN = 300;
+const STRIP = 38;
 const LEFT = ["frame", "window", "points", "status", "policy"];
 
 export const leaves = (kind) => LEFT.includes(kind);
+
+// Messages of a stream on the axis of time of what is drawn above them; one that is chosen shows its bytes.
+export class Messages {
+  constructor(left) {
+    Object.assign(this, { left, all: [], at: null, range: null });
+    this.picture = draw("svg", { class: "plot", "aria-hidden": "true" });
+    this.canvas = make("div", { class: "canvas strip", role: "img", tabindex: 0, onkeydown: (event) => this.step(event), onclick: (event) => this.choose(this.nearest(event.offsetX)) }, this.picture);
+    this.open = make("ol", { class: "frames" });
+    this.root = make("figure", { class: "chart messages", hidden: true }, make("figcaption", {}, "Messages: choose one for its bytes"), this.canvas, this.open);
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+  }
+
+  get first() { return this.all[0]?.at ?? Infinity; }
+  get last() { return this.all.at(-1)?.at ?? -Infinity; }
+
+  take(some) {
+    const heard = new Set(this.all.map(({ bytes }) => bytes));
+    const chosen = this.all[this.at];
+    this.all.push(...some.filter(({ time, bytes }) => time && !heard.has(bytes)).map((one) => ({ ...one, at: Date.parse(one.time) / 1000 })));
+    this.all = this.all.sort((one, other) => one.at - other.at).slice(-MOST_SHOWN);
+    this.at = chosen ? this.all.indexOf(chosen) : null;
+    this.root.hidden = !this.all.length;
+  }
+
+  align(range, beside) {
+    Object.assign(this, { range, beside });
+    this.draw();
+  }
+
+  draw() {
+    const width = this.canvas.clientWidth;
+    if (!this.range || !width) return;
+    this.plot = new Plot({ height: STRIP, span: this.range, marks: [], range: [0, 1], levels: [] }, width, this.beside);
+    const inside = this.all.filter(({ at }) => at >= this.range[0] && at <= this.range[1]);
+    const mark = ({ at }) => `M${this.plot.x(at).toFixed(1)} 8V30`;
+    const chosen = this.all[this.at];
+    this.picture.setAttribute("viewBox", `0 0 ${width} ${STRIP}`);
+    this.picture.replaceChildren(draw("path", { class: "sent", d: inside.map(mark).join("") }), draw("path", { class: "sent chosen", d: chosen ? mark(chosen) : "" }));
+    this.canvas.setAttribute("aria-label", `${number(inside.length)} messages. Arrow keys go through them and show their bytes.`);
+  }
+
+  nearest(x) {
+    if (!this.plot || !this.all.length) return null;
+    const away = ({ at }) => Math.abs(this.plot.x(at) - x);
+    return this.all.reduce((best, one, i) => (away(one) < away(this.all[best]) ? i : best), 0);
+  }
+
+  choose(i) {
+    this.at = i;
+    if (i === null) return;
+    const item = this.left.item(this.all[i], "", true, day);
+    item.querySelector("details").open = true;
+    this.open.replaceChildren(item);
+    this.draw();
+  }
+
+  step(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by || !this.all.length) return;
+    event.preventDefault();
+    this.choose(Math.min(Math.max((this.at ?? this.all.length) + by, 0), this.all.length - 1));
+  }
+}
 
 export class Left {
   constructor() {
@@ -50,8 +116,8 @@ export class Left {
     }
   }
 
-  item(one, key, quick) {
-    const when = one.time ? seconds(one.time) : `tick ${number(one.first)}`;
+  item(one, key, quick, written = seconds) {
+    const when = one.time ? written(one.time) : `tick ${number(one.first)}`;
     const bytes = make("details", {}, make("summary", {}, `${one.size} bytes`), make("code", {}, one.bytes.replace(/../g, "$& ")));
     const [what, ...body] = this.content(one);
     const stream = one.stream ? `${one.stream}: ` : "";
