@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from figures import show
 
 from firmware_sim.build import Burnt, build, enrolled
-from firmware_sim.compiled_policy import with_compiled
 from fugu.contract.chains import BinaryChains
+from fugu.contract.compiler import compile_document, compile_for_boards
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import key_name, sign
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, Role, RootDocument, write_document
@@ -164,8 +164,8 @@ def _enrolment(keys: list[Ed25519PrivateKey]) -> Enrolment:
 def _later(policy: Policy, key: Ed25519PrivateKey) -> bytes:
     """A signed document with the second version of a policy."""
     body = policy.model_dump(mode="json", exclude={"fleet", "device", "version"})
-    document = PolicyDocument(fleet="home", version=2, to=Address(device="watch"), policies=(body,))
-    return sign("policy", write_document(with_compiled(document, {})), [key]).encode()
+    document = compile_document(PolicyDocument(fleet="home", version=2, to=Address(device="watch"), policies=(body,)))
+    return sign("policy", write_document(compile_for_boards(document, {})), [key]).encode()
 
 
 def _try(folder: Path, code: str, heap: int) -> subprocess.CompletedProcess[str]:

@@ -27,6 +27,8 @@ import numpy as np
 from edge_agent.plan import WindowPlan
 from edge_agent.window import StreamWindows
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.compiled import read_policy
+from fugu.contract.compiler import compile_policy
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import WindowFrame
 from fugu.contract.policy import Policy
@@ -106,8 +108,8 @@ def released(policy: Policy, states: Ints, seed: int) -> Iterator[WindowFrame]:
     def entropy(buffer: memoryview) -> None:
         buffer[:] = chance.randbytes(len(buffer))
 
-    document = json.loads(policy.to_json())
-    plans = [WindowPlan.of(document["windows"][0], list(policy.discretiser.states), document["clock"])]
+    compiled = read_policy(compile_policy(policy))
+    plans = [WindowPlan.of(compiled.windows[0], compiled)]
     windows, previous = StreamWindows(plans, [-1], entropy), -1
     for tick, state in enumerate(states.tolist()):
         windows.observe(tick, state if state >= 0 else None)

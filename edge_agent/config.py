@@ -117,8 +117,9 @@ def _local_streams(
     config: AgentConfig, folder: Path
 ) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
     """The policies that the configuration names, verified, with their sensors; and what each makes of its stream."""
-    from edge_agent.enrolled import plain
+    from edge_agent.enrolled import to_run_of
     from edge_agent.joined import check_joined
+    from fugu.contract.compiler import compile_policy
     from fugu.contract.descriptions import describe
     from fugu.contract.history import history_alone
     from fugu.contract.joint import check_named, joint_epsilon
@@ -151,8 +152,8 @@ def _local_streams(
         check_joined(policy, config)
         policies.append(policy)
         sensors[policy.stream] = stream.sensor.model_dump_json()
-        streams.append((plain(policy), sensor_values(stream, folder, config.broker)))
-    names = [policy["stream"] for policy, _ in streams]
+        streams.append((to_run_of(policy, compile_policy(policy)), sensor_values(stream, folder, config.broker)))
+    names = [policy.stream for policy in policies]
     if len(set(names)) != len(names):
         raise ConfigError(f"two policies for one stream: {sorted(names)}")
     check_named(policies)

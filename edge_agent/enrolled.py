@@ -18,7 +18,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.trust import Trust, TrustState, Verdict
 
-__all__ = ["accepted", "open_trust", "plain", "to_run"]
+__all__ = ["accepted", "open_trust", "to_run", "to_run_of"]
 
 
 def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
@@ -55,26 +55,27 @@ def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> dict[str, Any
     }
 
 
-def plain(policy: AnyPolicy) -> dict[str, Any]:
-    """A verified policy's JSON form, the rate that all which a tick adds to has together, and a bound on its noise."""
-    document = policy.model_dump(mode="json")
+def to_run_of(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
+    """Return what is run of a verified policy: its compiled form, and for points their tables.
+
+    Of symbols and windows also the rate that all which a tick adds to has together, and a bound on the noise.
+    """
+    form: dict[str, Any] = {"compiled": compiled.hex()}
     if not isinstance(policy, Policy):
-        return document
-    for shared, written in zip(policy.sums, document["sums"], strict=True):
-        written["digest"] = shared.group.digest.hex()
-    return document | {"rate": float(policy.outputs.rate), "noise_bound": Noise.of(policy).text()}
+        return form | {"points": policy.model_dump(mode="json")}
+    return form | {"rate": float(policy.outputs.rate), "noise_bound": Noise.of(policy).text()}
 
 
 def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each policy with its stream's sensor. Raises TrustError without one, ConfigError if it does not fit."""
     streams = {stream.stream: stream for stream in config.streams}
     found = []
-    for policy in verdict.policies:
+    for policy, compiled in zip(verdict.policies, verdict.compiled, strict=True):
         if (stream := streams.get(policy.stream)) is None:
             raise TrustError(f"this device has no sensor for stream {policy.stream}", Reason.GUARANTEE)
         check_declared(policy.discretiser, stream.sensor)
         check_joined(policy, config)
-        found.append((plain(policy), sensor_values(stream, folder, config.broker)))
+        found.append((to_run_of(policy, compiled), sensor_values(stream, folder, config.broker)))
     return found
 
 

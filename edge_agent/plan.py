@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any, Literal
 
 from edge_agent.randomiser import SymbolNoise
+from fugu.contract.calendar import DAY, DayBlocks
+from fugu.contract.compiled import AgentPolicy, SharedSum, read_policy
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.queries import COUNT, ELSEWHERE, Query, query_of
-from fugu.core.policy import Window
+from fugu.contract.queries import ELSEWHERE
+from fugu.core.policy import ADVERSARIES, BOUNDED, JOINT, NONE, Window
 
 if TYPE_CHECKING:
     from edge_agent.measurer import PointSource
@@ -23,7 +27,7 @@ _MOST_STATES = 8
 
 @dataclass(frozen=True)
 class WindowPlan(Window):
-    """One verified window, and what is asked of its ticks; `places` has `ELSEWHERE` for states that count nowhere."""
+    """One verified window; `places` has `ELSEWHERE` for states that count nowhere, `day` blocks that count each."""
 
     name: str
     start: int
@@ -33,32 +37,26 @@ class WindowPlan(Window):
     places: tuple[int, ...]
     numerator: int
     denominator: int
-    query: Query = COUNT
+    day: DayBlocks | None = None
     epoch_us: int = 0
     period_us: int = 1
 
     @classmethod
-    def of(cls, window: dict[str, Any], labels: list[str], clock: dict[str, Any]) -> WindowPlan:
-        """Take the parts of a verified window's JSON form; `labels` are the names of the states."""
-        numerator, _, denominator = window["scale"].partition("/")
-        query = query_of(window)
-        counted = labels if query.each else window["states"]
-        groups = query.groups([labels.index(state) if isinstance(state, str) else state for state in counted])
-        numbers = {state: number for number, group in enumerate(groups) for state in group}
+    def of(cls, window: Window, policy: AgentPolicy) -> WindowPlan:
+        """Take the parts of a window of a compiled policy."""
         return cls(
-            **{key: window[key] for key in ("name", "start", "length", "stride")},
-            **{key: clock[key] for key in ("epoch_us", "period_us")},
-            counts=len(groups),
-            places=tuple(numbers.get(state, ELSEWHERE) for state in range(len(labels))),
-            numerator=int(numerator),
-            denominator=int(denominator or "1"),
-            query=query,
+            **{name: getattr(window, name) for name in ("name", "start", "length", "stride", "counts")},
+            **{name: getattr(window, name) for name in ("numerator", "denominator")},
+            places=_places(window.places),
+            day=_blocks(window.blocks),
+            epoch_us=policy.epoch_us,
+            period_us=policy.period_us,
         )
 
     def place(self, tick: int, state: int | None) -> int | None:
         """The number that a tick counts towards, or `ELSEWHERE`; None for a tick without a state."""
         place = None if state is None else self.places[state]
-        return self.query.number(place, self.epoch_us + tick * self.period_us)
+        return _number(self.day, place, self.epoch_us + tick * self.period_us)
 
     def is_recorded(self, index: int, tick: int) -> bool:
         """True if one of the first three quarters of a window ends at a tick: its count is then put on the disk."""
@@ -90,23 +88,24 @@ class SumPlan:
     counts: int
     places: tuple[int, ...]
     deadline_ticks: int
-    query: Query
+    day: DayBlocks | None
     epoch_us: int
     period_us: int
 
     @classmethod
-    def of(cls, shared: dict[str, Any], labels: list[str]) -> SumPlan:
-        """Take the parts of a verified sum's JSON form, which has its document's digest as well."""
-        group = shared["group"]
-        query = query_of({"blocks": group["blocks"], "states": group["count"]})
+    def of(cls, shared: SharedSum, policy: AgentPolicy) -> SumPlan:
+        """Take the parts of a sum of a compiled policy."""
+        day = _blocks(shared.blocks)
         return cls(
-            **{name: group[name] for name in ("name", "helper", "start", "length", "noise", "honest")},
-            **{name: group[name] for name in ("epoch_us", "period_us")},
-            digest=shared["digest"],
-            counts=len(query.groups(group["count"])),
-            places=tuple(0 if label in group["count"] else ELSEWHERE for label in labels),
-            deadline_ticks=-(-group["deadline"] * 1_000_000 // group["period_us"]),
-            query=query,
+            **{name: getattr(shared, name) for name in ("name", "start", "length", "noise", "honest")},
+            digest=shared.digest.hex(),
+            helper=shared.helper.hex(),
+            counts=1 if day is None else DAY // day.seconds,
+            places=_places(shared.places),
+            deadline_ticks=-(-shared.deadline * 1_000_000 // policy.period_us),
+            day=day,
+            epoch_us=policy.epoch_us,
+            period_us=policy.period_us,
         )
 
     @property
@@ -125,8 +124,8 @@ class SumPlan:
     def places_at(self, wall: int, state: int | None) -> tuple[int, int | None]:
         """The number whose ticks a wall tick is one of, and the number that its state counts towards, if any."""
         time_us = self.epoch_us + wall * self.period_us
-        block = self.query.number(0, time_us) or 0
-        place = None if state is None else self.query.number(self.places[state], time_us)
+        block = _number(self.day, 0, time_us) or 0
+        place = None if state is None else _number(self.day, self.places[state], time_us)
         return block, None if place == ELSEWHERE else place
 
 
@@ -138,6 +137,7 @@ class StreamPlan:
         valid_from, valid_until: Unix time in seconds within which symbols may be made.
         epoch_us, period_us: wall tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
         noise: what is drawn from; None where windows are all there is.
+        discretiser: as it is compiled.
         watch: what the guarantee assumes of the states, as far as that can be seen from them.
         noise_bound: of the noise, for versions of the policy before and after; see `fugu.contract.history.Noise`.
     """
@@ -150,7 +150,7 @@ class StreamPlan:
     period_us: int
     frame_ticks: int
     noise: SymbolNoise | PointSource | None
-    discretiser: dict[str, Any]
+    discretiser: bytes
     sensor: dict[str, Any]
     windows: tuple[WindowPlan, ...] = ()
     sums: tuple[SumPlan, ...] = ()
@@ -158,21 +158,19 @@ class StreamPlan:
     noise_bound: str = ""
 
     @classmethod
-    def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
-        """Take the parts of a verified policy's JSON form."""
+    def of(cls, form: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
+        """Take what is run of a policy that has been verified: what `edge_agent.enrolled.to_run` says of it."""
+        policy = read_policy(bytes.fromhex(form["compiled"]))
         return cls(
-            **{key: policy[key] for key in ("stream", "version", "valid_from", "valid_until", "frame_ticks")},
-            **policy["clock"],
-            noise=_noise(policy),
-            discretiser=policy["discretiser"],
+            **{name: getattr(policy, name) for name in ("stream", "version", "valid_from", "frame_ticks")},
+            **{name: getattr(policy, name) for name in ("epoch_us", "period_us", "discretiser")},
+            valid_until=policy.valid_until or None,
+            noise=_noise(policy, form),
             sensor=sensor,
-            windows=tuple(
-                WindowPlan.of(window, policy["discretiser"]["states"], policy["clock"])
-                for window in policy.get("windows", ())
-            ),
-            sums=tuple(SumPlan.of(shared, policy["discretiser"]["states"]) for shared in policy.get("sums", ())),
-            watch=watched_class(policy),
-            noise_bound=policy.get("noise_bound", ""),
+            windows=tuple(WindowPlan.of(window, policy) for window in policy.windows),
+            sums=tuple(SumPlan.of(shared, policy) for shared in policy.sums),
+            watch=None if policy.points else watched_class(policy, form.get("rate")),
+            noise_bound=form.get("noise_bound", ""),
         )
 
     @property
@@ -187,28 +185,25 @@ class StreamPlan:
         return self.valid_from <= seconds and (self.valid_until is None or seconds < self.valid_until)
 
 
-def watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
-    """Assumption of a guarantee about steps, from a policy's JSON form; `None` if it has none that can be checked.
+def watched_class(policy: AgentPolicy, rate: float | None) -> dict[str, Any] | None:
+    """Assumption of a guarantee about steps; `None` if it has none that can be checked.
 
     A joint chain is none: its states are pairs of ticks, or of several streams, and a stream shows a part of them.
 
-    It has `q` and `r`, intervals; or `odds_ratio`, all that a universal guarantee needs. If the policy's form says its
-    `rate`, the loss of all that a tick adds to: that, the adversary, an hour's ticks.
+    It has `q` and `r`, intervals; or `odds_ratio`, all that a universal guarantee needs. If the `rate` of all that a
+    tick adds to is given: that, the adversary, an hour's ticks.
     """
-    chains = policy.get("chains")
-    if chains is None or len(policy["discretiser"]["states"]) > _MOST_STATES:
+    if policy.chains == JOINT or policy.states > _MOST_STATES:
         return None
-    adversary, beside = policy["guarantee"]["adversary"], {}
-    if "rate" in policy:
-        hour = max(1, 3_600_000_000 // policy["clock"]["period_us"])
-        beside = {"rate": policy["rate"], "adversary": adversary, "hour": hour}
-    if chains["kind"] == "bounded":
-        return {"odds_ratio": chains["odds_ratio"], **beside}
-    if chains["kind"] != "binary":
-        return None
+    adversary, beside = ADVERSARIES[policy.guarantee[0]], dict[str, Any]()
+    if rate is not None:
+        beside = {"rate": rate, "adversary": adversary, "hour": max(1, 3_600_000_000 // policy.period_us)}
+    bounds = [Fraction(*member) for member in policy.members]
+    if policy.chains == BOUNDED:
+        return {"odds_ratio": float(bounds[0]), **beside}
+    (q0, q1, r0, r1) = map(float, bounds)
     if adversary != "universal":
-        return {"q": chains["q"], "r": chains["r"], **beside}
-    (q0, q1), (r0, r1) = chains["q"], chains["r"]
+        return {"q": [q0, q1], "r": [r0, r1], **beside}
     sticky, restless = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
     return {"odds_ratio": max(sticky, restless, 1.0), **beside}
 
@@ -281,11 +276,24 @@ class AgentPlan:
     config: str = ""
 
 
-def _noise(policy: dict[str, Any]) -> SymbolNoise | PointSource | None:
-    """Source of noise of a policy's JSON form; modules for points are loaded only where there are some."""
-    if policy["kind"] == "symbols":
-        table = policy.get("table")
-        return None if table is None else SymbolNoise(NoiseTable(tuple(map(tuple, table["rows"]))))
-    from edge_agent.measurer import PointSource
+def _noise(policy: AgentPolicy, form: dict[str, Any]) -> SymbolNoise | PointSource | None:
+    """Source of noise; modules for points are loaded only where there are some, and their tables are in JSON."""
+    if policy.points:
+        from edge_agent.measurer import PointSource
 
-    return PointSource.of(policy)
+        return PointSource.of(form["points"])
+    return SymbolNoise(NoiseTable(tuple(policy.rows))) if policy.symbols else None
+
+
+def _places(places: Sequence[int]) -> tuple[int, ...]:
+    return tuple(ELSEWHERE if place == NONE else place for place in places)
+
+
+def _blocks(blocks: tuple[int, tuple[tuple[int, int], ...]] | None) -> DayBlocks | None:
+    return None if blocks is None else DayBlocks("", *blocks)
+
+
+def _number(day: DayBlocks | None, place: int | None, unix_us: int) -> int | None:
+    """The number that a tick belongs to, by its time; `place` is that of its state, `ELSEWHERE` or None."""
+    block = 0 if day is None else day.at(unix_us)  # the same is done for every state
+    return place if day is None or place is None or place == ELSEWHERE else block

@@ -27,6 +27,7 @@ from edge_agent.sensors.source import Sensor
 from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
 from edge_agent.window_file import WindowFile, WindowRecord
+from fugu.contract.compiled import read_discretiser
 from fugu.contract.errors import FuguError, StatusCode, cause
 from fugu.contract.frames import MAX_TICK
 from fugu.core.clocks import LATE_US, SMALL_US, TickClock, common_multiple
@@ -86,7 +87,7 @@ class Stream:
         self.trouble: StatusCode | None = None
         self.refusal = ""
         self.ticks = 0
-        self.watch = None if plan.watch is None else Watch(len(plan.discretiser["states"]), plan.watch)
+        self.watch = None if plan.watch is None else Watch(read_discretiser(plan.discretiser).states, plan.watch)
         self.silent = 0
         self._told: set[str] = set()
         nothing = Mechanism(lambda _tick, _state, _shift: None, None)

@@ -13,7 +13,6 @@ Source: docs/proofs/device-windows.md, "Restarts".
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
@@ -142,7 +141,7 @@ class WindowFile:
 
     def _key(self, plan: StreamPlan, window: WindowPlan) -> bytes:
         clock = plan.epoch_us, plan.period_us
-        what = (plan.stream, plan.version, clock, json.dumps(plan.discretiser, sort_keys=True), window)
+        what = (plan.stream, plan.version, clock, plan.discretiser.hex(), window)
         return sha256(self._salt + repr(what).encode()).digest()
 
 

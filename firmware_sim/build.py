@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple, get_args
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificates
 
-from firmware_sim.compiled_policy import FRACTION_BITS, FirmwareError, compile_policy, ratio_below
+from fugu.contract.compiler import FRACTION_BITS, compile_board_policy, ratio_below
 from fugu.contract.envelope import Envelope
-from fugu.contract.errors import GuaranteeError
+from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.pins import violations
 from fugu.contract.policies import AnyPolicy
@@ -36,6 +36,7 @@ __all__ = [
     "BOARD",
     "BOARDS",
     "Burnt",
+    "FirmwareError",
     "Image",
     "build",
     "compile_module",
@@ -61,6 +62,10 @@ _WITHOUT_GENERATOR = ("rp2040", "rp2350")
 _LEAST_SECRET, _LEAST_DIFFERENT = 32, 16
 INFORMATION = "of the hardware or the kernel"
 COMPUTATIONAL = "computational: HMAC_DRBG, rests on the secret that was provisioned"
+
+
+class FirmwareError(FuguError):
+    """The firmware cannot do what it is to run on, or with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,7 @@ def build(
     policies = list(policy) if isinstance(policy, Sequence) else [policy]
     _fit_together(policies)
     units = unit if isinstance(unit, Mapping) else {one.stream: unit for one in policies}
-    compiled = tuple(compile_policy(one, units.get(one.stream, Fraction(1))) for one in policies)
+    compiled = tuple(compile_board_policy(one, units.get(one.stream, Fraction(1))) for one in policies)
     claimed = [one.guarantee.epsilon for one in policies if isinstance(one, Policy)]
     ceilings = burnt.ceilings or (Ceiling(epsilon=max(claimed)),)
     for one in policies:

@@ -16,7 +16,7 @@ from operator import gt
 from pathlib import Path
 from typing import Any
 
-from firmware_sim.compiled_policy import FirmwareError
+from firmware_sim.build import FirmwareError
 from firmware_sim.devices import simulate_recording, write_config
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Categories

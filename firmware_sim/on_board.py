@@ -19,8 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from firmware_sim.build import BOARD, Burnt, build, compile_module
-from firmware_sim.compiled_policy import FirmwareError
+from firmware_sim.build import BOARD, Burnt, FirmwareError, build, compile_module
 from fugu.contract.discretisers import Categories
 from fugu.contract.errors import FuguError
 from fugu.contract.policies import read_policy

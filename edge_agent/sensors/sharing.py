@@ -37,7 +37,7 @@ class SharedSensor:
         self.newest = -1
         self._fault = ""
         self._reading: Reading | None = None
-        self._discretisers: dict[str, Classifier] = {}
+        self._discretisers: dict[bytes, Classifier] = {}
 
     @property
     def trouble(self) -> str:
@@ -61,9 +61,9 @@ class SharedSensor:
             self._fault = _FAULT
             return instead
 
-    def discretiser(self, document: dict[str, object]) -> Classifier:
-        """The discretiser of a document, the same for all streams and versions that have it: it may have a memory."""
-        return self._discretisers.setdefault(json.dumps(document, sort_keys=True), classifier_of(document))
+    def discretiser(self, compiled: bytes) -> Classifier:
+        """The running form of a discretiser, the same for all streams and versions that have it: it may remember."""
+        return self._discretisers.setdefault(compiled, classifier_of(compiled))
 
 
 class Sensors:

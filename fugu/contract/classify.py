@@ -1,7 +1,7 @@
 """Readings of any type as the integers that `fugu.core.states` decides on, on agents and where policies are planned.
 
 A number is an IEEE double, and its place among all doubles is a 64-bit integer: a comparison of doubles is one of
-integers. What a policy says of doubles, a hysteresis too, is compiled once to such integers, exactly. Only NaN, and
+integers. A policy's doubles, and its hysteresis, are compiled to such integers once, exactly. Only NaN, and
 what is no number, is unusable as a number; infinities, and numbers beyond floating point, lie beyond every edge. A
 baseline leaves out infinities as well, but no number that is finite.
 """
@@ -14,9 +14,12 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from fugu.core.states import STEPS, UNIT, Bands, Classifier, Plain, RunningMean
+from fugu.contract import compiled
+from fugu.contract.compiled import AgentPolicy, read_discretiser
+from fugu.core import policy as core
+from fugu.core.states import STEPS, Bands, Classifier, Plain, RunningMean
 
-__all__ = ["ON_OFF", "classifier_of", "least"]
+__all__ = ["ON_OFF", "classifier_of", "double", "least", "least_double", "place"]
 
 _PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active")
 ON_OFF = {
@@ -33,49 +36,46 @@ _FAR = 1e15
 """No cell is so many cells away; floats are whole numbers up to there."""
 
 
-def classifier_of(document: dict[str, Any]) -> Classifier:
-    """The running form of a policy's verified discretiser, given as plain values."""
-    missing = None if document["missing"] is None else document["states"].index(document["missing"])
-    match document["kind"]:
-        case "categories":
-            return Classifier(Plain(), lambda raw: document["categories"].get(str(raw).strip()), missing)
-        case "cells":
-            return Classifier(Plain(), _cells(document), missing)
-        case "baseline":
-            return Classifier(*_baseline(document), missing)
-        case _:
-            return Classifier(*_thresholds(document), missing)
+def classifier_of(discretiser: bytes) -> Classifier:
+    """The running form of a compiled discretiser; `fugu.core.policy.PolicyError` if it is none."""
+    policy = read_discretiser(discretiser)
+    match policy.kind:
+        case core.CATEGORIES:
+            return Classifier(Plain(), lambda raw: policy.categories.get(str(raw).strip()), policy.missing)
+        case compiled.CELLS:
+            return Classifier(Plain(), _cells(policy), policy.missing)
+        case core.BASELINE:
+            rule = RunningMean(policy.patience, policy.edges, policy.multiples, policy.zero)
+            return Classifier(rule, _steps(double(policy.lowest), double(policy.highest)), policy.missing)
+    bands = Bands(policy.edges, policy.up, policy.down, policy.patience, bisect_right)
+    words = ON_OFF if len(policy.edges) == 1 and place(0.0) < policy.edges[0] <= place(1.0) else {}
+    return Classifier(bands, _place_of(words), policy.missing)
 
 
-def _thresholds(document: dict[str, Any]) -> tuple[Bands, Callable[[Any], int | None]]:
-    edges, by = [float(edge) for edge in document["edges"]], float(document["hysteresis"])
-    words = ON_OFF if len(edges) == 1 and 0.0 < edges[0] <= 1.0 else {}
-    up = down = None
-    if by:
-        up = [_least_double(lambda value, edge=edge: value - by >= edge) for edge in edges]  # type: ignore[misc]
-        down = [_least_double(lambda value, edge=edge: value + by >= edge) for edge in edges]  # type: ignore[misc]
-
+def _place_of(words: dict[str, int]) -> Callable[[Any], int | None]:
     def number(raw: Any) -> int | None:
         """The place of a number; of words for off and on where one edge tells 0 from 1."""
         value = raw if raw.__class__ is float else _number(words.get(raw.strip(), raw) if isinstance(raw, str) else raw)
-        return None if value != value else _place(value)
+        return None if value != value else place(value)
 
-    return Bands([_place(edge) for edge in edges], up, down, document["hysteresis_ticks"], bisect_right), number
+    return number
 
 
-def _place(value: float, pack: Callable[[float], bytes] = _DOUBLE.pack, unpack: Any = _BITS.unpack) -> int:
+def place(value: float, pack: Callable[[float], bytes] = _DOUBLE.pack, unpack: Any = _BITS.unpack) -> int:
     """The place of a double among all doubles: x < y exactly if the place of x is less; both zeros have one."""
     bits: int = unpack(pack(value + 0.0))[0]
     return bits if bits >= 0 else bits ^ _MOST
 
 
-def _double(place: int) -> float:
-    value: float = _DOUBLE.unpack(_BITS.pack(place if place >= 0 else place ^ _MOST))[0]
+def double(number: int) -> float:
+    """The double at a place."""
+    value: float = _DOUBLE.unpack(_BITS.pack(number if number >= 0 else number ^ _MOST))[0]
     return value
 
 
-def _least_double(holds: Callable[[float], bool]) -> int:
-    return least(lambda place: holds(_double(place)), _place(-math.inf), _place(math.inf))
+def least_double(holds: Callable[[float], bool]) -> int:
+    """The place of the least double for which something holds that holds for all above it, or of infinity."""
+    return least(lambda number: holds(double(number)), place(-math.inf), place(math.inf))
 
 
 def least(holds: Callable[[int], bool], low: int, high: int) -> int:
@@ -89,19 +89,11 @@ def least(holds: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def _baseline(document: dict[str, Any]) -> tuple[RunningMean, Callable[[Any], int | None]]:
-    lowest, highest = float(document["lowest"]), float(document["highest"])
+def _steps(lowest: float, highest: float) -> Callable[[Any], int | None]:
     (low, below), (high, under) = lowest.as_integer_ratio(), highest.as_integer_ratio()
     scale = max(below, under)  # both are powers of two
     low *= scale // below
     span = high * (scale // under) - low
-    ratios = [float(edge).as_integer_ratio() for edge in document["edges"]]
-    zero = (2 * low * STEPS * UNIT + span) // (2 * span)
-    if document["compare"] == "multiple":
-        rule = RunningMean(document["baseline_ticks"], (), ratios, zero)
-    else:  # a reading is above an edge if it is above the greatest whole number of units that is not
-        edges = [top * scale * STEPS * UNIT // (bottom * span) for top, bottom in ratios]
-        rule = RunningMean(document["baseline_ticks"], edges)
 
     def number(raw: Any) -> int | None:
         value = _number(raw)
@@ -114,18 +106,16 @@ def _baseline(document: dict[str, Any]) -> tuple[RunningMean, Callable[[Any], in
         top, bottom = value.as_integer_ratio()
         return (2 * STEPS * (top * scale - low * bottom) + bottom * span) // (2 * bottom * span)
 
-    return rule, number
+    return number
 
 
-def _cells(document: dict[str, Any]) -> Callable[[Any], int | None]:
+def _cells(policy: AgentPolicy) -> Callable[[Any], int | None]:
     """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.
 
     Places beyond the poles or the 180th meridian count as there. All cells are gone through for every reading, so the
     time that this takes does not tell where it was.
     """
-    origin: list[float] = list(document["origin"])
-    step: list[float] = list(document["step"])
-    cells: list[tuple[int, int]] = [(column, row) for column, row in document["cells"]]
+    origin, step, cells = policy.origin, policy.step, policy.cells
 
     def state(raw: Any) -> int | None:
         latitude, longitude = map(_number, str(raw).replace(",", " ").split())

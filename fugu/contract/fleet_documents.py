@@ -39,7 +39,7 @@ __all__ = [
 
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Compiled = Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 15)]
+Compiled = Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 21)]
 Seconds = Annotated[int, Field(ge=0, le=2**53)]
 Version = Annotated[int, Field(ge=1, le=2**32 - 1)]
 _INSERTED = ("fleet", "device", "version")
@@ -128,8 +128,8 @@ class PolicyDocument(Document):
         valid_from, valid_until: Unix time in seconds within which it may be accepted and may run.
         on_expiry: what a device does from valid_until on without a newer document: go on (`hold`), or be silent.
         policies: in their JSON form, without fleet, device and version, which are those of the document.
-        compiled: the same policies for microcontrollers (`firmware_sim.compiled_policy`), as hexadecimal digits, in
-            their order; none if the document is for no microcontroller.
+        compiled: the same policies as agents run them (`fugu.contract.compiler`), as hexadecimal digits.
+        boards: as microcontrollers run them; none if the document is for no microcontroller.
     """
 
     document: Literal["policy"] = "policy"
@@ -141,13 +141,12 @@ class PolicyDocument(Document):
     on_expiry: Literal["hold", "stop"] = "hold"
     policies: tuple[dict[str, Any], ...] = Field(max_length=64)
     compiled: tuple[Compiled, ...] = Field(default=(), max_length=64)
+    boards: tuple[Compiled, ...] = Field(default=(), max_length=64)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.valid_until is not None and self.valid_until <= self.valid_from:
             raise ValueError("valid_until is not after valid_from")
-        if self.compiled and len(self.compiled) != len(self.policies):
-            raise ValueError("not every policy of the document is compiled")
         for policy in self.policies:
             for field in _INSERTED:
                 if field in policy:

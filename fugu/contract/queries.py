@@ -67,11 +67,6 @@ class Query:
         """The most by which one tick's state changes the counts, added up: of several one loses and one gains."""
         return 2 if self.each else 1
 
-    def number(self, place: int | None, unix_us: int) -> int | None:
-        """The number that a tick belongs to, by its time; `place` is that of its state, `ELSEWHERE` or None."""
-        block = 0 if self.blocks is None else self.blocks.at(unix_us)  # the same is done for every state
-        return place if self.blocks is None or place is None or place == ELSEWHERE else block
-
     def groups(self, states: Sequence[_State]) -> tuple[tuple[_State, ...], ...]:
         """For each number the states that it counts, of those that are asked about."""
         if self.blocks is not None:

@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from fugu.contract._document import FORMAT_NAME
+from fugu.contract.compiler import check_compiled
 from fugu.contract.envelope import ROOTS, ROOTS_SCHEMA, Envelope, Kind
 from fugu.contract.errors import FrameError, GuaranteeError, PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import (
@@ -102,12 +103,16 @@ class TrustState:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A document accepted, or changing nothing; `policies` are those of a policy document, as this device has them."""
+    """A document accepted, or changing nothing.
+
+    `policies` are those of a policy document, as this device has them, and `compiled` what it runs of each.
+    """
 
     state: TrustState
     document: RootDocument | PolicyDocument | TableDocument | TimeDocument | StopDocument
     policies: tuple[AnyPolicy, ...] = ()
     changes: bool = True
+    compiled: tuple[bytes, ...] = ()
 
 
 class Trust:
@@ -184,7 +189,7 @@ class Trust:
         if envelope.kind != "policy" or envelope.digest != self.state.digest:
             raise TrustError("what is kept of earlier documents is damaged")
         document = _read(PolicyDocument, envelope)
-        return Verdict(self.state, document, self._guaranteed(document), changes=False)
+        return self._accepted(self.state, document, changes=False)
 
     def _judge_root(self, envelope: Envelope, payload: bytes) -> Verdict:
         try:
@@ -225,15 +230,14 @@ class Trust:
                 raise TrustError(
                     f"version {document.version} has been accepted before, with other content", Reason.SAME_VERSION
                 )
-            return Verdict(self.state, document, self._guaranteed(document), changes=False)
+            return self._accepted(self.state, document, changes=False)
         moment = max(now, self.state.time)
         if moment < document.valid_from:
             raise TrustError(f"version {document.version} is valid from {document.valid_from} on", Reason.NOT_YET_VALID)
         if document.valid_until is not None and moment >= document.valid_until:
             raise TrustError(f"version {document.version} was valid until {document.valid_until}", Reason.EXPIRED)
-        policies = self._guaranteed(document)
         state = replace(self.state, version=document.version, digest=envelope.digest, policy=payload)
-        return Verdict(state, document, policies)
+        return self._accepted(state, document, changes=True)
 
     def _judge_table(self, envelope: Envelope) -> Verdict:
         verified(envelope, self.root.gateway, self.root.public_keys)
@@ -274,6 +278,14 @@ class Trust:
                 Reason.FAR_AHEAD,
             )
         return Verdict(replace(self.state, time=document.time), document, changes=document.time > self.state.time)
+
+    def _accepted(self, state: TrustState, document: PolicyDocument, *, changes: bool) -> Verdict:
+        """The verdict on a document whose compiled policies are its own, and keep to the owner's limits."""
+        try:
+            compiled = check_compiled(document)
+        except PolicyError as error:
+            raise TrustError(str(error), Reason.GUARANTEE) from None
+        return Verdict(state, document, self._guaranteed(document), changes, compiled)
 
     def _guaranteed(self, document: PolicyDocument) -> tuple[AnyPolicy, ...]:
         """The policies for this device, all their guarantees derived and within its owner's limits."""

@@ -1,25 +1,41 @@
-"""Strict reading of the bytes that `fugu deploy firmware build` makes of a policy; docs/firmware.md has the layout.
+"""Strict reading of a compiled policy: the bytes that a device runs; docs/firmware.md has the layout.
 
-All integers have the highest byte first. A board loads this module, reads its policy, and unloads the module.
+All integers have the highest byte first. A board loads this module, reads its policy, and unloads the module. A host
+that does more than a board has a reader of its own (`fugu.contract.compiled`).
 """
 
 import struct
 
-from .policy import BINARY, BOUNDED, CATEGORIES, NONE, THRESHOLDS, Policy, PolicyError, Window
+from .policy import BINARY, BOUNDED, CATEGORIES, NONE, POINTS, THRESHOLDS, Policy, PolicyError, Window
 
-__all__ = ["read_policy"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-_FORMAT = b"FGC\x02"
-_MAX_BYTES = 16384
-_MAX_TICK = 1 << 53
+__all__ = ["PolicyReader", "read_discretiser", "read_policy"]
+
+_MOST_TICK = 1 << 53
+_MOST_US = 1 << 58
 
 
-class _Reader:
+class PolicyReader:
+    """Reads a board's form, whose readings are integers of a unit."""
+
+    form = b"FGC\x03"
+    most_bytes = 16384
+    most_counts = 1024
+    most_states = 255
+    least_ratio = 1
+    policy = Policy
+
     def __init__(self, data: bytes) -> None:
+        if len(data) > self.most_bytes:
+            raise PolicyError("too long")
         self.data = data
         self.at = 0
 
     def take(self, size: int) -> bytes:
+        """The next bytes."""
         end = self.at + size
         if end > len(self.data):
             raise PolicyError("cut short")
@@ -28,16 +44,19 @@ class _Reader:
         return taken
 
     def number(self, size: int, low: int, high: int) -> int:
+        """The next integer of so many bytes, within bounds."""
         value = int.from_bytes(self.take(size), "big")
         if not low <= value <= high:
             raise PolicyError("a number is out of range")
         return value
 
     def signed(self) -> int:
+        """The next integer of eight bytes with a sign."""
         value: int = struct.unpack(">q", self.take(8))[0]
         return value
 
     def name(self, most: int) -> str:
+        """The next name."""
         taken = self.take(self.number(1, 1, most))
         for byte in taken:
             if not (48 <= byte <= 57 or 65 <= byte <= 90 or 97 <= byte <= 122 or byte in b"_-"):
@@ -45,6 +64,7 @@ class _Reader:
         return taken.decode()
 
     def big(self) -> int:
+        """The next integer of any size."""
         size = self.number(1, 0, 255)
         taken = self.take(size)
         if size and not taken[0]:
@@ -52,64 +72,95 @@ class _Reader:
         return int.from_bytes(taken, "big")
 
     def fraction(self) -> tuple[int, int]:
+        """The next fraction, which is positive."""
         top, bottom = self.big(), self.big()
         if not top or not bottom:
             raise PolicyError("a fraction is not positive")
         return top, bottom
 
+    def increasing(self, count: int) -> tuple[int, ...]:
+        """So many integers that do not decrease."""
+        values = [self.signed() for _ in range(count)]
+        for low, high in zip(values, values[1:]):
+            if low > high:
+                raise PolicyError("thresholds do not increase")
+        return tuple(values)
 
-def read_policy(data: bytes) -> Policy:
+    def unit(self, policy: Policy) -> None:
+        """Read what a reading of 1 stands for."""
+        policy.unit = self.fraction()
+
+    def steps(self, policy: Policy) -> None:
+        """Read how a reading n becomes (n * slope + offset) // span steps of a mean."""
+        policy.slope, sign, policy.offset, policy.span = self.big(), self.number(1, 0, 1), self.big(), self.big()
+        if sign:
+            policy.offset = -policy.offset
+        if not policy.slope or not policy.span:
+            raise PolicyError("a range that is none")
+
+    def other(self, kind: int, of: "Any") -> None:
+        """Read a kind of a part that only a host has which does more than a board."""
+        raise PolicyError("a number is out of range")
+
+    other_chains = other_discretiser = other_query = points = other
+
+    def sums(self, policy: Policy) -> int:
+        """Read what is counted for sums over homes; how many there are."""
+        return 0
+
+
+def read_policy(data: bytes, reader: "type[PolicyReader]" = PolicyReader) -> Policy:
     """A compiled policy, without its signature; PolicyError for whatever is not exactly what the format says."""
-    policy = Policy()
-    if len(data) > _MAX_BYTES:
-        raise PolicyError("too long")
-    read = _Reader(data)
-    if read.take(4) != _FORMAT:
+    read = reader(data)
+    policy = read.policy()
+    if read.take(4) != read.form:
         raise PolicyError("another format")
     policy.version = read.number(4, 1, 0xFFFFFFFF)
     policy.fleet = read.name(64)
     policy.device = read.name(64)
     policy.stream = read.name(64)
-    policy.valid_from = read.number(8, 0, _MAX_TICK)
-    policy.valid_until = read.number(8, 0, _MAX_TICK)
-    policy.epoch_us = read.number(8, 0, _MAX_TICK)
+    policy.valid_from = read.number(8, 0, _MOST_TICK)
+    policy.valid_until = read.number(8, 0, _MOST_TICK)
+    policy.epoch_us = read.number(8, 0, _MOST_US)
     policy.period_us = read.number(8, 100, 366 * 86400 * 1000000)
     policy.frame_ticks = read.number(2, 1, 4096)
-    policy.states = read.number(1, 2, 255)
     begin = read.at
-    _discretiser(policy, read)
+    read_discretiser(policy, read)
     policy.discretiser = data[begin : read.at]
-    _table(policy, read)
-    policy.windows = [_window(policy, read) for _ in range(read.number(1, 0, 16))]
-    if len({window.name for window in policy.windows}) != len(policy.windows):
-        raise PolicyError("two windows have one name")
-    if not policy.symbols and not policy.windows:
-        raise PolicyError("neither symbols nor windows")
-    policy.chains = read.number(1, BINARY, BOUNDED)
-    if policy.chains == BINARY and policy.states != 2:
-        raise PolicyError("a class of binary chains, and other states")
-    policy.members = [read.fraction() for _ in range(4 if policy.chains == BINARY else 1)]
-    policy.guarantee = _guarantee(read)
-    policy.windows_guarantee = _guarantee(read) if policy.symbols and policy.windows else None
+    policy.symbols = read.number(1, 0, 255)
+    policy.windows, sums = [], 0
+    if policy.symbols == POINTS:
+        read.points(POINTS, policy)
+    else:
+        _table(policy, read)
+        policy.windows = [_window(policy, read) for _ in range(read.number(1, 0, 16))]
+        sums = read.sums(policy)
+        _promise(policy, read, bool(policy.windows) or sums > 0)
     if read.at != len(data):
         raise PolicyError("bytes follow the end")
     return policy
 
 
-def _discretiser(policy: Policy, read: _Reader) -> None:
-    policy.kind = read.number(1, THRESHOLDS, CATEGORIES)
-    policy.missing = read.number(1, 0, NONE)
-    if policy.missing != NONE and policy.missing >= policy.states:
-        raise PolicyError("missing names a state that is not there")
-    policy.unit = read.fraction()
+def read_discretiser(policy: Policy, read: PolicyReader) -> None:
+    """Read how readings become states."""
+    policy.states = read.number(2, 2, read.most_states)
+    policy.kind = read.number(1, THRESHOLDS, 255)
+    missing = read.number(2, 0, policy.states)
+    policy.missing = missing - 1 if missing else None
+    read.unit(policy)
+    if policy.kind > CATEGORIES:
+        read.other_discretiser(policy.kind, policy)
+        return
     if policy.kind == CATEGORIES:
         policy.categories = {}
-        for _ in range(read.number(2, 1, 1024)):
+        for _ in range(read.number(2, 1, 10000)):
             try:
-                name = read.take(read.number(1, 0, 255)).decode()
+                name = read.take(read.number(2, 0, 1024)).decode()
             except UnicodeError:
                 raise PolicyError("a category that is no text") from None
-            policy.categories[name] = read.number(1, 0, policy.states - 1)
+            if name in policy.categories:
+                raise PolicyError("two categories have one name")
+            policy.categories[name] = read.number(2, 0, policy.states - 1)
         return
     edges = policy.states - 1
     if read.number(1, 0, 1):  # the last state is for missing readings only
@@ -119,72 +170,79 @@ def _discretiser(policy: Policy, read: _Reader) -> None:
     if edges < 1:
         raise PolicyError("no edge")
     if policy.kind == THRESHOLDS:
-        policy.patience = read.number(4, 0, 0xFFFFFFFF)
-        policy.edges = _increasing([read.signed() for _ in range(edges)], strictly=False)
+        policy.patience = read.number(8, 0, 1 << 32)
+        policy.edges = read.increasing(edges)
         policy.up = policy.down = None
         if read.number(1, 0, 1):
-            policy.up = _increasing([read.signed() for _ in range(edges)], strictly=False)
-            policy.down = _increasing([read.signed() for _ in range(edges)], strictly=False)
+            policy.up, policy.down = read.increasing(edges), read.increasing(edges)
         return
     policy.patience = read.number(4, 1, 1 << 24)
-    policy.lowest, policy.highest = read.signed(), read.signed()
-    # A reading n becomes (n * slope + offset) // span steps; zero and the edges are in units.
-    policy.slope, sign, policy.offset, policy.span = read.big(), read.number(1, 0, 1), read.big(), read.big()
-    if sign:
-        policy.offset = -policy.offset
-    if not policy.slope or not policy.span or policy.lowest > policy.highest:
-        raise PolicyError("a range that is none")
+    policy.lowest, policy.highest = read.increasing(2)
+    read.steps(policy)
     policy.multiples, policy.zero, policy.edges = None, 0, ()
     if read.number(1, 0, 1):
         policy.zero = read.big()
         policy.multiples = [read.fraction() for _ in range(edges)]
     else:
-        policy.edges = _increasing([read.signed() for _ in range(edges)], strictly=False)
+        policy.edges = read.increasing(edges)
 
 
-def _table(policy: Policy, read: _Reader) -> None:
-    policy.symbols = read.number(1, 0, 255)
-    if policy.symbols == 1:
-        raise PolicyError("a table of one symbol")
-    rows = []
+def _table(policy: Policy, read: PolicyReader) -> None:
+    policy.rows = []
+    if policy.states > 255:
+        raise PolicyError("too many states")
     for _ in range(policy.states if policy.symbols else 0):
         row = struct.unpack(">%dI" % (policy.symbols - 1), read.take(4 * (policy.symbols - 1)))
-        if row[0] < 1:
-            raise PolicyError("a symbol that a state can never emit")
-        rows.append(_increasing(list(row), strictly=True))
-    policy.rows = rows
+        before = 0
+        for threshold in row:
+            if threshold <= before:
+                raise PolicyError("a symbol that a state can never emit")
+            before = threshold
+        policy.rows.append(row)
 
 
-def _window(policy: Policy, read: _Reader) -> Window:
+def _window(policy: Policy, read: PolicyReader) -> Window:
     window = Window()
     window.name = read.name(32)
-    window.start = read.number(8, 0, _MAX_TICK - (1 << 31))
+    window.start = read.number(8, 0, _MOST_TICK - (1 << 31))
     window.length = read.number(4, 1, 1 << 31)
     window.stride = read.number(4, 1, 1 << 31)
     window.numerator = read.number(8, 1, 10**10)
     window.denominator = read.number(8, 1, 10**10)
-    window.histogram = bool(read.number(1, 0, 1))
+    query = read.number(1, 0, 255)
+    window.histogram = query == 1
     window.counts = policy.states if window.histogram else 1
     window.places = bytes(range(policy.states))
     if not window.histogram:
         window.places = places = read.take(policy.states)
         if set(places) - {0, NONE} or 0 not in places:
             raise PolicyError("a window that counts what is no state")
-    if window.overlap * window.counts > 1024:
-        raise PolicyError("windows under way hold more than 1024 counts")
+    if query > 1:
+        read.other_query(query, window)
+    if window.overlap * window.counts > read.most_counts:
+        raise PolicyError("windows under way hold more than %d counts" % read.most_counts)
     return window
 
 
-def _guarantee(read: _Reader) -> tuple[int, int, int]:
+def _promise(policy: Policy, read: PolicyReader, counts: bool) -> None:
+    if not policy.symbols and not counts:
+        raise PolicyError("neither symbols nor windows")
+    if len({window.name for window in policy.windows}) != len(policy.windows):
+        raise PolicyError("two windows have one name")
+    policy.chains = read.number(1, BINARY, 255)
+    if policy.chains > BOUNDED:
+        read.other_chains(policy.chains, policy)
+    elif policy.chains == BINARY and policy.states != 2:
+        raise PolicyError("a class of binary chains, and other states")
+    else:
+        policy.members = [read.fraction() for _ in range(4 if policy.chains == BINARY else 1)]
+    policy.guarantee = _guarantee(read)
+    policy.windows_guarantee = _guarantee(read) if policy.symbols and counts else None
+
+
+def _guarantee(read: PolicyReader) -> tuple[int, int, int]:
     adversary = read.number(1, 0, 2)
     ratio = read.big()
-    if not ratio:
+    if ratio < read.least_ratio:
         raise PolicyError("a guarantee of nothing")
-    return adversary, ratio, read.number(8, 1, _MAX_TICK)
-
-
-def _increasing(values: list[int], strictly: bool) -> tuple[int, ...]:
-    for low, high in zip(values, values[1:]):
-        if low > high or (strictly and low == high):
-            raise PolicyError("thresholds do not increase")
-    return tuple(values)
+    return adversary, ratio, read.number(8, 1, _MOST_TICK)

@@ -206,7 +206,7 @@ def _verify(envelope: Envelope, root: Root, role: str, verified: "Verify") -> No
 
 
 def _document(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, Any]":
-    """The fields of a signed document; of policies in their JSON form, how many there are."""
+    """The fields of a signed document; of policies in forms of no use to a board, how many there are."""
     read = Reader(payload)
     values: dict[str, Any] = {}
     try:
@@ -214,7 +214,7 @@ def _document(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, A
             name = read.text(32)
             if name in values or name not in names + ("document",):
                 raise MessageError("a field that is not known, or twice")
-            if name == "policies":
+            if name in ("policies", "compiled"):
                 values[name] = read.array(64)
                 for _ in range(values[name]):
                     read.skip()
@@ -293,12 +293,12 @@ def _next_root(envelope: Envelope, trusted: TrustState, verified: "Verify") -> T
 
 
 def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int, idle: "Idle") -> "Judged":
-    names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled")
+    names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled", "boards")
     values = _document("policy", envelope.payload, names)
     version, begin, end, to = values["version"], values["valid_from"], values["valid_until"], values["to"]
     form = _whole(begin, 0, _MOST_TIME) and (end is None or _whole(end, begin + 1, _MOST_TIME))
     form = form and values["on_expiry"] in ("hold", "stop") and isinstance(to, dict)
-    if not form or len([name for name in to if to[name] is not None]) != 1 or not isinstance(values["compiled"], list):
+    if not form or len([name for name in to if to[name] is not None]) != 1 or not isinstance(values["boards"], list):
         raise RefusedError("malformed", "a signed policy document is malformed")
     reached = to.get("everyone") is True or to.get("device") == image.DEVICE or to.get("group") in image.GROUPS
     if values["fleet"] != image.FLEET or not reached:
@@ -315,10 +315,10 @@ def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int, idl
         raise RefusedError("not_yet_valid", "version %d is valid from %d on" % (version, begin))
     if end is not None and moment >= end:
         raise RefusedError("expired", "version %d was valid until %d" % (version, end))
-    if len(values["compiled"]) != values["policies"]:
+    if len(values["boards"]) != values["policies"]:
         raise RefusedError("guarantee", "not compiled for boards: sign it with --boards")
     try:
-        compiled = [bytes.fromhex(one) for one in values["compiled"]]
+        compiled = [bytes.fromhex(one) for one in values["boards"]]
     except (ValueError, TypeError):
         raise RefusedError("malformed", "a compiled policy that is none") from None
     policies = derived(compiled, image, idle)

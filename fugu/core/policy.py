@@ -10,7 +10,9 @@ __all__ = [
     "BINARY",
     "BOUNDED",
     "CATEGORIES",
+    "JOINT",
     "NONE",
+    "POINTS",
     "THRESHOLDS",
     "Policy",
     "PolicyError",
@@ -18,10 +20,12 @@ __all__ = [
     "above",
 ]
 
-BINARY, BOUNDED = 0, 1
+BINARY, BOUNDED, JOINT = 0, 1, 2
 THRESHOLDS, BASELINE, CATEGORIES = 0, 1, 2
 ADVERSARIES = ("ignorant", "informed", "universal")
 NONE = 255
+POINTS = 1
+"""Instead of a number of symbols: points are released."""
 
 
 class PolicyError(Exception):
@@ -43,7 +47,8 @@ def above(edges: "Sequence[int]", value: int) -> int:
 class Window:
     """One window of a policy: n holds the ticks start + n * stride .. + length - 1, and `counts` numbers are counted.
 
-    `places` has for each state the number that it counts towards, or another than the window has.
+    `places` has for each state the number that it counts towards, or another than the window has. An
+    agent has windows with a count for each block of the local day: its seconds, and the offsets of the local time.
     """
 
     name: str
@@ -55,6 +60,7 @@ class Window:
     histogram: bool
     counts: int
     places: "Sequence[int]"
+    blocks: "tuple[int, tuple[tuple[int, int], ...]] | None" = None
 
     @property
     def overlap(self) -> int:
@@ -88,7 +94,7 @@ class Window:
 
 
 class Policy:
-    """Policy of a board's stream."""
+    """Policy of a stream; of an agent's, readings and thresholds are places of doubles, and there is no unit."""
 
     version: int
     fleet: str
@@ -102,7 +108,7 @@ class Policy:
     states: int
     discretiser: bytes
     kind: int
-    missing: int
+    missing: int | None
     unit: tuple[int, int]
     categories: dict[str, int]
     patience: int

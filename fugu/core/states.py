@@ -18,7 +18,7 @@ A reading is compared with the mean of the readings *before* it, so that it is n
 edge, the mean, the other choice would give the same states. The first reading is compared with itself.
 """
 
-from .policy import BASELINE, CATEGORIES, NONE, Policy, above
+from .policy import BASELINE, CATEGORIES, Policy, above
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class Classifier:
 def classifier_of(policy: Policy) -> Classifier:
     """The discretiser of a compiled policy; a reading is an integer in its unit, or of a policy of names any text."""
     rule: Bands | RunningMean
-    missing = None if policy.missing == NONE else policy.missing
+    missing = policy.missing
     if policy.kind == CATEGORIES:
         categories = policy.categories
         return Classifier(Plain(), lambda raw: categories.get(str(raw).strip()), missing)

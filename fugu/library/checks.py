@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fugu.contract.compiler import compile_policy
 from fugu.contract.errors import PolicyError, UsageError
 from fugu.contract.leakage import Loss
 from fugu.contract.measure_policy import MeasurePolicy
@@ -88,6 +89,7 @@ def check(
     """
     accepted: Ceiling | None = None if ceiling is None else epsilon_of(str(ceiling))
     policy = _policy(policy)
+    compile_policy(policy)
     if isinstance(policy, Policy):
         loss = policy.verify(accepted)
         alone = None if policy.table is None else policy.verify_windows()

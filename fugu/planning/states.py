@@ -10,6 +10,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.classify import classifier_of
+from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.planning.errors import PlanningError
 from fugu.recordings.places import MOST_MISSING
@@ -28,7 +29,7 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
     """
     if len(readings) != len(segments):
         raise ValueError(f"{len(readings)} readings and {len(segments)} segments")
-    classifier = classifier_of(discretiser.model_dump(mode="json"))
+    classifier = classifier_of(compile_discretiser(discretiser))
     observe = classifier.observe
     states = np.full(len(readings), -1, dtype=np.int64)
     values = readings.tolist() if isinstance(readings, np.ndarray) else readings

@@ -15,7 +15,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer import Argument, Option
 
-from firmware_sim.compiled_policy import FirmwareError, units, with_compiled
+from fugu.contract.compiler import compile_for_boards, units
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, PolicyDocument
 from fugu.host.arguments import moment, one_of, stream_units
@@ -132,8 +132,6 @@ def sign(
         if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
             raise CommandLineError("--add-to signs a document as it is: it takes no version and no times")
         signed = _opened(add_to, root)
-        if signed.document.compiled and with_compiled(signed.document, units(signed.document)) != signed.document:
-            raise FirmwareError("the compiled policies of the document are not those of its policies")
         verify_guarantees(signed.document)
         former = _looked_at(signed.document, keys, document.registry, as_json)
         signed = signed.with_signatures(_policy_keys(keys, root, passphrase_file, signed))
@@ -196,10 +194,10 @@ def _document(root: Root, policies: list[Path], given: DocumentOptions, roots: l
     made = make_document(
         root.document.fleet, number, whom, bodies, valid_from=begin, valid_until=until, on_expiry=expiry
     )
-    compiled = old is not None and bool(old.compiled)
-    if not given.boards and not compiled:
+    before = units(old) if old is not None else {}
+    if not given.boards and not before:
         return made
-    return with_compiled(made, (units(old) if old is not None and compiled else {}) | stream_units(given.unit))
+    return compile_for_boards(made, before | stream_units(given.unit))
 
 
 def _address(text: str) -> Address:

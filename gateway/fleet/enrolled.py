@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from fugu.contract.compiler import check_compiled
 from fugu.contract.envelope import Envelope, Kind, sign
 from fugu.contract.errors import FuguError, PolicyError, TrustError
 from fugu.contract.fleet_documents import (
@@ -145,6 +146,7 @@ class FleetPolicies:
             opened = read_document(PolicyDocument, envelope.payload)
             if (opened.fleet, opened.version) != (self._catalogue.fleet, document.version):
                 raise PolicyError(f"it is version {opened.version} of fleet {opened.fleet}")
+            check_compiled(opened)
         except FuguError as error:
             self._counters["documents_refused"] += 1
             _log.error("document %d of the registry is not believed: %s", document.version, error)

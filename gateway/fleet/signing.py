@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fugu.contract.compiler import check_compiled, compile_document
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import FrameError, FuguError, PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, signers, write_document
@@ -103,7 +104,8 @@ class Signed(NamedTuple):
     def read(cls, content: bytes, root: Root) -> Self:
         """Read a document that policy keys have signed, perhaps not yet enough of them.
 
-        Raises FleetError if it is no policy document of this fleet, or no policy key of the root has validly signed it.
+        Raises FleetError if it is no policy document of this fleet, or no policy key of the root has validly signed it;
+        PolicyError if a policy, compiled again, is another than the compiled one.
         """
         try:
             envelope = Envelope.decode(content)
@@ -121,6 +123,7 @@ class Signed(NamedTuple):
         document = read_document(PolicyDocument, envelope.payload)
         if document.fleet != root.document.fleet:
             raise FleetError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
+        check_compiled(document)
         return cls(document, envelope, len(valid), role.threshold)
 
 
@@ -262,12 +265,17 @@ def make_document(
         on_expiry=on_expiry,
         policies=tuple(_restamped(body, version) for body in bodies),
     )
+    document = compile_document(document)
     verify_guarantees(document)
     return document
 
 
 def verify_guarantees(document: PolicyDocument) -> None:
-    """Derive every guarantee of a document anew. Raises FuguError if one does not hold."""
+    """Compile every policy of a document, and derive every guarantee, anew.
+
+    Raises FuguError if a policy is another than the compiled one, or a guarantee does not hold.
+    """
+    check_compiled(document)
     policies = policies_of(document)
     for policy in policies:
         policy.verify()

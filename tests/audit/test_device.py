@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edge_agent.randomiser import SymbolNoise, randomiser, system_entropy
-from firmware_sim.compiled_policy import FirmwareError
+from firmware_sim.build import FirmwareError
 from firmware_sim.constant import run_constant
 from fugu.audit.device import checked, count_cells, device_tests, point_cells, related, symbol_distribution
 from fugu.contract.chains import BoundedChains

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Categories, Thresholds
+from tests.support.classifiers import classifier_of
 
 SECRET = 71.5319
 BANDS = {

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.classify import classifier_of
 from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, Description, describe
 from fugu.contract.discretisers import Cells
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.sentences import LAST_US, class_sentence, instant_text
 from fugu.contract.windows import Window
+from tests.support.classifiers import classifier_of
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.refusals import refused_for

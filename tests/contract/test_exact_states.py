@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Baseline, Thresholds
 from tests.support import naive_device
+from tests.support.classifiers import classifier_of
 
 _WHOLE = (0.0, -0.0, 5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308, math.inf, -math.inf, math.nan)
 

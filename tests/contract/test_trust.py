@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.compiler import compile_document
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, MAX_ROOTS, Envelope, Kind, encode_roots, sign
 from fugu.contract.errors import Reason, TrustError
 from fugu.contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
@@ -85,7 +86,7 @@ def refused_root(device: Trust, *envelopes: bytes) -> TrustError:
 
 
 def changed(document: PolicyDocument, **fields: Any) -> PolicyDocument:
-    return PolicyDocument.model_validate({**document.model_dump(), **fields})
+    return compile_document(PolicyDocument.model_validate({**document.model_dump(), **fields}))
 
 
 def test_a_document_that_two_policy_keys_have_signed_is_accepted() -> None:
@@ -414,7 +415,8 @@ def test_what_was_kept_and_tampered_with_is_refused() -> None:
 
 
 def test_two_policies_for_one_stream_or_a_version_of_their_own() -> None:
-    assert refused(trust(), KEYS.signed(policy_document(POLICY, POLICY, version=5))).reason is Reason.GUARANTEE
+    twice = DOCUMENT.model_copy(update={"policies": DOCUMENT.policies * 2, "compiled": DOCUMENT.compiled * 2})
+    assert refused(trust(), KEYS.signed(twice)).reason is Reason.GUARANTEE
     with pytest.raises(ValueError, match="does not say its version again"):
         changed(DOCUMENT, policies=({"version": 3},))
 

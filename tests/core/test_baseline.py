@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import MAX_BASELINE_TICKS, Baseline
 from fugu.core.states import STEPS, UNIT, Classifier, RunningMean
+from tests.support.classifiers import classifier_of
 from tests.support.proofs import check_printed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "baseline.json"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from firmware_sim.build import BOARD
-from firmware_sim.compiled_policy import compile_policy
+from fugu.contract.compiler import compile_board_policy
 from fugu.core import clocks, noise, ticks
 from fugu.core.compiled import read_policy
 from fugu.core.stream import Stream
@@ -215,7 +215,7 @@ class JumpingMachine:
 @pytest.mark.parametrize("happens", ["a shift", "another version"])
 def test_a_mean_outlasts_a_wall_clock_that_is_set_and_a_new_version(happens: str) -> None:
     """As an agent's does: else a board would be without states for as long as its mean looks back."""
-    policy = read_policy(compile_policy(CASES["running mean"].policy))
+    policy = read_policy(compile_board_policy(CASES["running mean"].policy))
     machine, states = JumpingMachine(), list[int | None]()
 
     def stream(policy: Any, outbox: Any) -> Stream:
@@ -248,7 +248,7 @@ def test_a_mean_outlasts_a_wall_clock_that_is_set_and_a_new_version(happens: str
             assert None not in pass_by(1)
     else:
         ticker.close()
-        ticker.switch(read_policy(compile_policy(CASES["running mean"].policy.model_copy(update={"version": 2}))))
+        ticker.switch(read_policy(compile_board_policy(CASES["running mean"].policy.model_copy(update={"version": 2}))))
     after = pass_by(20)
     assert len(after) >= 19
     assert None not in after

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from firmware_sim.compiled_policy import compile_policy, ratio_below
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
+from fugu.contract.compiler import compile_board_policy, ratio_below
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.leakage import CONTEXT, Adversary, informed_leakage
@@ -42,7 +42,7 @@ def _policy(
 
 
 def _checked(policy: Policy, ceiling: int = MOST) -> float:
-    return math.log(Fraction(check(read_policy(compile_policy(policy)), [(ceiling, 0)]), 1 << 128))
+    return math.log(Fraction(check(read_policy(compile_board_policy(policy)), [(ceiling, 0)]), 1 << 128))
 
 
 def _refused(policy: Policy, ceiling: int = MOST) -> str:
@@ -201,7 +201,7 @@ def test_a_ceiling_of_a_time_is_held_against_a_stretch_of_that_time_as_the_agent
     )
     longer = stretch_ticks(seconds, 1_000_000) if seconds else 1
     limit = 20.0 if longer <= 61 else policy.bound().epsilon(longer)
-    compiled = compile_policy(policy)
+    compiled = compile_board_policy(policy)
     check(read_policy(compiled), [(ratio_below(limit * (1 + 1e-12)), seconds)])
     policy.verify(Ceiling(epsilon=limit * (1 + 1e-12), seconds=seconds))
     with pytest.raises(GuaranteeError, match="above the ceiling"):
@@ -238,11 +238,11 @@ def test_the_exponential_is_rounded_up_and_close() -> None:
 def test_what_came_first_is_pinned() -> None:
     table, chains = NoiseTable.binary(1_500_000_000, 1_500_000_000), BinaryChains(q=(0.2, 0.3), r=(0.3, 0.4))
     first = _policy(table, chains, "informed", 50.0, 40.0)
-    pinned = read_policy(compile_policy(first))
+    pinned = read_policy(compile_board_policy(first))
     promise = Guarantee(epsilon=50.0, adversary="ignorant")
     wider = BinaryChains(q=(0.1, 0.3), r=(0.3, 0.5))
     for fields in ({"version": 7}, {"chains": wider}, {"windows": (), "windows_guarantee": None}):
-        keeps(read_policy(compile_policy(first.model_copy(update=fields))), pinned)
+        keeps(read_policy(compile_board_policy(first.model_copy(update=fields))), pinned)
     weaker: dict[str, dict[str, object]] = {
         "for somebody else": {"device": "ring"},
         "another clock": {"clock": Clock(epoch_us=0, period_us=500_000)},
@@ -253,7 +253,7 @@ def test_what_came_first_is_pinned() -> None:
     }
     for why, change in weaker.items():
         with pytest.raises(Exception, match=why):
-            keeps(read_policy(compile_policy(first.model_copy(update=change))), pinned)
+            keeps(read_policy(compile_board_policy(first.model_copy(update=change))), pinned)
 
 
 def test_a_window_counts_as_often_as_a_tick_is_in_it_and_a_histogram_twice() -> None:

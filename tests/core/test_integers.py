@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from firmware_sim.build import modules
-from firmware_sim.compiled_policy import compile_policy, ratio_below
+from fugu.contract.compiler import compile_board_policy, ratio_below
 from fugu.contract.windows import Window
 from fugu.core.clocks import TickClock
 from fugu.core.compiled import read_policy
@@ -134,7 +134,7 @@ SIX = Window(name="six", length=6, stride=3, states=(1,), scale="7/3")
 @pytest.mark.long
 def test_no_value_of_a_running_stream_is_a_float() -> None:
     """From reading the policy and deriving its guarantee to frames, with randomness of its own."""
-    compiled, generator = compile_policy(board_policy(SIX)), random.Random(1)
+    compiled, generator = compile_board_policy(board_policy(SIX)), random.Random(1)
     drbg = board_module("drbg").Drbg(bytes(range(64)))
 
     def entropy(buffer: bytearray) -> None:

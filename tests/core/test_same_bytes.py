@@ -15,7 +15,7 @@ from typing import Literal
 import pytest
 
 from firmware_sim.build import BOARD
-from firmware_sim.compiled_policy import compile_policy
+from fugu.contract.compiler import compile_board_policy
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, micropython
@@ -80,7 +80,7 @@ def test_an_agent_accepts_the_claims_that_it_always_accepted(each: int) -> None:
 def test_a_board_draws_what_an_agent_draws(interpreter: Interpreter, count: int, tmp_path: Path) -> None:
     with (tmp_path / "cases").open("w") as lines:
         for name in BOARDS:
-            compiled = compile_policy(CASES[name].policy, CASES[name].unit)
+            compiled = compile_board_policy(CASES[name].policy, CASES[name].unit)
             lines.writelines(f"{line}\n" for line in board_lines(name, count, compiled))
     printed = INTERPRETERS[interpreter]("board_net.py", tmp_path / "cases")
     drawn = dict(reversed(line.split(" ", 1)) for line in printed.splitlines())
@@ -97,7 +97,7 @@ def test_a_board_accepts_the_claims_that_an_agent_accepts_and_none_below(
     proven = [(policy, rung) for policy, rung in rungs if rung >= 0]
     with (tmp_path / "claims").open("w") as lines:
         for policy, rung in proven:
-            lines.writelines(f"{compile_policy(claiming(policy, at)).hex()}\n" for at in (rung, rung + 1))
+            lines.writelines(f"{compile_board_policy(claiming(policy, at)).hex()}\n" for at in (rung, rung + 1))
     printed = INTERPRETERS[interpreter]("board_claims.py", tmp_path / "claims")
     assert printed.split() == ["accepted", "refused"] * len(proven)
     assert len(proven) > len(rungs) * 3 // 4
@@ -109,8 +109,8 @@ def test_a_boards_ticks_come_when_an_agents_do(count: int, tmp_path: Path) -> No
     for name in [name for name, lives in HISTORIES.items() if not lives]:
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "first").write_bytes(compile_policy(board_policy(MINUTE)))
-        (folder / "second").write_bytes(compile_policy(board_policy(MORE, version=2)))
+        (folder / "first").write_bytes(compile_board_policy(board_policy(MINUTE)))
+        (folder / "second").write_bytes(compile_board_policy(board_policy(MORE, version=2)))
         happening = [step.what or f"{step.passed} {step.moved}" for step in islice(steps(name), count)]
         (folder / "moves").write_text("\n".join(happening) + "\n")
         files = folder / "first", folder / "second", (NOW - 1) * SECOND, folder / "outbox", folder / "moves"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from edge_agent.outbox import Outbox
 from fugu.contract.measure_frames import Released
-from tests.support.agents import measured_plan, stream_plan
+from tests.support.agents import plan_of, stream_plan
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames
 
 
 def test_points_are_framed_although_the_next_policy_has_longer_frames_of_symbols(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
-    before = measured_plan(measure_policy(3), stream="hr", frame_ticks=10)
+    before = plan_of(measure_policy(3), stream="hr", frame_ticks=10)
     outbox.register(before)
     outbox.append(before, 1, Released(0, (3, 4)).packed)
     assert outbox.append(stream_plan(version=2, frame_ticks=4096), 2, b"\1")

@@ -16,6 +16,7 @@ from edge_agent.agent import Agent
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors.replay import ReplaySensor
 from fugu.contract.classify import classifier_of
+from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Baseline
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
@@ -31,7 +32,7 @@ PULSE = Baseline(baseline_ticks=M, lowest=30.0, highest=230.0)
 TABLE = NoiseTable.binary(1_500_000_000, 1_200_000_000)
 PLAN = stream_plan(
     table=TABLE,
-    discretiser=PULSE.model_dump(mode="json"),
+    discretiser=compile_discretiser(PULSE),
     windows=(window_plan(length=15, stride=15, numerator=3, denominator=1),),
 )
 FLAT = [100.0]

@@ -10,8 +10,8 @@ import pytest
 
 from edge_agent.sensors.opening import open_sensor
 from edge_agent.sensors.source import ConfigError
-from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Cells
+from tests.support.classifiers import classifier_of
 
 SQUARE = {
     "kind": "cells",

@@ -23,7 +23,7 @@ from fugu.contract.stretches import stretch_ticks
 from fugu.core.clocks import SMALL_US
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
-from tests.support.agents import agent_plan, measured_plan, stream_plan, window_plan
+from tests.support.agents import agent_plan, plan_of, stream_plan, window_plan
 from tests.support.clocked_device import Device, Live, check
 from tests.support.clocks import SECOND, TwoClocks
 from tests.support.measured import measure_policy
@@ -343,7 +343,7 @@ def test_nothing_is_read_or_drawn_while_the_device_is_to_be_silent(tmp_path: Pat
 def test_points_go_by_what_is_possible_at_the_time_of_their_tick(tmp_path: Path) -> None:
     """The clock went back to the first ticks, where few states are possible; the numbers went on."""
     policy = measure_policy(3, start=0)
-    device = Device(tmp_path, TwoClocks(1000.25), measured_plan(policy))
+    device = Device(tmp_path, TwoClocks(1000.25), plan_of(policy))
     device.run(20)
     device.clocks.wall = SECOND // 4
     device.time.follow(0)

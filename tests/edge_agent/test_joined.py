@@ -20,7 +20,6 @@ from edge_agent.__main__ import main
 from edge_agent.commands import done
 from edge_agent.config import load
 from edge_agent.config_file import read_config
-from edge_agent.enrolled import plain
 from edge_agent.limits import limits
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
@@ -42,6 +41,7 @@ from fugu.contract.group_frames import (
 )
 from fugu.contract.stretches import Ceiling
 from fugu_helper.opening import Group, GroupFacts
+from tests.support.agents import plan_of
 from tests.support.brokers import PATIENCE
 from tests.support.groups import HELPER, PUBLIC, group, member_policy, shared, signed
 from tests.support.signing import Keys, policy_document
@@ -59,7 +59,7 @@ class Device:
     def __init__(self, folder: Path, **changes: Any) -> None:
         self.document = group(**{**QUIET, **changes})
         policy = member_policy("watch", shared(**{**QUIET, **changes}))
-        plan = StreamPlan.of(plain(policy), {})
+        plan = plan_of(policy)
         self.plan = replace(plan, sums=(replace(plan.sums[0], noise=LEAST_NOISE),))
         self.folder = folder
         document = self.document
@@ -474,7 +474,7 @@ def test_a_document_that_is_sent_brings_a_sum_only_to_a_device_whose_owner_has_j
     answer = json.loads(subprocess.run(command, input=payload, capture_output=True, check=True).stdout)
     if joined:
         ((plan, _),) = answer["plans"]
-        assert plan["sums"][0]["digest"] == group().digest.hex()
+        assert StreamPlan.of(plan, {}).sums[0].digest == group().digest.hex()
     else:
         assert answer["refused"] == "pinned"
         assert "has not joined" in answer["detail"]

@@ -26,7 +26,7 @@ from fugu.contract.class_of_chains import Shown
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Blocks, Window
-from tests.support.agents import JumpingClock, device_clock
+from tests.support.agents import JumpingClock, device_clock, plan_of
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.processes import policy
 
@@ -112,10 +112,7 @@ def replay(folder: Path, plans: Sequence[StreamPlan], readings: Sequence[Sequenc
 @pytest.fixture(scope="module")
 def plans() -> list[StreamPlan]:
     """Sensors are handed over open; what tells them apart is their tables."""
-    return [
-        StreamPlan.of(one.model_dump(mode="json"), {"kind": "call", "target": name})
-        for one, name in zip(joint_policies(), NAMES, strict=True)
-    ]
+    return [plan_of(one, {"kind": "call", "target": name}) for one, name in zip(joint_policies(), NAMES, strict=True)]
 
 
 BASE = [[float((t // period) % 2) for t in range(TICKS)] for period in (3, 5, 7)]

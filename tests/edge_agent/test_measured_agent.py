@@ -25,7 +25,7 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
-from tests.support.agents import JumpingClock, agent_plan, measured_plan
+from tests.support.agents import JumpingClock, agent_plan, plan_of
 from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames
@@ -95,7 +95,7 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
     plan = agent_plan(
         tmp_path,
         broker.broker,
-        measured_plan(policy, epoch_us=epoch, period_us=period),
+        plan_of(policy, epoch_us=epoch, period_us=period),
         forget="committed",
         drain_seconds=0.0,
     )
@@ -130,7 +130,7 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
 
 def test_a_flood_of_messages_neither_fills_the_memory_nor_stops_the_ticks(tmp_path: Path) -> None:
     policy = measure_policy(3, tables=False)
-    plan = agent_plan(tmp_path, Broker(port=9), measured_plan(policy), forget="committed", drain_seconds=0.0)
+    plan = agent_plan(tmp_path, Broker(port=9), plan_of(policy), forget="committed", drain_seconds=0.0)
     agent = Agent(plan, [ReplaySensor(["c0"], loop=True)], system_entropy(), clock := JumpingClock(0))
     agent._delivered(topic_of("table", "home", "watch", "place"), bytes(MOST_WAITING_BYTES + 1))
     assert (agent.refused["too_many"], agent._events.qsize()) == (1, 0)
@@ -196,7 +196,7 @@ def test_a_policy_whose_table_is_bad_does_not_start(tmp_path: Path) -> None:
 def test_a_frame_may_hold_points_of_several_tables_and_a_restart_goes_on(tmp_path: Path) -> None:
     """The walk begins at the epoch: the fallback for four ticks, then the table; frames are of one size."""
     policy = measure_policy(3, start=0)
-    plan = agent_plan(tmp_path, Broker(port=9), measured_plan(policy), forget="committed", drain_seconds=0.0)
+    plan = agent_plan(tmp_path, Broker(port=9), plan_of(policy), forget="committed", drain_seconds=0.0)
 
     def run(since: int, through: int) -> None:
         clock = JumpingClock(since)

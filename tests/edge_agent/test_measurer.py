@@ -24,7 +24,7 @@ from fugu.contract.measure_table import MOST_HELD, Staircase, StaircaseNoise, me
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.core.clocks import TickClock
 from gateway.estimates.points import MeasureModel
-from tests.support.agents import measured_plan
+from tests.support.agents import plan_of
 from tests.support.measured import measure_policy
 from tests.support.walk_tables import FULL, MARKED, SETS, WALK, made, message, plan
 from tests.support.work import lines_run
@@ -280,7 +280,7 @@ def test_bytes_that_nearly_are_a_table_change_nothing(seed: int) -> None:
 def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     sensor = SharedSensor(ReplaySensor(["c0"], loop=True))
     windows = StreamWindows((), [], seeded(1))
-    stream = Stream(measured_plan(WALK), TickClock(0, 1), sensor, seeded(1), -1, windows)
+    stream = Stream(plan_of(WALK), TickClock(0, 1), sensor, seeded(1), -1, windows)
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError

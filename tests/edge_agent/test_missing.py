@@ -23,11 +23,13 @@ from edge_agent.sensors.call import CallSensor
 from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.sensors.source import LineSensor, Sensor
 from edge_agent.ticker import Ticker
+from fugu.contract.compiler import compile_discretiser
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import ELSEWHERE
 from fugu.mqtt import Broker
-from tests.support.agents import JumpingClock, agent_plan, device_clock, measured_plan, stream_plan, window_plan
+from tests.support.agents import JumpingClock, agent_plan, device_clock, plan_of, stream_plan, window_plan
 from tests.support.brokers import wait_until
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames, symbol_frames, window_frames
@@ -254,7 +256,7 @@ def test_but_for_covered_payloads_nothing_depends_on_readings_or_on_whether_they
     plans = {
         "symbols": stream_plan(table=RESPONSE),
         "windows": stream_plan(table=RESPONSE, windows=(window_plan(), window_plan(name="all", length=7, stride=3))),
-        "points": measured_plan(measure_policy(), epoch_us=0, period_us=SECOND),
+        "points": plan_of(measure_policy(), epoch_us=0, period_us=SECOND),
     }
     cells: tuple[list[Any], ...] = (["c0", "c0", "c0"], ["c1", "c4", "c2"], ["c3", "c3", "c0"])
     usable, unusable = (cells, (["", None, "c1"], [NAN, "nowhere", 3])) if kind == "points" else (USABLE, UNUSABLE)
@@ -376,8 +378,8 @@ def test_the_end_of_standard_input_does_not_end_the_stream(tmp_path: Path) -> No
 def test_missing_as_a_state_of_its_own_is_drawn_from_its_row(tmp_path: Path) -> None:
     """Rows that nearly tell: state 2 is that of a missing reading, in symbols and in windows."""
     rows = ((SCALE - 2, SCALE - 1), (1, SCALE - 1), (1, 2))
-    states = {"states": ["low", "high", "gone"], "missing": "gone"}
-    plan = stream_plan(table=NoiseTable(rows), discretiser={**stream_plan().discretiser, **states})
+    gone_too = Thresholds(edges=(0.5,), states=("low", "high", "gone"), missing="gone")
+    plan = stream_plan(table=NoiseTable(rows), discretiser=compile_discretiser(gone_too))
     assert symbols(tmp_path / "a", [0.0, 0.0, 1.0, NAN, "", 1.0], plan) == bytes([0, 1, 2, 2, 1])
     gone = window_plan(places=(ELSEWHERE, ELSEWHERE, 0))
     seen, payloads = everything(

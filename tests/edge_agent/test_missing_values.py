@@ -12,10 +12,10 @@ from edge_agent.config_file import sensor_values
 from edge_agent.config_schema import StreamConfig
 from edge_agent.sensors.opening import open_sensor
 from edge_agent.sensors.source import Sensor
-from fugu.contract.classify import classifier_of
 from fugu.host.codes import Codes
 from fugu.mqtt import Broker
 from tests.support.brokers import wait_until
+from tests.support.classifiers import classifier_of
 
 KINDS: dict[str, dict[str, Any]] = {
     "replay": {"file": "bath.csv"},

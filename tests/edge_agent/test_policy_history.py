@@ -19,10 +19,8 @@ import pytest
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.dating import device_history
-from edge_agent.enrolled import plain
 from edge_agent.local_control import ask_status
 from edge_agent.outbox import Outbox, OutboxError
-from edge_agent.plan import StreamPlan
 from edge_agent.policy_history import MOST_ROWS
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
@@ -38,7 +36,7 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.randomised_response import calibrate
-from tests.support.agents import JumpingClock, agent_plan
+from tests.support.agents import JumpingClock, agent_plan, plan_of
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.changing_noise import odds_leakage, stretch_losses
 from tests.support.outboxes import symbol_frames, window_frames
@@ -70,10 +68,6 @@ def policy(version: int, epsilon: float, *, counted: bool = False, edge: float =
         guarantee=Guarantee(epsilon=epsilon, adversary="universal"),
         windows=windows,
     )
-
-
-def plan_of(made: Policy) -> StreamPlan:
-    return StreamPlan.of(json.loads(json.dumps(plain(made))), SENSOR)
 
 
 class SetClock(JumpingClock):
@@ -113,7 +107,9 @@ class Device:
 
     def start(self, made: Policy) -> None:
         whole = replace(agent_plan(self.folder, Broker(port=9), drain_seconds=0.0, forget="committed"))
-        self.agent = Agent(replace(whole, streams=(plan_of(made),)), [Watched(self.read)], system_entropy(), self.clock)
+        self.agent = Agent(
+            replace(whole, streams=(plan_of(made, SENSOR),)), [Watched(self.read)], system_entropy(), self.clock
+        )
         self.running.append(made)
         self.starts += 1
 
@@ -239,11 +235,11 @@ def test_a_document_that_is_refused_leaves_the_history_as_it_was(device: Device)
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        device.agent._ticks.switch([replace(plan_of(policy(2, 1.0)))], full)
-    device.agent._outbox.register(plan_of(policy(1, 4.0)))
+        device.agent._ticks.switch([replace(plan_of(policy(2, 1.0), SENSOR))], full)
+    device.agent._outbox.register(plan_of(policy(1, 4.0), SENSOR))
     assert device.drawn == before
     with pytest.raises(OutboxError, match="has changed"):
-        device.agent._ticks.switch([replace(plan_of(policy(2, 1.0)), period_us=7)], lambda: None)
+        device.agent._ticks.switch([replace(plan_of(policy(2, 1.0), SENSOR), period_us=7)], lambda: None)
     device.live(10)
     assert {edition[0] for edition in device.drawn["editions"].values()} == {1}
     device.stop()
@@ -369,7 +365,9 @@ def check_life(seed: int, folder: Path, counts: Counter[str]) -> None:
                 device.agent._paused = False
             case "refused":
                 with pytest.raises(OutboxError):
-                    device.agent._ticks.switch([replace(plan_of(policy(version + 1, 1.0)), period_us=7)], lambda: None)
+                    device.agent._ticks.switch(
+                        [replace(plan_of(policy(version + 1, 1.0), SENSOR), period_us=7)], lambda: None
+                    )
             case _:
                 version += 1
                 current = policy(version, draw.choice((1.0, 2.0, 4.0)), counted=counted)
@@ -377,7 +375,7 @@ def check_life(seed: int, folder: Path, counts: Counter[str]) -> None:
                     device.stop() if draw.random() < 0.5 else device.lose_power()
                     device.start(current)
                 else:
-                    device.agent._ticks.switch([plan_of(current)], lambda: None)
+                    device.agent._ticks.switch([plan_of(current, SENSOR)], lambda: None)
                     device.running.append(current)
         counts[kind] += 1
     device.live(draw.randint(1, 60))

@@ -12,7 +12,7 @@ import pytest
 from edge_agent.plan import AgentPlan, WindowPlan
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.frames import WindowFrame
-from fugu.contract.queries import ELSEWHERE, Query
+from fugu.contract.queries import ELSEWHERE
 from fugu.host.process import Wake
 from fugu.planning.profiles import transitions
 from tests.support.agents import SECOND, JumpingClock, nowhere, run, ticks_left, window_plan, windows_left
@@ -33,7 +33,7 @@ def plan(folder: Path, epoch: int, seconds: int) -> AgentPlan:
             "name": "day",
             "length": LENGTH,
             "counts": 86_400 // seconds,
-            "query": Query("profile", blocks=blocks),
+            "day": blocks,
             "places": (0, 0, ELSEWHERE),
         },
         **clock,

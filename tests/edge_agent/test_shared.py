@@ -15,9 +15,11 @@ from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.sharing import SharedSensor, open_sensors
 from edge_agent.sensors.source import ConfigError, LineSensor, Reading, Sensor, SensorUpdate
+from fugu.contract.compiler import compile_discretiser
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.noise_table import NoiseTable
 from fugu.mqtt import Broker
-from tests.support.agents import THRESHOLD, JumpingClock, agent_plan, stream_plan
+from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import wait_until
 from tests.support.outboxes import symbol_frames
 
@@ -93,7 +95,7 @@ def test_a_line_of_standard_input_is_for_all_streams(tmp_path: Path) -> None:
 
 def test_a_new_stream_remembers_the_state_that_hysteresis_holds(tmp_path: Path) -> None:
     """Between the edges the state is what it was; a stream that begins later would know no better than the value."""
-    sticky = {**THRESHOLD, "edges": [0.5], "hysteresis": 0.2}
+    sticky = compile_discretiser(Thresholds(edges=(0.5,), states=("low", "high"), hysteresis=0.2))
     one, two = replace(ONE, discretiser=sticky), replace(TWO, discretiser=sticky)
     clock, sensor = JumpingClock(1000 * SECOND), Counted(lambda reads: 1.0 if reads == 1 else 0.4)
     device = agent(tmp_path, clock, sensor, one)

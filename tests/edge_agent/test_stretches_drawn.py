@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.plan import StreamPlan
-from firmware_sim.compiled_policy import compile_policy, ratio_below
 from fugu.contract.chains import BinaryChains
+from fugu.contract.compiler import compile_board_policy, ratio_below
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy
@@ -21,6 +20,7 @@ from fugu.contract.stretches import Ceiling
 from fugu.contract.windows import Window
 from fugu.core.compiled import read_policy
 from fugu.core.guarantee import check
+from tests.support.agents import plan_of
 from tests.support.clocked_device import Device
 from tests.support.clocks import SECOND, TwoClocks
 from tests.support.outboxes import window_frames
@@ -67,7 +67,7 @@ def test_a_clock_that_is_set_forward_takes_no_stretch_beyond_what_is_said(tmp_pa
     made = promising(10.0, HOUR, length=10, stride=1440)
     bound = made.bound(made.verify())
     clocks = TwoClocks(20_000 * 86_400 + 43_200)
-    device = Device(tmp_path, clocks, StreamPlan.of(made.model_dump(mode="json"), {}))
+    device = Device(tmp_path, clocks, plan_of(made))
     device.run(600, step=30)
     for _ in range(3):
         ahead = (clocks.wall // PERIOD // 1440 + 2) * 1440 * PERIOD - PERIOD // 2
@@ -85,7 +85,7 @@ def test_a_clock_that_is_set_forward_takes_no_stretch_beyond_what_is_said(tmp_pa
 def test_a_change_of_policy_takes_no_stretch_beyond_what_the_larger_bound_says(tmp_path: Path) -> None:
     made = [promising(2.1, 20, length=10, stride=100), promising(2.1, 20, length=10, stride=100, start=10, name="next")]
     bounds = [one.bound(one.verify()) for one in made]
-    plans = [StreamPlan.of(one.model_dump(mode="json"), {}) for one in made]
+    plans = [plan_of(one) for one in made]
     switch = 300_010
     clocks = TwoClocks((switch - 15) * 60)
     device = Device(tmp_path, clocks, plans[0])
@@ -113,8 +113,8 @@ def test_documents_one_after_another_are_held_to_a_ceiling_as_if_each_counted_ev
 def test_a_board_refuses_what_windows_with_gaps_cannot_keep() -> None:
     for start in (0, 10):
         with pytest.raises(Exception, match="loses more than is claimed"):
-            check(read_policy(compile_policy(promising(1.0001, 20, length=10, stride=100, start=start))))
-        held = compile_policy(promising(2.0001, 20, length=10, stride=100, start=start))
+            check(read_policy(compile_board_policy(promising(1.0001, 20, length=10, stride=100, start=start))))
+        held = compile_board_policy(promising(2.0001, 20, length=10, stride=100, start=start))
         check(read_policy(held), [(ratio_below(2.0001), 1000)])
         with pytest.raises(Exception, match="above the ceiling"):  # of half an hour, 31 ticks
             check(read_policy(held), [(ratio_below(3.0), 1800)])

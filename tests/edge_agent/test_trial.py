@@ -12,7 +12,9 @@ import pytest
 from edge_agent.__main__ import main
 from edge_agent.doctor import tried
 from edge_agent.local_control import LocalStatus
-from tests.support.agents import THRESHOLD, stream_plan, toml
+from fugu.contract.compiler import compile_discretiser
+from fugu.contract.discretisers import Baseline, Thresholds
+from tests.support.agents import stream_plan, toml
 from tests.support.brokers import PATIENCE, await_end
 from tests.support.processes import policy
 
@@ -59,12 +61,9 @@ def test_what_came_is_said_and_not_what_it_was(tmp_path: Path) -> None:
 
 
 def test_a_state_for_missing_readings_and_a_baseline_that_begins_are_no_readings(tmp_path: Path) -> None:
-    declared = {**THRESHOLD, "missing": "high"}
+    declared = compile_discretiser(Thresholds(edges=(0.5,), states=("low", "high"), missing="high"))
     assert outcome(recording(tmp_path, " "), discretiser=declared) == "stream hr: no reading came"
-    baseline = {
-        **{"kind": "baseline", "baseline_ticks": 100, "lowest": 0.0, "highest": 200.0, "compare": "difference"},
-        **{"edges": [0.0], "states": ["below", "above"], "missing": None},
-    }
+    baseline = compile_discretiser(Baseline(baseline_ticks=100, lowest=0.0, highest=200.0))
     assert outcome(recording(tmp_path, SECRET), discretiser=baseline) == "stream hr: a usable reading came"
 
 

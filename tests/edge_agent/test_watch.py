@@ -14,11 +14,16 @@ from typing import Any
 import pytest
 
 from edge_agent import watch as watch_module
-from edge_agent.plan import watched_class
+from edge_agent.plan import StreamPlan
 from edge_agent.watch import ALARM, OWN_LENGTH, Watch, log_e_value
-from fugu.contract.chains import BinaryChains, BoundedChains, JointChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
+from fugu.contract.compiler import compile_policy
+from fugu.contract.discretisers import Categories
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.leakage import Adversary, worst_odds_ratio
+from fugu.contract.noise_table import NoiseTable
+from tests.support.processes import policy
 
 BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3]}
 ODDS = {"odds_ratio": 9.0}
@@ -181,39 +186,43 @@ def test_ticks_without_a_state_and_absent_ticks_are_no_steps() -> None:
     assert watch.steps == 2
 
 
-def policy(chains: dict[str, Any], adversary: str, states: int = 2) -> dict[str, Any]:
-    names = [str(state) for state in range(states)]
-    return {"chains": chains, "guarantee": {"adversary": adversary}, "discretiser": {"states": names}}
+def watched_class(chains: ChainClass, adversary: Adversary, states: int = 2) -> dict[str, Any] | None:
+    labels = tuple(str(state) for state in range(states))
+    whole = policy(epoch_us=0, period_us=60_000_000)
+    changes = {
+        "chains": chains,
+        "guarantee": Guarantee(epsilon=1.0, adversary=adversary),
+        "discretiser": Categories(categories={"a": 0}, states=labels),
+        "table": NoiseTable.randomised_response(states, 1 << 20),
+    }
+    return StreamPlan.of({"compiled": compile_policy(whole.model_copy(update=changes)).hex()}, {}).watch
 
 
 def test_what_is_watched_is_what_the_guarantee_assumes() -> None:
-    box = {"kind": "binary", **BOX}
-    assert watched_class(policy(box, "informed")) == BOX
-    universal = watched_class(policy(box, "universal"))
+    box = BinaryChains(q=(0.1, 0.2), r=(0.2, 0.3))
+    assert watched_class(box, "informed") == BOX
+    universal = watched_class(box, "universal")
     assert universal is not None
     assert universal["odds_ratio"] == pytest.approx(0.9 * 0.8 / (0.1 * 0.2))
-    restless = watched_class(policy({"kind": "binary", "q": [0.5, 0.9], "r": [0.5, 0.8]}, "universal"))
+    restless = watched_class(BinaryChains(q=(0.5, 0.9), r=(0.5, 0.8)), "universal")
     assert restless is not None
     assert restless["odds_ratio"] == pytest.approx(36.0)
-    assert watched_class(policy({"kind": "bounded", "odds_ratio": 9.0}, "universal", 3)) == ODDS
-    assert watched_class(policy({"kind": "bounded", "odds_ratio": 9.0}, "universal", 9)) is None
-    assert watched_class({"discretiser": {"states": ["a", "b"]}}) is None
+    assert watched_class(BoundedChains(states=3, odds_ratio=9.0), "universal", 3) == ODDS
+    assert watched_class(BoundedChains(states=9, odds_ratio=9.0), "universal", 9) is None
 
 
 PAIRS = ((0.7, 0.1, 0.1, 0.1), (0.1, 0.7, 0.1, 0.1), (0.1, 0.1, 0.7, 0.1), (0.1, 0.1, 0.1, 0.7))
 
 
-@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize("transition", [None, PAIRS])
-def test_joint_chains_are_not_watched_as_they_are_of_other_states(adversary: Adversary, transition: Any) -> None:
+def test_joint_chains_are_not_watched_as_they_are_of_other_states() -> None:
     chains = JointChains(
-        streams=(Shown(name="a", states=2, rate=0.05), Shown(name="b", states=2, rate=0.05)),
+        streams=(Shown(name="hr", states=2, rate=0.05), Shown(name="b", states=2, rate=0.05)),
         period_us=60_000_000,
         shows=((0, 0), (0, 1), (1, 0), (1, 1)),
-        transition=transition,
+        transition=PAIRS,
         odds_ratio=50.0,
     )
-    assert watched_class({**policy(chains.model_dump(mode="json"), adversary)}) is None
+    assert watched_class(chains, "universal") is None
 
 
 @pytest.mark.long

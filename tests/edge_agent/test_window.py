@@ -19,15 +19,15 @@ from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows
 from fugu.contract.calendar import DayBlocks
+from fugu.contract.chains import BoundedChains
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import Gap, WindowFrame
-from fugu.contract.queries import ELSEWHERE, HISTOGRAM, Query
+from fugu.contract.queries import ELSEWHERE
 from fugu.contract.windows import Window
 from fugu.core.windows import COUNT_HIGH, COUNT_LOW, NoisyCounts
-from tests.support.agents import stream_plan, window_plan
+from tests.support.agents import plan_of, stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
-
-LABELS = ["low", "middle", "high"]
-CLOCK = {"epoch_us": 0, "period_us": 1}
+from tests.support.processes import policy
 
 
 def seeded(seed: int = 1) -> Callable[[memoryview], None]:
@@ -79,7 +79,7 @@ def test_a_tick_without_a_state_is_observed_and_counts_nowhere() -> None:
 
 @pytest.mark.parametrize("profile", [False, True])
 def test_a_tick_counts_in_a_place_elsewhere_or_has_none(profile: bool) -> None:
-    blocks = {"query": Query("profile", blocks=DayBlocks("UTC", 43_200, ((0, 0),))), "counts": 2} if profile else {}
+    blocks = {"day": DayBlocks("UTC", 43_200, ((0, 0),)), "counts": 2} if profile else {}
     plan = window_plan(**blocks, places=(ELSEWHERE, ELSEWHERE, 0), period_us=43_200_000_000)
     assert [plan.place(3, state) for state in (2, 0, None)] == [int(profile), ELSEWHERE, None]
 
@@ -168,15 +168,19 @@ def test_no_tick_is_in_more_windows_than_its_policy_accounts_for(changes: dict[s
     assert max(len(plan.holding(tick)) for tick in range(200)) == document.overlap
 
 
+def planned(window: Window) -> WindowPlan:
+    whole = policy(epoch_us=7, period_us=1_000_000, windows=(window,))
+    chains = BoundedChains(states=3, odds_ratio=2.0)
+    named = Thresholds(edges=(0.0, 1.0), states=("low", "middle", "high"))
+    (plan,) = plan_of(whole.model_copy(update={"table": None, "chains": chains, "discretiser": named})).windows
+    return plan
+
+
 def test_a_plan_is_what_the_policy_says() -> None:
     one = Window(name="w", length=9, stride=3, start=2, states=("high", 0), scale="7/3")
-    assert WindowPlan.of(one.model_dump(mode="json"), LABELS, CLOCK) == WindowPlan(
-        "w", 2, 9, 3, 1, (0, ELSEWHERE, 0), 7, 3
-    )
+    assert planned(one) == WindowPlan("w", 2, 9, 3, 1, (0, ELSEWHERE, 0), 7, 3, None, 7, 1_000_000)
     many = Window(name="w", length=9, stride=9, states="histogram", scale="20")
-    assert WindowPlan.of(many.model_dump(mode="json"), LABELS, CLOCK) == WindowPlan(
-        "w", 0, 9, 9, 3, (0, 1, 2), 20, 1, HISTOGRAM
-    )
+    assert planned(many) == WindowPlan("w", 0, 9, 9, 3, (0, 1, 2), 20, 1, None, 7, 1_000_000)
 
 
 # Noise

@@ -24,10 +24,11 @@ from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.stored_frames import Keeping
 from edge_agent.ticker import Ticker
 from edge_agent.window_file import WindowFile, WindowRecord
-from fugu.contract.discretisers import Baseline
+from fugu.contract.compiler import compile_discretiser
+from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import WindowFrame
-from fugu.contract.queries import ELSEWHERE, Query, window_query
+from fugu.contract.queries import ELSEWHERE, Query
 from tests.support.agents import SECOND, JumpingClock, stream_plan, ticks, window_plan
 from tests.support.lives import READS, lives
 from tests.support.outboxes import symbol_frames, window_frames
@@ -182,8 +183,8 @@ def changed(device: Device, **changes: Any) -> StreamPlan:
         {"windows": (replace(HOUR, numerator=2),)},
         {"windows": (replace(HOUR, denominator=101),)},
         {"windows": (replace(HOUR, places=(0, ELSEWHERE)),)},
-        {"windows": (replace(HOUR, query=window_query("histogram")),)},
-        {"discretiser": {**stream_plan().discretiser, "edges": [0.7]}},
+        {"windows": (replace(HOUR, counts=2, places=(0, 1)),)},
+        {"discretiser": compile_discretiser(Thresholds(edges=(0.7,), states=("low", "high")))},
     ],
 )
 @pytest.mark.parametrize("switched", [True, False])
@@ -312,7 +313,7 @@ def test_after_a_clock_that_was_set_no_record_of_before_goes_on(tmp_path: Path) 
 
 
 def test_a_baselines_mean_is_in_no_record_and_its_first_ticks_are_in_no_count(tmp_path: Path) -> None:
-    discretiser = Baseline(baseline_ticks=8, lowest=0.0, highest=2.0).model_dump(mode="json")
+    discretiser = compile_discretiser(Baseline(baseline_ticks=8, lowest=0.0, highest=2.0))
     files = []
     for name, readings in (("a", (0.5, 1.5)), ("b", (0.9, 1.1))):
         device = Device(tmp_path / name, HOUR, readings=readings, discretiser=discretiser, seed=5)

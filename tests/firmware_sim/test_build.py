@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.build import Burnt, build, enrolled, modules, without_hints
-from firmware_sim.compiled_policy import FirmwareError, compile_policy
+from firmware_sim.build import Burnt, FirmwareError, build, enrolled, modules, without_hints
+from fugu.contract.compiler import compile_board_policy
 from fugu.contract.discretisers import Baseline, Cells, Thresholds
-from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.pins import pins_of
 from fugu.contract.policy import Policy
@@ -44,7 +44,7 @@ def test_an_image_has_the_sanitiser_and_what_is_burnt_into_it(
     assert told["bytes"] == sum(file.stat().st_size for file in image.rglob("*") if file.is_file()) < 60_000
     burnt: dict[str, Any] = {}
     exec((image / "image.py").read_text(), burnt)
-    assert burnt["POLICIES"] == [compile_policy(POLICY)]
+    assert burnt["POLICIES"] == [compile_board_policy(POLICY)]
     assert fugu("deploy", "firmware", "build", str(tmp_path / "policy.json"), "-o", str(image)).out.endswith(
         "function read().\n"
     )
@@ -68,8 +68,8 @@ def test_an_image_has_the_sanitiser_and_what_is_burnt_into_it(
 def test_what_the_firmware_does_not_do_is_refused(change: dict[str, Any], unit: str, why: str) -> None:
     labels = tuple(str(i) for i in range(20))
     wide = {"discretiser": Thresholds(edges=tuple(range(1, 20)), states=labels)} if "windows" in change else {}
-    with pytest.raises(FirmwareError, match=why) as caught:
-        compile_policy(POLICY.model_copy(update=wide | change), Fraction(unit))
+    with pytest.raises(PolicyError, match=why) as caught:
+        compile_board_policy(POLICY.model_copy(update=wide | change), Fraction(unit))
     assert "\n" not in str(caught.value)
 
 

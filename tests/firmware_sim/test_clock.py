@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.compiled_policy import compile_policy
+from fugu.contract.compiler import compile_board_policy
 from fugu.contract.windows import Window
 from tests.support.agents import stream_plan, window_plan
 from tests.support.board_policies import board_policy
@@ -96,8 +96,8 @@ def _same(folder: Path, moves: list[tuple[int, int] | None], period: int) -> lis
         device.clocks.known = device.clocks.wall >= (NOW - 1) * SECOND
         device.ticks.catch_up()
     device.crash()
-    (folder / "first").write_bytes(compile_policy(board_policy(MINUTE, period_us=period)))
-    (folder / "second").write_bytes(compile_policy(board_policy(MORE, version=2, period_us=period)))
+    (folder / "first").write_bytes(compile_board_policy(board_policy(MINUTE, period_us=period)))
+    (folder / "second").write_bytes(compile_board_policy(board_policy(MORE, version=2, period_us=period)))
     lines = ["switch" if move is None else "{} {}".format(*move) for move in moves]
     (folder / "moves").write_text("\n".join(lines) + "\n")
     files = folder / "first", folder / "second", (NOW - 1) * SECOND, folder / "outbox", folder / "moves"

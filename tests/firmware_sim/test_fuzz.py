@@ -9,8 +9,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from firmware_sim.compiled_policy import compile_policy
 from fugu.contract.chains import BoundedChains
+from fugu.contract.compiler import compile_board_policy
 from fugu.contract.envelope import Envelope, Kind, encode_roots, sign
 from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.guarantee import Guarantee
@@ -33,7 +33,7 @@ TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
 def test_mutated_policies_and_watermarks(tmp_path: Path, count: int) -> None:
     promise = Guarantee(epsilon=6.0, adversary="universal")  # the quickest to derive
     policy = board_policy(TEN).model_copy(update={"guarantee": promise, "windows_guarantee": promise})
-    (tmp_path / "policy.bin").write_bytes(compile_policy(policy))
+    (tmp_path / "policy.bin").write_bytes(compile_board_policy(policy))
     message = Committed((StreamCommit("hr", 900, (Gap(3, 70),)), StreamCommit("hr/ten", 80, ())), 1_795_423_929_926_860)
     (tmp_path / "watermark").write_bytes(message.signed(KEY, "home", "watch").encode())
     files = tmp_path / "policy.bin", tmp_path / "watermark"

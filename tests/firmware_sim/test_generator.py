@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.build import COMPUTATIONAL, Burnt, build
-from firmware_sim.compiled_policy import FirmwareError
+from firmware_sim.build import COMPUTATIONAL, Burnt, FirmwareError, build
 from tests.support.board_modules import board_module
 from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, micropython

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.compiled_policy import compile_policy
+from fugu.contract.compiler import compile_board_policy
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, micropython
@@ -18,7 +18,7 @@ SIX = Window(name="six", length=6, stride=6, states=(1,), scale="20")
 @pytest.mark.long
 @pytest.mark.parametrize("windows", only([(SIX,)], [(), (SIX,)]))
 def test_power_is_cut_at_every_write(windows: tuple[Window, ...], tmp_path: Path) -> None:
-    (tmp_path / "policy.bin").write_bytes(compile_policy(board_policy(*windows, frame_ticks=4)))
+    (tmp_path / "policy.bin").write_bytes(compile_board_policy(board_policy(*windows, frame_ticks=4)))
     told = micropython(SUPPORT / "board_power.py", tmp_path / "policy.bin", heap="4M")
     cuts, writes, ticks = map(int, told.splitlines()[-1].split())
     print(f"{cuts} cuts, {writes} writes for {ticks} ticks")
@@ -37,7 +37,7 @@ def test_power_is_cut_while_a_document_is_stored() -> None:
 
 @pytest.mark.long
 def test_a_bit_that_turns_takes_away_frames_at_most(tmp_path: Path) -> None:
-    (tmp_path / "policy.bin").write_bytes(compile_policy(board_policy(SIX, frame_ticks=4)))
+    (tmp_path / "policy.bin").write_bytes(compile_board_policy(board_policy(SIX, frame_ticks=4)))
     told = micropython(SUPPORT / "board_rot.py", tmp_path / "policy.bin", tmp_path / "outbox", heap="512k")
     size, there = map(int, told.split())
     print(f"{size} bytes")

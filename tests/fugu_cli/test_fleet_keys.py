@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.compiled_policy import compile_policy, units
 from fugu.contract.chains import BinaryChains
+from fugu.contract.compiler import compile_board_policy, units
 from fugu.contract.envelope import Envelope, encode_roots, sign
 from fugu.contract.errors import Reason
 from fugu.contract.fleet_documents import (
@@ -701,9 +701,9 @@ def test_a_document_for_boards_is_accepted_by_one_and_brought_back_with_its_unit
         registry.enrol("watch", who="anna", time_us=1)
     boards = ("--boards", "--unit", "hr=1/10")
     assert fugu("fleet", "sign", tmp_path / "hr.json", *words, *boards, "-o", out).code == 0
-    (compiled,) = _policy_in(out).compiled
+    (compiled,) = _policy_in(out).boards
     somebody = POLICY.model_copy(update={"device": "device"})
-    assert bytes.fromhex(compiled) == compile_policy(somebody, Fraction(1, 10))
+    assert bytes.fromhex(compiled) == compile_board_policy(somebody, Fraction(1, 10))
     enrolment = Enrolment(fleet="home", device="watch", root=root_of(keys).hex(), ceiling=1.0)
     board, agent = burnt_image(tmp_path / "image", [POLICY], enrolment, unit=Fraction(1, 10)), device(keys)
     trusted = TrustState(board.ROOT)
@@ -725,13 +725,14 @@ def test_a_colleague_who_signs_other_compiled_policies_gets_no_second_signature(
     file, out = one_key(keys, "policy"), tmp_path / "out"
     other = POLICY.model_copy(update={"frame_ticks": POLICY.frame_ticks + 1, "device": "device"})
     document = policy_document(POLICY, to=Address(everyone=True))
-    document = document.model_copy(update={"compiled": (compile_policy(other).hex(),)})
+    document = document.model_copy(update={"boards": (compile_board_policy(other).hex(),)})
     key = decrypted(file.read_bytes(), PASSPHRASE, file)
     out.write_bytes(sign("policy", write_document(document), [key]).encode())
     done = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
     assert (done.code, done.err) == (
         1,
-        "fugu: the compiled policies of the document are not those of its policies\n",
+        f"fugu: {out}: the compiled policy of stream hr is not its JSON form: frame_ticks is "
+        f"{POLICY.frame_ticks + 1}, and {POLICY.frame_ticks} by the JSON form\n",
     )
 
 

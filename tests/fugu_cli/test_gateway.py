@@ -99,7 +99,10 @@ def test_a_shard_apart_from_the_others_needs_a_server(fugu: Fugu, tmp_path: Path
         ('fleet = "home"\nstore = "s.db"\nkeep = "400d"', "keep: give a table of ages"),
         ('fleet = "home"\nstore = "s.db"\n[keep]\nsymbol = "400d"', "keep: cannot keep 'symbol=400d'"),
         ('fleet = "home"\nstore = "s.db"\n[signed]\nregistry = "f.db"', "signed.roots: is missing"),
-        ('fleet = "home"\nstore = "s.db"\n[signed]\nregistry = "f.db"\nroots = []', "signed.roots: must have at least 1"),
+        (
+            'fleet = "home"\nstore = "s.db"\n[signed]\nregistry = "f.db"\nroots = []',
+            "signed.roots: must have at least 1",
+        ),
         ('fleet = "home"\nstore = "s.db"\n[signed.operator]\nuser = "anna"', "signed.registry: is missing"),
         ('fleet = "home"\nstore = "a\\u0000b"', "store: give a text"),
     ],

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.classify import classifier_of
 from fugu.privacy.chain_model import ChainModel
 from fugu_cli.demo.evaluation import RECORDINGS
+from tests.support.classifiers import classifier_of
 from tests.support.command import Fugu
 
 HEADER = "t,value,state,seg,subject"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.classify import classifier_of
+from tests.support.classifiers import classifier_of
 from tests.support.command import Fugu
 
 STEP = 500 / 111_320  # degrees of latitude, and of longitude at the equator

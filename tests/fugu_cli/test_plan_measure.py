@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.classify import classifier_of
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import StaircaseNoise
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import NoiseTable
 from fugu.planning import measure_planner
+from tests.support.classifiers import classifier_of
 from tests.support.command import Done, Fugu
 from tests.support.measured import measure_policy
 

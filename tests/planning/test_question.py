@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import DEFAULT_BASELINE, Cut, Question, choose_states, merged_states
 from fugu.planning.states import states_of
 from fugu.recordings.readings import Kind, Readings
+from tests.support.classifiers import classifier_of
 
 
 def readings(values: Any, kind: Kind, period: float | None = 60.0, missing: float = 0.0) -> Readings:

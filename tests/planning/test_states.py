@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Ints
-from fugu.contract.classify import ON_OFF, classifier_of
+from fugu.contract.classify import ON_OFF
 from fugu.contract.discretisers import Baseline, Categories, Cells, Discretiser, Thresholds
 from fugu.planning.states import states_of
+from tests.support.classifiers import classifier_of
 
 PULSE = Baseline(baseline_ticks=5, lowest=40.0, highest=200.0)
 NUMBERS: tuple[Discretiser, ...] = (

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.compiled_policy import compile_policy
 from fugu.audit.exact import recompute
 from fugu.contract.chains import BoundedChains
+from fugu.contract.compiler import compile_board_policy
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
@@ -44,7 +44,7 @@ def test_all_certificates_agree_with_the_golden_losses(row: dict[str, Any]) -> N
         exact * (1 - Fraction(1, 10**20)) <= Fraction(bound.epsilon(row["ticks"])) <= exact * (1 + Fraction(1, 10**14))
     )
     assert Fraction(bound.floor(row["ticks"])) == pytest.approx(Fraction(row["floor"]), rel=1e-15)
-    on_board = math.log(Fraction(check(read_policy(compile_policy(made))), 1 << 128))
+    on_board = math.log(Fraction(check(read_policy(compile_board_policy(made))), 1 << 128))
     assert on_board == pytest.approx(float(exact), rel=1e-12)
     (claim,) = recompute(json.loads(made.to_json()))
     assert claim.loss is not None
@@ -57,7 +57,7 @@ def test_less_than_the_golden_loss_is_refused_by_all(row: dict[str, Any]) -> Non
     with pytest.raises(Exception, match="of its guarantee"):
         made.verify()
     with pytest.raises(Exception, match="loses more than is claimed"):
-        check(read_policy(compile_policy(made)))
+        check(read_policy(compile_board_policy(made)))
     (claim,) = recompute(json.loads(made.to_json()))
     assert claim.loss is not None
     assert claim.loss > claim.stated

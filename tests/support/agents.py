@@ -11,13 +11,16 @@ from typing import Any
 
 from edge_agent.agent import Agent
 from edge_agent.device_clock import DeviceClock
+from edge_agent.enrolled import to_run_of
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, ClockSettings, StreamPlan, WindowPlan
 from edge_agent.randomiser import SymbolNoise, system_entropy
 from edge_agent.sensors.replay import ReplaySensor
+from fugu.contract.compiler import compile_discretiser, compile_policy
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame, WindowFrame
-from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policies import AnyPolicy
 from fugu.contract.queries import ELSEWHERE
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
@@ -26,14 +29,7 @@ from tests.support.outboxes import symbol_frames, window_frames
 
 SECOND = 1_000_000
 COIN = NoiseTable(((1 << 31,), (1 << 31,)))
-THRESHOLD = {
-    "kind": "thresholds",
-    "edges": [0.5],
-    "states": ["low", "high"],
-    "hysteresis": 0.0,
-    "hysteresis_ticks": 10,
-    "missing": None,
-}
+THRESHOLD = compile_discretiser(Thresholds(edges=(0.5,), states=("low", "high")))
 
 
 def stream_plan(table: NoiseTable = COIN, **changes: Any) -> StreamPlan:
@@ -170,9 +166,10 @@ def ticks(frames: list[SymbolFrame]) -> list[int]:
     return [f.first + i for f in frames for i in range(len(f.symbols))]
 
 
-def measured_plan(policy: MeasurePolicy, **changes: Any) -> StreamPlan:
-    """The plan of a policy of points."""
-    return replace(StreamPlan.of(policy.model_dump(mode="json"), {}), **changes)
+def plan_of(policy: AnyPolicy, sensor: dict[str, Any] | None = None, **changes: Any) -> StreamPlan:
+    """The plan of a policy that has been verified."""
+    form = json.loads(json.dumps(to_run_of(policy, compile_policy(policy))))
+    return replace(StreamPlan.of(form, sensor or {}), **changes)
 
 
 def toml(value: Any) -> str:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from firmware_sim.build import Burnt, build, enrolled
-from firmware_sim.compiled_policy import with_compiled
+from fugu.contract.compiler import compile_for_boards
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
@@ -34,7 +34,7 @@ def burnt_image(
 def board_document(*policies: Policy, **fields: Any) -> PolicyDocument:
     """A document for the device `watch`, for boards too; of policies that say its version."""
     document = policy_document(*policies, **fields)
-    return with_compiled(document, {})
+    return compile_for_boards(document, {})
 
 
 class Two:

@@ -32,6 +32,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from fugu.core.clocks import TickClock
+from tests.support.agents import plan_of
 from tests.support.device_claims import CLAIMS, FEW_OF, claims_digest, lowest_rungs
 from tests.support.device_histories import HISTORIES, LONG, SHORT, history_digests
 from tests.support.device_source import Source
@@ -267,7 +268,7 @@ class _Life:
 def agent_digest(name: str, count: int, folder: Path) -> str:
     """The digest of the states and frames of so many ticks, by the agent's own stream and outbox."""
     case = CASES[name]
-    plan = StreamPlan.of(case.policy.model_dump(mode="json"), {})
+    plan = plan_of(case.policy)
     states, frames = hashlib.sha256(), hashlib.sha256()
     life = _Life(folder, plan, case.policy, name, Restart(0, 0))
     for step in _run(name, count):

@@ -17,7 +17,7 @@ from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 
-from firmware_sim.compiled_policy import FirmwareError
+from firmware_sim.build import FirmwareError
 from firmware_sim.devices import shown
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.policies import AnyPolicy

@@ -9,6 +9,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fugu.contract.compiler import compile_document
 from fugu.contract.envelope import Envelope, key_name, sign
 from fugu.contract.fleet_documents import (
     Address,
@@ -109,4 +110,4 @@ def policy_document(*policies: AnyPolicy, version: int = 1, **fields: Any) -> Po
             del body[name]
         bodies.append(body)
     given: dict[str, Any] = {"fleet": "home", "version": version, "to": Address(device="watch")}
-    return PolicyDocument(**{**given, **fields}, policies=tuple(bodies))
+    return compile_document(PolicyDocument(**{**given, **fields}, policies=tuple(bodies)))

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.plan import StreamPlan
 from fugu.mqtt import Broker
-from tests.support.agents import JumpingClock, agent_plan, run
+from tests.support.agents import JumpingClock, agent_plan, plan_of, run
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import AgentProcess, GatewayProcess, Recorder, policy, write_device
 from tests.support.soak import only
@@ -35,7 +34,7 @@ def test_a_device_that_was_offline_drains_in_order(broker: Mosquitto, tmp_path: 
     away = agent_plan(
         tmp_path / "watch",
         Broker(port=9),
-        StreamPlan.of(device.model_dump(mode="json"), {}),
+        plan_of(device),
         forget="committed",
         drain_seconds=0.0,
     )

@@ -1,0 +1,459 @@
+"""Policies as the bytes that devices run: integers only, with what the certificate of the guarantee needs.
+
+An agent's readings are doubles, and a threshold is compiled to the place of a double; a board's readings are integers n
+that stand for n * unit. Floating-point numbers are decided about here, once, and become integers to compare with: on
+both the states are those of the JSON form. docs/firmware.md has the layout, `fugu.contract.compiled` and
+`fugu.core.compiled` the readers.
+
+Whoever signs a document compiles its policies, and whoever takes one in compiles them again and refuses a difference.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import partial
+from itertools import zip_longest
+from typing import Any, NoReturn
+
+from fugu.contract.chains import JointChains
+from fugu.contract.classify import least, least_double, place
+from fugu.contract.compiled import BLOCKS, CELLS, read_policy
+from fugu.contract.discretisers import Baseline, Categories, Cells, Discretiser, Thresholds
+from fugu.contract.errors import PolicyError
+from fugu.contract.fleet_documents import PolicyDocument
+from fugu.contract.groups import SharedWindow
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.topics import NAME_PATTERN
+from fugu.contract.windows import Blocks, Window
+from fugu.core.compiled import PolicyReader
+from fugu.core.compiled import read_policy as read_board_policy
+from fugu.core.policy import ADVERSARIES, BASELINE, BINARY, BOUNDED, CATEGORIES, JOINT, NONE, POINTS, THRESHOLDS
+from fugu.core.policy import PolicyError as CompiledError
+from fugu.core.states import STEPS, UNIT
+
+__all__ = [
+    "FRACTION_BITS",
+    "MOST_EPSILON",
+    "check_compiled",
+    "compile_board_policy",
+    "compile_discretiser",
+    "compile_document",
+    "compile_for_boards",
+    "compile_policy",
+    "ratio_below",
+    "units",
+]
+
+
+FRACTION_BITS = 128
+"""Likelihood ratios are integers over 2^128."""
+_FAR = 1 << 62
+_EXACT = 1 << 53
+MOST_EPSILON = 1000.0
+"""A larger one promises nothing: an agent runs such a policy where its owner has no ceiling below it."""
+_DOWNWARD = Context(prec=600, rounding=ROUND_FLOOR, Emin=-999_999, Emax=999_999)
+_MOST_SHOWN = 60
+
+
+class _Agent:
+    """An agent's form: numbers are doubles."""
+
+    form = b"FGA\x03"
+    most_bytes = 1 << 20
+    unit = b""
+
+    def edge(self, edge: float, by: float) -> int:
+        """The least reading that is an edge or above it when a number is added."""
+        return least_double(lambda value: value + by >= edge) if by else place(edge)
+
+    def span(self, baseline: Baseline) -> bytes:
+        """The range of a mean."""
+        return struct.pack(">qq", place(baseline.lowest), place(baseline.highest))
+
+    def cells(self, cells: Cells) -> bytes:
+        extra = len(cells.states) - len(cells.cells)
+        places = b"".join(_packed(">qq", *cell) for cell in cells.cells)
+        return struct.pack(">4dB", *(number + 0.0 for number in (*cells.origin, *cells.step)), extra) + places
+
+    def points(self) -> bytes:
+        return bytes([POINTS])
+
+    def query(self, window: Window, counts: int) -> tuple[int, bytes]:
+        """The kind of a window's query, and what belongs to it."""
+        return (int(window.query.each), b"") if window.blocks is None else (BLOCKS, _blocks(window.blocks))
+
+    def sums(self, policy: Policy) -> bytes:
+        return bytes([len(policy.sums)]) + b"".join(_sum(one, policy.discretiser.states) for one in policy.sums)
+
+    def ratio(self, epsilon: float) -> int:
+        """Of a claim; 0 if it is none."""
+        return ratio_below(epsilon) if epsilon <= MOST_EPSILON else 0
+
+    def joint(self, chains: JointChains, policy: Policy) -> bytes:
+        streams = b"".join(
+            _short(one.name.encode()) + bytes([one.states]) + _fraction(Fraction(one.rate)) for one in chains.streams
+        )
+        head = bytes([JOINT]) + _fraction(Fraction(chains.odds_ratio)) + bytes([chains.steps, len(chains.streams)])
+        return head + streams + bytes([chains.column(policy.device, policy.stream)])
+
+
+class _Board:
+    """A board's form: numbers are integers of a unit."""
+
+    form = PolicyReader.form
+    most_bytes = PolicyReader.most_bytes
+
+    def __init__(self, unit: Fraction) -> None:
+        if unit <= 0:
+            raise PolicyError(f"a unit of {unit} is not above 0")
+        self._unit = unit
+        self.unit = _fraction(unit)
+
+    def edge(self, edge: float, by: float) -> int:
+        """The same; it holds for all readings above, as rounding is monotone."""
+        top, bottom = self._unit.numerator, self._unit.denominator
+        return least(lambda reading: reading * top / bottom + by >= edge, -_FAR, _FAR)
+
+    def span(self, baseline: Baseline) -> bytes:
+        """The range of a mean, and how a reading becomes a step of it."""
+        unit = self._unit
+        if unit.denominator & (unit.denominator - 1):
+            raise PolicyError(
+                f"with a running mean a unit has to be exact in binary, as 1 or 1/16 are, and {unit} is not: plan with "
+                "readings in the unit of the sensor"
+            )
+        low, high = Fraction(baseline.lowest), Fraction(baseline.highest)
+        span = high - low
+        first, last = math.floor(low / unit), math.ceil(high / unit)
+        if max(abs(first), abs(last)) * unit.numerator >= _EXACT:
+            raise PolicyError("the range of readings is too large for the firmware")
+        # The nearest of STEPS + 1 integers, halves upward: floor((2 STEPS (n unit - low) + span) / (2 span)).
+        slope, offset, bottom = 2 * STEPS * unit, span - 2 * STEPS * low, 2 * span
+        scale = math.lcm(slope.denominator, offset.denominator, bottom.denominator)
+        slope, offset, bottom = (value * scale for value in (slope, offset, bottom))
+        steps = _big(int(slope)) + bytes([offset < 0]) + _big(abs(int(offset))) + _big(int(bottom))
+        return struct.pack(">qq", first, last) + steps
+
+    def cells(self, cells: Cells) -> NoReturn:
+        raise PolicyError("the firmware has no grids of places: use the agent")
+
+    def points(self) -> NoReturn:
+        raise PolicyError("the firmware does symbols and windows, and this policy measures points: use the agent")
+
+    def query(self, window: Window, counts: int) -> tuple[int, bytes]:
+        """Of counts and histograms, if the board has room for them."""
+        name, query = window.name, window.query
+        if not query.additive:
+            raise PolicyError(f"window {name} is of {query.name} counts, which the firmware does not do: use the agent")
+        if window.overlap * counts > PolicyReader.most_counts:
+            raise PolicyError(
+                f"window {name} holds more than {PolicyReader.most_counts} counts at a time: too much for the firmware"
+            )
+        return int(query.each), b""
+
+    def sums(self, policy: Policy) -> bytes:
+        if policy.sums:
+            raise PolicyError(
+                f"a board cannot encrypt reports to the helper of group {policy.sums[0].name}: use the agent"
+            )
+        return b""
+
+    def ratio(self, epsilon: float) -> int:
+        """Of a claim."""
+        return ratio_below(epsilon)
+
+    def joint(self, chains: JointChains, policy: Policy) -> NoReturn:
+        raise PolicyError(
+            "the firmware cannot check the guarantee: streams that move together have no bound in closed form; "
+            "use the agent"
+        )
+
+
+_Form = _Agent | _Board
+
+
+def compile_policy(policy: AnyPolicy) -> bytes:
+    """The bytes of a policy that an agent runs, without a signature; no guarantee is checked here.
+
+    Raises:
+        PolicyError: an agent does not do what the policy says; one line.
+    """
+    return _compiled(policy, _Agent())
+
+
+def compile_board_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> bytes:
+    """The bytes that a board runs; `unit` is what a reading of 1 stands for, as a number of the policy's.
+
+    Raises:
+        PolicyError: the firmware does not do what the policy says; one line.
+    """
+    return _compiled(policy, _Board(unit))
+
+
+def _compiled(policy: AnyPolicy, form: _Form) -> bytes:
+    parts = [
+        form.form,
+        struct.pack(">I", policy.version),
+        *(_name(name) for name in (policy.fleet, policy.device, policy.stream)),
+        struct.pack(">QQ", policy.valid_from, policy.valid_until or 0),
+        struct.pack(">QQ", policy.clock.epoch_us, policy.clock.period_us),
+        struct.pack(">H", policy.frame_ticks),
+        _discretiser(policy.discretiser, form),
+        _outputs(policy, form) if isinstance(policy, Policy) else form.points(),
+    ]
+    result = b"".join(parts)
+    if len(result) > form.most_bytes:
+        raise PolicyError(f"the policy takes {len(result)} bytes; the device has room for {form.most_bytes}")
+    return result
+
+
+def compile_discretiser(discretiser: Discretiser) -> bytes:
+    """The bytes of how an agent makes states of readings, as in its compiled policies."""
+    return _discretiser(discretiser, _Agent())
+
+
+def ratio_below(epsilon: float) -> int:
+    """e^epsilon over 2^128, rounded down."""
+    if not 0.0 < epsilon <= MOST_EPSILON:
+        raise PolicyError(f"epsilon {epsilon:g} is not above 0 and at most {MOST_EPSILON:g}")
+    ratio = _DOWNWARD.next_minus(_DOWNWARD.exp(Decimal(epsilon)))
+    return int(_DOWNWARD.multiply(ratio, Decimal(1 << FRACTION_BITS)))
+
+
+def _packed(form: str, *values: int) -> bytes:
+    try:
+        return struct.pack(form, *values)
+    except struct.error:
+        raise PolicyError("a number of the policy is too large for a device") from None
+
+
+def _short(text: bytes) -> bytes:
+    return bytes([len(text)]) + text
+
+
+def _name(name: str) -> bytes:
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise PolicyError(f"{name!r} is no name")
+    return _short(name.encode())
+
+
+def _big(value: int) -> bytes:
+    size = (value.bit_length() + 7) // 8
+    if size > 255:
+        raise PolicyError("a number of the policy is too large for a device")
+    return bytes([size]) + value.to_bytes(size, "big")
+
+
+def _fraction(value: Fraction) -> bytes:
+    return _big(value.numerator) + _big(value.denominator)
+
+
+def _discretiser(discretiser: Discretiser, form: _Form) -> bytes:
+    states = len(discretiser.states)
+    if states > 255 and isinstance(form, _Board):
+        raise PolicyError(f"{states} states; the firmware has at most 255")
+    missing = 0 if discretiser.missing is None else discretiser.states.index(discretiser.missing) + 1
+    match discretiser:
+        case Thresholds():
+            kind, body = THRESHOLDS, _thresholds(discretiser, form)
+        case Baseline():
+            kind, body = BASELINE, _baseline(discretiser, form)
+        case Categories():
+            kind, body = CATEGORIES, _categories(discretiser)
+        case Cells():
+            kind, body = CELLS, form.cells(discretiser)
+    return struct.pack(">HBH", states, kind, missing) + form.unit + body
+
+
+def _thresholds(discretiser: Thresholds, form: _Form) -> bytes:
+    edges, by = discretiser.edges, discretiser.hysteresis
+    rows = [[form.edge(edge, shift) for edge in edges] for shift in ((0.0, -by, by) if by else (0.0,))]
+    extra = len(discretiser.states) - len(edges) - 1
+    numbers = [struct.pack(f">{len(edges)}q", *row) for row in rows]
+    head = struct.pack(">BQ", extra, discretiser.hysteresis_ticks)
+    return head + numbers[0] + bytes([bool(by)]) + b"".join(numbers[1:])
+
+
+def _baseline(discretiser: Baseline, form: _Form) -> bytes:
+    low, span = Fraction(discretiser.lowest), Fraction(discretiser.highest) - Fraction(discretiser.lowest)
+    extra = len(discretiser.states) - len(discretiser.edges) - 1
+    head = struct.pack(">BI", extra, discretiser.baseline_ticks) + form.span(discretiser)
+    if discretiser.compare == "multiple":
+        zero = (2 * low * STEPS * UNIT + span) // (2 * span)
+        return head + b"\1" + _big(zero) + b"".join(_fraction(Fraction(edge)) for edge in discretiser.edges)
+    # A reading is above an edge if it is above the greatest whole number of units that is not.
+    edges = [Fraction(edge) * STEPS * UNIT // span for edge in discretiser.edges]
+    return head + b"\0" + b"".join(struct.pack(">q", min(max(edge, -_FAR), _FAR)) for edge in edges)
+
+
+def _categories(discretiser: Categories) -> bytes:
+    rows = []
+    for name, state in discretiser.categories.items():
+        text = name.encode()
+        if len(text) > 1024:
+            raise PolicyError("a category has a name of more than 1024 bytes")
+        rows.append(struct.pack(">H", len(text)) + text + struct.pack(">H", state))
+    return struct.pack(">H", len(rows)) + b"".join(rows)
+
+
+def _outputs(policy: Policy, form: _Form) -> bytes:
+    """The table, the windows, the class, and the guarantees."""
+    labels = policy.discretiser.states
+    parts = [
+        b"\0" if policy.table is None else _table(policy.table.rows),
+        bytes([len(policy.windows)]),
+        *(_window(window, labels, form) for window in policy.windows),
+        form.sums(policy),
+        _chains(policy, form),
+        _guarantee(policy.guarantee, form),
+    ]
+    if policy.table is not None and policy.windows_guarantee is not None:
+        parts.append(_guarantee(policy.windows_guarantee, form))
+    return b"".join(parts)
+
+
+def _table(rows: tuple[Any, ...]) -> bytes:
+    return bytes([len(rows[0]) + 1]) + b"".join(struct.pack(f">{len(row)}I", *row) for row in rows)
+
+
+def _window(window: Window, labels: tuple[str, ...], form: _Form) -> bytes:
+    scale = Fraction(window.scale)
+    kind, beside = form.query(window, len(window.groups(labels)))
+    numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, kind)
+    places = b"" if window.query.each else _places(window.counted(labels), labels)
+    return _name(window.name) + struct.pack(">QIIQQB", *numbers) + places + beside
+
+
+def _places(counted: tuple[int, ...], labels: tuple[str, ...]) -> bytes:
+    return bytes(0 if state in counted else NONE for state in range(len(labels)))
+
+
+def _blocks(blocks: Blocks) -> bytes:
+    rows = b"".join(_packed(">qi", since, offset) for since, offset in blocks.offsets)
+    return struct.pack(">IB", blocks.seconds, len(blocks.offsets)) + rows
+
+
+def _sum(shared: SharedWindow, labels: tuple[str, ...]) -> bytes:
+    group = shared.group
+    numbers = struct.pack(">QIIHI", group.start, group.length, group.noise, group.honest, group.deadline)
+    places = _places(tuple(labels.index(state) for state in group.count), labels)
+    blocks = b"\0" if group.blocks is None else b"\1" + _blocks(group.blocks)
+    return _name(group.name) + group.digest + bytes.fromhex(group.helper) + numbers + places + blocks
+
+
+def _chains(policy: Policy, form: _Form) -> bytes:
+    """The class of the guarantee."""
+    if isinstance(policy.chains, JointChains):
+        return form.joint(policy.chains, policy)
+    bounds = policy.chains.closed_form()
+    return bytes([BINARY if len(bounds) == 4 else BOUNDED]) + b"".join(map(_fraction, bounds))
+
+
+def _guarantee(guarantee: Guarantee, form: _Form) -> bytes:
+    adversary = bytes([ADVERSARIES.index(guarantee.adversary)])
+    return adversary + _big(form.ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)
+
+
+# Documents
+
+_SOMEBODY = "device"
+"""Whom the compiled policies of a document for several devices name; each puts its own name there."""
+
+
+def _policies(document: PolicyDocument) -> tuple[AnyPolicy, ...]:
+    return document.for_device(document.to.device or _SOMEBODY)
+
+
+def compile_document(document: PolicyDocument) -> PolicyDocument:
+    """The same document with what agents run; PolicyError if an agent does not do what a policy says."""
+    forms = tuple(compile_policy(policy).hex() for policy in _policies(document))
+    return document.model_copy(update={"compiled": forms})
+
+
+def compile_for_boards(document: PolicyDocument, unit: Mapping[str, Fraction]) -> PolicyDocument:
+    """The same document, for boards too; units are by stream, as the images were built with, by default 1.
+
+    Raises:
+        PolicyError: a board does not do what a policy says, or no policy is of such a stream.
+    """
+    policies = _policies(document)
+    if unknown := set(unit) - {policy.stream for policy in policies}:
+        raise PolicyError(f"a unit of stream {min(unknown)}, of which there is no policy")
+    forms = tuple(compile_board_policy(policy, unit.get(policy.stream, Fraction(1))).hex() for policy in policies)
+    return document.model_copy(update={"boards": forms})
+
+
+def units(document: PolicyDocument) -> dict[str, Fraction]:
+    """By stream, the unit that a document was compiled with for boards; PolicyError if a compiled policy is none."""
+    try:
+        policies = [read_board_policy(bytes.fromhex(data)) for data in document.boards]
+    except CompiledError as error:
+        raise PolicyError(f"a compiled policy of the document is none: {error}") from None
+    return {policy.stream: Fraction(*policy.unit) for policy in policies}
+
+
+def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
+    """Compile the policies of a document again, for its boards too, and refuse a difference; what agents run of them.
+
+    Raises:
+        PolicyError: something differs: what, and where.
+    """
+    policies = _policies(document)
+    _check(policies, document.compiled, compile_policy, read_policy)
+    if document.boards:
+        _check(policies, document.boards, partial(_compiled_again, units(document)), read_board_policy)
+    return tuple(map(bytes.fromhex, document.compiled))
+
+
+def _compiled_again(unit: Mapping[str, Fraction], policy: AnyPolicy) -> bytes:
+    return compile_board_policy(policy, unit.get(policy.stream, Fraction(1)))
+
+
+def _check(
+    policies: tuple[AnyPolicy, ...],
+    forms: tuple[str, ...],
+    compiled: Callable[[AnyPolicy], bytes],
+    read: Callable[[bytes], Any],
+) -> None:
+    if len(forms) != len(policies):
+        raise PolicyError(f"{len(forms)} compiled policies for the {len(policies)} of the document: sign it again")
+    for policy, form in zip(policies, forms, strict=True):
+        actual, expected = bytes.fromhex(form), compiled(policy)
+        if actual == expected:
+            continue
+        try:
+            where = _difference("", _plain(read(actual)), _plain(read(expected)))
+        except CompiledError as error:
+            where = f"it cannot be read: {error}"
+        raise PolicyError(f"the compiled policy of stream {policy.stream} is not its JSON form: {where}")
+
+
+def _difference(where: str, actual: Any, expected: Any) -> str:
+    """The first place at which two values differ, and what they are there."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        pairs = [(name, actual.get(name), expected.get(name)) for name in (*expected, *actual)]
+    elif isinstance(expected, list) and isinstance(actual, list):
+        pairs = [(str(number), *both) for number, both in enumerate(zip_longest(actual, expected))]
+    else:
+        pairs = []
+    for name, one, other in pairs:
+        if one != other:
+            return _difference(f"{where}.{name}" if where else name, one, other)
+    return f"{where} is {actual!r:.{_MOST_SHOWN}}, and {expected!r:.{_MOST_SHOWN}} by the JSON form"
+
+
+def _plain(value: Any) -> Any:
+    """A compiled policy, or a part of it, as values that can be compared."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: _plain(each) for name, each in asdict(value).items()}
+    return {name: _plain(each) for name, each in vars(value).items()} if hasattr(value, "__dict__") else value
