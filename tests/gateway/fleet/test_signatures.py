@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.compiler import compile_board_policy, compile_policy
 from fugu.contract.envelope import Envelope, Signature
-from fugu.contract.errors import Reason, TrustError
+from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import RootDocument, verified
+from fugu.contract.noise_table import NoiseTable
 from fugu.contract.trust import Trust
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import FleetPolicies, read_roots
@@ -37,6 +39,12 @@ def spoiled(envelope: Envelope, which: int) -> Envelope:
     return replace(envelope, signatures=tuple(signatures))
 
 
+def lying(**compiled: tuple[str, ...]) -> Envelope:
+    """A document whose forms differ, signed by enough keys."""
+    return KEYS.envelope(DOCUMENT.model_copy(update=compiled))
+
+
+LOUDER = POLICY.model_copy(update={"version": 5, "table": NoiseTable.binary(1000, 1000)})
 CASES = {
     "exactly enough": (KEYS.envelope(DOCUMENT, KEYS.policy[:2]), None),
     "all": (KEYS.envelope(DOCUMENT, KEYS.policy), None),
@@ -47,6 +55,9 @@ CASES = {
     "one of each role": (KEYS.envelope(DOCUMENT, [KEYS.policy[0], KEYS.root[0], KEYS.gateway[0]]), Reason.THRESHOLD),
     "one of two spoiled": (spoiled(KEYS.envelope(DOCUMENT, KEYS.policy[:2]), 0), Reason.BAD_SIGNATURE),
     "enough, and one more that is spoiled": (spoiled(KEYS.envelope(DOCUMENT, KEYS.policy), 2), Reason.BAD_SIGNATURE),
+    "other bytes for agents": (lying(compiled=(compile_policy(LOUDER).hex(),)), Reason.GUARANTEE),
+    "other bytes for boards": (lying(boards=(compile_board_policy(LOUDER).hex(),)), Reason.GUARANTEE),
+    "no bytes": (lying(compiled=()), Reason.GUARANTEE),
 }
 """Envelopes of a document that two of three policy keys have to sign, and how the rule refuses them."""
 
@@ -65,8 +76,9 @@ def test_device_and_gateway_follow_the_rule(case: tuple[Envelope, Reason | None]
         verified(envelope, root.policy, root.public_keys)
         assert device.judge(envelope.encode(), "policy", NOW).changes
     else:
-        with refused_for(refusal):
-            verified(envelope, root.policy, root.public_keys)
+        if refusal is not Reason.GUARANTEE:
+            with refused_for(refusal):
+                verified(envelope, root.policy, root.public_keys)
         with refused_for(refusal):
             device.judge(envelope.encode(), "policy", NOW)
     assert taken(envelope, [root], tmp_path / "registry.sqlite") == (refusal is None)
@@ -99,6 +111,10 @@ def test_what_the_operator_pushes_follows_the_rule(case: tuple[Envelope, Reason 
     """Too few signatures are read, as others may follow, and are not pushed; each that is there has to count."""
     envelope, refusal = case
     root = Root(KEYS.root_document(), KEYS.root_envelope())
+    if refusal is Reason.GUARANTEE:
+        with pytest.raises(PolicyError, match="compiled polic"):
+            Signed.read(envelope.encode(), root)
+        return
     if refusal is not None and envelope != KEYS.envelope(DOCUMENT, KEYS.policy[:1]):
         with pytest.raises(FleetError, match="signatures are valid and of policy keys of root version 1; it takes 2"):
             Signed.read(envelope.encode(), root)
