@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fugu.contract.errors import FuguError, UsageError
-from fugu.host.process import LOG_FORMATS, Parser, add_version, log_to_stderr, print_any_text
-from fugu.host.terminal import print_lines
+from fugu.host.terminal import LOG_FORMATS, Parser, add_version, log_to_stderr, print_any_text, print_lines
 
 if TYPE_CHECKING:
     from edge_agent.plan import AgentPlan

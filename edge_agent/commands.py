@@ -16,7 +16,7 @@ from edge_agent.outbox import Outbox, OutboxError, identifiers
 from fugu.contract.errors import StatusCode, UsageError
 from fugu.host.clock import seconds_of
 from fugu.host.files import write_secret
-from fugu.host.process import Parser
+from fugu.host.terminal import Parser
 from fugu.host.toml_file import toml_lines
 
 __all__ = ["done"]

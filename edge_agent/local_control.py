@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from fugu.contract.errors import FuguError, cause
+from fugu.host.answering import Answering, ask
 from fugu.host.files import write_public
-from fugu.host.process import Answering, ask
 
 __all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "Pause", "ask_status", "described"]
 

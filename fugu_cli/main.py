@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from fugu.contract.errors import FuguError, UsageError, cause, printable
-from fugu.host.process import print_any_text, version_line
+from fugu.host.terminal import print_any_text, version_line
 from fugu.recordings.errors import QuestionError
 from fugu_cli import edge
 from fugu_cli.reading import read_words

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fugu.contract.errors import UsageError, printable
-from fugu.host.process import Parser
+from fugu.host.terminal import Parser
 
 __all__ = ["parser", "read_file", "read_words"]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.group_frames import digits
 from fugu.host.files import write_secret
-from fugu.host.process import LOG_FORMATS, Notifier, Parser, log_to_stderr, print_any_text
+from fugu.host.process import Notifier
+from fugu.host.terminal import LOG_FORMATS, Parser, log_to_stderr, print_any_text
 from fugu_helper.members import MemberError, Members
 
 __all__ = ["COMMANDS", "main"]

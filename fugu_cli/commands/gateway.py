@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import one_of
-from fugu.host.process import LOG_FORMATS, log_to_stderr
+from fugu.host.terminal import LOG_FORMATS, log_to_stderr
 from fugu.library.report import Line, Result
 from fugu_cli.app import ConfigArgument, command, command_group
 from fugu_cli.connection import gateway_of, place_of, store_of

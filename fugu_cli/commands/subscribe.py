@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from fugu.host.process import Parser
+from fugu.host.terminal import Parser
 from fugu.library.report import NOTHING
 from fugu.mqtt import Reading, Subscription
 from fugu_cli.connection import BROKER_HELP, broker_of

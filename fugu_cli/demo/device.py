@@ -15,7 +15,8 @@ from edge_agent.config import check_in_child
 from edge_agent.device_clock import SystemClock
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.sharing import open_sensors
-from fugu.host.process import Wake, end_with_parent, log_to_stderr
+from fugu.host.process import Wake, end_with_parent
+from fugu.host.terminal import log_to_stderr
 
 _SHORTEST_SECONDS = 0.01
 """Shorter waits are added up: the system would make each of them longer."""

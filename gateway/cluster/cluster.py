@@ -34,7 +34,8 @@ from typing import Any, NamedTuple
 
 from fugu.contract.errors import cause
 from fugu.host.database import DatabaseError, FileLostError
-from fugu.host.process import LogSettings, Notifier, Wake, log_settings, log_to_stderr
+from fugu.host.process import Notifier, Wake
+from fugu.host.terminal import LogSettings, log_settings, log_to_stderr
 from gateway.cluster.duties import duty_of
 from gateway.cluster.shard_watch import KIND, ShardChannelError, channel_of
 from gateway.config import GatewaySettings, SettingsError

@@ -22,8 +22,8 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import MAX_NAMES, AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import topic_of
+from fugu.host.answering import Answering, ask
 from fugu.host.files import CERTIFICATE_DAYS
-from fugu.host.process import Answering, ask
 from fugu.mqtt import Link
 from gateway.health.findings import KINDS
 from gateway.parts.describe import InForce

@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Self
 
 from fugu.contract.errors import cause
-from fugu.host.process import LogSettings, end_with_parent, log_settings, log_to_stderr
+from fugu.host.process import end_with_parent
+from fugu.host.terminal import LogSettings, log_settings, log_to_stderr
 from gateway.config import PageSettings
 from gateway.page.login import Login, PageError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.host.process import Answering, StrangerError, ask
+from fugu.host.answering import Answering, StrangerError, ask
 from fugu_cli.main import main
 from gateway.health.monitor import asked
 from gateway.store.location import Server

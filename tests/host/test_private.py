@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from edge_agent.outbox import Outbox
+from fugu.host.answering import Answering
 from fugu.host.checks import private_database
-from fugu.host.process import Answering
 from gateway.fleet.registry import Registry
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import Lease

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from fugu.host.database import AwayError, FileLostError
-from fugu.host.process import LogSettings
+from fugu.host.terminal import LogSettings
 from fugu.mqtt import Broker
 from gateway.cluster import cluster as part_module
 from gateway.cluster.cluster import Claim, Given, serve_part

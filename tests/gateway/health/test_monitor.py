@@ -18,7 +18,8 @@ from fugu.contract.errors import Reason
 from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
-from fugu.host.process import Answering, log_to_stderr
+from fugu.host.answering import Answering
+from fugu.host.terminal import log_to_stderr
 from fugu.mqtt import Link
 from fugu_cli.main import main
 from gateway.estimates.catalogue import Catalogue

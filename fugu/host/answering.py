@@ -1,0 +1,132 @@
+"""A socket at which a process says how it is, to its own account and to root."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from fugu.contract.errors import FuguError
+
+__all__ = ["Answering", "StrangerError", "ask"]
+
+
+_PATIENCE_SECONDS = 5.0
+_MOST_WAITING = 4
+_MOST_BYTES = 1 << 20
+
+
+class StrangerError(FuguError):
+    """The process that answers is not one of those that may."""
+
+
+class Answering:
+    """The running process's end; without one, where the system has none or its path is too long, nobody is told.
+
+    Its socket is of mode 0600, and replaces what a killed process left there: what it belongs to has one process at a
+    time. With `own_folder` its folder is made, and there is no socket unless that is this account's alone.
+    """
+
+    def __init__(self, path: Path, *, own_folder: bool = False) -> None:
+        self._path = path
+        self._socket: socket.socket | None = None
+        self._node = 0
+        try:
+            if own_folder:
+                _make_own(path.parent)
+            if path.is_socket():
+                path.unlink()
+            made = socket.socket(socket.AF_UNIX)
+            try:
+                os.fchmod(made.fileno(), 0o600)  # Linux gives the file this mode, less the umask
+                made.bind(str(path))
+                self._node = path.stat().st_ino
+                path.chmod(0o600)
+                made.listen(_MOST_WAITING)  # until now nobody could connect
+            except BaseException:
+                made.close()
+                raise
+            self._socket = made
+        except (OSError, AttributeError):
+            pass
+
+    def answer(self, text: Callable[[], str], seconds: float = 0.0) -> bool:
+        """Tell one that waits, or comes within some seconds, and has as many to take it; whether anybody did.
+
+        The text is of at most a megabyte.
+        """
+        if self._socket is None:
+            return False
+        self._socket.settimeout(seconds)
+        try:
+            asking, _ = self._socket.accept()
+        except OSError:
+            return False
+        with asking, suppress(OSError):
+            asking.settimeout(seconds)
+            asking.sendall(text().encode()[:_MOST_BYTES])
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """True if anybody can ask."""
+        return self._socket is not None
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            with suppress(OSError):
+                if self._path.stat().st_ino == self._node:  # else it is that of a process that has this one's place
+                    self._path.unlink()
+
+
+def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
+    """Answer of the process; `None` if there is no process, or this account may not ask it.
+
+    Raises StrangerError unless the process is of this account, of root, or, with `owner_of_folder`, of the account
+    whose folder the socket is in: in a folder that anybody may write to, anybody may have made the socket. Where only
+    the folder's owner may write, the socket is the owner's, whatever the process's account: systemd 257 maps the folder
+    of a service's passing account, which on the disk is another's.
+    """
+    found = b""
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(_PATIENCE_SECONDS)
+            asking.connect(str(path))
+            about = path.parent.stat()
+            owners = {0, os.geteuid(), *([about.st_uid] if owner_of_folder else [])}
+            owners_alone = owner_of_folder and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if (account := _account_of(asking)) not in {None, *owners} and not owners_alone:
+                raise StrangerError(
+                    f"what answers at {path} is a process of account {account}, and is not believed: end it, remove "
+                    "the socket, and start the gateway or agent again"
+                )
+            while more := asking.recv(1 << 16):
+                found += more
+    except (OSError, AttributeError):
+        return None
+    return found.decode(errors="replace")
+
+
+def _account_of(connection: socket.socket) -> int | None:
+    """The number of the account at the other end; `None` on systems that do not tell it."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    credentials = struct.Struct("3i")
+    _, account, _ = credentials.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
+    return int(account)
+
+
+def _make_own(folder: Path) -> None:
+    """Make a folder for this account alone; a PermissionError if there is another thing of its name."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not of this account alone")
