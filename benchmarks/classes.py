@@ -37,7 +37,6 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
 from fugu.planning.question import Question, choose_states, protected_seconds, protected_ticks
 from fugu.planning.states import states_of
-from fugu.privacy.chain_model import clopper_pearson, count_transitions
 from fugu.privacy.covering_class import (
     SHORTEST,
     class_odds,
@@ -46,6 +45,7 @@ from fugu.privacy.covering_class import (
     local_transitions,
     stretch_lengths,
 )
+from fugu.privacy.transitions import clopper_pearson, count_transitions
 from fugu.recordings.readings import read_readings
 
 ROOT = Path(__file__).parents[1]

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from fugu.contract.leakage import Adversary
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.chain_model import count_transitions, transition_matrix
 from fugu.privacy.quilts import group_dp_scale, mqm_approx, mqm_exact
+from fugu.privacy.transitions import count_transitions, transition_matrix
 from fugu_cli.demo.evaluation import RECORDINGS
 
 __all__ = ["activity_states", "column", "fitted", "heart_rate_states", "power_states"]

@@ -22,8 +22,8 @@ from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.chains import BinaryChains
 from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.privacy.chain_model import clopper_pearson
 from fugu.privacy.randomised_response import calibrate
+from fugu.privacy.transitions import clopper_pearson
 from papers.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
 from papers.lstm import lstm_attacker, lstm_missing
 from papers.recordings import States, heart

@@ -10,7 +10,7 @@ import numpy as np
 
 from fugu.chains.arrays import Ints
 from fugu.privacy.chain_class import MarkovChain
-from fugu.privacy.chain_model import count_transitions, transition_matrix
+from fugu.privacy.transitions import count_transitions, transition_matrix
 
 __all__ = ["HEARTS", "PEOPLE", "States", "activity", "heart", "power", "presence"]
 

@@ -13,7 +13,8 @@ from fugu.contract.sentences import protected_sentence
 from fugu.library.report import Line, Part, Result, Table
 from fugu.planning.grid_model import WARNING, GridModel
 from fugu.planning.joint_recording import JointRecording
-from fugu.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio, Stretches, clopper_pearson
+from fugu.privacy.chain_model import Attacked, ChainModel, Stretches
+from fugu.privacy.transitions import LikelihoodRatio, clopper_pearson
 from fugu.recordings.places import Traces
 
 __all__ = ["fitted_chain", "fitted_grid"]

@@ -20,8 +20,9 @@ from fugu.contract.class_of_chains import Shown
 from fugu.planning.errors import PlanningError
 from fugu.planning.states import Recording, recording_of
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.chain_model import ChainModel, transition_matrix
+from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.covering_class import smoothed, smoothed_pairs
+from fugu.privacy.transitions import transition_matrix
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import load, read_readings
 

@@ -36,6 +36,7 @@ __all__ = [
     "follow",
     "followed",
     "read_chains",
+    "stationary_distribution_of",
 ]
 
 Start = Literal["any", "stationary"]
@@ -218,3 +219,8 @@ def _distributions(values: object, name: str) -> Floats:
     if np.any(np.abs(sums - 1.0) > _SUM_TOLERANCE):
         raise ChainClassError(f"every row of {name} must sum to 1")
     return np.asarray(distributions / sums, dtype=np.float64)
+
+
+def stationary_distribution_of(chain: MarkovChain) -> Floats:
+    """The stationary distribution (k,), as given where a chain starts with it; ChainClassError if there are several."""
+    return chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_distribution

@@ -15,20 +15,17 @@ import numpy as np
 
 from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
-from fugu.privacy import chain_model
-from fugu.privacy.chain_model import (
-    ChainModel,
-    Counts,
+from fugu.privacy.chain_model import ChainModel, Counts, Matrix, ModelError, StreamStates, Stretches, shown_states
+from fugu.privacy.covering_class import Covered, covering_class, local_transitions, stretch_lengths
+from fugu.privacy.transitions import (
     LikelihoodRatio,
-    Matrix,
-    ModelError,
-    StreamStates,
-    Stretches,
+    count_transitions,
+    count_triples,
     likelihood_ratio,
     log_likelihood,
-    shown_states,
+    order_test,
+    transition_matrix,
 )
-from fugu.privacy.covering_class import Covered, covering_class, local_transitions, stretch_lengths
 
 __all__ = ["fit", "independence_test", "joint_states", "matrix_rows"]
 
@@ -67,7 +64,7 @@ def fit(
     else:
         shows, joint = joint_states(states, streams)
     size = len(shows)
-    counts = chain_model.count_transitions(joint, segments, size)
+    counts = count_transitions(joint, segments, size)
     if not counts.sum():
         names = " and ".join(dict.fromkeys(one.source for one in streams))
         raise ModelError(f"{names}: no two neighbouring rows, so there is no transition to count")
@@ -76,7 +73,7 @@ def fit(
         seen = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shows))
         refused = f"{refused} (joint states {seen})"
     lengths = np.unique(segments, return_counts=True)[1]
-    transition = chain_model.transition_matrix(counts)
+    transition = transition_matrix(counts)
     return ChainModel(
         streams=tuple(streams),
         order=order,
@@ -93,7 +90,7 @@ def fit(
         alone=tuple(_odds(column, segments) for column in states.T) if len(streams) > 1 else (),
         stretches=() if covered is None else _stretch_rows(covered),
         independent=independence_test(counts, np.array(shows)) if len(streams) > 1 else None,
-        more=chain_model.order_test(chain_model.count_triples(joint, segments, size)),
+        more=order_test(count_triples(joint, segments, size)),
         warning=_WARNING,
     )
 

@@ -46,8 +46,8 @@ from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.learning import baum_welch
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
-from fugu.privacy import chain_model
-from fugu.privacy.chain_model import ModelError, clopper_pearson
+from fugu.privacy.chain_model import ModelError
+from fugu.privacy.transitions import LikelihoodRatio, clopper_pearson, count_transitions, count_triples, order_test
 
 __all__ = [
     "Covered",
@@ -210,7 +210,7 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
     """
     states, segments = states[:_MOST_TICKS], segments[:_MOST_TICKS]
     lengths = np.diff(np.flatnonzero(np.concatenate([[True], np.diff(segments) != 0, [True]])))
-    counts = chain_model.count_transitions(states, segments, k) + 1.0 / k
+    counts = count_transitions(states, segments, k) + 1.0 / k
     base = np.asarray(counts / counts.sum(axis=1, keepdims=True))
     fits = []
     for count in range(1, _MOST + 1 if k <= _MOST_STATES else 2):
@@ -294,7 +294,7 @@ class Covered(NamedTuple):
     high: Floats
     lengths: tuple[Length, ...]
     regimes: tuple[Regime, ...]
-    order: chain_model.LikelihoodRatio
+    order: LikelihoodRatio
 
     @property
     def changes(self) -> bool:
@@ -316,7 +316,7 @@ def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02)
     to tell, or a state never occurs.
     """
     states, segments = _without_gaps(states, segments)
-    counts = chain_model.count_transitions(states, segments, k)
+    counts = count_transitions(states, segments, k)
     _refuse_short(counts)
     regimes = fit_regimes(states, segments, k)
     lengths = tuple(
@@ -324,7 +324,7 @@ def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02)
         for transitions in local_transitions(states, segments, k, stretch_lengths(states.size))
     )
     transition = smoothed(counts)
-    order = chain_model.order_test(chain_model.count_triples(states, segments, k))
+    order = order_test(count_triples(states, segments, k))
     low: Floats = np.min(np.stack([_quantile(length.transitions.low, share) for length in lengths]), axis=0)
     high: Floats = np.max(np.stack([_quantile(length.transitions.high, 1.0 - share) for length in lengths]), axis=0)
     constant = _constant(counts) if k == 2 else _bounded(class_odds(low, high), transition)

@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats
 from fugu.chains.kernel import kernel, part
-from fugu.privacy.chain_class import ChainClassError, MarkovChain, follow
+from fugu.privacy.chain_class import ChainClassError, MarkovChain, follow, stationary_distribution_of
 
-__all__ = ["QuiltTables", "node_terms", "smallest_loss", "smallest_scale", "stationary_distribution_of", "walk"]
+__all__ = ["QuiltTables", "node_terms", "smallest_loss", "smallest_scale", "walk"]
 
 
 @kernel
@@ -318,11 +318,6 @@ def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
     while True:
         yield _terms(rows, reach, fixed)
         rows, reach = rows @ chain.transition, follow(reach, step)
-
-
-def stationary_distribution_of(chain: MarkovChain) -> Floats:
-    """The stationary distribution (k,), as given where a chain starts with it; ChainClassError if there are several."""
-    return chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_distribution
 
 
 def _first(chain: MarkovChain) -> tuple[Floats, Bools]:

@@ -16,8 +16,7 @@ from itertools import accumulate, combinations, permutations
 from typing import NamedTuple, TypeAlias
 
 from fugu.chains.arrays import Floats
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.quilt_tables import stationary_distribution_of
+from fugu.privacy.chain_class import ChainClassError, MarkovChain, stationary_distribution_of
 
 __all__ = ["check_symbols", "infinity_wasserstein", "integer_weights", "wasserstein_states", "wasserstein_symbols"]
 

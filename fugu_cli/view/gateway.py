@@ -16,7 +16,8 @@ from fugu.contract.sentences import instant, instant_text
 from fugu.host.checks import some_names
 from fugu.library.report import Line, Part, Result, Table, newest
 from fugu_cli.view.fleet import counted, moment_text
-from gateway.releases.entries import Account, Entry, nats, standing_problem
+from gateway.releases.charges import nats
+from gateway.releases.entries import Account, Entry, standing_problem
 from gateway.releases.ledger import no_release_before
 
 if TYPE_CHECKING:

@@ -33,7 +33,8 @@ from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account
 from gateway.releases.allowance import classes_of, joint_loss, streams_charged
 from gateway.releases.audit import Told, TrustedPolicies, verify
-from gateway.releases.entries import PER_NAT, Key, Promise, Stream, together_name, units_below
+from gateway.releases.charges import PER_NAT, units_below
+from gateway.releases.entries import Key, Promise, Stream, together_name
 from gateway.releases.ledger import Ledger
 
 __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger", "stream_loss"]

@@ -25,8 +25,8 @@ from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.windows import ALONE
 from fugu.privacy.chain_class import MarkovChain
 from gateway.releases.allowance import WholeWindow, allowance, charge, counted_symbols, moved_by_all, smallest_scale
+from gateway.releases.charges import units_above
 from gateway.releases.config import ReleaseConfig, Scheduled
-from gateway.releases.entries import units_above
 from gateway.releases.jobs import answers, release_window
 from gateway.releases.statistics import Query, ReleaseError, two_valued
 

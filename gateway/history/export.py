@@ -36,8 +36,8 @@ from gateway.history.stored import (
     stored_history,
     tick_times,
 )
-from gateway.releases.entries import KIND
 from gateway.releases.ledger import Ledger
+from gateway.releases.tables import KIND
 from gateway.store.location import Location, ledger_beside
 from gateway.store.opening import is_there
 

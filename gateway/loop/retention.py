@@ -223,8 +223,8 @@ def _erasing(device: str, what: str) -> Iterator[None]:
 
 def _ledger(store: Location, ledger: Location | None) -> Location | None:
     """Where the store's releases were charged, if there were any."""
-    from gateway.releases.entries import KIND
     from gateway.releases.ledger import Ledger
+    from gateway.releases.tables import KIND
 
     with closing(Store(store, create=False)) as opened:
         bound = opened.releases.charged().ledger

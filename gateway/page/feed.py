@@ -19,7 +19,8 @@ from fugu.mqtt import Broker, Link
 from fugu.mqtt.packets import Message
 from gateway.page.attackers import AttackProcess
 from gateway.page.device_view import DeviceView
-from gateway.page.fleet_view import FleetQuery, FleetView, LedgerView
+from gateway.page.fleet_view import FleetQuery, FleetView
+from gateway.page.ledger_view import LedgerView
 from gateway.page.memory import MOST_REMEMBERED, Memory
 from gateway.store.location import Location
 

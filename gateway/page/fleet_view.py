@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Self, get_args
@@ -19,15 +14,10 @@ from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError, StatusCode
 from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.reports import Health, HealthAlarm
-from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Kind, Topic
-from fugu.host.database import DatabaseError
 from gateway.health.findings import KINDS
-from gateway.releases.entries import SITE, Account, Promise, nats, standing_problem
-from gateway.releases.ledger import Ledger, no_release_before
-from gateway.store.location import Location
 
-__all__ = ["FleetQuery", "FleetView", "LedgerView"]
+__all__ = ["FleetQuery", "FleetView"]
 
 
 Condition = Literal["sick", "away", "well"]
@@ -270,108 +260,3 @@ def _row(condition: Condition, member: Member) -> dict[str, Any]:
     names = ("name", "online", "agent", "outbox", "codes", "streams", "running", "waits", "refusal", "stale", "seen")
     shown = {name: getattr(member, name) for name in names}
     return {"condition": condition, "wanted": member.wanted_version, **shown}
-
-
-PAGE_ENTRIES = 50
-_ENTRY = (
-    *("number", "name", "audience", "stream", "time", "mechanism", "noise", "scale"),
-    *("first", "last", "reason", "state"),
-)
-_FRESH_SECONDS = 1.0
-"""For so long an answer stands for all who ask the same."""
-_MOST_KNOWN = 64
-_NONE = (
-    "This page has no ledger: the gateway beside it makes no releases, or fugu gateway dashboard was started without "
-    "--ledger."
-)
-
-
-class LedgerView:
-    """Opens the ledger for each look, so that one that is missing, put back or damaged is seen as it is then.
-
-    The location is `None` if the page has none; so is the audience for the entries and budgets of all.
-    """
-
-    def __init__(self, location: Location | None, audience: str | None = None) -> None:
-        self.audience = audience
-        self._location = location
-        self._lock = threading.Lock()
-        self._known: dict[object, tuple[float, dict[str, Any]]] = {}
-
-    @property
-    def view(self) -> str | None:
-        """Whose view it is, in words; `None` without a ledger."""
-        if self._location is None:
-            return None
-        return "of all audiences" if self.audience is None else f"of audience {self.audience}"
-
-    def page(self, audience: str, before: int) -> dict[str, Any]:
-        """Entries below a number, newest first, or what is wrong in `problem` (`audience` empty: all shown)."""
-        return self._asked(("page", audience, before), lambda ledger: self._page(ledger, audience, before))
-
-    def budgets(self, device: str) -> dict[str, Any]:
-        """Used and remaining budget of each audience for a device's streams, or the fault in `problem`."""
-        return self._asked(("budgets", device), lambda ledger: self._budgets(ledger, device))
-
-    def _asked(self, key: object, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
-        with self._lock:
-            at, found = self._known.pop(key, (-math.inf, {}))
-            if time.monotonic() - at >= _FRESH_SECONDS:
-                found = self._look(look)
-                at = time.monotonic()
-            self._known[key] = at, found
-            if len(self._known) > _MOST_KNOWN:
-                del self._known[next(iter(self._known))]
-            return found
-
-    def _look(self, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
-        if self._location is None:
-            return {"problem": _NONE}
-        try:
-            with closing(Ledger(self._location, read_only=True)) as ledger:
-                return look(ledger)
-        except FuguError as error:
-            return {"problem": f"The ledger cannot be read: {error}."}
-        except DatabaseError as error:
-            return {"problem": f"The ledger cannot be read: {error}. The page tries again."}
-
-    def _page(self, ledger: Ledger, audience: str, before: int) -> dict[str, Any]:
-        only = self.audience or audience or None
-        with ledger.snapshot() as rows:
-            found = rows.newest(only, before, PAGE_ENTRIES + 1)
-            shown = found[:PAGE_ENTRIES]
-            groups = {number: rows.group(number) for number in {row[-1] for row in shown}}
-            audiences = [self.audience] if self.audience else sorted({*rows.audiences(), SITE})
-        return {
-            "audiences": audiences,
-            "entries": [self._entry(row, groups[row[-1]]) for row in shown],
-            "more": len(found) > PAGE_ENTRIES,
-            "limit": no_release_before(limit) if (limit := ledger.not_before_us) else "",
-        }
-
-    def _entry(self, row: tuple[Any, ...], group: tuple[int, str, int]) -> dict[str, Any]:
-        devices, device, charge = group
-        return {
-            **dict(zip(_ENTRY, row, strict=False)),
-            **{"time": instant_text(instant(row[4])), "devices": devices, "charge": nats(charge)},
-            # An audience is told of how many devices its releases are, and not of which.
-            "device": device if devices == 1 and self.audience is None else "",
-        }
-
-    def _budgets(self, ledger: Ledger, device: str) -> dict[str, Any]:
-        with ledger.snapshot():
-            found = [one for one in ledger.accounts_of(device) if self.audience in (None, one.key.audience)]
-            promised = {one.key.audience: ledger.promised(one.key.audience) for one in found}
-        return {"budgets": [_budget(one, promised[one.key.audience]) for one in found]}
-
-
-def _budget(account: Account, promised: Promise | None) -> dict[str, Any]:
-    epsilon, adversary, seconds = promised or (None, "", 0)
-    return {
-        **{"stream": account.key.stream, "audience": account.key.audience, "epsilon": epsilon},
-        **{"adversary": adversary, "seconds": seconds},
-        **{"allowance": nats(account.allowance), "base": nats(account.base), "spent": nats(account.spent_together)},
-        **{"left": nats(account.remaining), "first": account.first, "last": account.last},
-        "problem": standing_problem(account.key, account.allowance, account.base),
-        **{"together": account.together, "alone": account.exclusive, "mechanism": account.mechanism},
-    }

@@ -49,7 +49,7 @@ async def _serve(settings: PageSettings, listener: socket.socket | None, parent:
     from gateway.page.application import application
     from gateway.page.connections import Connections
     from gateway.page.feed import Feed
-    from gateway.page.fleet_view import LedgerView
+    from gateway.page.ledger_view import LedgerView
 
     host, port = settings.listen
     connections = Connections(listener or _listen(settings))

@@ -79,15 +79,8 @@ from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import check_symbols, wasserstein_symbols
 from fugu.privacy.window_mechanisms import only_chains
-from gateway.releases.entries import (
-    PER_NAT,
-    Promise,
-    Stream,
-    named_streams,
-    nats,
-    units_above,
-    units_below,
-)
+from gateway.releases.charges import PER_NAT, nats, units_above, units_below
+from gateway.releases.entries import Promise, Stream, named_streams
 from gateway.releases.statistics import two_valued
 
 __all__ = [

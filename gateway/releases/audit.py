@@ -47,27 +47,21 @@ from gateway.releases.allowance import (
     streams_charged,
     with_classes,
 )
+from gateway.releases.charges import ChargedTicks, beside, clipped, nats, overlay, peak_of_sum, units_above
 from gateway.releases.entries import (
     SITE,
-    ChargedTicks,
     Key,
-    LedgerRows,
     Promise,
     Stream,
-    beside,
-    clipped,
     digest,
     inputs_digest,
     named_streams,
-    nats,
-    overlay,
-    peak_of_sum,
     together_name,
     uncharged,
-    units_above,
 )
 from gateway.releases.inputs import Noisy, Question, canonical_table, table_of
 from gateway.releases.ledger import Ledger
+from gateway.releases.tables import LedgerRows
 
 __all__ = ["Told", "TrustedPolicies", "verify"]
 

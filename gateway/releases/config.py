@@ -31,7 +31,8 @@ from fugu.host.toml_file import read_toml
 from fugu.privacy.chain_class import ChainClassError, ListedChains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_loss
-from gateway.releases.entries import NO_PAST, SITE, Key, Past, Promise, Stream, units_above
+from gateway.releases.charges import units_above
+from gateway.releases.entries import NO_PAST, SITE, Key, Past, Promise, Stream
 
 __all__ = [
     "Audience",

@@ -18,6 +18,7 @@ from fugu.contract.windows import ALONE, Composing, Mechanism, Window, covers
 from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, counted_symbols
+from gateway.releases.charges import units_above
 from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
 from gateway.releases.entries import (
     NO_PAST,
@@ -29,7 +30,6 @@ from gateway.releases.entries import (
     named_streams,
     standing_problem,
     together_name,
-    units_above,
 )
 from gateway.releases.inputs import Question, classes_of_release
 from gateway.releases.statistics import Query, ReleaseError, noise_variance

@@ -21,32 +21,24 @@ from typing import Any
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
 from fugu.host.database import LEDGER
+from gateway.releases.charges import ChargedTicks, beside, clipped, last_above, nats, overlay, peak, peak_of_sum
 from gateway.releases.entries import (
-    KIND,
     SITE,
     Account,
     Allowance,
-    ChargedTicks,
     Drawn,
     Entry,
     Key,
-    LedgerRows,
     Louder,
     Promise,
     Release,
     State,
     Stream,
-    beside,
-    clipped,
     digest,
     inputs_digest,
-    last_above,
-    nats,
-    overlay,
-    peak,
-    peak_of_sum,
     together_name,
 )
+from gateway.releases.tables import KIND, LedgerRows
 from gateway.store.engine import Lease, LedgerError
 from gateway.store.location import Location
 from gateway.store.opening import open_engine

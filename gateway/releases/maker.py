@@ -33,21 +33,9 @@ from gateway.releases.allowance import (
     moved_by_all,
     smallest_scale,
 )
+from gateway.releases.charges import PER_NAT, nats, units_above, units_below
 from gateway.releases.config import Audience
-from gateway.releases.entries import (
-    CHARGED_BEFORE,
-    PER_NAT,
-    SITE,
-    Drawn,
-    Entry,
-    Key,
-    Louder,
-    Release,
-    canonical,
-    nats,
-    units_above,
-    units_below,
-)
+from gateway.releases.entries import CHARGED_BEFORE, SITE, Drawn, Entry, Key, Louder, Release, canonical
 from gateway.releases.inputs import Addend, Inputs, Noisy, Question, added, canonical_table, symbols_variances
 from gateway.releases.jobs import Counted, Job, answers
 from gateway.releases.ledger import Ledger

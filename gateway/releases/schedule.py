@@ -31,9 +31,10 @@ from gateway.releases.inputs import Question
 from gateway.releases.jobs import Job
 from gateway.releases.maker import EmptyWindowError, Maker
 from gateway.releases.setup import ReleaseRecord
-from gateway.store.coverage import Coverage, Shifts
+from gateway.store.coverage import Coverage
 from gateway.store.engine import LedgerError
 from gateway.store.journal import tick_at
+from gateway.store.shifts import Shifts
 from gateway.store.store import Store
 
 __all__ = ["FleetProgress", "NotKnownError", "ReleaseSchedule", "StoreProgress"]

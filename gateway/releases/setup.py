@@ -32,10 +32,11 @@ from fugu.mqtt.probe import listen
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import classes_of
 from gateway.releases.config import ReleaseConfig, ReleaseConfigError, load_readers
-from gateway.releases.entries import KIND, Allowance, Entry, Past, State, Stream
+from gateway.releases.entries import Allowance, Entry, Past, State, Stream
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.maker import Maker
+from gateway.releases.tables import KIND
 from gateway.releases.worth import not_useful
 from gateway.store.engine import Lease, LedgerError
 from gateway.store.location import Location, ledger_beside

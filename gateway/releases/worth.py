@@ -26,7 +26,8 @@ from fugu.privacy.chain_class import ChainClassError, ListedChains, MarkovChain,
 from fugu.privacy.quilts import corner_chains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import moved_by_all, smallest_scale
-from gateway.releases.entries import Allowance, Key, nats
+from gateway.releases.charges import nats
+from gateway.releases.entries import Allowance, Key
 from gateway.releases.inputs import symbols_variances
 from gateway.releases.jobs import Job, answers
 from gateway.releases.statistics import Part, ReleaseError, noise_variance, rows_of

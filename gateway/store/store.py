@@ -14,12 +14,13 @@ from typing import NamedTuple
 from fugu.contract.errors import FuguError
 from fugu.host.database import STORE
 from gateway.store.aged import AgedStore
-from gateway.store.coverage import Coverage, Place, Shifts, Span
+from gateway.store.coverage import Coverage, Place
 from gateway.store.engine import Database, Kind, Lease, among
 from gateway.store.location import Location
 from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
 from gateway.store.shards import Shard
+from gateway.store.shifts import Shifts, Span
 from gateway.store.sums import SumStore
 from gateway.store.symbols import SymbolStore
 from gateway.store.versions import VersionStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fugu.privacy import chain_model
+from fugu.privacy.transitions import clopper_pearson, count_transitions, count_triples, order_test, transition_matrix
 
 STATES = np.array([0, 0, 1, 1, 1, 0, 1, 0, 0, 0])
 SEGMENTS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
@@ -13,36 +13,36 @@ SEGMENTS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
 
 def test_transitions_are_counted_inside_segments_only() -> None:
     # 0>0 0>1 1>1 1>1 1>0 | 1>0 0>0 0>0; the step 0 | 1 between the segments is not one.
-    assert chain_model.count_transitions(STATES, SEGMENTS, 2).tolist() == [[3, 1], [2, 2]]
+    assert count_transitions(STATES, SEGMENTS, 2).tolist() == [[3, 1], [2, 2]]
 
 
 def test_triples_are_counted_inside_segments_only() -> None:
     # 001 011 111 110 | 100 000
-    assert chain_model.count_triples(STATES, SEGMENTS, 2).tolist() == [[[1, 1], [0, 1]], [[1, 0], [1, 1]]]
+    assert count_triples(STATES, SEGMENTS, 2).tolist() == [[[1, 1], [0, 1]], [[1, 0], [1, 1]]]
 
 
 def test_a_state_that_is_never_left_has_a_uniform_row() -> None:
-    assert chain_model.transition_matrix(np.array([[3, 1], [0, 0]])).tolist() == [[0.75, 0.25], [0.5, 0.5]]
+    assert transition_matrix(np.array([[3, 1], [0, 0]])).tolist() == [[0.75, 0.25], [0.5, 0.5]]
 
 
 def test_clopper_pearson_without_successes_is_the_rule_in_closed_form() -> None:
-    low, high = chain_model.clopper_pearson(0, 20, 0.95)
+    low, high = clopper_pearson(0, 20, 0.95)
     assert low == 0.0
     assert high == pytest.approx(1.0 - 0.025 ** (1 / 20), abs=1e-12)
-    assert chain_model.clopper_pearson(20, 20, 0.95) == pytest.approx((0.025 ** (1 / 20), 1.0), abs=1e-12)
+    assert clopper_pearson(20, 20, 0.95) == pytest.approx((0.025 ** (1 / 20), 1.0), abs=1e-12)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(1, 10), (7, 23), (400, 1000)])
 def test_clopper_pearson_leaves_half_the_error_in_each_tail(successes: int, trials: int) -> None:
     from scipy import stats  # takes as long to import as many tests to run
 
-    low, high = chain_model.clopper_pearson(successes, trials, 0.9)
+    low, high = clopper_pearson(successes, trials, 0.9)
     assert stats.binom.sf(successes - 1, trials, low) == pytest.approx(0.05, abs=1e-10)
     assert stats.binom.cdf(successes, trials, high) == pytest.approx(0.05, abs=1e-10)
 
 
 def test_without_trials_anything_is_possible() -> None:
-    assert chain_model.clopper_pearson(0, 0, 0.95) == (0.0, 1.0)
+    assert clopper_pearson(0, 0, 0.95) == (0.0, 1.0)
 
 
 def test_a_second_order_chain_is_found_out_and_a_first_order_chain_is_not() -> None:
@@ -54,5 +54,5 @@ def test_a_second_order_chain_is_found_out_and_a_first_order_chain_is_not() -> N
         copies[t] = copies[t - 2] if draws[t] < 0.8 else 1 - copies[t - 2]
         plain[t] = plain[t - 1] if draws[t] < 0.8 else 1 - plain[t - 1]
     one = np.zeros(20_000, dtype=np.int64)
-    assert chain_model.order_test(chain_model.count_triples(copies, one, 2)).p_value < 1e-100
-    assert chain_model.order_test(chain_model.count_triples(plain, one, 2)).p_value > 0.01
+    assert order_test(count_triples(copies, one, 2)).p_value < 1e-100
+    assert order_test(count_triples(plain, one, 2)).p_value > 0.01

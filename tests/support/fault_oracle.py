@@ -19,7 +19,8 @@ from edge_agent.outbox import Outbox
 from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic
-from gateway.releases.entries import SITE, Key, nats
+from gateway.releases.charges import nats
+from gateway.releases.entries import SITE, Key
 from gateway.releases.ledger import Ledger
 from gateway.store.store import Store
 from tests.support.fault_world import World

@@ -15,7 +15,7 @@ from fugu.contract.policies import read_policy
 from fugu.contract.reports import ReleaseFrame
 from fugu_cli.main import main
 from gateway.releases.audit import verify
-from gateway.releases.entries import nats
+from gateway.releases.charges import nats
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import AgentProcess

@@ -20,8 +20,9 @@ from gateway.audit.ledger import LedgerAudit, audit_ledger
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, Settings
 from gateway.releases.allowance import allowance, joint_loss, smallest_scale
+from gateway.releases.charges import PER_NAT
 from gateway.releases.config import joint_charge
-from gateway.releases.entries import PER_NAT, Allowance, Promise
+from gateway.releases.entries import Allowance, Promise
 from gateway.releases.ledger import Ledger
 from tests.support.command import Fugu
 from tests.support.ledgers import key, release, reserve

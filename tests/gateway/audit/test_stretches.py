@@ -34,8 +34,9 @@ from gateway.audit.ledger import stream_loss
 from gateway.audit.mechanism import released, windows
 from gateway.audit.stream import audit_stream, stretch_findings
 from gateway.releases.audit import Told
+from gateway.releases.charges import PER_NAT, ChargedTicks
 from gateway.releases.config import ReleaseConfig
-from gateway.releases.entries import PER_NAT, ChargedTicks, Key, Promise
+from gateway.releases.entries import Key, Promise
 from tests.support.audited import planned
 from tests.support.command import Fugu
 

@@ -10,7 +10,7 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
 from fugu.mqtt.packets import Message
 from gateway.page.feed import Feed
-from gateway.page.fleet_view import LedgerView
+from gateway.page.ledger_view import LedgerView
 from tests.support.brokers import PATIENCE, free_port
 from tests.support.processes import policy
 

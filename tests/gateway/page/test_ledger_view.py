@@ -12,7 +12,7 @@ import pytest
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import DatabaseError
-from gateway.page.fleet_view import PAGE_ENTRIES, LedgerView
+from gateway.page.ledger_view import PAGE_ENTRIES, LedgerView
 from gateway.releases.entries import Drawn
 from gateway.releases.ledger import Ledger
 from gateway.store.location import Location
@@ -109,7 +109,7 @@ def test_sums_before_noise_and_what_was_published_are_in_no_answer(location: Loc
 def test_a_ledger_that_is_not_there_or_damaged_is_said_and_seen_again_when_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.page.fleet_view._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.page.ledger_view._FRESH_SECONDS", 0.0)
     assert "no ledger" in LedgerView(None).page("", 2**62)["problem"]
     assert LedgerView(None).view is None
     path = tmp_path / "l.sqlite"
@@ -169,7 +169,7 @@ def test_the_page_s_process_has_no_numerical_library(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; import uvicorn\n"
         "import gateway.page.application, gateway.page.server\n"
-        "from gateway.page.fleet_view import LedgerView\n"
+        "from gateway.page.ledger_view import LedgerView\n"
         "assert LedgerView(Path(sys.argv[1])).page('', 2**62)['entries'] == []\n"
         "print(sorted({'numpy', 'numba', 'scipy', 'pyarrow', 'psycopg'} & set(sys.modules)))\n"
     )

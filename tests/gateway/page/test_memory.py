@@ -18,7 +18,7 @@ from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from gateway.page import memory as memory_module
 from gateway.page.feed import Feed, frame_topics, report_topics
-from gateway.page.fleet_view import LedgerView
+from gateway.page.ledger_view import LedgerView
 from gateway.page.memory import MOST_REMEMBERED, TIERS, Memory
 from tests.support.brokers import free_port
 from tests.support.example_frames import COUNT, PLACE_ESTIMATE, STATE_ESTIMATE

@@ -22,7 +22,7 @@ from gateway.page import feed as feed_module
 from gateway.page.attackers import MOST_WINDOWS, answer
 from gateway.page.device_view import DeviceView
 from gateway.page.feed import Feed
-from gateway.page.fleet_view import LedgerView
+from gateway.page.ledger_view import LedgerView
 from gateway.page.memory import Memory
 from gateway.page.stored import stored_counts
 from gateway.store.store import Store

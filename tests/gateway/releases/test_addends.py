@@ -14,7 +14,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up
 from gateway.releases.allowance import allowance, charge, smallest_scale
-from gateway.releases.entries import PER_NAT, units_above
+from gateway.releases.charges import PER_NAT, units_above
 from gateway.releases.inputs import Addend, added, answer, combined, symbols_addend
 from gateway.releases.maker import windows_addend
 from gateway.releases.statistics import Estimates, Query, SymbolCounter, noisy

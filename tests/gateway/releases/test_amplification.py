@@ -27,7 +27,7 @@ from gateway.releases.allowance import (
     scale_above,
     smallest_scale,
 )
-from gateway.releases.entries import PER_NAT, units_above
+from gateway.releases.charges import PER_NAT, units_above
 from tests.support.work import lines_run
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "mqm.json").read_text())["7_sanitised"]

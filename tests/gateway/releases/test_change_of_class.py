@@ -16,7 +16,8 @@ from fugu.contract.history import History, Span
 from fugu.contract.policy import Policy
 from gateway.audit.ledger import StreamLoss, audit_ledger
 from gateway.releases.allowance import allowance, classes_of, joint_loss
-from gateway.releases.entries import PER_NAT, Allowance, Key, Promise
+from gateway.releases.charges import PER_NAT
+from gateway.releases.entries import Allowance, Key, Promise
 from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import histories_in, resume_ledger

@@ -14,7 +14,7 @@ from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.reports import QueryKind
 from gateway.releases.allowance import allowance, charge, smallest_scale
-from gateway.releases.entries import nats, units_above
+from gateway.releases.charges import nats, units_above
 from gateway.releases.statistics import Query, SymbolCounter, sensitivity
 from tests.support.sanitised_counts import stationary, worst_loss
 

@@ -10,8 +10,8 @@ import pytest
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.releases.allowance import allowance, joint_loss, smallest_scale
+from gateway.releases.charges import nats
 from gateway.releases.config import joint_charge
-from gateway.releases.entries import nats
 from tests.support.sanitised_counts import stationary, worst_loss
 
 TABLE = NoiseTable.binary(SCALE // 100, SCALE // 100)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from fugu.contract.windows import ALONE, Mechanism, covers
 from gateway.releases.audit import Audit
-from gateway.releases.entries import PER_NAT, Allowance, ChargedTicks, Drawn, Promise, nats, units_above, units_below
+from gateway.releases.charges import PER_NAT, ChargedTicks, nats, units_above, units_below
+from gateway.releases.entries import Allowance, Drawn, Promise
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import LedgerError
 from gateway.store.location import Location

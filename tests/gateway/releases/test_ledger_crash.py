@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.releases.entries import ChargedTicks, Entry
+from gateway.releases.charges import ChargedTicks
+from gateway.releases.entries import Entry
 from gateway.releases.ledger import Ledger
 from gateway.store.location import Location
 from tests.support.brokers import PATIENCE, wait_until

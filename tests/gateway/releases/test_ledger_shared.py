@@ -10,7 +10,8 @@ from multiprocessing.synchronize import Barrier
 import pytest
 
 from fugu.host.database import AwayError, DatabaseError, FileLostError
-from gateway.releases.entries import ChargedTicks, Drawn
+from gateway.releases.charges import ChargedTicks
+from gateway.releases.entries import Drawn
 from gateway.releases.ledger import Ledger
 from gateway.store import postgresql
 from gateway.store.engine import Lease, LedgerError

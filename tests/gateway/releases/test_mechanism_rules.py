@@ -29,7 +29,7 @@ from gateway.releases.allowance import (
     moved_by_all,
     smallest_scale,
 )
-from gateway.releases.entries import PER_NAT, nats
+from gateway.releases.charges import PER_NAT, nats
 from gateway.releases.statistics import Query, SymbolCounter
 from papers.quilts import influence
 from tests.support.sanitised_counts import stationary

@@ -28,8 +28,8 @@ from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.releases.allowance import allowance, charge, noise_problem, smallest_scale
 from gateway.releases.audit import TrustedPolicies, verify
+from gateway.releases.charges import nats, units_above, units_below
 from gateway.releases.config import Reader, ReleaseConfig, ReleaseConfigError
-from gateway.releases.entries import nats, units_above, units_below
 from gateway.releases.jobs import jobs
 from gateway.releases.ledger import Ledger
 from gateway.releases.setup import release_now

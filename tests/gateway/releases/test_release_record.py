@@ -18,7 +18,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from gateway.deployment.doctor import Installation, examine
-from gateway.page.fleet_view import LedgerView
+from gateway.page.ledger_view import LedgerView
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.setup import ReleaseRecord, open_releases, release_now, resume_ledger
 from gateway.releases.statistics import ReleaseError

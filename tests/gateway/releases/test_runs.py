@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.releases.entries import (
+from gateway.releases.charges import (
     PER_NAT,
     ChargedTicks,
     beside,

@@ -13,8 +13,9 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_loss
+from gateway.releases.charges import units_above
 from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled
-from gateway.releases.entries import Allowance, Past, Promise, named_streams, together_name, units_above
+from gateway.releases.entries import Allowance, Past, Promise, named_streams, together_name
 from gateway.releases.jobs import allowances, jobs, streams_together, together_with
 
 PERIOD = 1_000_000

@@ -21,8 +21,8 @@ from fugu.contract.stretches import stretch_ticks
 from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ChainClassError
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
+from gateway.releases.charges import nats, units_above
 from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, joint_charge
-from gateway.releases.entries import nats, units_above
 from tests.support.sanitised_counts import stationary
 
 STICKY = ((0.9, 0.1), (0.4, 0.6))

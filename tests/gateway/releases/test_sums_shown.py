@@ -21,7 +21,7 @@ from gateway.audit.statement import policy_statement
 from gateway.fleet.documents import worth
 from gateway.page.device_view import DeviceView
 from gateway.page.feed import Feed
-from gateway.page.fleet_view import LedgerView
+from gateway.page.ledger_view import LedgerView
 from gateway.page.memory import Memory
 from gateway.parts.home_assistant import device_document
 from tests.support.groups import member_policy

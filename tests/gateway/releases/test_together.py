@@ -22,7 +22,8 @@ from gateway.audit.ledger import audit_ledger
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, Settings
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
-from gateway.releases.entries import Allowance, ChargedTicks, Promise, Release, peak_of_sum, units_above
+from gateway.releases.charges import ChargedTicks, peak_of_sum, units_above
+from gateway.releases.entries import Allowance, Promise, Release
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import LedgerError
 from tests.support.ledgers import ALLOWED, FREE, allow, charges_replayed, key, open_ledger, release, reserve

@@ -16,8 +16,8 @@ from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
 from gateway.deployment.doctor import Installation, examine
+from gateway.releases.charges import nats
 from gateway.releases.config import ReleaseConfig
-from gateway.releases.entries import nats
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import Part, Query, estimate, noise_variance

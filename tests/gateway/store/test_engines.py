@@ -20,9 +20,10 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.host.database import DatabaseError
 from gateway.loop.gateway import store_bytes
 from gateway.store import points
-from gateway.store.coverage import Coverage, Span
+from gateway.store.coverage import Coverage
 from gateway.store.engine import Lease
 from gateway.store.location import Location, Server, store_location
+from gateway.store.shifts import Span
 from gateway.store.store import Charged, Conflict, Store, StoreError
 from gateway.store.store import Released as Told
 

@@ -18,7 +18,7 @@ from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.accountant.inner_maximum import odds_ratio_step
 from fugu.privacy.chain_class import MarkovChain
 from gateway.releases.allowance import joint_loss
-from gateway.releases.entries import PER_NAT
+from gateway.releases.charges import PER_NAT
 from tests.support.recursions import DIGITS, lost
 
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")

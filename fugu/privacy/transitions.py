@@ -1,0 +1,100 @@
+"""Counts of transitions, and the tests of what a chain that is fitted to them assumes.
+
+Transitions are counted inside segments only (a segment is a stretch without gaps). The tests are likelihood-ratio
+tests (G tests), asymptotically chi-square; with tens of thousands of steps they reject differences that are too small
+to matter, so each comes with its effect per step.
+
+Source: Anderson and Goodman, "Statistical inference about Markov chains" (1957); Clopper and Pearson, "The use of
+confidence or fiducial limits illustrated in the case of the binomial" (1934).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import Field
+from scipy import special
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract._document import Document
+
+__all__ = [
+    *("LikelihoodRatio", "clopper_pearson", "count_transitions", "count_triples", "likelihood_ratio"),
+    *("log_likelihood", "order_test", "transition_matrix"),
+]
+
+
+class LikelihoodRatio(Document):
+    """A likelihood-ratio test.
+
+    The `statistic` is twice the gain in log-likelihood, in nats; `p_value` the probability of one at least as large if
+    the simpler model holds; `nats_per_step` the gain per step, the size of the effect.
+    """
+
+    statistic: float = Field(ge=0.0)
+    degrees: int = Field(ge=0)
+    p_value: float = Field(ge=0.0, le=1.0)
+    nats_per_step: float = Field(ge=0.0)
+
+
+class Interval(NamedTuple):
+    """A confidence interval for a probability."""
+
+    low: float
+    high: float
+
+
+def count_transitions(states: Ints, segments: Ints, k: int) -> Ints:
+    """Count the steps x -> y (k, k) inside segments; states (n,) are -1 where there is none."""
+    inside = (segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0)
+    pairs = (states[:-1] * k + states[1:])[inside]
+    return np.bincount(pairs, minlength=k * k).reshape(k, k).astype(np.int64)
+
+
+def count_triples(states: Ints, segments: Ints, k: int) -> Ints:
+    """Count the double steps w -> x -> y (k, k, k) inside segments; arguments as for `count_transitions`."""
+    known = states >= 0
+    inside = (segments[2:] == segments[:-2]) & known[2:] & known[1:-1] & known[:-2]
+    triples = ((states[:-2] * k + states[1:-1]) * k + states[2:])[inside]
+    return np.bincount(triples, minlength=k**3).reshape(k, k, k).astype(np.int64)
+
+
+def transition_matrix(counts: Ints) -> Floats:
+    """Return the maximum-likelihood transition matrix (k, k); the row of a state that is never left is uniform."""
+    totals = counts.sum(axis=1, keepdims=True)
+    k = counts.shape[0]
+    return np.asarray(np.where(totals > 0, counts / np.maximum(totals, 1), 1.0 / k), dtype=np.float64)
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
+    """Return the exact (conservative) confidence interval of a probability; [0, 1] without any trial.
+
+    Source: Clopper and Pearson (1934), by quantiles of the beta distribution.
+    """
+    half = (1.0 - confidence) / 2.0
+    failures = trials - successes
+    low = float(special.betaincinv(successes, failures + 1, half)) if successes else 0.0
+    high = float(special.betaincinv(successes + 1, failures, 1.0 - half)) if failures else 1.0
+    return Interval(low, high)
+
+
+def order_test(triples: Ints) -> LikelihoodRatio:
+    """Test a first-order chain against a second-order one, by counts (k, k, k) of w -> x -> y."""
+    pooled = triples.sum(axis=0)
+    contexts, outcomes = (triples.sum(axis=2) > 0).sum(axis=0), (pooled > 0).sum(axis=1)
+    degrees = int(np.sum(np.maximum(contexts - 1, 0) * np.maximum(outcomes - 1, 0)))
+    return likelihood_ratio(log_likelihood(triples) - log_likelihood(pooled), degrees, int(triples.sum()))
+
+
+def likelihood_ratio(gain: float, degrees: int, steps: int) -> LikelihoodRatio:
+    """The test by what a wider model gains in log-likelihood, its further degrees of freedom, and the steps counted."""
+    gain = max(gain, 0.0)
+    p_value = float(special.chdtrc(degrees, 2.0 * gain)) if degrees else 1.0
+    return LikelihoodRatio(statistic=2.0 * gain, degrees=degrees, p_value=p_value, nats_per_step=gain / max(steps, 1))
+
+
+def log_likelihood(counts: Ints) -> float:
+    """The largest log-likelihood of independent rows of counts (last axis: outcomes)."""
+    rows = counts.sum(axis=-1)
+    return float(special.xlogy(counts, counts).sum() - special.xlogy(rows, rows).sum())
