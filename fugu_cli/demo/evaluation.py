@@ -388,7 +388,7 @@ def evaluate(replay: Replay, frames: Mapping[int, WindowFrame], *, attacked: boo
         knowledge = Knowledge(replay.transition, segments)
         ours = odds_change(outputs, knowledge)[seen]
         if attacked:
-            attacks = attack(replay.states, segments, outputs, policy.guarantee.epsilon)
+            attacks = attack(replay.states, segments, outputs, replay.tick_epsilon)
             if (learner := furthest_learner(attacks)) is not None:
                 supervised, generator = replace(knowledge, truth=replay.states), np.random.default_rng(1)
                 noise = (laplace_noise(scale, counts.shape, generator) for _ in range(FURTHER_DRAWS))
@@ -457,7 +457,7 @@ def summary(results: Results) -> tuple[str, ...]:
         said.append(
             f"The strongest of {results.attackers} attackers on what was released ({found.attacker}) is right on "
             f"{100 * found.success:.1f} % of the {tick}s ({100 * found.low:.1f} to {100 * found.high:.1f}), always "
-            f"guessing on {100 * found.guess:.1f} %; epsilon allows {100 * found.ceiling:.1f} %, if the readings are "
+            f"guessing on {100 * found.guess:.1f} %; the promise allows {100 * found.ceiling:.1f} %, if the readings are "
             "in the class."
         )
     return tuple(said)

@@ -115,7 +115,7 @@ class SymbolReplay(Replay):
         ours = odds_change(outputs, knowledge)[seen]
         best, learned = None, list[Floats]()
         if attacked:
-            attacks = attack(truth, segments, outputs, self.policy.guarantee.epsilon)
+            attacks = attack(truth, segments, outputs, self.tick_epsilon)
             best = attacks[0] if attacks else None
             if (learner := furthest_learner(attacks)) is not None:
                 known, generator = Knowledge(self.transition, segments, truth=truth), np.random.default_rng(1)

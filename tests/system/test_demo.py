@@ -243,7 +243,7 @@ def test_the_sentences_say_the_same(night: Results) -> None:
     assert "at most x 1.4" in private
     assert "on 60 % of the heartbeats, up to x 20" in private
     assert "(supervised) is right on 60.0 % of the heartbeats (55.0 to 65.0), always guessing on 50.0 %" in attacker
-    assert attacker.endswith("epsilon allows 73.1 %, if the readings are in the class.")
+    assert attacker.endswith("the promise allows 73.1 %, if the readings are in the class.")
 
 
 def heard(subscriber: Subscriber, status: Status) -> None:
