@@ -38,7 +38,7 @@ __all__ = [
 
 _AT = "fugu_cli.commands."
 _GROUPS = {
-    "plan": "From a recording and a question to noise for a guarantee.",
+    "plan": "Plan a private stream from a recording.",
     "check": "Check what is promised, trusting nobody.",
     "gateway": "Receive what devices publish, and estimate from it.",
     "deploy": "Write a broker, and folders for those who use it.",
@@ -82,7 +82,7 @@ COMMANDS = {
         "broker": "Write a Mosquitto configuration with TLS and access lists.",
         "renew": "Renew the certificate of the broker or of an account.",
         "device": "Add a device: its account, and the folder for it.",
-        "streams": "Say anew which streams a device may publish.",
+        "streams": "Change which streams a device may publish.",
         "gateway": "Add the gateway: its account, and its folder.",
         "operator": "Add an operator, who may send policies to devices.",
         "subscriber": "Add a subscriber.",

@@ -121,7 +121,7 @@ def device(
     counts: Annotated[int, Option(metavar="N", min=100, help="Counts of every state and window.")] = 100_000,
     false_alarms: Annotated[float, Option(metavar="P", help="Chance of an alarm without a fault.")] = 0.001,
     period: Annotated[
-        float, Option(metavar="SECONDS", help="From draw to draw: as fast as the agent keeps up.")
+        float, Option(metavar="SECONDS", help="Time from draw to draw; shorter is faster, while the agent keeps up.")
     ] = 0.0005,
 ) -> Result:
     """Test the randomness of a device, from what it publishes.
@@ -181,7 +181,7 @@ def stream(
     *,
     beside: Annotated[
         list[Path] | None,
-        Option("--with", metavar="POLICY", help="Of a stream that moves together with it; may be repeated."),
+        Option("--with", metavar="POLICY", help="Policy of a stream that moves together with it; may be repeated."),
     ] = None,
     releases: Annotated[Path | None, Option(metavar="FILE", help="The gateway's configuration of releases.")] = None,
     access: Annotated[
@@ -195,7 +195,7 @@ def stream(
     reading: RecordingOptions,
     loop: Annotated[bool, Option("--loop", help="Rows of the truth begin anew after the last.")] = False,
     known: KnownOption = None,
-    trials: Annotated[int, Option(metavar="N", min=1000, help="Simulated, of each of two states.")] = 20_000,
+    trials: Annotated[int, Option(metavar="N", min=1000, help="Simulated draws of each of two states.")] = 20_000,
 ) -> Result:
     """Attack all that each audience may read of a stream.
 
@@ -275,13 +275,12 @@ def ledger(
     """Recompute what audiences have learned.
 
     Every charge is added up again, every release is computed again from its sums and its noise, and what the worst tick
-    of each stream has lost is held against what the audience is promised. The store knows which releases were
-    published, and so whether this is the newest ledger: one that was put back from a copy adds up, and is not. It also
-    knows how many ticks lie between those of a policy that allowed more and those of a later one that allows less;
-    without a store they count as none.
+    of each stream has lost is held against what the audience is promised. The store shows whether this is the
+    newest ledger, or one that was put back from a copy: it knows which releases were published. It also knows how many
+    ticks lay between a policy that allowed more and a later one that allows less; without a store none are assumed.
 
-    Without --policies and --releases the ledger alone says what its charges are for: who can write to it can change
-    that. The output says what was believed.
+    Without --policies and --releases the ledger alone says what its charges are for, and whoever can write to it can
+    change that. The output says what was believed.
 
     Exit code 1 if more was told than promised, or something does not agree.
 

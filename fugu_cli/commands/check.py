@@ -36,8 +36,8 @@ def policy(
     Its guarantees are derived anew from its tables and its windows. With a recording it says what its noise is worth
     for that person, and ends with exit code 3 if that is less than promised.
 
-    Every epsilon that is printed was derived; one that cannot be is refused. Of a measured stream that takes as long
-    as planning it did.
+    Every epsilon that is printed was derived; one that cannot be is refused. For a measured stream that takes as long
+    as planning it.
 
     \b
     examples:

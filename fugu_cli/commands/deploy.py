@@ -107,7 +107,7 @@ def subscriber(
         str | None,
         Option(
             metavar="E@TIME",
-            help="The most it may be told in all, about any stretch of a time (default: its first audience's).",
+            help="Most that it may be told in all about any stretch of a time (default: its first audience's).",
         ),
     ] = None,
     adversary: Annotated[str | None, Option(help="Against whom that holds (default: as its first audience's).")] = None,
@@ -362,7 +362,7 @@ def streams(
     policy: DevicePoliciesOption = None,
     stream: Annotated[list[str] | None, Option(help="A stream; again for more.")] = None,
 ) -> None:
-    """Say anew which streams a device may publish.
+    """Change which streams a device may publish.
 
     These, and no others any more.
 

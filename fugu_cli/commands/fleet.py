@@ -74,7 +74,7 @@ def enrol(
         Option(help="ignorant, informed or universal: which are good enough; again for more (default: any)."),
     ] = None,
     fresh_seconds: Annotated[
-        int | None, Option(metavar="N", help="It calls itself stale without a signed time for so long.")
+        int | None, Option(metavar="N", help="Seconds without a signed time after which it calls itself stale.")
     ] = None,
     registry: Annotated[
         Path | None,
@@ -217,7 +217,7 @@ def push(
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would change; change nothing.")] = False,
     enrolments: EnrolmentsOption = None,
 ) -> Result:
-    """Let all devices that a document is for have it at once.
+    """Send a document to all its devices at once.
 
     The gateway sends it. For stages there are rollouts.
 

@@ -332,7 +332,7 @@ def start(
         ),
     ] = None,
     error: Annotated[
-        str, Option(metavar="SHARE", help="Of a stage's devices refuse, fail or keep silent: it stops.")
+        str, Option(metavar="SHARE", help="Stop if this share of a stage's devices refuses, fails or keeps silent.")
     ] = "5%",
     pace: Annotated[int, Option(metavar="N", help="Devices a minute that get the document.")] = 100,
     patience: Annotated[int, Option(metavar="SECONDS", help="Time that a device has to answer.")] = 600,
@@ -345,7 +345,7 @@ def start(
         bool, Option("--dry-run", help="Show the stages and what would change; change nothing.")
     ] = False,
 ) -> Result:
-    """Begin to let devices have a document, stage by stage.
+    """Send a document to its devices in stages.
 
     The gateway goes on with it, also after it was restarted.
 

@@ -30,7 +30,7 @@ class _LogOptions:
     """Options for the log of a process that keeps running."""
 
     verbose: Annotated[bool, Option("--verbose", help="Log what happens, not only what goes wrong.")] = False
-    log_format: Annotated[str, Option(help="Of the log: text, or json (an object a line).")] = "text"
+    log_format: Annotated[str, Option(help="Write log lines as text, or as json objects.")] = "text"
 
     def begin(self) -> None:
         """Set the log up.
@@ -47,7 +47,10 @@ def run(
     *,
     logs: _LogOptions,
     shard: Annotated[
-        str | None, Option(metavar="I/N", help="Be one of N shards of any machine, or fleet/N: the rest of it.")
+        str | None,
+        Option(
+            metavar="I/N", help="Serve shard I of N, on any machine; or fleet/N: what there is once for all of them."
+        ),
     ] = None,
 ) -> int:
     """Serve a fleet until SIGTERM or SIGINT.
@@ -99,7 +102,7 @@ def cluster(
     config: ConfigArgument,
     *,
     logs: _LogOptions,
-    shards: Annotated[int, Option(metavar="N", min=2, help="So many processes share the devices.")],
+    shards: Annotated[int, Option(metavar="N", min=2, help="Number of processes that share the devices.")],
     address: Annotated[
         str, Option(metavar="HOST:PORT", help="Ray's head node; auto: that of the cluster of this machine.")
     ] = "auto",

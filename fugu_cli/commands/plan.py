@@ -107,8 +107,8 @@ def window(
 ) -> Result:
     """Plan windows of ticks.
 
-    With --window the policy of a device that counts, with the error of its answers; without, the Laplace noise that
-    each mechanism needs for the same guarantee.
+    With --window it plans a policy for a device that counts, and says how far off its answers are. Without, it compares
+    the Laplace noise that each mechanism needs for the same guarantee.
 
     \b
     examples:
@@ -164,7 +164,7 @@ def measure(
         ),
     ] = None,
     hide: Annotated[
-        str | None, Option(metavar="NAMES", help="Of none of these states a point may tell whether it is that one.")
+        str | None, Option(metavar="NAMES", help="No point may tell whether somebody is in one of these.")
     ] = None,
     protect: ProtectOption = None,
     quick: Annotated[
@@ -209,7 +209,7 @@ def network(
 ) -> Result:
     """Plan a release over variables that depend on one another.
 
-    In any pattern: the noise of each mechanism.
+    Prints the noise of each mechanism, whatever depends on what.
 
     \b
     keys of FILE:

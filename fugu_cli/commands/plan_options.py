@@ -196,7 +196,7 @@ class HeaderOptions:
         float | None,
         Option(
             metavar="UNIX",
-            help="Policy: time of tick 0 (default: now, to the second); as in the policy that it takes the place of.",
+            help="Policy: time of tick 0 (default: now, to the second); a policy in the place of another has the other's.",
         ),
     ] = None
 
@@ -244,10 +244,13 @@ class RecordingOptions:
     ] = None
     only: Annotated[
         list[str] | None,
-        Option(metavar="COLUMN=CELL", help="Rows of one sensor of several, as sensor=hall; again for more columns."),
+        Option(
+            metavar="COLUMN=CELL",
+            help="Read only such rows, as sensor=hall, of a file of several sensors; again for more columns.",
+        ),
     ] = None
     zone: Annotated[
-        str | None, Option(metavar="ZONE", help="Of times that have none: Europe/Berlin (default: UTC).")
+        str | None, Option(metavar="ZONE", help="Zone of times that name none, as Europe/Berlin (default: UTC).")
     ] = None
     missing_values: Annotated[
         str | None,
@@ -262,15 +265,15 @@ class RecordingOptions:
         float | None,
         Option(
             metavar="SECONDS",
-            help="From row to row, of a file without times; of a log of changes, or places: look so often "
-            "(default: 60; as they are).",
+            help="Time between rows of a file without times, or between looks at a log of changes (default: 60) "
+            "or at places (default: as they come).",
         ),
     ] = None
     gap: Annotated[
         str | None,
         Option(
             metavar="TIME",
-            help="No value holds longer, as 8h, or repeats for longer from sample to sample: what does is a gap.",
+            help="Longest time, as 8h, that a value can hold or repeat: a longer one is a gap.",
         ),
     ] = None
     as_it_is: Annotated[
