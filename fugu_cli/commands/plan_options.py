@@ -196,7 +196,7 @@ class HeaderOptions:
         float | None,
         Option(
             metavar="UNIX",
-            help="Policy: time of tick 0 (default: now, to the second); a policy in the place of another has the other's.",
+            help="Policy: time of tick 0 (default: now, to the second); one that replaces another keeps its time.",
         ),
     ] = None
 

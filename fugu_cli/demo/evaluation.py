@@ -457,7 +457,7 @@ def summary(results: Results) -> tuple[str, ...]:
         said.append(
             f"The strongest of {results.attackers} attackers on what was released ({found.attacker}) is right on "
             f"{100 * found.success:.1f} % of the {tick}s ({100 * found.low:.1f} to {100 * found.high:.1f}), always "
-            f"guessing on {100 * found.guess:.1f} %; the promise allows {100 * found.ceiling:.1f} %, if the readings are "
-            "in the class."
+            f"guessing on {100 * found.guess:.1f} %; the promise allows {100 * found.ceiling:.1f} %, if the readings "
+            "are in the class."
         )
     return tuple(said)
