@@ -7,7 +7,8 @@ from dataclasses import replace
 from html import escape
 
 from fugu.contract.policies import AnyPolicy
-from fugu.library.auto_words import answer_words, percent, time_words, verdict
+from fugu.lanes import Lane, lanes_svg, part_shapes, percent_marks, share_scale, share_shapes
+from fugu.library.auto_words import answer_words, error_words, percent, time_words, verdict
 from fugu.library.place_words import place_verdict, place_words
 from fugu.planning.auto import AutoPlan, Curve
 from fugu.planning.auto_places import PlacePlan
@@ -18,20 +19,20 @@ __all__ = ["answer_pictures", "errors", "place_page", "plan_page"]
 
 
 _STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:760px;margin:1.5em auto;padding:0 1em;color:#222;background:#fff}
+body{font:16px/1.5 system-ui,sans-serif;max-width:760px;margin:1.5em auto;padding:0 1em;color:#17201c}
 h1{font-size:1.35em;line-height:1.3}h2{font-size:1.1em;margin-top:1.6em}svg{width:100%;height:auto}
-svg text{font:12px system-ui,sans-serif;fill:#444}ul{list-style:none;padding:0;margin:.3em 0}
+svg text{font:12px system-ui,sans-serif;fill:currentColor}ul{list-style:none;padding:0;margin:.3em 0}
 li{margin:.2em 0;padding-left:2.2em;text-indent:-2.2em}
 .key{display:inline-block;width:1.6em;height:0;margin-right:.6em;border-top:4px solid;vertical-align:middle}
 .dash{border-top-style:dashed}.small{color:#666;font-size:.9em}
-@media (prefers-color-scheme:dark){html{background:#fff;filter:invert(0.9) hue-rotate(180deg)}}
+svg.fugu{max-width:520px}
+@media (prefers-color-scheme:dark){body{color:#e8eeea;background:#0f1412}.small{color:#9aa8a0}
+svg:not(.fugu),.key{filter:invert(.9) hue-rotate(180deg)}svg:not(.fugu){color:#17201c}}
 """
 _WIDTH, _LEFT, _RIGHT = 460, 46, 12
 _LOWEST = 0.001
-_MOST_WORDS = 8
 _WINDOWS = ("#a8d5c2", "#7cc3a4", "#4fae88", "#2d9871", "#1b7f5c", "#12674a", "#0c5039", "#073a29", "#042a1e")
 _SYMBOLS = ("#e0a458", "#c9742b", "#8f4a12")
-_TRUE, _TOLD = "currentColor", "#0a7d5a"
 
 
 def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
@@ -47,9 +48,7 @@ def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
         parts += [
             "<h2>The last stretch: the truth, and what subscribers would see</h2>",
             *answer_pictures(plan, truth=True),
-            f'<p class="small"><span class="key" style="color:{_TRUE}"></span>truth '
-            f'<span class="key" style="color:{_TOLD}"></span>released, with what 95 % of answers are within. '
-            "From the part of the recording that was held back, with simulated noise.</p>",
+            '<p class="small">Of the part of the recording that was held back, with simulated noise.</p>',
         ]
     return page(plan.readings.source, verdict(plan, policy), parts)
 
@@ -108,60 +107,51 @@ def _keys(plan: AutoPlan) -> str:
 
 
 def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
-    """Released shares over the last windows, a picture for each set of states, and of profiles one of the last.
+    """Released shares over the last windows, a lane for each set of states, and of profiles one of the last.
 
     With `truth`, the recording's shares too.
     """
     told, names, blocks = plan.told, plan.states.discretiser.states, plan.recommended.blocks
     if told is None:
         return []
-    pictures = []
+    lanes = []
     for place, some in enumerate(plan.bins):
-        title = "the share" if len(plan.bins) == 1 else f"the share of {names[some[0]]}"
-        shares, begins = [told.truth[:, place], told.told[:, place]], []
-        title += f", {len(told.told)} answers"
+        of = "the share" if len(plan.bins) == 1 else f"the share of {names[some[0]]}"
+        recorded, released = told.truth[:, place], told.told[:, place]
         if blocks is not None:
-            title = f"the share in each {time_words(blocks.seconds)} of the day ({blocks.zone}), over the last days"
-            shares, begins = [told.truth[-1], told.told[-1]], [label.partition("-")[0] for label in blocks.labels]
-        recorded, released = (one.tolist() for one in shares)
-        pictures.append(_stretch(title, recorded if truth else [], released, plan.recommended.error_95, begins))
-    return pictures
+            recorded, released = told.truth[-1], told.told[-1]
+        lanes.append(_answers(of, recorded.tolist() if truth else [], released.tolist(), plan.recommended))
+    return [lanes_svg("What leaves, from the part of the recording that was held back", lanes, narrow=True)]
 
 
-def _stretch(title: str, truth: list[float], released: list[float], within: float, begins: Sequence[str]) -> str:
-    """A picture of answers in a row; `begins` are words below the beginnings of each, as many as have room."""
-    bottom = 164
-    height = bottom + (42 if begins else 26)
-    step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(released))
-
-    def y(share: float) -> float:
-        return bottom - min(max(share, 0.0), 1.0) * (bottom - 14)
-
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        parts.append(f'<path d="M{_LEFT} {y(share):.1f}H{_WIDTH - _RIGHT}" stroke="#8888" stroke-width=".6"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y(share) + 4:.1f}" text-anchor="end">{100 * share:.0f} %</text>')
-    for place, share in enumerate(released):
-        middle = _LEFT + (place + 0.5) * step
-        parts.append(
-            f'<path d="M{middle:.1f} {y(share - within):.1f}V{y(share + within):.1f}" stroke="{_TOLD}" '
-            f'stroke-width="{max(1.0, 0.6 * step):.1f}" opacity=".18"/>'
-        )
-    path = "".join(
-        f"{'L' if place else 'M'}{_LEFT + place * step:.1f} {y(share):.1f}H{_LEFT + (place + 1) * step:.1f}"
-        for place, share in enumerate(truth)
+def _answers(of: str, truth: list[float], released: list[float], release: Candidate) -> Lane:
+    """Answers in a row, or of a profile the parts of the last."""
+    blocks, within, count = release.blocks, release.error_95, len(released)
+    top = share_scale([*released, *truth])
+    noun = "answers" if blocks is None else "parts of a day"
+    off = sum(abs(one - other) for one, other in zip(released, truth, strict=False)) / max(1, count)
+    lane = Lane(
+        "leaves",
+        "Leaves",
+        f"{count}",
+        f"{noun}, off by {error_words(off)} on average" if truth else f"{noun}, with simulated noise",
+        f"{of}, the last {count} answers · band: 95 %{' · dashes: truth' if truth else ''}",
+        160,
+        (0.0, float(count)),
+        (),
+        (0.0, top),
+        percent_marks((0.0, top / 2, top)),
+        share_shapes([at + 0.5 for at in range(count)], released, truth, within, top),
     )
-    if truth:
-        parts.append(f'<path d="{path}" fill="none" stroke="{_TRUE}" stroke-width="1.8"/>')
-    dots = [(_LEFT + (place + 0.5) * step, y(share)) for place, share in enumerate(released)]
-    parts.append(f'<polyline points="{points(dots)}" fill="none" stroke="{_TOLD}" stroke-width="1.4"/>')
-    parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{_TOLD}"/>' for x, y in dots]
-    for place in range(0, len(begins), max(1, -(-len(begins) // _MOST_WORDS))):
-        at = _LEFT + place * step
-        parts.append(f'<path d="M{at:.1f} {bottom}v5" stroke="#888"/>')
-        parts.append(f'<text x="{at:.1f}" y="{bottom + 18}" text-anchor="middle">{escape(begins[place])}</text>')
-    parts.append(f'<text x="{_LEFT}" y="{height - 8}">{escape(title)}</text>')
-    return svg(f"{title}: {'the truth, and ' if truth else ''}what is released", (_WIDTH, height), parts)
+    if blocks is None:
+        return lane
+    return lane._replace(
+        head=f"{of} in each {time_words(blocks.seconds)} of the day ({blocks.zone}), the last days",
+        height=176,
+        marks=[(at + 0.5, label.partition("-")[0]) for at, label in enumerate(blocks.labels)],
+        shapes=part_shapes(released, truth, within, top),
+        middles=True,
+    )
 
 
 def place_page(plan: PlacePlan, policy: AnyPolicy | None) -> str:

@@ -27,13 +27,13 @@ from fugu.contract.queries import Query
 from fugu.contract.sentences import epsilon_to_odds, privacy_sentence
 from fugu.contract.stretches import Stretch, stretch_ticks
 from fugu.host.csv_file import csv_rows
+from fugu.lanes import time_marks
 from fugu.planning.answers import window_error
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy
 from fugu.planning.profiles import profile_blocks
 from fugu.planning.states import states_of
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.covering_class import covering_class
-from fugu_cli.view.lanes import time_marks
 
 __all__ = [
     "BEATS",

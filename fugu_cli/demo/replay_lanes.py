@@ -11,13 +11,16 @@ import numpy as np
 from fugu.chains.arrays import Floats
 from fugu.contract.sentences import most_sure
 from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
-from fugu_cli.demo.evaluation import Replay, Results
-from fugu_cli.view.lanes import (
+from fugu.lanes import (
     Lane,
     Shape,
     lanes_document,
+    part_shapes,
     percent_marks,
+    share_scale,
+    share_shapes,
 )
+from fugu_cli.demo.evaluation import Replay, Results
 
 __all__ = ["attacker_lanes", "readings_lane", "replay_document", "replay_lanes", "stretches_lane"]
 
@@ -30,7 +33,6 @@ _ATTACKERS = {
     "learns": "who learns the habits",
     "ordinary": "who knows the habits, with ordinary noise",
 }
-_SCALES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 def replay_document(replay: Replay, ticks: int, results: Results | None) -> dict[str, Any]:
@@ -117,18 +119,9 @@ def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) 
         return blank
     if results.parts:
         return _profile(blank, results)
-    most = max(float(results.truth.max()), float(results.released.max()))
-    top = next(scale for scale in _SCALES if most <= scale)
-    hours, released, truth = results.hours.tolist(), results.released.tolist(), results.truth.tolist()
-    got = [*zip(hours, released, strict=True)]
-    within = [(at, max(share - results.band, 0.0), min(share + results.band, top)) for at, share in got]
-    shapes = [
-        Shape("band", "within", within if results.band else ()),
-        Shape("line", "truth", [*zip(hours, truth, strict=True)]),
-        Shape("line", "got", got),
-        Shape("dots", "point", got if len(got) <= _COLUMNS / 2 else ()),
-        Shape("dots", "point newest", got[-1:]),
-    ]
+    released, truth = results.released.tolist(), results.truth.tolist()
+    top = share_scale([*released, *truth])
+    shapes = share_shapes(results.hours.tolist(), released, truth, results.band, top)
     return blank._replace(range=(0.0, top), levels=percent_marks((0.0, top / 2, top)), shapes=shapes)
 
 
@@ -136,21 +129,14 @@ def _profile(blank: Lane, results: Results) -> Lane:
     """The newest profile, a bar for each part of the day."""
     parts = results.parts
     released, truth = (one.reshape(-1, len(parts))[-1].tolist() for one in (results.released, results.truth))
-    most = max(*released, *truth)
-    top = next(scale for scale in _SCALES if min(most, 1.0) <= scale)
-    bars, within, rules = [], [], []
-    for at, (share, true) in enumerate(zip(released, truth, strict=True)):
-        bars.append((at + 0.2, at + 0.8, 0.0, share))
-        within.append((at + 0.475, at + 0.525, max(share - results.band, 0.0), min(share + results.band, top)))
-        rules.append((at + 0.1, at + 0.9, true, true))
-    shapes = Shape("bars", "bar", bars), Shape("bars", "reach", within), Shape("bars", "truth", rules)
+    top = share_scale([*released, *truth])
     return blank._replace(
         span=(0.0, float(len(parts))),
         height=190,
         marks=[(at + 0.5, part) for at, part in enumerate(parts)],
         range=(0.0, top),
         levels=percent_marks((0.0, top / 2, top)),
-        shapes=shapes,
+        shapes=part_shapes(released, truth, results.band, top),
         middles=True,
     )
 

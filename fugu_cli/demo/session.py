@@ -17,13 +17,13 @@ from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status
 from fugu.contract.topics import parse_topic, topic_of
+from fugu.lanes import Lane, lanes_document, lanes_svg, percent_marks, time_marks
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.evaluation import HEART, AnyFrame, Replay, Results, load_home, load_night, read_night, summary
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import DemoError, gateway, start_broker
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
 from fugu_cli.demo.trial_numbers import TrialNumbers
-from fugu_cli.view.lanes import Lane, lanes_document, lanes_svg, percent_marks, time_marks
 from fugu_cli.view.terminal import say, working
 
 __all__ = ["draw_replay", "run", "show_recording", "stream"]

@@ -41,6 +41,7 @@ from fugu.contract.sentences import most_sure
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines
+from fugu.lanes import Lane, Shape, lanes_document, lanes_svg, percent_marks, share_scale
 from fugu.library.auto_words import error_words
 from fugu.library.streets import Street, street
 from fugu.mqtt import Broker, Link
@@ -48,7 +49,6 @@ from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import DemoError, gateway, program, start_broker
-from fugu_cli.view.lanes import Lane, Shape, lanes_document, lanes_svg, percent_marks
 from fugu_cli.view.terminal import say
 from fugu_helper.config import read_config, root_of, signed_documents
 from fugu_helper.members import Members
@@ -66,7 +66,6 @@ _READY_SECONDS = 30
 """Until the first hour: all programs are up by then."""
 _DEADLINE = 6
 _PATIENCE_SECONDS = 45.0
-_SCALES = (0.1, 0.2, 0.5, 1.0)
 _TITLE = "The street's sum is shared. Every home stays in doubt."
 _SUB = (
     "Sixty homes send numbers that look random, and only their sum over an hour opens. About any hour of any home, "
@@ -288,9 +287,7 @@ class _Watcher:
         ran = [run for at, states in enumerate(scene.states.values()) for run in _runs(states[:passed], at)]
         share = [(hour.number + 0.5, hour.told) for hour in self.hours]
         truth = [(hour.number + side, hour.truth) for hour in self.hours for side in (0.0, 1.0)]
-        top = next(
-            scale for scale in _SCALES if max([0.1, *(h.told for h in self.hours), *scene.habit.tolist()]) <= scale
-        )
+        top = share_scale([*(hour.told for hour in self.hours), *scene.habit.tolist()])
         off = f", off by {error_words(_off(self.hours))} on average" if self.hours else ""
         words = "sure at most, about any hour of any home, from a 50 % start; if the helper keeps its word"
         sure = most_sure(scene.epsilon)

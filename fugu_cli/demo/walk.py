@@ -24,13 +24,13 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
 from fugu.contract.sentences import most_sure
 from fugu.contract.topics import parse_topic, topic_of
+from fugu.lanes import Lane, Look, Shape, lanes_document, lanes_svg
 from fugu.mqtt import Broker, Link
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import STOP_SECONDS, DemoError, gateway, start_broker
-from fugu_cli.view.lanes import Lane, Look, Shape, lanes_document, lanes_svg
 from fugu_cli.view.terminal import say, show_table
 
 __all__ = ["run"]

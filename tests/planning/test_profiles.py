@@ -173,6 +173,8 @@ def test_the_plan_says_whose_day_has_these_parts(found: AutoPlan) -> None:
 def test_the_picture_of_a_profile_has_every_part_of_the_day(found: AutoPlan) -> None:
     """The last profile: its shares by parts, each with a band, and when they begin."""
     picture = plan_page(found).partition("The last stretch")[2]
-    assert re.findall(r'text-anchor="middle">(\d\d:00)<', picture) == [f"{hour:02}:00" for hour in range(0, 24, 4)]
-    assert picture.count("<circle") == picture.count('opacity=".18"') == 6
+    assert re.findall(r">(\d\d:00)</text>", picture) == [f"{hour:02}:00" for hour in range(0, 24, 4)]
+    for look in ("bar", "reach", "truth"):
+        [path] = re.findall(rf'class="shape {look}" d="(.*?)"', picture)
+        assert path.count("Z") == 6
     assert "the share in each 4 h of the day (UTC)" in picture

@@ -20,6 +20,7 @@ ROOMS: dict[str, set[str]] = {
     "fugu.mqtt": {"fugu.contract"},
     "fugu.chains": set(),
     "fugu.svg": set(),
+    "fugu.lanes": {"fugu.svg"},
     "fugu.privacy": {"fugu.contract", "fugu.chains"},
     "fugu.places": {*_NUMBERS, "fugu.svg"},
     "fugu.attackers": {"fugu.contract", "fugu.chains", "fugu.privacy"},
@@ -148,13 +149,13 @@ ROOMS: dict[str, set[str]] = {
     },
     "fugu.library": {
         *("fugu.attackers", "fugu.contract", "fugu.host", "fugu.mqtt", "fugu.places", "fugu.planning", "fugu.privacy"),
-        *("fugu.recordings", "fugu.svg", "gateway.config", "gateway.history"),
+        *("fugu.lanes", "fugu.recordings", "fugu.svg", "gateway.config", "gateway.history"),
     },
     "fugu_cli": {
         "fugu_helper",
         *(_EDGE | _NUMBERS | _SITE),
         *("edge_agent", "firmware_sim", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.svg"),
-        *("fugu_cli.view", "fugu.library", "fugu.recordings"),
+        *("fugu.lanes", "fugu_cli.view", "fugu.library", "fugu.recordings"),
     },
     "papers": {
         *_NUMBERS,

@@ -24,6 +24,7 @@ from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
 from fugu.contract.sentences import most_sure
 from fugu.contract.topics import topic_of
+from fugu.lanes import Lane, lanes_svg
 from fugu.mqtt import Broker
 from fugu_cli.demo import processes, session
 from fugu_cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_home, load_night, summary
@@ -31,7 +32,6 @@ from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import DemoError
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_lanes, stretches_lane
 from fugu_cli.demo.session import Subscriber
-from fugu_cli.view.lanes import Lane, lanes_svg
 
 FLEET = "demo"
 PROMISE = math.exp(EPSILON)

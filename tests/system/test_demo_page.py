@@ -17,12 +17,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from fugu.lanes import Plot, lanes_document, room_beside
 from fugu_cli.demo import session
 from fugu_cli.demo.evaluation import Replay, load_night
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.replay_lanes import replay_lanes, stretches_lane
 from fugu_cli.demo.session import NIGHTS
-from fugu_cli.view.lanes import Plot, lanes_document, room_beside
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.browser import Browser
 from tests.support.replays import PATHS, check_layout

@@ -18,12 +18,12 @@ import pytest
 from fugu.contract.measure_frames import Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.reports import ValueEstimate, decode_estimate
+from fugu.lanes import Plot, room_beside
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
 from fugu_cli.demo import walk
 from fugu_cli.demo.page import Page
-from fugu_cli.view.lanes import Plot, room_beside
 from tests.support.brokers import PATIENCE, await_end, wait_until
 from tests.support.browser import Browser
 from tests.support.replays import PATHS, check_layout
@@ -64,7 +64,8 @@ def test_a_walk_that_stands_still_ends_with_a_picture_of_what_came(
         began(course, *arguments)  # type: ignore[arg-type]
 
     def stop() -> None:
-        wait_until(lambda: walks and len(walks[0]._listener.walk().released) >= 40, "forty points")
+        wait_until(lambda: walks, "the walk")
+        wait_until(lambda: len(walks[0]._listener._walk.released) >= 40, "forty points")
         walks[0]._running.send_signal(signal.SIGSTOP)
 
     monkeypatch.setattr(walk._Course, "run", run)

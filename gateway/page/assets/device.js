@@ -31,7 +31,7 @@ export function device(main, listen, name) {
   const buttons = SPANS.map(([text], i) => make("button", { type: "button", "aria-pressed": "false", onclick: () => choose(i) }, text));
   const spans = make("div", { class: "spans", role: "group", "aria-label": "How far back", hidden: true }, ...buttons);
   const shown = make("div", {});
-  main.append(make("h1", {}, name), make("p", {}, condition), facts, spans, shown, left.root);
+  main.append(make("h1", {}, name), make("p", {}, condition), facts, spans, shown);
   listen(`/events/device/${encodeURIComponent(name)}`, { state, update });
 
   function choose(i) {
@@ -72,6 +72,7 @@ export function device(main, listen, name) {
       }
       streams.get(one.stream).take(one);
     }
+    if (!left.root.isConnected) main.append(left.root); // below the streams, which it would else be pushed by
     const series = [...streams.values()].flatMap((stream) => [...stream.series.values()]);
     spans.hidden = !series.length;
     if (!chosen && series.length) look(series.some((one) => one.last - one.first > HOUR && one.tiers[0].length > FEW) ? 1 : 0);

@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fugu.svg import points, svg
 
-__all__ = ["Lane", "Look", "Plot", "Shape", "lanes_document", "lanes_svg", "percent_marks", "room_beside", "time_marks"]
+__all__ = [
+    *("Lane", "Look", "Plot", "Shape", "lanes_document", "lanes_svg", "part_shapes", "percent_marks", "room_beside"),
+    *("share_scale", "share_shapes", "time_marks"),
+]
 
 Look: TypeAlias = Literal["stays", "leaves", "attacker"]
 
@@ -92,6 +95,8 @@ def percent_marks(shares: Sequence[float]) -> list[tuple[float, str]]:
     return [(share, f"{100 * share:g} %") for share in shares]
 
 
+_SCALES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_MOST_DOTS = 240
 _STEPS = (
     (1 / 60, "min", 60.0),
     (0.25, "min", 60.0),
@@ -107,6 +112,38 @@ def time_marks(hours: float) -> list[tuple[float, str]]:
     step, unit, per_hour = next((one for one in _STEPS[::-1] if hours >= 4 * one[0]), _STEPS[0])
     step *= max(1, math.ceil(hours / step / 16))
     return [(step * at, f"{step * at * per_hour:g} {unit}") for at in range(1, int(hours / step + 1e-9) + 1)]
+
+
+def share_scale(shares: Iterable[float]) -> float:
+    """The end of an axis that has room for shares."""
+    most = min(max(shares, default=0.0), 1.0)
+    return next(scale for scale in _SCALES if most <= scale)
+
+
+def share_shapes(
+    at: Sequence[float], released: Sequence[float], truth: Sequence[float], within: float, top: float
+) -> list[Shape]:
+    """Released shares over time, with what 95 % are within, and the truth where it may be drawn."""
+    got = [*zip(at, released, strict=True)]
+    band = [(x, max(share - within, 0.0), min(share + within, top)) for x, share in got]
+    return [
+        Shape("band", "within", band if within else ()),
+        Shape("line", "truth", [*zip(at, truth, strict=False)]),
+        Shape("line", "got", got),
+        Shape("dots", "point", got if len(got) <= _MOST_DOTS else ()),
+        Shape("dots", "point newest", got[-1:]),
+    ]
+
+
+def part_shapes(released: Sequence[float], truth: Sequence[float], within: float, top: float) -> list[Shape]:
+    """Released shares of the parts of a day, a bar for each, and the truth where it may be drawn."""
+    bars = [(at + 0.2, at + 0.8, 0.0, share) for at, share in enumerate(released)]
+    reach = [
+        (at + 0.475, at + 0.525, max(share - within, 0.0), min(share + within, top))
+        for at, share in enumerate(released)
+    ]
+    rules = [(at + 0.1, at + 0.9, share, share) for at, share in enumerate(truth)]
+    return [Shape("bars", "bar", bars), Shape("bars", "reach", reach), Shape("bars", "truth", rules)]
 
 
 def room_beside(lanes: Sequence[Lane]) -> float:
@@ -194,84 +231,113 @@ class Plot:
                 yield _text(LEFT + 4, y - 6 if y > TOP + 16 else y + 17, shape.words, f"words {shape.look}")
 
 
-_COLOURS = (
-    (
-        "--card:#fff;--ink:#17201c;--mute:#5c6962;--line:#e1e5e1;--in:#eef0f2;--raw:#4b5563;",
-        "#0b7a5b",
-        "#6d4bc3",
-        "#c2410c",
-    ),
-    (
-        "--card:#171d1a;--ink:#e8eeea;--mute:#9aa8a0;--line:#29332e;--in:#1d242a;--raw:#a9b4c0;",
-        "#4fd1a5",
-        "#b79cff",
-        "#ff9166",
-    ),
+_LIGHT = (
+    "--card:#fff;--ink:#17201c;--mute:#5c6962;--line:#e1e5e1;--in:#eef0f2;--raw:#4b5563;--go:#0b7a5b;--eye:#6d4bc3;"
+    "--bad:#c2410c"
 )
-_STYLE = """<style>
-svg{{{base}--go:{go};--eye:{eye};--bad:{bad}}}
-text{{font:12px system-ui,"DejaVu Sans",sans-serif;fill:var(--mute)}}.mark{{text-anchor:middle}}
-.title{{font-size:15px;font-weight:700}}.number{{font-size:28px;font-weight:700}}
-g.stays .title,g.stays .number{{fill:var(--raw)}}g.leaves .title,g.leaves .number{{fill:var(--go)}}
-g.attacker .title,g.attacker .number{{fill:var(--eye)}}
-.card{{fill:var(--card);stroke:var(--line)}}.inside{{fill:var(--in)}}
-path{{fill:none}}.grid{{stroke:var(--line)}}{shapes}
-.edge{{stroke:var(--go);stroke-width:2;stroke-dasharray:6 4}}
-@media (prefers-reduced-motion:no-preference){{.sweep{{animation:sweep 14s linear infinite}}}}
-@keyframes sweep{{0%{{clip-path:inset(0 100% 0 0)}}80%,100%{{clip-path:inset(0 0 0 0)}}}}
-</style>"""
-_SHAPES = (
-    ".raw{stroke:var(--raw);stroke-width:.9}.later{stroke:var(--raw);stroke-width:.8;opacity:.28}"
-    ".within{fill:var(--go);fill-opacity:.18}.got{stroke:var(--go);stroke-width:2}.truth{stroke:var(--ink);"
-    "stroke-width:1.2;stroke-dasharray:3 3;opacity:.8}.point{stroke:var(--go);stroke-width:6;stroke-linecap:round}"
-    ".bar{fill:var(--go);fill-opacity:.6}.reach{fill:var(--ink)}.allowed{fill:var(--eye);fill-opacity:.12}.promise{stroke:var(--eye);"
-    "stroke-width:1.5;stroke-dasharray:6 4}.nobody{stroke:var(--mute);stroke-width:1.5;stroke-dasharray:6 4}"
-    ".sure{stroke:var(--eye);stroke-width:3.4;stroke-linecap:round;opacity:.75}.beyond{stroke:var(--bad);"
-    "stroke-width:3.4;stroke-linecap:round;opacity:.75}.most{fill:var(--eye);fill-opacity:.75}.bare{fill:var(--bad);"
-    "fill-opacity:.75}.cell{stroke:var(--line)}.ran{fill:var(--raw)}.here{stroke:var(--raw);stroke-width:9;stroke-linecap:round}"
-    ".guess{stroke:var(--eye);stroke-width:1.5}text.words{font-weight:650;paint-order:stroke;stroke:var(--card);stroke-width:4px;opacity:1}"
-    "text.promise{fill:var(--eye)}text.nobody{fill:var(--mute)}"
+_DARK = (
+    "--card:#171d1a;--ink:#e8eeea;--mute:#9aa8a0;--line:#29332e;--in:#1d242a;--raw:#a9b4c0;--go:#4fd1a5;--eye:#b79cff;"
+    "--bad:#ff9166"
 )
-_BESIDE, _WIDTH, _HEAD = 190, 860, 20
+_THICK = "stroke-width:3.4;stroke-linecap:round;opacity:.75"
+_DASHED = "stroke-width:1.5;stroke-dasharray:6 4"
+_RULES = (
+    ("text", 'font:12px system-ui,"DejaVu Sans",sans-serif;fill:var(--mute)'),
+    (".mark", "text-anchor:middle"),
+    (".title", "font-size:15px;font-weight:700"),
+    (".number", "font-size:28px;font-weight:700"),
+    (".stays :is(.title,.number)", "fill:var(--raw)"),
+    (".leaves :is(.title,.number)", "fill:var(--go)"),
+    (".attacker :is(.title,.number)", "fill:var(--eye)"),
+    (".card", "fill:var(--card);stroke:var(--line)"),
+    (".inside", "fill:var(--in)"),
+    ("path", "fill:none"),
+    (".grid", "stroke:var(--line)"),
+    (".edge", "stroke:var(--go);stroke-width:2;stroke-dasharray:6 4"),
+    (".raw", "stroke:var(--raw);stroke-width:.9"),
+    (".later", "stroke:var(--raw);stroke-width:.8;opacity:.28"),
+    (".within", "fill:var(--go);fill-opacity:.18"),
+    (".got", "stroke:var(--go);stroke-width:2"),
+    (".truth", "stroke:var(--ink);stroke-width:1.2;stroke-dasharray:3 3;opacity:.8"),
+    (".point", "stroke:var(--go);stroke-width:6;stroke-linecap:round"),
+    (".bar", "fill:var(--go);fill-opacity:.6"),
+    (".reach", "fill:var(--ink)"),
+    (".allowed", "fill:var(--eye);fill-opacity:.12"),
+    (".promise", f"stroke:var(--eye);{_DASHED}"),
+    (".nobody", f"stroke:var(--mute);{_DASHED}"),
+    (".sure", f"stroke:var(--eye);{_THICK}"),
+    (".beyond", f"stroke:var(--bad);{_THICK}"),
+    (".most", "fill:var(--eye);fill-opacity:.75"),
+    (".bare", "fill:var(--bad);fill-opacity:.75"),
+    (".cell", "stroke:var(--line)"),
+    (".ran", "fill:var(--raw)"),
+    (".here", "stroke:var(--raw);stroke-width:9;stroke-linecap:round"),
+    (".guess", "stroke:var(--eye);stroke-width:1.5"),
+    ("text.words", "font-weight:650;paint-order:stroke;stroke:var(--card);stroke-width:4px;opacity:1"),
+    ("text.promise", "fill:var(--eye)"),
+    ("text.nobody", "fill:var(--mute)"),
+)
+_SWEEP = (
+    "@media (prefers-reduced-motion:no-preference){.fugu .sweep{animation:sweep 14s linear infinite}}"
+    "@keyframes sweep{0%{clip-path:inset(0 100% 0 0)}80%,100%{clip-path:inset(0 0 0 0)}}"
+)
+_BESIDE, _WIDTH, _NARROW, _HEAD = 190, 860, 420, 20
 
 
-def lanes_svg(title: str, lanes: Sequence[Lane], *, dark: bool = False) -> str:
-    """A picture of lanes, whose shapes appear from left to right where motion is not unwanted."""
-    base, go, eye, bad = _COLOURS[dark]
-    style = _STYLE.format(base=base, go=go, eye=eye, bad=bad, shapes=_SHAPES)
-    parts, top, maps = list[str](), 0.0, not lanes[0].height
-    column = _WIDTH / len(lanes) if maps else _WIDTH
-    for at, lane in enumerate(lanes):
-        left, beside = (at * column, 0.0) if maps else (0.0, _BESIDE)
-        plot = Plot(lane, column - (beside or 2 * LEFT), room_beside(lanes))
-        head = 156 if maps else _HEAD
-        high = plot.height + head
-        inside = f'<rect class="inside" x="1" y="1" width="{column - 2:.0f}" height="{high - 1:.0f}" rx="13"/>'
-        words = [
-            _text(18, 84 + 16 * at, line) for at, line in enumerate(_lines(lane.words, column if maps else _BESIDE))
-        ]
-        words += [_text(18, 28, lane.title, "title"), _text(18, 62, lane.number, "number")]
-        heads = _lines(lane.head, column) if maps else [lane.head]
-        words += [
-            _text(beside + (18 if maps else LEFT), head - 4 - 16 * at, line) for at, line in enumerate(heads[::-1])
-        ]
-        drawing = "".join(plot.drawing())
-        parts += [
-            f'<g class="{lane.look}" transform="translate({left:.0f} {top:.0f})">',
-            *(inside if lane.look == "stays" else "", *words),
-            f'<g transform="translate({beside or LEFT} {head})">{drawing if maps else _swept(drawing)}</g></g>',
-        ]
-        if maps and at:
-            edge = "edge" if at == 1 else "grid"
-            parts.append(f'<path class="{edge}" d="M{left:.0f} 1V{high:.0f}"/>')
-        elif not maps:
-            top += high
+def lanes_svg(title: str, lanes: Sequence[Lane], *, dark: bool | None = None, narrow: bool = False) -> str:
+    """A picture of lanes: below one another with words beside them, or maps side by side.
+
+    Args:
+        title: for screen readers.
+        lanes: of one picture.
+        dark: its colours; by default those that a reader prefers.
+        narrow: for a page: words are above, nothing moves, and letters are large enough on a phone.
+    """
+    maps = not lanes[0].height
+    width = _NARROW if narrow else _WIDTH
+    column, beside = (width / len(lanes) if maps else width), (0 if maps or narrow else _BESIDE)
+    parts, left, top, bottom = list[str](), 0.0, 0.0, 0.0
+    heads = [_HEAD if beside else _above(lane, column) for lane in lanes]
+    for lane, head in zip(lanes, [max(heads)] * len(lanes) if maps else heads, strict=True):
+        panel, height = _panel(lane, column, beside, head, room_beside(lanes))
+        drawing = panel if maps or narrow else _swept(panel)
+        parts.append(f'<g class="{lane.look}" transform="translate({left:.0f} {top:.0f})">{drawing}</g>')
+        bottom = max(bottom, top + height)
+        if lane is not lanes[-1]:
             edge = "edge" if lane.look == "stays" else "grid"
-            parts.append(f'<path class="{edge}" d="M1 {top:.0f}H{_WIDTH - 1}"/>' if lane is not lanes[-1] else "")
-    bottom = high if maps else top
-    card = f'<rect class="card" x=".5" y=".5" width="{_WIDTH - 1}" height="{bottom - 1:.0f}" rx="14"/>'
-    size = f'width="{_WIDTH}" height="{bottom:.0f}"'
-    return svg(title, (_WIDTH, round(bottom)), [style, card, *parts], shown=size) + "\n"
+            left, top = (left + column, 0.0) if maps else (0.0, bottom)
+            line = f"M{left:.0f} 1V{bottom:.0f}" if maps else f"M1 {top:.0f}H{width - 1}"
+            parts.append(f'<path class="{edge}" d="{line}"/>')
+    card = f'<rect class="card" x=".5" y=".5" width="{width - 1}" height="{bottom - 1:.0f}" rx="14"/>'
+    size = f'class="fugu" width="{width}" height="{bottom:.0f}"'
+    return svg(title, (width, round(bottom)), [_style(dark), card, *parts], shown=size) + "\n"
+
+
+def _style(dark: bool | None) -> str:
+    """Rules that hold within pictures of this module and nowhere else: a page or notebook has others."""
+    colours = f".fugu{{{_DARK if dark else _LIGHT}}}"
+    if dark is None:
+        colours += f"@media (prefers-color-scheme:dark){{.fugu{{{_DARK}}}}}"
+    rules = "".join(f".fugu {selector}{{{rule}}}" for selector, rule in _RULES)
+    return f"<style>{colours}{rules}{_SWEEP}</style>"
+
+
+def _above(lane: Lane, width: float) -> float:
+    """Pixels that all words of a lane need above it."""
+    return 76 + 16 * (len(_lines(lane.words, width)) + len(_lines(lane.head, width)))
+
+
+def _panel(lane: Lane, width: float, beside: float, head: float, room: float) -> tuple[str, float]:
+    """A lane with its words, beside or above it, and its height."""
+    plot = Plot(lane, width - (beside or 2 * LEFT), room)
+    height = plot.height + head
+    words = [_text(18, 28, lane.title, "title"), _text(18, 62, lane.number, "number")]
+    words += [_text(18, 84 + 16 * at, line) for at, line in enumerate(_lines(lane.words, beside or width))]
+    heads = [lane.head] if beside else _lines(lane.head, width)
+    words += [_text(beside + LEFT if beside else 18, head - 4 - 16 * at, line) for at, line in enumerate(heads[::-1])]
+    inside = f'<rect class="inside" x="1" y="1" width="{width - 2:.0f}" height="{height - 1:.0f}" rx="13"/>'
+    drawing = f'<g transform="translate({beside or LEFT} {head})">{"".join(plot.drawing())}</g>'
+    return f"{inside if lane.look == 'stays' else ''}{''.join(words)}{drawing}", height
 
 
 def _swept(drawing: str) -> str:
