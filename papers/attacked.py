@@ -14,8 +14,8 @@ from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.contract.leakage import Adversary
-from fugu.planning.attacked import Trial
 from fugu.planning.errors import PlanningError
+from fugu.planning.recorded_policy import Trial
 from fugu.planning.states import states_of
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.randomised_response import allowed_ratios, calibrate

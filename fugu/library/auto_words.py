@@ -25,7 +25,7 @@ from fugu.library.report import Line, Table
 from fugu.planning.answers import group_error
 from fugu.planning.auto import AIM, AutoPlan, longest_useful
 from fugu.planning.candidates import LEAST_JUDGED, Candidate
-from fugu.planning.gaps import Gaps
+from fugu.planning.states import Gaps
 from fugu.privacy.chain_model import covered_words
 from fugu.recordings.summary import summary
 

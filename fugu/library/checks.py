@@ -1,26 +1,36 @@
-"""A policy from its file; check its promise, for a recording too; and attack it."""
+"""A policy from its file; check its promise, for a recording too, say what was found, and attack it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fugu.contract.chains import ChainClass
 from fugu.contract.compiler import compile_policy
 from fugu.contract.errors import PolicyError, UsageError
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.leakage import Loss
 from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measurement import ConstraintSets
+from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy, read_policy
-from fugu.contract.policy import Policy
-from fugu.contract.stretches import Ceiling, Stretch
+from fugu.contract.policy import Policy, PolicyHeader
+from fugu.contract.sentences import privacy_of, protected_sentence
+from fugu.contract.stretches import Ceiling, Stretch, StretchBound
+from fugu.contract.windows import Window
 from fugu.host.arguments import epsilon_of
+from fugu.library.guarantee import change_words, stretch_documents, stretch_lines
+from fugu.library.report import NOTHING, Line, Part, Result
 
 if TYPE_CHECKING:
     from fugu.library.recordings import Source
-    from fugu.planning.attacked import Released, Trial
-    from fugu.planning.true_class import RecordedClass
+    from fugu.planning.answers import WindowError
+    from fugu.planning.recorded_policy import RecordedClass, Released, Trial
 
-__all__ = ["Check", "attack", "check", "drawn", "load_policy"]
+__all__ = ["Check", "attack", "check", "checked_policy", "drawn", "load_policy", "missing_sentence"]
 
 
 def load_policy(path: str | Path) -> AnyPolicy:
@@ -98,7 +108,7 @@ def check(
         found = None
         if recording is not None:
             from fugu.library.recordings import recorded
-            from fugu.planning.true_class import recorded_class
+            from fugu.planning.recorded_policy import recorded_class
             from fugu.recordings.options import read_options
 
             options = read_options(**read)
@@ -143,7 +153,7 @@ def attack(
 def drawn(policy: AnyPolicy, recording: Source, **read: Any) -> Iterator[Released]:
     """Draw what a device with a policy would release of each recording; arguments and errors as of `attack`."""
     from fugu.library.recordings import recorded, several
-    from fugu.planning.attacked import released
+    from fugu.planning.recorded_policy import released
     from fugu.recordings.options import read_options
 
     if not isinstance(policy, Policy):
@@ -151,3 +161,218 @@ def drawn(policy: AnyPolicy, recording: Source, **read: Any) -> Iterator[Release
     options = read_options(**read)
     for one in several(recording):
         yield released(policy, recorded(one, options)[0], options)
+
+
+def checked_policy(check: Check) -> Result:
+    """A policy that was checked; exit code 3 if a recording is not in its class."""
+    if not isinstance(policy := check.policy, Policy):
+        document, report = _measure_document(policy, check.stretches), _measure_report(policy, check)
+        return Result(document, [*report])
+    told = policy, check.loss, check.windows, check.recorded
+    code = 0 if check.recorded is None or check.recorded.inside else NOTHING
+    return Result(_policy_document(*told), _policy_report(*told), code)
+
+
+def _policy_document(
+    policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None
+) -> dict[str, object]:
+    document = {
+        **loss._asdict(),
+        "claimed": policy.guarantee.epsilon,
+        "privacy": privacy_of(policy.guarantee.epsilon),
+        "protected": protected_sentence(policy.discretiser),
+        "stretches": stretch_documents(_rows(policy, policy.bound(loss))),
+        "weights": None if policy.table is None else policy.table.weights(),
+        "flips": None if policy.table is None else dict(policy.table.flips),
+    }
+    if policy.chains.named_streams:
+        document["together"] = {stream.name: stream.rate for stream in policy.chains.named_streams}
+    if policy.windows:
+        windows: dict[str, object] = {
+            "rates": {window.name: str(window.rate) for window in policy.windows},
+            "errors": {window.name: _error(window, policy)._asdict() for window in policy.windows},
+            "mechanisms": {window.name: window.mechanism for window in policy.windows},
+        }
+        if policy.windows_guarantee is not None and alone is not None:
+            stretches = stretch_documents(_rows(policy, policy.windows_bound(alone)))
+            windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
+        document["windows"] = windows
+    if policy.sums:
+        document["sums"] = {one.name: {"rate": str(one.rate), "condition": one.condition} for one in policy.sums}
+    if recorded is not None:
+        document["recording"] = {
+            **recorded._asdict(),
+            "epsilon": recorded.epsilon if math.isfinite(recorded.epsilon) else None,
+        }
+    return document
+
+
+def _rows(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...]:
+    return () if bound is None else bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
+
+
+def _recorded(recorded: RecordedClass) -> str:
+    """Give the verdict on somebody's recording, in two digits, or in as many as tell its epsilon from the promise."""
+    digits = next((d for d in range(2, 9) if f"{recorded.epsilon:.{d}g}" != f"{recorded.claimed:.{d}g}"), 2)
+    needed, declared, epsilon, claimed = (
+        f"{float(f'{number:.{places}g}'):g}"
+        for number, places in (
+            (recorded.odds_ratio, 2),
+            (recorded.declared, 2),
+            (recorded.epsilon, digits),
+            (recorded.claimed, digits),
+        )
+    )
+    steps = f"this recording needs odds ratio {needed}, and the class has {declared}"
+    if recorded.inside:
+        return f"in the class: {steps}"
+    return f"not in the class: {steps}. Then epsilon is {epsilon}, not {claimed}"
+
+
+def _together(chains: ChainClass) -> str:
+    streams = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in chains.named_streams)
+    return f"for all that these streams tell together, if each has a policy of this class: {streams}"
+
+
+def _error(window: Window, policy: Policy) -> WindowError:
+    from fugu.planning.answers import error_of  # a policy that cannot be read needs no gateway
+
+    return error_of(window, policy.clock.period_us)
+
+
+def _policy_report(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> Iterator[Part]:
+    if recorded is not None:
+        yield Line(_recorded(recorded))
+    holds = "the guarantee holds" if alone is None else "both guarantees hold"
+    yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
+    yield Line(f"  {policy.privacy}")
+    yield Line(f"  {protected_sentence(policy.discretiser)}")
+    both = "" if alone is None else ", for symbols and windows together"
+    yield from _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
+    if policy.chains.named_streams:
+        yield Line(f"  {_together(policy.chains)}")
+    rows = () if policy.table is None else policy.table.weights()
+    for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
+        yield Line(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
+    for flip, value in () if policy.table is None else policy.table.flips:
+        yield Line(f"  {flip}: {value}")
+    yield Line(f"  {missing_sentence(policy)}")
+    if policy.windows_guarantee is not None and alone is not None:
+        yield from _show_guarantee(
+            policy, policy.windows_guarantee, alone, ", for windows alone", policy.windows_bound(alone)
+        )
+    for window in policy.windows:
+        error = f"its share is off by {_error(window, policy).share_mean:.2%} on average"
+        yield Line(
+            f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
+            f"loss of every tick; {error}"
+        )
+    for shared in policy.sums:
+        yield Line(f"  sum {shared.name}: adds {float(shared.rate):.6g} to the loss of every tick; {shared.condition}")
+
+
+def _measure_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:
+    reach, stream = ConstraintSets(policy.measurement), policy.stream_loss
+    return {
+        "privacy": privacy_of(policy.stream_loss.epsilon),
+        "protected": protected_sentence(policy.discretiser),
+        "epsilon_tick": policy.epsilon,
+        "factor": policy.factor,
+        "epsilon_stream": stream.epsilon,
+        "adversary": stream.adversary,
+        "start": stream.start,
+        "stretches": stretch_documents(told),
+        "sets": [states.bit_count() for states in reach.all()],
+        "repeats_from": reach.start,
+        "tables": _tables(policy),
+    }
+
+
+def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
+    told = check.stretches
+    reach = ConstraintSets(policy.measurement)
+    sets = reach.all()
+    edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
+    yield Line(
+        f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise"
+    )
+    yield Line(f"  {policy.privacy}")
+    yield Line(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
+    yield Line(f"  {protected_sentence(policy.discretiser)}")
+    yield Line(
+        f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
+    )
+    yield Line(f"  whole stream: {_whole(policy, check.loss)}")
+    for line in stretch_lines(told, policy.discretiser):
+        yield Line(f"  {line}")
+    yield Line(f"  {missing_sentence(policy)}")
+    counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
+    yield Line(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
+    for table in _tables(policy):
+        name = "fallback" if table["number"] == 0 else f"table {table['number']}"
+        until = "" if table["until"] is None else f" to {table['until'] - 1}"
+        drawn = "a staircase" if table["points"] is None else f"{table['points']} points"
+        states = "any set of" if table["possible_states"] is None else table["possible_states"]
+        yield Line(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
+
+
+def _whole(policy: MeasurePolicy, derived: Any) -> str:
+    """Words for what a whole measured stream loses."""
+    from fugu.places.composition import START_WORDS
+
+    stream = policy.stream_loss
+    if stream.epsilon is None:
+        return "no bound is claimed"
+    return (
+        f"epsilon {stream.epsilon:.10g} about a single tick, {stream.adversary} adversary, "
+        f"{START_WORDS[stream.start]} (derived: {derived.epsilon:.10g}, {derived.bound})"
+    )
+
+
+def missing_sentence(policy: PolicyHeader) -> str:
+    """Which state missing readings have; without one, how far off they can put estimates."""
+    states, named = policy.discretiser.states, policy.discretiser.missing
+    if named is not None:
+        return f"missing readings are in state {states.index(named)} ({named}), protected like the others"
+    if policy.missing_share is None:
+        return "missing readings have no state, and no bound on their share is declared: estimates do not know of them"
+    return (
+        f"missing readings have no state: with at most {policy.missing_share:.3%} of the ticks, a state's share is off "
+        f"by at most {_share_bias(policy.missing_share, len(states)):.3g}, "
+        f"a window's count by {policy.missing_share:.3g} of its length"
+    )
+
+
+def _share_bias(missing_share: float, states: int) -> float:
+    """The most by which a state's share, estimated from symbols, is off because of ticks without a state.
+
+    With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
+    """
+    return missing_share * (1.0 - 1.0 / states)
+
+
+def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": table.number,
+            "possible_states": table.constraint.bit_count() or None,
+            "first": table.first,
+            "until": table.until if table.until <= MAX_TICK else None,
+            "points": len(table.noise.points) if isinstance(table.noise, NoiseTable) else None,
+        }
+        for table in policy.measure_tables
+    ]
+
+
+def _show_guarantee(
+    policy: Policy, claimed: Guarantee, derived: Loss, what: str, bound: StretchBound | None
+) -> Iterator[Part]:
+    ticks = claimed.stretch_ticks
+    about = f" about any {ticks} ticks in a row" if ticks > 1 else ""
+    found = derived.epsilon if bound is None else bound.epsilon(ticks)
+    yield Line(f"  claimed  epsilon {claimed.epsilon:.10g}{about}, {claimed.adversary} adversary{what}")
+    yield Line(f"  derived  epsilon {found:.10g} ({derived.bound})")
+    for line in stretch_lines(_rows(policy, bound), policy.discretiser):
+        yield Line(f"  {line}")
+    period, slack = policy.clock.period_us / 1_000_000, max(claimed.epsilon - found, 0.0)
+    yield Line(f"  {change_words(policy.chains, claimed.epsilon, period, slack)}")

@@ -40,7 +40,6 @@ from fugu.planning.candidates import (
     window_scale,
 )
 from fugu.planning.errors import PlanningError
-from fugu.planning.gaps import Gaps, gaps_of
 from fugu.planning.policy_builder import PolicyHeader, Whose, build_window_policy
 from fugu.planning.profiles import Profile
 from fugu.planning.question import (
@@ -56,7 +55,7 @@ from fugu.planning.question import (
     sampled,
     three_sets,
 )
-from fugu.planning.states import MOST_MISSING
+from fugu.planning.states import MOST_MISSING, Gaps, gaps_of
 from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
 from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError

@@ -18,28 +18,18 @@ import numpy as np
 from fugu.attackers.evaluation import Attack, attack
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
-from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.errors import FuguError
-from fugu.contract.leakage import Adversary
-from fugu.contract.pins import contains
-from fugu.contract.policy import Policy
 from fugu.contract.windows import lawful_scale
-from fugu.planning.errors import PlanningError
-from fugu.planning.own_clock import states_by
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_model import Attacked as AttackedModel
 from fugu.privacy.chain_model import ChainModel, ModelError, Tried
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.randomised_response import calibrate, rate_table
-from fugu.recordings.options import ReadOptions
-from fugu.recordings.readings import AS_FOUND, Recorded
 
 __all__ = [
-    "RecordedClass",
     "TrueClass",
     "attack_model",
     "beyond_ceiling",
-    "recorded_class",
     "strongest",
     "true_class",
 ]
@@ -243,52 +233,3 @@ def symbols_of(states: Ints, epsilon: float) -> Attacked:
         return release_symbols(states, calibrate(chains, epsilon, "universal").table, generator)
 
     return attacked
-
-
-class RecordedClass(NamedTuple):
-    """A recording beside the class of a policy.
-
-    `inside` says whether that class covers the one that covers the recording; `odds_ratio` is the largest of a step
-    that the recording needs, `declared` that of the policy. `epsilon` is what the policy's noise loses for the
-    recording's class (infinite without a bound), `claimed` what it promises, both against `adversary`.
-    """
-
-    inside: bool
-    odds_ratio: float
-    declared: float
-    epsilon: float
-    claimed: float
-    adversary: Adversary
-
-
-def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = AS_FOUND) -> RecordedClass:
-    """Hold the class that covers a recording, with the policy's own states and clock, against the policy's.
-
-    The policy's class is of two-state intervals, or of a largest odds ratio.
-
-    Raises:
-        PlanningError: the policy's class is another, or the recording has other ticks.
-        ModelError: the recording is too short to tell.
-        RecordingError: it cannot be read.
-        QuestionError: it can be read in more than one way.
-    """
-    declared = policy.chains
-    if not isinstance(declared, BinaryChains | BoundedChains):
-        raise PlanningError(
-            "a recording is held against intervals of two states, or a largest odds ratio; here is neither"
-        )
-    _, states, segments = states_by(policy, recording, options)
-    recorded = covering_class(states, segments, len(policy.discretiser.states)).chains
-    of_recording = recorded
-    if declared.changes:
-        of_recording = BoundedChains(states=recorded.states, odds_ratio=recorded.odds_bound)
-    adversary = policy.guarantee.adversary
-    one_tick = of_recording.ratio_loss(*policy.outputs.ratios, adversary).epsilon
-    return RecordedClass(
-        contains(declared, recorded),
-        recorded.odds_bound,
-        declared.odds_bound,
-        policy.outputs.bound(of_recording, adversary, one_tick).epsilon(policy.guarantee.stretch_ticks),
-        policy.guarantee.epsilon,
-        adversary,
-    )

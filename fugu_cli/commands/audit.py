@@ -24,7 +24,7 @@ from fugu.host.files import write_public
 from fugu.library.checks import load_policy
 from fugu.library.report import Result
 from fugu.mqtt.probe import listen
-from fugu.planning.own_clock import truth_by
+from fugu.planning.recorded_policy import truth_by
 from fugu.recordings.options import read_options
 from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, command, command_group
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners

@@ -1,4 +1,4 @@
-"""The work of `fugu plan auto`: options to a question, the plan to terminal, JSON and files."""
+"""The work of `fugu plan auto`, of a device or of many homes: options to a question, the plan to JSON and files."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from fugu.planning.auto_places import PlacePlan
 from fugu.planning.errors import TooShortError
 from fugu.planning.question import Question
 from fugu.recordings.options import ReadOptions, read_options
-from fugu_cli.commands.plan_options import AutoOptions, RecordingOptions
+from fugu_cli.commands.plan_options import AutoOptions, GroupOptions, RecordingOptions
 from fugu_cli.connection import broker_of
+from fugu_cli.errors import CommandLineError
 from fugu_cli.view.terminal import working
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "offer_line",
     "offers_of",
     "other_options",
+    "plan_homes",
     "plan_recordings",
     "question_asked",
     "reading_asked",
@@ -211,3 +213,47 @@ def question_asked(options: AutoOptions) -> Question:
     """The question that options ask. FuguError: one of them cannot be read."""
     words = {field.name: getattr(options, field.name) for field in fields(options) if field.name not in _READ_BY}
     return question_of(words.pop("want"), **words)
+
+
+_NEXT = (
+    "The helper puts {file} into helper.toml and signs it: fugu helper group helper.toml street > street.json. Then "
+    "the same command with --group street.json writes the policies of the homes."
+)
+
+
+def plan_homes(
+    files: Sequence[Path], options: AutoOptions, group: GroupOptions, *, output: Path | None, force: bool
+) -> Result:
+    """Plan a group, and write what its helper or its homes need.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such group.
+        OSError: a file cannot be read or written.
+    """
+    from fugu.library.streets import read_group, street_of
+
+    if group.homes is None:
+        raise CommandLineError("--honest, --colluding and --group are of a group of homes: give --homes")
+    if options.devices > 1 or options.blocks or options.want not in (None, "share"):
+        raise CommandLineError("a group counts ticks in some states: --homes goes without --devices, --blocks, --want")
+    question = question_asked(options)
+    with working("planning", measured=True) as progress:
+        street = street_of(
+            files,
+            question,
+            whose_of(options.fleet, options.device, options.stream, options.epoch),
+            reading_asked(options, question),
+            group.homes,
+            group=None if group.group is None else read_group(group.group),
+            honest=group.honest,
+            colluding=group.colluding,
+            progress=progress,
+        )
+    written = () if output is None else street.save(output, force=force)
+    lines = []
+    if written:
+        last = f"{len(written)} files in {written[0].parent}"
+        lines.append(f"written: {written[0] if len(written) == 1 else last}")
+        if group.group is None:
+            lines.append(_NEXT.format(file=written[0]))
+    return Result(street.document(), [*street.report, *map(Line, lines)], 0 if street.useful else NOTHING)

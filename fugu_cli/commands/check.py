@@ -8,8 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from fugu.library.checks import check as checked
-from fugu.library.checks import drawn, load_policy
-from fugu.library.policy_words import checked_policy
+from fugu.library.checks import checked_policy, drawn, load_policy
 from fugu.library.report import Result
 from fugu_cli.app import KnownOption, PolicyArgument, command, command_group
 from fugu_cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
@@ -73,7 +72,7 @@ def attack(
       fugu check attack sleep.csv.gz --policy policy.json
       fugu check attack one.csv two.csv --policy policy.json --known 2 --json
     """
-    from fugu.planning.attacked import StretchTrial, Trial, attack_released_stretches
+    from fugu.planning.recorded_policy import StretchTrial, Trial, attack_released_stretches
     from fugu_cli.view.audit import attacked_recordings
 
     promise = load_policy(policy)

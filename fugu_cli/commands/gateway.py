@@ -1,27 +1,40 @@
-"""`fugu gateway run`, `cluster`, `status`, `history`, `forget` and `asyncapi`."""
+"""`fugu gateway`: run one, show its page, ask it, and read or export what it has stored."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
 from typer import Argument, Option
 
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import one_of
+from fugu.host.files import write_secret
 from fugu.host.terminal import LOG_FORMATS, log_to_stderr
-from fugu.library.report import Line, Result
-from fugu_cli.app import ConfigArgument, command, command_group
-from fugu_cli.connection import gateway_of, place_of, store_of
-from fugu_cli.view.gateway import show_status, tell_history
+from fugu.library.report import Line, Result, Table
+from fugu_cli.app import BrokerOption, ConfigArgument, command, command_group
+from fugu_cli.connection import broker_of, gateway_of, place_of, store_of
+from fugu_cli.errors import CommandLineError
+from fugu_cli.view.gateway import learned_chains, show_status, tell_history
 from fugu_cli.view.terminal import say, working
 
 if TYPE_CHECKING:
     from gateway.config import PageSettings
+    from gateway.history.stored import Span
 
 
 DeviceArgument = Annotated[str, Argument(help="The device.")]
+SourceArgument = Annotated[
+    str, Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu gateway export wrote.")
+]
+RayOption = Annotated[
+    str | None, Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
+]
 app = command_group("Receive what devices publish, and estimate from it.")
 
 
@@ -208,3 +221,176 @@ def asyncapi() -> None:
     from fugu.contract.asyncapi import asyncapi_json
 
     print(asyncapi_json(), end="")
+
+
+@command(app, "dashboard")
+def dashboard(
+    config: Annotated[
+        Path | None, Argument(metavar="[PAGE.toml]", help="fleet, [broker], ledger and [page], in place of options.")
+    ] = None,
+    *,
+    fleet: Annotated[str | None, Option(help="Name of the fleet to show.")] = None,
+    broker: BrokerOption = "127.0.0.1:1883",
+    listen: Annotated[str, Option(metavar="HOST:PORT", help="Where browsers find the page.")] = "127.0.0.1:8080",
+    no_login: Annotated[
+        bool, Option("--no-login", help="Show it to whoever is on this machine; loopback only.")
+    ] = False,
+    new_login: Annotated[
+        Path | None, Option(metavar="FILE", help="Ask for a password, write its hash there, and stop.")
+    ] = None,
+) -> None:
+    """Show in a browser what an account may read.
+
+    It shows nothing that the account could not read, and changes nothing. Stops at Ctrl-C.
+
+    \b
+    For others than this machine a file says more:
+      fleet = "home"
+      broker = { host = "gw.example", ca_file = "ca.pem", username = "site", password_file = "password" }
+      [page]
+      listen = "0.0.0.0:8443"
+      login_file = "page.login"
+      tls_cert = "page.pem"
+      tls_key = "page.key"
+
+    \b
+    examples:
+      fugu gateway dashboard --fleet home --no-login
+      fugu gateway dashboard --new-login page.login
+      fugu gateway dashboard page.toml
+    """
+    from gateway.page.login import password_line
+
+    if new_login is not None:
+        terminal = sys.stdin.isatty()
+        password = typer.prompt("password", hide_input=True) if terminal else sys.stdin.readline().rstrip("\n")
+        write_secret(new_login, password_line(password) + "\n")
+        return
+    from gateway.config import PageConfig, PageFile
+    from gateway.page.server import serve
+
+    if config is not None:
+        page = PageFile.read(config)
+    elif fleet is None:
+        raise CommandLineError("which fleet: give --fleet, or a file")
+    elif not no_login:
+        raise CommandLineError("give --no-login, or a file with login_file in [page]")
+    else:
+        page = PageFile(fleet=fleet, broker=broker_of(broker), page=PageConfig(listen=listen, no_login=True))
+    settings = page.settings()
+    say(f"the page: {settings.address}")
+    serve(settings)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanOptions:
+    """A stretch of wall-clock time."""
+
+    since: Annotated[
+        str | None, Option("--from", metavar="TIME", help="The first moment (default: the first that is stored).")
+    ] = None
+    until: Annotated[str | None, Option("--to", metavar="TIME", help="The moment after the last (default: now).")] = (
+        None
+    )
+
+    def span(self) -> Span:
+        """Read both times; they are in UTC unless they say otherwise."""
+        from fugu.library.history import span_of
+
+        return span_of(self.since, self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Which streams."""
+
+    stream: Annotated[str | None, Option(help="Only streams of this name.")] = None
+    device: Annotated[list[str] | None, Option(help="Only this device; repeatable.")] = None
+
+
+@command(app, "export", shows=True)
+def export(
+    store: Annotated[str, Argument(metavar="FILE|URL", help="The store; its gateway may be running.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="A new folder for the files.")],
+    *,
+    time: SpanOptions,
+) -> Result:
+    """Write what a gateway has stored as Parquet files.
+
+    Symbols, points, estimates, windows and releases, by date.
+
+    \b
+    examples:
+      fugu gateway export home.db everything
+      fugu gateway export home.db october --from 2026-10-01 --to 2026-11-01
+    """
+    from gateway.history.export import export_history
+
+    span, place = time.span(), place_of(store)
+    with working(f"exporting {place.store.name}", measured=True) as told:
+        rows = export_history(place.store, place.ledger, span, folder, lag=place.lag, told=told)
+    return _written(folder, rows)
+
+
+@command(app, "smooth", shows=True)
+def smooth(
+    source: SourceArgument,
+    *,
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="A new folder for the files.")],
+    streams: StreamOptions,
+    time: SpanOptions,
+    ray: RayOption = None,
+) -> Result:
+    """Tell states from all symbols, as Parquet files.
+
+    Of every tick, from those before it and those after it.
+
+    \b
+    examples:
+      fugu gateway smooth home.db -o smoothed
+      fugu gateway smooth october --stream hr --device watch -o smoothed --ray local
+    """
+    from gateway.history import smoothing, tasks
+
+    span, location = time.span(), store_of(source)
+    chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
+    with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as told:
+        rows = smoothing.smooth_history(chosen, output, tasks=where, told=told)
+    return _written(output, rows)
+
+
+@command(app, "learn", shows=True)
+def learn(
+    source: SourceArgument,
+    *,
+    streams: StreamOptions,
+    time: SpanOptions,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="FILE", help="Write the class, for the plan commands.")
+    ] = None,
+    ray: RayOption = None,
+) -> Result:
+    """Learn a class of chains from randomised symbols.
+
+    Of one stream of a whole fleet, or of some devices; exit code 1 if the symbols tell too little.
+
+    \b
+    examples:
+      fugu gateway learn home.db --stream hr -o class.json
+      fugu gateway learn october --stream hr --device watch --from 2026-10-01 --to 2026-10-15 --json
+    """
+    from gateway.history import learning, tasks
+
+    span, location = time.span(), store_of(source)
+    chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
+    with tasks.open_tasks(ray) as where, working(f"learning from {location.name}") as told:
+        model = learning.learn_class(chosen, tasks=where, told=told)
+    if output is not None:
+        output.write_text(model.to_json(), encoding="utf-8")
+    return learned_chains(model)
+
+
+def _written(folder: Path, rows: Mapping[str, int]) -> Result:
+    """How many rows each table of a folder has."""
+    cells = [(name, f"{count:,}") for name, count in rows.items()]
+    return Result(rows, [Table(f"Written to {folder}", ("table", "rows"), cells)])

@@ -63,12 +63,10 @@ def auto(
       fugu plan auto rooms.csv --want histogram --devices 20 --json
       fugu plan auto water.csv --homes 60 --protect 1h -o street
     """
+    from fugu_cli.commands.auto_plan import plan_homes, plan_recordings
+
     if group != GroupOptions():
-        from fugu_cli.commands.street_plan import plan_homes
-
         return plan_homes(readings, options, group, output=output, force=force)
-    from fugu_cli.commands.auto_plan import plan_recordings
-
     return plan_recordings(readings, options, output=output, not_private=not_private, force=force)
 
 

@@ -17,7 +17,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
 from fugu.contract.windows import Composing
 from fugu.host import arguments
-from fugu.library.policy_words import missing_sentence
+from fugu.library.checks import missing_sentence
 from fugu.library.report import Result
 from fugu.library.stream_words import compared_noise, lost_by_releases, planned_stream, planned_streams, planned_windows
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source

@@ -12,7 +12,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.library.guarantee import stretch_table
 from fugu.library.report import Line, Part, Result, Table
-from fugu.planning.attacked import StretchTrial, Trial
+from fugu.planning.recorded_policy import StretchTrial, Trial
 from gateway.releases.charges import nats
 
 if TYPE_CHECKING:

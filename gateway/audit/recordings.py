@@ -19,7 +19,7 @@ from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, parse_topic, topic_of
-from fugu.planning.own_clock import Truth
+from fugu.planning.recorded_policy import Truth
 from gateway.audit.mechanism import AuditError, Definition
 from gateway.releases.statistics import two_valued
 

@@ -28,16 +28,16 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from fugu.planning.attacked import (
+from fugu.planning.recorded_policy import (
     StretchTrial,
     Trial,
+    Truth,
     attack_released_stretches,
     attack_releases,
     attacked_stretches,
     releases_of,
     unknown_ticks,
 )
-from fugu.planning.own_clock import Truth
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.class_watch import won
 from gateway.audit.access import Audience

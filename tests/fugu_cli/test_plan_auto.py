@@ -26,7 +26,7 @@ from edge_agent.sensors.replay import read_changes
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.planning.question import three_sets
-from fugu.planning.true_class import recorded_class
+from fugu.planning.recorded_policy import recorded_class
 from fugu.recordings.readings import read_readings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu

@@ -14,8 +14,8 @@ from fugu.contract.guarantee import StreamOutputs
 from fugu.planning.auto import plan_auto
 from fugu.planning.candidates import wanted_window
 from fugu.planning.errors import PlanningError
-from fugu.planning.gaps import gaps_of
 from fugu.planning.question import Cut, Question
+from fugu.planning.states import gaps_of
 from fugu.privacy.covering_class import covering_class
 from fugu.recordings.readings import Readings
 

@@ -12,10 +12,9 @@ from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
-from fugu.planning.attacked import released
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import StreamRule, read_stream
-from fugu.planning.own_clock import states_by, truth_by
+from fugu.planning.recorded_policy import released, states_by, truth_by
 from fugu.recordings.errors import QuestionError
 from fugu.recordings.readings import AS_FOUND
 from tests.support.recorded_person import START, UNEVEN, minutes

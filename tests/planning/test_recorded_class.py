@@ -15,7 +15,7 @@ from fugu.contract.guarantee import Guarantee, loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.planning.errors import PlanningError
-from fugu.planning.true_class import recorded_class
+from fugu.planning.recorded_policy import recorded_class
 from fugu.privacy.chain_model import ModelError
 from tests.support.command import runner
 

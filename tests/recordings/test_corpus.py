@@ -9,7 +9,7 @@ import pytest
 
 import fugu
 from fugu.contract.policy import Policy
-from fugu.planning.true_class import recorded_class
+from fugu.planning.recorded_policy import recorded_class
 from fugu.recordings.options import read_options
 from fugu.recordings.readings import Readings, read_readings
 from tests.support.recorded_person import LOW_HIGH, START, TABLES, UNEVEN, Written, minutes, write

@@ -40,7 +40,7 @@ MOST = 150_000
 """Bytes of a request: its environment is most of it."""
 _PACKAGES = ("fugu.contract", "fugu.host", "fugu.mqtt", "edge_agent", "gateway", "fugu_cli.commands")
 _LIBRARIES = ("psycopg", "scipy.optimize", "scipy.stats", "starlette.applications", "uvicorn")
-_LATE = ("gateway.cluster", "gateway.history", "fugu_cli.commands.history", "edge_agent.judge")
+_LATE = ("gateway.cluster", "gateway.history", "edge_agent.judge")
 """What is run as a program, or loads libraries that start threads: forks and threads do not go together."""
 _OF_JUDGES = ("edge_agent.config_schema", "edge_agent.enrolled", "fugu.host.process", "fugu.host.toml_file")
 CLIENT = Path(__file__).with_name("fork_client.py")

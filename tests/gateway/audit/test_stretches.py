@@ -24,7 +24,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
-from fugu.planning.attacked import Release, attack_released_stretches
+from fugu.planning.recorded_policy import Release, attack_released_stretches
 from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import MarkovChain
 from fugu_cli.view.audit import attacked_stream

@@ -1,4 +1,7 @@
-"""Attacking what a recording would have released by a policy: ticks, and stretches where these are what is promised."""
+"""A policy and a recording: states at the policy's clock, whether they are in its class, and attacks on its releases.
+
+Attackers ask about ticks, and about stretches where these are what is promised.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +12,192 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fugu.attackers.evaluation import Attack, attack, furthest_learner, learners
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every, release_counts, release_symbols
 from fugu.attackers.stretches import FEWEST, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.leakage import Adversary
+from fugu.contract.pins import contains
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.planning.errors import PlanningError
-from fugu.planning.own_clock import states_by
+from fugu.planning.question import one_in, states_of_some
+from fugu.privacy.covering_class import covering_class
 from fugu.recordings.options import ReadOptions
-from fugu.recordings.readings import Recorded
+from fugu.recordings.readings import AS_FOUND, Readings, Recorded, load, read_readings
 
 __all__ = [
+    "Numbered",
+    "RecordedClass",
     "Release",
     "Released",
     "StretchTrial",
     "Trial",
+    "Truth",
     "attack_released_stretches",
     "attack_releases",
     "attacked_stretches",
+    "recorded_class",
     "released",
     "releases_of",
+    "states_by",
+    "truth_by",
     "unknown_ticks",
 ]
+
+_SAME_PERIOD = 0.05
+_MOST_TICKS = 20_000_000
+
+
+def states_by(policy: Policy, recording: Recorded, options: ReadOptions) -> tuple[Readings, Ints, Ints]:
+    """Read a recording at a policy's clock: its readings, and the (n,) states and segments of the policy's ticks.
+
+    A log of changes is looked at once a tick; of samples every so many are taken; events are ticks as they are.
+
+    Raises:
+        PlanningError: no whole number of readings is a tick, or no reading has a state.
+        RecordingError: it cannot be read.
+        QuestionError: it can be read in more than one way.
+    """
+    readings, selected, states = _at_clock(policy, recording, options)
+    return readings, states, readings.segments[selected]
+
+
+def _at_clock(policy: Policy, recording: Recorded, options: ReadOptions) -> tuple[Readings, NDArray[np.bool_], Ints]:
+    """Readings, (n,) which of them are at ticks of a policy, and the states of these."""
+    loaded, period = load(recording, options), policy.clock.period_us / 1e6
+    readings = read_readings(loaded, options)
+    every = 1
+    if readings.changes:
+        readings = read_readings(loaded, replace(options, period=period))
+    elif readings.steady and readings.period_seconds:
+        ticks = period / readings.period_seconds
+        every = round(ticks)
+        if every < 1 or abs(ticks - every) > _SAME_PERIOD * every:
+            raise PlanningError(
+                f"{readings.source} has a reading every {readings.period_seconds:g} s, and the policy a tick every "
+                f"{period:g} s: no whole number of readings is a tick"
+            )
+    selected = one_in(readings.segments, every)
+    states = states_of_some(policy.discretiser, readings, selected)
+    if not (states >= 0).any():
+        raise PlanningError(f"{readings.source}: no reading has a state under this policy")
+    return readings, selected, states
+
+
+class Numbered(NamedTuple):
+    """States and segments (n,) of ticks one after another, from `first` on; no state is -1."""
+
+    first: int
+    states: Ints
+    segments: Ints
+
+    def at(self, ticks: Ints, *, loop: bool) -> tuple[Ints, Ints]:
+        """States and segments of ticks, which may begin anew after the last; outside there is no state."""
+        turns, places = np.divmod(ticks - self.first, len(self.states))
+        states = np.where(loop | (turns == 0), self.states[places], -1)
+        return states, self.segments[places] + turns * len(self.states)
+
+
+class Truth(NamedTuple):
+    """The states of a sensor, at the ticks of a policy.
+
+    Attributes:
+        source: where it is from.
+        replayed: ticks as an agent counts that replays it, from 0.
+        dated: ticks by its times; None if it has none of a day.
+    """
+
+    source: str
+    replayed: Numbered
+    dated: Numbered | None
+
+    def numbered(self, begin: int, end: int) -> Numbered:
+        """Ticks by its times if any lies in begin..end; else as of a replay."""
+        if self.dated is not None and self.dated.first < end and self.dated.first + len(self.dated.states) > begin:
+            return self.dated
+        return self.replayed
+
+
+def truth_by(policy: Policy, recording: Recorded, options: ReadOptions) -> Truth:
+    """Read what was true at the ticks of a policy; errors as of `states_by`."""
+    readings, selected, states = _at_clock(policy, recording, options)
+    segments = readings.segments[selected]
+    rows = np.arange(len(states)) if readings.rows is None or not selected.all() else readings.rows
+    replayed = _numbered(rows, states, segments)
+    if readings.moments is None or readings.facts[0].first is None:
+        return Truth(readings.source, replayed, None)
+    ticks = np.round((readings.moments[selected] * 1e6 - policy.clock.epoch_us) / policy.clock.period_us)
+    return Truth(readings.source, replayed, _numbered(ticks.astype(np.int64), states, segments))
+
+
+def _numbered(ticks: Ints, states: Ints, segments: Ints) -> Numbered:
+    """Place states and segments at their ticks; those without a tick, -1 in a recording's rows, have none."""
+    at = ticks >= 0
+    ticks, states, segments = ticks[at], states[at], segments[at]
+    first = int(ticks.min()) if ticks.size else 0
+    length = int(ticks.max()) - first + 1 if ticks.size else 1
+    if length > _MOST_TICKS:
+        raise PlanningError(
+            f"the recording has times of more than {_MOST_TICKS} ticks of the policy: give a part of it"
+        )
+    placed, parts = np.full(length, -1, dtype=np.int64), np.zeros(length, dtype=np.int64)
+    placed[ticks - first], parts[ticks - first] = states, segments
+    return Numbered(first, placed, np.maximum.accumulate(parts))
+
+
+class RecordedClass(NamedTuple):
+    """A recording beside the class of a policy.
+
+    `inside` says whether that class covers the one that covers the recording; `odds_ratio` is the largest of a step
+    that the recording needs, `declared` that of the policy. `epsilon` is what the policy's noise loses for the
+    recording's class (infinite without a bound), `claimed` what it promises, both against `adversary`.
+    """
+
+    inside: bool
+    odds_ratio: float
+    declared: float
+    epsilon: float
+    claimed: float
+    adversary: Adversary
+
+
+def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = AS_FOUND) -> RecordedClass:
+    """Hold the class that covers a recording, with the policy's own states and clock, against the policy's.
+
+    The policy's class is of two-state intervals, or of a largest odds ratio.
+
+    Raises:
+        PlanningError: the policy's class is another, or the recording has other ticks.
+        ModelError: the recording is too short to tell.
+        RecordingError: it cannot be read.
+        QuestionError: it can be read in more than one way.
+    """
+    declared = policy.chains
+    if not isinstance(declared, BinaryChains | BoundedChains):
+        raise PlanningError(
+            "a recording is held against intervals of two states, or a largest odds ratio; here is neither"
+        )
+    _, states, segments = states_by(policy, recording, options)
+    recorded = covering_class(states, segments, len(policy.discretiser.states)).chains
+    of_recording = recorded
+    if declared.changes:
+        of_recording = BoundedChains(states=recorded.states, odds_ratio=recorded.odds_bound)
+    adversary = policy.guarantee.adversary
+    one_tick = of_recording.ratio_loss(*policy.outputs.ratios, adversary).epsilon
+    return RecordedClass(
+        contains(declared, recorded),
+        recorded.odds_bound,
+        declared.odds_bound,
+        policy.outputs.bound(of_recording, adversary, one_tick).epsilon(policy.guarantee.stretch_ticks),
+        policy.guarantee.epsilon,
+        adversary,
+    )
+
 
 _DAY_US = 86_400_000_000
 _FOLLOWED = 3000
