@@ -66,7 +66,7 @@ def _columns(folder: Path, name: str, columns: tuple[int, ...]) -> Ints:
 
 
 def heart(folder: Path, name: str) -> States:
-    """Whether the heart beats faster than its mean (1) or not (0), beat by beat, as in the BDP paper.
+    """State of each beat, 1 if the heart beats faster than its mean and 0 if not, as in the BDP paper.
 
     Args:
         folder: of the recordings.

@@ -48,7 +48,7 @@ class Row:
 
     @property
     def status(self) -> Status:
-        """Whether ours is the paper's value, or keeps to it, within the paper's error or our interval."""
+        """True if ours is the paper's value, or keeps to it, within the paper's error or our interval."""
         if self.paper is None or self.basis not in _JUDGED:
             return "no number"
         if isinstance(self.ours, str) or isinstance(self.paper, str):

@@ -55,7 +55,7 @@ def pytest_configure() -> None:
 
 
 def _has_room(folder: Path) -> bool:
-    """Whether programs may be there, and gigabytes."""
+    """True if programs may be there, and gigabytes."""
     if not os.access(folder, os.W_OK):
         return False
     there, memory = os.statvfs(folder), re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
@@ -196,7 +196,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @cache
 def _starts_processes(name: str) -> bool:
-    """Whether a module holds `subprocess`, or a class whose own module does, through any number of helpers' modules."""
+    """True if a module holds `subprocess`, or a class whose own module does, through any number of helpers' modules."""
     held = list(vars(sys.modules[name]).values())
     if any(thing is subprocess for thing in held):
         return True

@@ -119,7 +119,6 @@ def test_the_windows_of_a_class_reveal_the_chain_within_the_class():
 
 
 def released(night, seed):
-    """What the demo's plan for a night releases."""
     [window] = night.policy.windows
     generator, scale = np.random.default_rng(seed), Fraction(window.scale)
     segments = np.zeros_like(night.states)

@@ -54,7 +54,7 @@ def against_each(plans: Iterable[Any]) -> list[tuple[Any, str]]:
 
 
 def confirmed(fugu: Fugu, file: Path, wanted: int = 1) -> None:
-    """Whether everything that a policy claims was computed again, and so much less was not found to be true."""
+    """True if everything that a policy claims was computed again, and so much less was not found to be true."""
     done = fugu("check", "statement", file, "--json")
     told = done.json()
     assert told["not_recomputed"] == [], done.out

@@ -48,7 +48,7 @@ def table(rows: Sequence[Sequence[int]], points: Sequence[Point] | None = None) 
 
 
 def accepts(measurement: Measurement, noise: Noise, constraint: int) -> bool:
-    """Whether the check lets it pass."""
+    """True if the check lets it pass."""
     try:
         check_noise(measurement, noise, constraint)
     except GuaranteeError:

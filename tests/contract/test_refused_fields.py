@@ -143,7 +143,7 @@ def _wrong_array(schema: Schema, value: list[Any]) -> Iterator[tuple[Any, Reason
 
 
 def _is(kind: str | None, schema: Schema, value: Any) -> bool:
-    """Whether a value is of a type."""
+    """True if a value is of a type."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     match kind:
         case "string":

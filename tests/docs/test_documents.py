@@ -174,7 +174,7 @@ def test_keeping_a_store_on_a_server(broker: Mosquitto, server: Server, tmp_path
 
 
 def runs(server: Server) -> bool:
-    """Whether a gateway runs with a store on a server."""
+    """True if a gateway runs with a store on a server."""
     try:
         return bool(asked(server))
     except NotRunningError:

@@ -70,7 +70,7 @@ class Ticks:
 
 
 def subscribed(broker: Mosquitto, times: int = 1) -> bool:
-    """Whether Mosquitto has heard of so many subscriptions."""
+    """True if Mosquitto has heard of so many subscriptions."""
     return (broker.folder / "mosquitto.log").read_text().count("SUBSCRIBE") >= times
 
 

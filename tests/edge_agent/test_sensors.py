@@ -231,7 +231,7 @@ class Told:
 
 
 def test_only_signs_of_life_keep_a_reading_alive_and_readings_are_none() -> None:
-    """Whether a tick is missing must not depend on when there were readings."""
+    """That a tick is missing must not depend on when there were readings."""
     busy, still = Reading("71"), None
     for reading in (busy, still):
         source = Told(

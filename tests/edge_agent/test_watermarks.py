@@ -58,7 +58,6 @@ def sender_of(outbox: Outbox, link: Link | None = None, key: bytes | None = KEY,
 
 
 def watermark(through: int, counter: int = 1, *gaps: Gap, key: bytes = KEY, **names: str) -> Committed:
-    """What the gateway says."""
     given = {"fleet": "home", "device": "watch", **names}
     bare = Committed((StreamCommit("hr", through, gaps),), counter)
     return bare.signed(key, given["fleet"], given["device"])

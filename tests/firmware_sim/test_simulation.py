@@ -47,7 +47,6 @@ class _Told:
         self._life = life
 
     def life(self) -> Life:
-        """What it has done."""
         return self._life
 
 

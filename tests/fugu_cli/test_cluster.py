@@ -13,7 +13,6 @@ from tests.support.scenes import policy, write_policies
 
 
 def run(fugu: Fugu, folder: Path, **values: str) -> str:
-    """What the command says that cannot start."""
     write_policies(folder / "policies", [policy(1)])
     file = gateway_file(folder / "gateway.toml", 1, policies="policies", **values)
     done = fugu("gateway", "cluster", file, "--shards", 2)

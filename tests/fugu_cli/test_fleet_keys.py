@@ -102,7 +102,6 @@ def root_of(keys: Path) -> bytes:
 
 
 def roots_of(keys: Path) -> bytes:
-    """What the gateway sends."""
     return encode_roots([path.read_bytes() for path in sorted(keys.glob("root-*.envelope"))])
 
 

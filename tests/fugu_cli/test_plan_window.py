@@ -131,7 +131,7 @@ ADVERSARIES = ("ignorant", "informed", "universal")
 
 
 def accepts(chains: ChainClass, scale: str, epsilon: float, adversary: Any, states: Any) -> bool:
-    """Whether a device takes a policy with such a window, whose symbols say nothing."""
+    """True if a device takes a policy with such a window, whose symbols say nothing."""
     count = chains.states
     promise = Guarantee(epsilon=epsilon, adversary=adversary)
     policy = Policy(

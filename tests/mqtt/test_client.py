@@ -124,7 +124,6 @@ class Scene:
         raise AssertionError("it does not read")
 
     def sent(self) -> bytes:
-        """What the broker has got from it."""
         found = b""
         while True:
             try:

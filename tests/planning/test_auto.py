@@ -358,7 +358,7 @@ def test_slow_regimes_are_covered(chain_plan: AutoPlan) -> None:
 
 
 def covered(seed: int) -> tuple[bool, bool] | None:
-    """Whether a plan's bound covers its held-back error, and an answer of a fresh device; none without a plan."""
+    """True if a plan's bound covers its held-back error, and an answer of a fresh device; none without a plan."""
     plan = planned(simulated(seed, q=0.15 + 0.1 * (seed % 3), r=0.2 + 0.1 * (seed % 2)), seed)
     one = plan.recommended
     if one.kind == "none":

@@ -56,7 +56,6 @@ def sticky_chain(rng: np.random.Generator, k: int, jumps: float) -> MarkovChain:
 
 
 def node_scale(chain: MarkovChain, length: int, node: int, epsilon: float) -> float:
-    """What one node needs, not rounded."""
     start = node_terms(chain, node).start
     return best_quilt(QuiltTables(chain.transition), start, node - 1, length - node, epsilon).scale
 

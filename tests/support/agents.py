@@ -130,7 +130,6 @@ class ScriptedClock(JumpingClock):
         return self.now
 
     def elapsed_us(self) -> int:
-        """What has passed; jumps are none of it."""
         return self.now - self._set
 
 
@@ -153,7 +152,6 @@ def run(plan: AgentPlan, clock: JumpingClock, until: Callable[[], bool]) -> None
 
 
 def frames_left(plan: AgentPlan) -> list[SymbolFrame]:
-    """What an agent that has stopped keeps."""
     outbox = Outbox(plan.outbox, plan.fleet, plan.device)
     try:
         return symbol_frames(outbox)

@@ -238,7 +238,6 @@ def _settle(devices: Sequence[BoardDevice], folder: Path, heard: Heard, gateway:
 
 
 def _stored(path: Path) -> dict[str, Stored]:
-    """What is durable, by device."""
     found: dict[str, Stored] = {}
     with closing(Store(path)) as store:
         for one in store.aged.sequences(0, 1_000_000):

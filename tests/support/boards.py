@@ -66,7 +66,6 @@ class BoardProcess:
 
     @property
     def log(self) -> str:
-        """What it has printed."""
         return (self._folder / "board.log").read_text()
 
     def kill(self) -> None:

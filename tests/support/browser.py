@@ -100,7 +100,6 @@ class Browser:
         self.complaints()
 
     def violations(self) -> list[str]:
-        """What axe-core has against the page."""
         self.run((installed() / "node_modules/axe-core/axe.min.js").read_text())
         return list(self.driver.execute_async_script(_AXE))
 

@@ -37,15 +37,13 @@ class TwoClocks:
         self.elapsed += microseconds
 
     def now_us(self) -> int:
-        """What the wall clock shows."""
         return self.wall
 
     def elapsed_us(self) -> int:
-        """What has passed since the machine was switched on."""
         return self.elapsed
 
     def synchronised(self) -> bool:
-        """Whether the wall clock is to be believed."""
+        """True if the wall clock is to be believed."""
         return self.known
 
     def boot(self) -> str:

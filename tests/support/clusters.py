@@ -68,7 +68,6 @@ class Fleet:
 
     @property
     def log(self) -> str:
-        """What the command has printed."""
         file = self.folder / "log"
         return file.read_text() if file.exists() else ""
 

@@ -71,7 +71,7 @@ class Crowd:
 
     @property
     def all_stored(self) -> bool:
-        """Whether all that was sent is durable."""
+        """True if all that was sent is durable."""
         with self._lock:
             return not any(one.waiting for one in self._ones.values())
 

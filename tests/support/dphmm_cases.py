@@ -58,7 +58,7 @@ def random_case(seed: int) -> tuple[Ints, Bools, Bools]:
 
 
 def close(table: TableWeights, i: int, k: int, bound: int) -> bool:
-    """Whether no output separates i and k by more than bound / 2^24, one output at a time."""
+    """True if no output separates i and k by more than bound / 2^24, one output at a time."""
     return all(
         int(a) * 2**24 <= bound * int(b) and int(b) * 2**24 <= bound * int(a)
         for a, b in zip(table.weights[i], table.weights[k], strict=True)

@@ -113,7 +113,6 @@ class Operator:
 
     @property
     def now(self) -> PolicyStatus:
-        """What the device has said last."""
         return self.statuses[-1]
 
     def until(self, condition: Callable[[PolicyStatus], object]) -> PolicyStatus:

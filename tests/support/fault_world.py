@@ -56,13 +56,13 @@ adversary = "informed"
 
 
 def clocks_can_be_set() -> bool:
-    """Whether processes can be given clocks of their own."""
+    """True if processes can be given clocks of their own."""
     return _FAKETIME is not None
 
 
 @cache
 def disks_can_be_small() -> bool:
-    """Whether file systems can be mounted here."""
+    """True if file systems can be mounted here."""
     if os.geteuid() != 0:
         return False
     probe = ["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt && mount -o remount,size=512k /mnt"]
@@ -87,7 +87,7 @@ _decoded = cache(SymbolFrame.decode)
 
 
 def _covers(commit: StreamCommit, frame: SymbolFrame) -> bool:
-    """Whether a watermark says that a frame is durable."""
+    """True if a watermark says that a frame is durable."""
     missing = any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
     return frame.last <= commit.through and not missing
 
@@ -129,7 +129,7 @@ class Disk:
             self.below.lose_power(which)
 
     def was_full(self) -> bool:
-        """Whether it is full or refuses, or did of late."""
+        """True if it is full or refuses, or did of late."""
         return time.monotonic() < self._full_until
 
     def close(self) -> None:
@@ -462,7 +462,7 @@ class World:
                 assert code == 0, f"{name}: {code}, {self.programs[name].log.read_text()[-2000:]}"
 
     def _went_on(self, name: str, healed: int) -> bool:
-        """Whether what a device has said of ticks that have come is durable, and some of it is of a tick after one."""
+        """True if what a device has said of ticks that have come is durable, and some of it is of a tick after one."""
         self.supervise()
         line = self.line(name)
         said = [one for up, one in list(line.lately) if not up and one.topic.endswith("/committed")]

@@ -111,7 +111,6 @@ class BoardProcess:
 
     @property
     def printed(self) -> str:
-        """What it has printed."""
         return (self._folder / "printed").read_text(errors="replace")
 
     def suffer(self, what: str, *amounts: int) -> None:
@@ -139,7 +138,6 @@ class BoardProcess:
             self.cut()
 
     def life(self) -> Life:
-        """What it has done so far."""
         life = Life()
         for line in self._log.read_text().splitlines() if self._log.exists() else ():
             what, *words = line.split(" ")

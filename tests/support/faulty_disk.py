@@ -15,7 +15,7 @@ _SECTOR = 512
 
 
 def disks_can_fail() -> bool:
-    """Whether the library can be built that stands between a process and its disk."""
+    """True if the library can be built that stands between a process and its disk."""
     return shutil.which("cc") is not None
 
 

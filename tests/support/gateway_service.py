@@ -54,7 +54,6 @@ class GatewayProcess:
 
     @property
     def log(self) -> str:
-        """What it has printed."""
         return self._log.read_text()
 
 
@@ -104,7 +103,7 @@ class Device:
 
     @property
     def connected(self) -> bool:
-        """Whether it has a connection."""
+        """True if it has a connection."""
         return self._client.is_connected()
 
     def say(self, topic: str, payload: bytes) -> None:

@@ -38,7 +38,7 @@ class Monitor:
 
     @property
     def notifies(self) -> bool:
-        """Whether somebody listens."""
+        """True if somebody listens."""
         return self._notify is not None
 
     def say(self, measurement: bytes) -> None:

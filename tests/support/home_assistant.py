@@ -43,7 +43,7 @@ def _topic(value: Any) -> bool:
 
 
 def _template(value: Any) -> bool:
-    """Whether it is one, and looks at nothing but the message."""
+    """True if it is one, and looks at nothing but the message."""
     tree = _ENVIRONMENT.parse(value)
     return {name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"} <= {"value_json"}
 
@@ -158,7 +158,6 @@ def check_document(document: Mapping[str, Any]) -> None:
 
 
 def rendered(template: str, payload: bytes) -> str:
-    """What a template makes of a message."""
     text = payload.decode()
     read = json.loads(text) if "value_json" in template else None
     return _ENVIRONMENT.from_string(template).render(value=text, value_json=read).strip()
@@ -251,12 +250,10 @@ class Listener:
         return None
 
     def attributes(self, entity: str) -> dict[str, Any]:
-        """What is shown beside the state."""
         component = self.components()[entity]
         message = self._newest[component["json_attributes_topic"]]
         found: dict[str, Any] = json.loads(rendered(component["json_attributes_template"], message))
         return found
 
     def say_online(self) -> None:
-        """What Home Assistant says when it has started."""
         wait_until(lambda: self.link.publish("homeassistant/status", b"online") is not None)

@@ -40,7 +40,6 @@ def version_of(packet: bytes) -> int | None:
 
 
 def publication(packet: bytes, version: int) -> Publication | None:
-    """What a packet publishes, if it does."""
     if packet[0] >> 4 != _PUBLISH:
         return None
     at = _body(packet)

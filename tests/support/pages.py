@@ -76,7 +76,7 @@ class Site:
             connection.close()
 
     def answers(self) -> bool:
-        """Whether anybody serves it."""
+        """True if anybody serves it."""
         try:
             return self.ask("/login")[0] < 500
         except (OSError, http.client.HTTPException):  # a port that nobody listens at may be connected to itself

@@ -133,22 +133,20 @@ class GatewayProcess:
         return self.process.wait(PATIENCE)
 
     def counters(self) -> Counter[str]:
-        """What it has counted, as it says itself."""
         return Counter(asked(self.store)["counters"])
 
     def hears(self) -> bool:
-        """Whether the broker has granted what it subscribes to: what is published before never reaches it."""
+        """True if the broker has granted what it subscribes to: what is published before never reaches it."""
         return self.answers() and asked(self.store)["connected"]
 
     def answers(self) -> bool:
-        """Whether it runs, and says so."""
+        """True if it runs, and says so."""
         try:
             return bool(asked(self.store))
         except FuguError:
             return False
 
     def frames(self) -> list[SymbolFrame]:
-        """What is durable, in the order of the ticks."""
         some = [frame for frames in stored_symbols(self.store).values() for frame in frames]
         return sorted(some, key=lambda frame: frame.first)
 

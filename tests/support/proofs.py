@@ -50,7 +50,6 @@ def headings(page: Path) -> list[str]:
 
 
 def anchor(heading: str) -> str:
-    """What a link to a heading has after #."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 

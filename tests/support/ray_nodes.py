@@ -43,7 +43,7 @@ class Node:
 
     @property
     def joined(self) -> bool:
-        """Whether it is part of the cluster."""
+        """True if it is part of the cluster."""
         assert self._process.poll() is None, self._log.read_text()
         return "Ray runtime started" in self._log.read_text()
 

@@ -93,7 +93,6 @@ def _parts(hint: Any) -> Iterator[type]:
 
 
 def _coded(cell: str) -> tuple[str, ...]:
-    """What stands between backticks."""
     return tuple(re.findall("`([^`]+)`", cell))
 
 

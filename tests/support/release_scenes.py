@@ -92,7 +92,6 @@ class Bench:
 
     @property
     def frames(self) -> list[ReleaseFrame]:
-        """What has been reserved, in order."""
         return [ReleaseFrame.decode(entry.payload) for entry in self.ledger.entries()]
 
 
@@ -143,7 +142,6 @@ class Public:
 
     @property
     def frames(self) -> list[ReleaseFrame]:
-        """What has arrived."""
         return [ReleaseFrame.decode(payload) for payload in list(self.payloads)]
 
 

@@ -155,7 +155,6 @@ class Scene:
 
 
 def asked(location: Location, query: str) -> list[Any]:
-    """What others see of a store."""
     with closing(Store(location)) as store:
         return store._db.execute(query).fetchall()
 

@@ -27,7 +27,6 @@ class Process:
 
     @property
     def log(self) -> str:
-        """What it has printed."""
         return self._log.read_text()
 
     def send(self, number: signal.Signals) -> None:

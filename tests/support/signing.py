@@ -34,7 +34,6 @@ def public(key: Ed25519PrivateKey) -> bytes:
 
 
 def named(key: Ed25519PrivateKey) -> str:
-    """What a root calls it."""
     return key_name(public(key)).hex()
 
 
@@ -96,7 +95,6 @@ class Keys:
         return sign("table", write_document(document), self.gateway).encode()
 
     def enrolment(self, **fields: Any) -> Enrolment:
-        """What the device `watch` is enrolled with."""
         given = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0}
         return Enrolment(**{**given, "root": self.root_envelope().hex(), **fields})
 

@@ -24,7 +24,6 @@ POLICY = policy(epoch_us=0, period_us=100_000, frame_ticks=4)
 
 
 def alarms(heard: Everything) -> dict[AlarmCode, HealthAlarm]:
-    """What the health topic has said last."""
     said = [payload for topic, payload in list(heard.messages) if topic == topic_of("health", "home")]
     return {alarm.code: alarm for alarm in Health.decode(said[-1]).alarms} if said else {}
 

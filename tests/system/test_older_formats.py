@@ -28,7 +28,6 @@ FILES: dict[str, Callable[[Path], object]] = {
 
 
 def numbers(path: Path) -> tuple[int, int]:
-    """What a file's header says: application and version."""
     with closing(sqlite3.connect(path)) as database:
         (application,) = database.execute("PRAGMA application_id").fetchone()
         (version,) = database.execute("PRAGMA user_version").fetchone()

@@ -205,7 +205,7 @@ def messages_seen(heard: Sequence[tuple[str, bytes]]) -> set[str]:
 
 
 def decodes(message: str, payload: bytes) -> bool:
-    """Whether a payload is one of these messages."""
+    """True if a payload is one of these messages."""
     try:
         DECODERS[message](payload)
     except FrameError:

@@ -51,7 +51,6 @@ def site(*policies: Policy, trials: int = 2000) -> Attacked:
 
 
 def told(policy: Policy, epsilon: float, adversary: Adversary, **plan: Any) -> Attacked:
-    """What is reached by readers of one release."""
     config = ReleaseConfig.model_validate(
         {
             "audiences": {"street": {"epsilon": epsilon, "adversary": adversary}},

@@ -94,7 +94,7 @@ def placed(text: str, folders: Mapping[str, Path]) -> str:
 
 
 def all_run(server: Server, broker_log: Path) -> bool:
-    """Whether each part has a connection of its own, no shard is missing, and no connection was taken over."""
+    """True if each part has a connection of its own, no shard is missing, and no connection was taken over."""
     said = broker_log.read_text()
     assert "already connected" not in said
     names = set(re.findall(r"New client connected .* as (gateway\S*) ", said))

@@ -395,7 +395,7 @@ def test_each_third_connection_that_ends_within_the_handshake_is_begun_again(fle
 
 
 def refused(address: Broker, context: ssl.SSLContext | None) -> bool:
-    """Whether no connection comes about, whether during the handshake or after it."""
+    """True if no connection comes about, whether during the handshake or after it."""
     try:
         with Client(address, context=context) as client:
             return client.reason != 0

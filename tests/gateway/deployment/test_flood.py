@@ -26,7 +26,7 @@ SYMBOLS = "fugu/2/home/watch/symbols/hr"
 
 
 def connects(broker: Shipped, name: str) -> bool:
-    """Whether an account gets a connection now, and its message across."""
+    """True if an account gets a connection now, and its message across."""
     try:
         with broker.client(name) as client:
             return client.reason == 0 and client.publish(SYMBOLS.replace("watch", name)) == 0

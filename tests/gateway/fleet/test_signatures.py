@@ -85,7 +85,7 @@ def test_device_and_gateway_follow_the_rule(case: tuple[Envelope, Reason | None]
 
 
 def taken(envelope: Envelope, roots: list[RootDocument], path: Path) -> bool:
-    """Whether a gateway believes a document that a registry holds."""
+    """True if a gateway believes a document that a registry holds."""
     counters: Counter[str] = Counter()
     catalogue = Catalogue("home")
     with closing(Registry(path, fleet="home")) as registry:

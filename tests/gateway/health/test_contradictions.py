@@ -66,7 +66,6 @@ class Scene:
         self.all.pump()
 
     def stops(self) -> list[bytes]:
-        """What was said on the topic."""
         return [payload for topic, payload in list(self.heard.messages) if topic == TOPIC]
 
     def alarms(self) -> dict[tuple[AlarmCode, str], int]:

@@ -45,6 +45,5 @@ def test_a_certificate_near_its_end_is_an_alarm(tmp_path: Path, days: int, mutua
 
 
 def near_their_end(gateway: Gateway) -> set[str]:
-    """What the alarms about certificates are about."""
     alarms = gateway._monitor.health().alarms
     return {name for alarm in alarms if alarm.code == AlarmCode.CERTIFICATE for name in alarm.names}

@@ -28,7 +28,7 @@ FRAMES = frames([4, 1, 10, 3, 20, 7, 9, 2], gaps=[0, 0, 3, 0, 30, 8, 7, 0], vers
 
 
 def deletable(message: Committed, frame: SymbolFrame, stream: str = "hr") -> bool:
-    """Whether the device may forget a frame: `through` is beyond it and no gap overlaps it."""
+    """True if the device may forget a frame: `through` is beyond it and no gap overlaps it."""
     (commit,) = (commit for commit in message.streams if commit.stream == stream)
     missing = any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
     return frame.last <= commit.through and not missing

@@ -55,7 +55,6 @@ class Counter:
 
 
 async def _said(tab: AsyncGenerator[bytes]) -> bytes:
-    """What comes next that is not empty."""
     async with asyncio.timeout(PATIENCE):
         return await anext(said async for said in tab if said)
 

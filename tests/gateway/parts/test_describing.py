@@ -44,7 +44,6 @@ class Listener:
 
     @property
     def there(self) -> dict[str, bytes]:
-        """What is not taken back."""
         return {topic: payload for topic, payload in self.newest.items() if payload}
 
 

@@ -69,12 +69,10 @@ def components(one: Description) -> dict[str, dict[str, Any]]:
 
 
 def value(component: dict[str, Any], payload: bytes) -> str:
-    """What an entity shows after a message."""
     return rendered(component["value_template"], payload)
 
 
 def attributes(component: dict[str, Any], payload: bytes) -> dict[str, Any]:
-    """What is shown beside it."""
     found: dict[str, Any] = json.loads(rendered(component["json_attributes_template"], payload))
     return found
 

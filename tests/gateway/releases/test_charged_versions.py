@@ -120,7 +120,7 @@ class Home:
 
     @property
     def impossible(self) -> bool:
-        """Whether nothing can be released."""
+        """True if nothing can be released."""
         before = self.released()
         return "windows of a policy that the device ran, or may run" in self.noted.held.get("active", "") and (
             self.released() == before

@@ -60,7 +60,7 @@ def ledger(server: Server) -> Iterator[Ledger]:
 
 
 def works(ledger: Ledger) -> bool:
-    """Whether there is a connection again."""
+    """True if there is a connection again."""
     try:
         return ledger.newest >= 0
     except AwayError:

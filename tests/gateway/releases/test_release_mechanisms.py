@@ -67,7 +67,6 @@ def planned(mechanism: str, **more: object) -> str:
 
 
 def noise(frame: ReleaseFrame, symbols: bytes) -> int:
-    """What was added to the count of symbols."""
     rule = two_valued(TABLE, (1,))
     assert rule is not None
     noisy = (frame.values[0] - rule.b * frame.observed) / rule.a

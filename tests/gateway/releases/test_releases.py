@@ -155,7 +155,6 @@ def test_what_the_broker_refuses_is_published_at_the_next_start_with_the_same_by
 
 
 def pending(folder: Path) -> list[bytes]:
-    """What is reserved and not known to be published."""
     ledger = Ledger(folder / "l.sqlite", create=False)
     found = [entry.payload for entry in ledger.pending()]
     ledger.close()

@@ -66,7 +66,7 @@ def lived_in(
 
 
 def holds(folder: Path, needle: bytes) -> bool:
-    """Whether the store, or any file beside it, has some bytes anywhere."""
+    """True if the store, or any file beside it, has some bytes anywhere."""
     return any(needle in path.read_bytes() for path in folder.iterdir() if path.is_file())
 
 

@@ -31,7 +31,7 @@ def store(server: Server) -> Iterator[Store]:
 
 
 def works(store: Store) -> bool:
-    """Whether there is a connection again."""
+    """True if there is a connection again."""
     try:
         store.policy_documents()
     except AwayError:

@@ -53,7 +53,6 @@ def made_of(device: str) -> list[Received]:
 
 
 def question(*devices: str, windows: bool = False) -> Question:
-    """What a release asks of some devices."""
     return Question(
         *("active", "hr", devices, ("level 0", "level 1"), Query("frequency", (1,)), 20, "symbols", "chain", 0.9),
         *(dict.fromkeys(devices, HIGH) if windows else {}, frozenset()),
