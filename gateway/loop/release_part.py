@@ -7,6 +7,7 @@ still need.
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -36,7 +37,9 @@ __all__ = ["Releasing"]
 
 
 _log = logging.getLogger(__name__)
-_LOOK_SECONDS = 0.5
+_FEW = 200
+_SHARE = 10
+"""Least ratio of the time between renewals of more than so few accounts to the time of one."""
 
 
 class Releasing(Part):
@@ -77,6 +80,7 @@ class Releasing(Part):
             _log.warning("release %s: %s", name, why)
         self._say_impossible()
         self._to_renew = self._halted = False
+        self._renew_at = 0.0
         self._charges = catalogue.charges
 
     def close(self) -> None:
@@ -149,7 +153,8 @@ class Releasing(Part):
         Raises DatabaseError if the ledger's server is away (it is tried again), or if somebody else has taken it.
         """
         if self._must_renew:
-            self._renew()
+            if time.monotonic() >= self._renew_at:
+                self._renew()
         elif not self._halted:
             self._schedule.pump(idle=idle)
 
@@ -158,7 +163,7 @@ class Releasing(Part):
         return self._to_renew or self._charges != self._catalogue.charges
 
     def _renew(self) -> None:
-        charges = self._catalogue.charges
+        charges, began = self._catalogue.charges, time.monotonic()
         try:
             self._releases.renew()
             self._say_impossible()
@@ -173,6 +178,8 @@ class Releasing(Part):
                 _log.warning("releases go on")
             self._halted = False
         self._to_renew, self._charges = False, charges
+        now, asked = time.monotonic(), sum(len(job.question.devices) for job in self._releases.jobs)
+        self._renew_at = now + _SHARE * (now - began) if asked > _FEW else now
 
     def _say_impossible(self) -> None:
         impossible = self._releases.impossible

@@ -45,26 +45,21 @@ def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
 
     Raises ReleaseConfigError if such streams do not have one clock, so that nothing can be charged to their ticks.
     """
-    found: list[frozenset[Stream]] = []
+    groups: dict[Stream, frozenset[Stream]] = {}
     clocks: dict[Stream, set[Clock]] = {}
     for device, stream in catalogue.symbol_streams():
         for policy in catalogue.running(device, stream):
             if named := named_streams(policy.chains, device):
                 clocks.setdefault((device, stream), set()).add(policy.clock)
-                touched = [each for each in found if each & named]
-                found = [each for each in found if not each & named] + [named.union(*touched)]
+                joined = named.union(*(groups.get(member, ()) for member in named))
+                groups |= dict.fromkeys(joined, joined)
+    found = list(dict.fromkeys(groups.values()))
     for each in found:
         if len(set[Clock]().union(*(clocks.get(member, set()) for member in each))) > 1:
             raise ReleaseConfigError(
                 f"streams {together_name(each)} move together and do not have one clock: plan them with one --epoch"
             )
     return found
-
-
-def together_with(groups: list[frozenset[Stream]], device: str, stream: str) -> frozenset[Stream]:
-    """The streams that move with one, itself among them."""
-    own = (device, stream)
-    return next((each for each in groups if own in each), frozenset([own]))
 
 
 _NAME_LENGTH = 64
@@ -340,7 +335,7 @@ def allowances(
     Streams that move together have one allowance, and the windows of all of them stand against it. A job that can never
     release anything is there by its name, with the reason and what to change.
     """
-    groups = streams_together(catalogue)
+    groups = {stream: group for group in streams_together(catalogue) for stream in group}
     asking: dict[tuple[str, str, str, Mechanism], list[Job]] = {}
     for job in made:
         for device in job.question.devices if job.plan.audience != SITE else ():
@@ -351,11 +346,12 @@ def allowances(
     for (device, stream, name, mechanism), asked_by in sorted(asking.items()):
         key, names = Key(device, stream, name), [job.name for job in asked_by]
         audience = config.audiences[name]
-        members = sorted(one for one in together_with(groups, device, stream) if catalogue.charged(*one))
-        policies = [policy for one in members for policy in catalogue.charged(*one)]
-        if not catalogue.charged(device, stream):  # nothing that could be told, and no tick to be charged for it
+        streams = sorted(groups.get((device, stream), [(device, stream)]))
+        members = {each: charged for each in streams if (charged := catalogue.charged(*each))}
+        if (device, stream) not in members:  # nothing that could be told, and no tick to be charged for it
             continue
-        base = sum(max(units_above(one.window_rate) for one in catalogue.charged(*member)) for member in members)
+        policies = [policy for charged in members.values() for policy in charged]
+        base = sum(max(units_above(policy.window_rate) for policy in charged) for charged in members.values())
         before = past(members)
         try:
             classes = list(dict.fromkeys(each for job in asked_by for each in _classes(job.plan, policies, before)))

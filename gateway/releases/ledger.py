@@ -14,12 +14,14 @@ Source: docs/proofs/releases-over-symbols.md and docs/proofs/audiences.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
+from fugu.contract.windows import Mechanism
 from fugu.host.database import LEDGER
 from gateway.releases.charges import ChargedTicks, beside, clipped, last_above, nats, overlay, peak, peak_of_sum
 from gateway.releases.entries import (
@@ -39,14 +41,59 @@ from gateway.releases.entries import (
     together_name,
 )
 from gateway.releases.tables import KIND, LedgerRows
-from gateway.store.engine import Lease, LedgerError
+from gateway.store.engine import Lease, LedgerError, among
 from gateway.store.location import Location
 from gateway.store.opening import open_engine
+
+if TYPE_CHECKING:
+    from fugu.privacy.chain_class import ReleaseClass
 
 __all__ = ["Ledger", "no_release_before"]
 
 
 _ENTRY = ", ".join(Entry._fields)
+
+
+class _Row(NamedTuple):
+    """The row of an account."""
+
+    id: int
+    device: str
+    stream: str
+    allowance: int
+    base: int
+    exclusive: int
+    mechanism: Mechanism
+    shifted: int
+
+    @property
+    def clock(self) -> str:
+        """Its device if its clock was set; all others have one."""
+        return self.device if self.shifted else ""
+
+
+_ACCOUNT = f"SELECT {', '.join(_Row._fields)} FROM intact_accounts"
+
+
+class _Books(NamedTuple):
+    """Rows of accounts of an audience by stream, and the streams that share charges: what these are called, and all."""
+
+    rows: dict[Stream, _Row]
+    ties: dict[Stream, tuple[str, frozenset[Stream]]]
+
+    def account(self, key: Key) -> _Row:
+        """One account. Raises LedgerError if there is none."""
+        if (row := self.rows.get(key[:2])) is None:
+            raise LedgerError(f"{key}: has no allowance")
+        return row
+
+    def together(self, key: Key) -> tuple[str, frozenset[Stream]]:
+        """The name of the streams that share a stream's charges, empty if it is alone; and these streams."""
+        return self.ties.get(key[:2], ("", frozenset([key[:2]])))
+
+    def beside(self, key: Key) -> list[_Row]:
+        """The other accounts whose streams share a stream's charges."""
+        return [self.rows[each] for each in sorted(self.together(key)[1]) if each != key[:2] and each in self.rows]
 
 
 class Ledger:
@@ -92,47 +139,55 @@ class Ledger:
         rule say nothing by another. Raises LedgerError if either differs from before; nothing is changed then.
         """
         with self.transaction():
-            entry, promises = self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0], set[tuple[str, Promise]]()
-            for one in allowances:
-                if (promise := (one.key.audience, one.promise)) not in promises:
+            entry, before, promises = self.newest, self._granted(), set[tuple[str, Promise]]()
+            classes = cache(self._class)
+            for wanted in allowances:
+                if (promise := (wanted.key.audience, wanted.promise)) not in promises:
                     self._keep_promise(*promise)
                     promises.add(promise)
-                row = self._one(
-                    "SELECT accounts.id, accounts.allowance, accounts.base, epsilon, adversary, seconds, period_us, "
-                    "accounts.mechanism, class FROM accounts JOIN allowances ON account=accounts.id "
-                    "WHERE (device, stream, audience)=(?, ?, ?) ORDER BY serial DESC LIMIT 1",
-                    *one.key,
-                )
-                allowed = min(one.allowance, self._least_told(one.key, row[1] if row else 0, one.allowance))
-                told = (allowed, one.base, *one.promise, one.period_us, one.mechanism, self._class(one))
-                if row and row[1:] == told:
+                account, *row = before.get(wanted.key, (None, 0))
+                allowed = wanted.allowance
+                if allowed > row[0]:
+                    allowed = min(allowed, self._least_told(wanted.key, row[0], allowed))
+                number = classes(wanted.chains)
+                terms = [allowed, wanted.base, *wanted.promise, wanted.period_us, wanted.mechanism, number]
+                if row == terms:
                     continue
-                if row and row[7] != one.mechanism:
-                    raise LedgerError(
-                        f"{one.key}: its releases are charged by mechanism {row[7]} and cannot be by {one.mechanism} "
-                        "now: give the new audience another name"
-                    )
-                if row:
-                    account = row[0]
-                    values = (allowed, one.base, account)
-                    self._db.execute("UPDATE accounts SET allowance=?, base=? WHERE id=?", values)
-                else:
+                if account is None:
                     columns = "device, stream, audience, allowance, base, mechanism"
                     query = f"INSERT INTO accounts ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id"
-                    (account,) = self._one(query, *one.key, allowed, one.base, one.mechanism)
+                    (account,) = self._one(query, *wanted.key, allowed, wanted.base, wanted.mechanism)
+                elif row[6] != wanted.mechanism:
+                    raise LedgerError(
+                        f"{wanted.key}: its releases are charged by mechanism {row[6]} and cannot be by "
+                        f"{wanted.mechanism} now: give the new audience another name"
+                    )
+                else:
+                    values = (allowed, wanted.base, account)
+                    self._db.execute("UPDATE accounts SET allowance=?, base=? WHERE id=?", values)
                 self._db.execute(
                     "INSERT INTO allowances (account, allowance, base, epsilon, adversary, seconds, period_us, "
                     "mechanism, class, after_entry, time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (account, *told, entry, time_us),
+                    (account, *terms, entry, time_us),
                 )
+                before[wanted.key] = [account, *terms]
+
+    def _granted(self) -> dict[Key, list[Any]]:
+        """Every account's number, and its newest allowance as `set_allowances` writes it."""
+        query = (
+            "SELECT device, stream, audience, accounts.id, accounts.allowance, accounts.base, epsilon, adversary, "
+            "seconds, period_us, accounts.mechanism, class FROM accounts JOIN allowances ON account=accounts.id "
+            "WHERE serial=(SELECT MAX(serial) FROM allowances WHERE account=accounts.id)"
+        )
+        return {Key(*row[:3]): [*row[3:]] for row in self._db.execute(query)}
 
     def _least_told(self, key: Key, before: int, wanted: int) -> int:
         """The least allowance of streams that move together under which an audience was told of any; else `wanted`.
 
-        It is looked up only where the allowance is to get larger than `before`, which is 0 without an account.
+        `before` is 0 without an account.
         """
-        members = self._together(key.device, key.stream)[1]
-        if wanted <= before or (not before and len(members) == 1):
+        members = self._members([key[:2]])
+        if not before and len(members) == 1:
             return wanted
         query = (
             "SELECT MIN(allowance) FROM (SELECT device, stream, allowances.allowance AS allowance, after_entry, "
@@ -149,30 +204,42 @@ class Ledger:
     def charge_together(self, groups: Iterable[Iterable[Stream]], *, time_us: int) -> None:
         """Add up charges to streams that move together, past and future, for ever; changes are recorded."""
         with self.transaction():
+            ties = self._ties()
             for group in groups:
-                wanted = frozenset(group)
-                members = wanted.union(*(self._together(*stream)[1] for stream in wanted))
-                name = together_name(members)
-                new = [stream for stream in sorted(members) if self._together(*stream)[0] != name]
+                members = frozenset(group).union(*(ties[stream][1] for stream in group if stream in ties))
+                tie = together_name(members), members
+                new = [stream for stream in sorted(members) if ties.get(stream) != tie]
                 self._db.executemany(
                     "INSERT INTO together (device, stream, name, after_entry, time_us) VALUES (?, ?, ?, ?, ?)",
-                    [(*stream, name, self.newest, time_us) for stream in new],
+                    [(*stream, tie[0], self.newest, time_us) for stream in new],
                 )
+                ties |= dict.fromkeys(new, tie)
 
-    def _together(self, device: str, stream: str) -> tuple[str, frozenset[Stream]]:
-        """The name of the streams that share a stream's charges, empty if it is alone; and these streams."""
-        query = "SELECT name FROM intact_together WHERE (device, stream)=(?, ?) ORDER BY serial DESC LIMIT 1"
-        if (row := self._one(query, device, stream)) is None:
-            return "", frozenset([(device, stream)])
-        rows = self._db.execute("SELECT DISTINCT device, stream FROM intact_together WHERE name=?", row)
-        return str(row[0]), frozenset(map(tuple, rows))
+    def _ties(self, devices: Sequence[str] | None = None) -> dict[Stream, tuple[str, frozenset[Stream]]]:
+        """By stream, of some devices or of all, the name of those that share its charges, and these; none if alone."""
+        query = "SELECT serial, device, stream, name FROM intact_together"
+        rows = self._db.execute(query) if devices is None else among(self._db, f"{query} WHERE device", devices)
+        names = {(device, stream): name for _, device, stream, name in sorted(rows)}
+        query, members = "SELECT name, device, stream FROM intact_together WHERE name", dict[str, list[Stream]]()
+        for name, *stream in among(self._db, query, [*set(names.values())]):
+            members.setdefault(name, []).append((stream[0], stream[1]))
+        sets = {name: frozenset(streams) for name, streams in members.items()}
+        return {stream: (name, sets[name]) for stream, name in names.items()}
 
-    def _members(self, streams: Iterable[Stream]) -> list[Stream]:
+    def _members(self, streams: Collection[Stream]) -> list[Stream]:
         """Some streams, and all that share the charges of one of them."""
-        return sorted(frozenset[Stream]().union(*(self._together(*stream)[1] for stream in streams)))
+        ties = self._ties([device for device, _ in streams])
+        return sorted({*streams}.union(*(ties[stream][1] for stream in streams if stream in ties)))
 
-    def _class(self, one: Allowance) -> int:
-        chains = json.dumps([each.model_dump(mode="json") for each in one.chains])
+    def _books(self, audience: str, streams: Collection[Stream]) -> _Books:
+        """An audience's accounts of some streams, and of those that move with them."""
+        ties = self._ties([device for device, _ in streams])
+        devices = {device for each in (streams, *{members for _, members in ties.values()}) for device, _ in each}
+        rows = among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience)
+        return _Books({(row.device, row.stream): row for row in map(_Row._make, rows)}, ties)
+
+    def _class(self, classes: tuple[ReleaseClass, ...]) -> int:
+        chains = json.dumps([each.model_dump(mode="json") for each in classes])
         self._db.execute("INSERT INTO classes (chains) VALUES (?) ON CONFLICT (chains) DO NOTHING", (chains,))
         return int(self._one("SELECT id FROM classes WHERE chains=?", chains)[0])
 
@@ -207,10 +274,8 @@ class Ledger:
             if progress is not None:
                 self._refuse_again(release)
             self._refuse_early(release)
-            for device, charge in release.charges.items():
-                self._refuse_before(release, device)
-                if charge or release.audience != SITE:
-                    self._charge(Key(device, release.stream, release.audience), release, charge)
+            group = self._group(release)
+            self._charge(release, group)
             number = self.newest + 1
             drawn = draw(number)
             for table in drawn.tables:
@@ -221,7 +286,7 @@ class Ledger:
                 (
                     *(number, release.name, release.audience, release.stream, time_us, release.mechanism),
                     *(release.noise, release.scale, release.first, release.last, int(release.exclusive)),
-                    *(release.basis, release.reason, release.topic, drawn.payload, self._group(release)),
+                    *(release.basis, release.reason, release.topic, drawn.payload, group),
                     *(self._document(drawn.question), drawn.inputs.decode()),
                     inputs_digest(drawn.question, release.first, drawn.inputs),
                 ),
@@ -254,11 +319,11 @@ class Ledger:
                 f"{instant_text(instant(release.since_us))}: {no_release_before(limit)}"
             )
 
-    def _refuse_before(self, release: Release, device: str) -> None:
+    def _refuse_before(self, release: Release, key: Key, books: _Books) -> None:
         """Refuse ticks of a device, or of those that move with it, from before a ledger that was lost."""
-        for member in self._together(device, release.stream)[1]:
+        for member in books.together(key)[1]:
             begins, _ = self._beginning(member)
-            first = release.first + (release.shifts.get(device, 0) if member[0] == device else 0)
+            first = release.first + (release.shifts.get(key.device, 0) if member[0] == key.device else 0)
             if first < begins:
                 last = first + release.last - release.first
                 raise LedgerError(
@@ -271,54 +336,68 @@ class Ledger:
         row = self._one("SELECT first, uncharged FROM intact_beginnings WHERE (device, stream)=(?, ?)", *stream)
         return (row[0], row[1]) if row else (0, 0)
 
-    def _charge(self, key: Key, release: Release, charge: int) -> None:
-        account, allowance, base, exclusive, mechanism, _, _ = self._account(key)
-        shift = release.shifts.get(key.device, 0)
+    def _charge(self, release: Release, group: int) -> None:
+        """Charge the devices of a release, which are the members of a group; what it needs of all is read at once."""
+        books = self._books(release.audience, [(device, release.stream) for device in release.charges])
+        begun = self._one("SELECT 1 FROM beginnings LIMIT 1") is not None
+        near, gone, new = self._near_members(release, group), list[tuple[int, int]](), list[tuple[int, ...]]()
+        shifted = list[tuple[int]]()
+        for device, charge in release.charges.items():
+            key, shift = Key(device, release.stream, release.audience), release.shifts.get(device, 0)
+            if begun:
+                self._refuse_before(release, key, books)
+            if not charge and release.audience == SITE:
+                continue
+            account = books.account(key)
+            if books.beside(key):
+                self._put_runs(gone, new)  # each sees what was charged to those before it
+            before = near.get(account.id, [])
+            after = overlay(before, release.first + shift, release.last + shift, charge) if charge else before
+            self._refuse(release, key, books, after)
+            gone += [(account.id, run.first) for run in set(before) - set(after)]
+            new += [(account.id, *run) for run in set(after) - set(before)]
+            if charge and shift:
+                shifted.append((account.id,))
+        self._put_runs(gone, new)
+        self._db.executemany("UPDATE accounts SET shifted=1 WHERE id=?", shifted)
+
+    def _put_runs(self, gone: list[tuple[int, int]], new: list[tuple[int, ...]]) -> None:
+        self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", gone)
+        self._db.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", new)
+        gone.clear()
+        new.clear()
+
+    def _refuse(self, release: Release, key: Key, books: _Books, after: list[ChargedTicks]) -> None:
+        """Refuse ticks of a device that would have these charges `after` the release."""
+        account, others, (together, _) = books.account(key), books.beside(key), books.together(key)
+        shift, charge, base = release.shifts.get(key.device, 0), release.charges[key.device], account.base
         first, last = release.first + shift, release.last + shift
-        together, others = self._beside(key)
-        exclusive = next(filter(None, (exclusive, *(one[3] for one in others))), 0)
-        if release.mechanism != mechanism:
-            raise LedgerError(
-                f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} keeps no promise "
-                f"whose releases are charged by {mechanism}"
-            )
-        if exclusive:
-            raise LedgerError(
-                f"{key}: ticks {first}..{last} are refused, because entry {exclusive} does not compose with any other "
-                f"release of {together or 'this stream'}"
-            )
-        ids = (account, *(one[0] for one in others))
-        if release.exclusive and (base or any(self._one("SELECT 1 FROM runs WHERE account=?", one) for one in ids)):
-            raise LedgerError(
-                f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} does not compose and "
-                f"something was charged to {together or 'this stream'} before"
+        exclusive = next((each.exclusive for each in (account, *others) if each.exclusive), 0)
+        problem = ""
+        if release.mechanism != account.mechanism:
+            rule = account.mechanism
+            problem = f"mechanism {release.mechanism} keeps no promise whose releases are charged by {rule}"
+        elif exclusive:
+            problem = f"entry {exclusive} does not compose with any other release of {together or 'this stream'}"
+        elif release.exclusive and (base or any(self._runs(each.id) for each in (account, *others))):
+            problem = (
+                f"mechanism {release.mechanism} does not compose and something was charged to "
+                f"{together or 'this stream'} before"
             )
         # A charge of nothing is for what the device has released itself, which the base holds, once for all releases.
-        if not (charge or base):
-            raise LedgerError(f"{key}: ticks {first}..{last} are refused, because its device releases no windows")
-        before = self._near(account, first, last)
-        after = overlay(before, first, last, charge) if charge else before
-        told = (
-            clipped(after, first, last) if charge else [ChargedTicks(first, last, peak(clipped(before, first, last)))]
-        )
-        for other, *_, shifted, device in others:
-            for run in self._runs_beside(other, first, last, None if shifted else shift, same=device == key.device):
-                told = overlay(told, *run)
-        above = [run for run in told if run.charge + base > allowance]
+        elif not (charge or base):
+            problem = "its device releases no windows"
+        if problem:
+            raise LedgerError(f"{key}: ticks {first}..{last} are refused, because {problem}")
+        total = clipped(after, first, last)
+        total = total if charge else [ChargedTicks(first, last, peak(total))]
+        for other in others:
+            ahead, same = None if other.shifted else shift, other.device == key.device
+            for run in self._runs_beside(other.id, first, last, ahead, same=same):
+                total = overlay(total, *run)
+        above = [run for run in total if run.charge + base > account.allowance]
         if above:
-            raise _refusal(key, above[0].first, above[-1].last, peak(above) + base, allowance, together)
-        gone, new = set(before) - set(after), set(after) - set(before)
-        self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", [(account, run.first) for run in gone])
-        self._db.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", [(account, *run) for run in new])
-        if charge and shift:
-            self._db.execute("UPDATE accounts SET shifted=1 WHERE id=?", (account,))
-
-    def _beside(self, key: Key) -> tuple[str, list[Any]]:
-        """The name of the streams that share a stream's charges, and the audience's other accounts of them."""
-        name, members = self._together(key.device, key.stream)
-        others = sorted(members - {(key.device, key.stream)})
-        found = [self._find(Key(*stream, key.audience)) for stream in others]
-        return name, [row for row in found if row is not None]
+            raise _refusal(key, above[0].first, above[-1].last, peak(above) + base, account.allowance, together)
 
     def _runs_beside(self, account: int, first: int, last: int, ahead: int | None, *, same: bool) -> list[ChargedTicks]:
         """The charges of another account at ticks of one that moves with it; one device has one clock for both."""
@@ -339,6 +418,21 @@ class Ledger:
             (account, last + 1, account, first),
         )
         return [run for run in map(ChargedTicks._make, rows) if run.last >= first - 1]
+
+    def _near_members(self, release: Release, group: int) -> dict[int, list[ChargedTicks]]:
+        """By account of a release's devices, which are the members of a group, the runs of `_near`."""
+        rows = self._db.execute(
+            "SELECT runs.account, runs.first, runs.last, runs.charge, shift FROM intact_runs runs "
+            "JOIN accounts ON accounts.id=runs.account JOIN members ON members.device=accounts.device "
+            "WHERE (in_group, stream, audience)=(?, ?, ?) AND runs.first<=?+shift AND runs.first>=COALESCE("
+            "(SELECT MAX(first) FROM runs WHERE account=accounts.id AND first<?+shift), 0) ORDER BY 1, 2",
+            (group, release.stream, release.audience, release.last + 1, release.first),
+        )
+        near: dict[int, list[ChargedTicks]] = {}
+        for account, first, last, charge, shift in rows:
+            if last >= release.first + shift - 1:
+                near.setdefault(account, []).append(ChargedTicks(first, last, charge))
+        return near
 
     def _group(self, release: Release) -> int:
         members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
@@ -413,7 +507,13 @@ class Ledger:
 
     def beginning(self, devices: Iterable[str], stream: str) -> int:
         """The first tick of a stream that releases about all these devices may hold; 0 unless the ledger was lost."""
-        return max(self._beginning(member)[0] for member in self._members((device, stream) for device in devices))
+        return max(self._beginning(member)[0] for member in self._members([(device, stream) for device in devices]))
+
+    @property
+    def has_past(self) -> bool:
+        """True if there may be such facts of any stream."""
+        query = "SELECT 1 FROM outlived UNION ALL SELECT 1 FROM beginnings WHERE uncharged>0 LIMIT 1"
+        return bool(self.not_before_us or self._one(query))
 
     def past(self, streams: Iterable[Stream]) -> tuple[list[tuple[str, int]], bool]:
         """Facts of streams, and of those that move with them, from before `begin`, which no policy may tell.
@@ -422,7 +522,7 @@ class Ledger:
         """
         query = "SELECT chains, period_us FROM intact_outlived JOIN classes ON class=id WHERE (device, stream)=(?, ?) "
         query += "ORDER BY class, period_us"
-        members = self._members(streams)
+        members = self._members([*streams])
         classes = [(row[0], row[1]) for member in members for row in self._db.execute(query, member)]
         return classes, bool(self.not_before_us) or any(self._beginning(member)[1] for member in members)
 
@@ -431,7 +531,7 @@ class Ledger:
         query = (
             "SELECT chains FROM intact_allowances JOIN classes ON class=id WHERE account=? ORDER BY serial DESC LIMIT 1"
         )
-        return str(self._one(query, self._account(key)[0])[0])
+        return str(self._one(query, self._account(key).id)[0])
 
     def louder(self, key: Key, ahead: int) -> list[Louder]:
         """Find ticks of a stream, and of those that move with it, of which more was told than may be told now.
@@ -440,24 +540,22 @@ class Ledger:
         devices count together.
         """
         found = []
-        members = self._together(key.device, key.stream)[1]
-        lost = [(self._beginning(member)[1], member[0] != key.device) for member in members]
+        books = self._books(key.audience, [key[:2]])
+        lost = [(self._beginning(member)[1], member[0] != key.device) for member in books.together(key)[1]]
         if last := max(tick + (ahead if other else 0) for tick, other in lost if tick or not other):
             found.append(Louder(last - 1, None))
-        own = self._account(key)
-        every = (own, *self._beside(key)[1])
+        own, others = books.account(key), books.beside(key)
         query = "SELECT MAX(allowance), MAX(base) FROM intact_allowances WHERE account=?"
-        most, base = map(max, zip(*(self._one(query, row[0]) for row in every), strict=True))
-        clocks = self._by_clock(every)
-        above = sum(peak_of_sum(runs) for runs in clocks.values()) + base - own[1]
-        if above > 0 and most > own[1]:
-            others = (row for row in every if row[6] != key.device and self._runs(row[0]))
-            moved = {device if shifted else "" for *_, shifted, device in others}
+        most, base = map(max, zip(*(self._one(query, row.id) for row in (own, *others)), strict=True))
+        clocks = self._by_clock((own, *others))
+        above = sum(peak_of_sum(runs) for runs in clocks.values()) + base - own.allowance
+        if above > 0 and most > own.allowance:
+            moved = {row.clock for row in others if row.device != key.device and self._runs(row.id)}
             lasts = (
                 last_above(runs, peak_of_sum(runs) - above) + (ahead if clock in moved else 0)
                 for clock, runs in clocks.items()
             )
-            found.append(Louder(max(lasts), min(above, most - own[1])))
+            found.append(Louder(max(lasts), min(above, most - own.allowance)))
         return found
 
     def never_louder(self, audience: str) -> int | None:
@@ -576,21 +674,16 @@ class Ledger:
 
     def account(self, key: Key) -> Account:
         """One account. Raises LedgerError if there is none for the key."""
-        number = self._account(key)[0]
-        return self._accounts("WHERE id=?", number)[0]
+        return self._accounts("WHERE id=?", self._account(key).id)[0]
 
     def spent(self, key: Key, first: int, last: int) -> list[ChargedTicks]:
         """The charges of releases for ticks first..last; ticks between runs have 0. LedgerError if no account."""
-        return clipped(self._near(self._account(key)[0], first, last), first, last)
+        return clipped(self._near(self._account(key).id, first, last), first, last)
 
-    def _account(self, key: Key) -> Any:
-        if (row := self._find(key)) is None:
+    def _account(self, key: Key) -> _Row:
+        if (row := self._one(f"{_ACCOUNT} WHERE (device, stream, audience)=(?, ?, ?)", *key)) is None:
             raise LedgerError(f"{key}: has no allowance")
-        return row
-
-    def _find(self, key: Key) -> Any:
-        columns = "id, allowance, base, exclusive, mechanism, shifted, device"
-        return self._one(f"SELECT {columns} FROM intact_accounts WHERE (device, stream, audience)=(?, ?, ?)", *key)
+        return _Row._make(row)
 
     def _accounts(self, where: str, *values: object) -> list[Account]:
         rows = self._db.execute(
@@ -599,21 +692,23 @@ class Ledger:
             f"FROM intact_accounts LEFT JOIN runs ON account=id {where} GROUP BY id ORDER BY 1, 2, 3",
             values,
         )
-        return [self._spent_together(Account(Key(*row[:3]), *row[3:])) for row in rows.fetchall()]
+        accounts = [Account(Key(*row[:3]), *row[3:]) for row in rows.fetchall()]
+        keys = [account.key for account in accounts]
+        books = {name: self._books(name, [key[:2] for key in keys]) for name in {key.audience for key in keys}}
+        return [self._spent_together(account, books[account.key.audience]) for account in accounts]
 
-    def _spent_together(self, account: Account) -> Account:
+    def _spent_together(self, account: Account, books: _Books) -> Account:
         """An account with what all streams have been told that move with its own."""
-        name, others = self._beside(account.key)
-        if not others:
-            return account._replace(together=name, spent_together=account.spent)
-        clocks = self._by_clock((self._account(account.key), *others))
-        return account._replace(together=name, spent_together=sum(map(peak_of_sum, clocks.values())))
+        spent = account.spent
+        if others := books.beside(account.key):
+            spent = sum(map(peak_of_sum, self._by_clock((books.account(account.key), *others)).values()))
+        return account._replace(together=books.together(account.key)[0], spent_together=spent)
 
-    def _by_clock(self, accounts: Iterable[Any]) -> dict[str, list[ChargedTicks]]:
+    def _by_clock(self, accounts: Iterable[_Row]) -> dict[str, list[ChargedTicks]]:
         """The charges of accounts by device where its clock was set; those of all others together."""
         clocks: dict[str, list[ChargedTicks]] = {}
-        for one, *_, shifted, device in accounts:
-            clocks.setdefault(device if shifted else "", []).extend(self._runs(one))
+        for account in accounts:
+            clocks.setdefault(account.clock, []).extend(self._runs(account.id))
         return clocks
 
     def _set_progress(self, name: str, following: int) -> None:

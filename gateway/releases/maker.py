@@ -1,14 +1,18 @@
 """Makes one release: sums of symbols or windows, noise, the ledger's entry. Publishing is somebody else's.
 
-Work is done a device at a time, so that the caller can go on with other things in between. Nothing is drawn and nothing
-is charged before the last step, which is one transaction of the ledger.
+It is one call: whatever is needed of all devices is read at once, from one state of the store. Nothing is drawn and
+nothing is charged before the last step, which is one transaction of the ledger: whoever is killed before has told
+nobody anything, and the window is made anew; after it, what was drawn is published from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +25,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.rounding import float_up
-from fugu.contract.windows import ALONE
+from fugu.contract.windows import ALONE, Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
 from gateway.releases.allowance import (
@@ -39,12 +43,12 @@ from gateway.releases.entries import CHARGED_BEFORE, SITE, Drawn, Entry, Key, Lo
 from gateway.releases.inputs import Addend, Inputs, Noisy, Question, added, canonical_table, symbols_variances
 from gateway.releases.jobs import Counted, Job, answers
 from gateway.releases.ledger import Ledger
-from gateway.releases.statistics import Part, ReleaseError, SymbolCounter, noise_variance
+from gateway.releases.statistics import UNOBSERVED, Part, ReleaseError, SymbolCounter, noise_variance
 from gateway.store.engine import LedgerError
 from gateway.store.journal import wall_time
 from gateway.store.store import Store
 
-__all__ = ["EmptyWindowError", "Maker", "drawn_of", "windows_addend"]
+__all__ = ["EmptyWindowError", "LaterError", "Maker", "drawn_of", "windows_addend"]
 
 
 Versions = dict[int, tuple[Policy, int, int]]
@@ -75,54 +79,95 @@ class DeviceSymbols(NamedTuple):
     `shift` and `versions` are as for its windows.
     """
 
-    tables: dict[NoiseTable, Ints]
     shift: int
+    tables: dict[NoiseTable, Ints]
     versions: Versions
 
 
-def device_symbols(store: Store, catalogue: Catalogue, question: Question, device: str, wall: int) -> DeviceSymbols:
-    """A device's symbols of the wall ticks from one on.
+def _by_shift(
+    store: Store, name: str, devices: Sequence[str], walls: tuple[int, int], window: Window | None = None
+) -> dict[int, dict[int, str]]:
+    """Devices by the numbers of their sequences of a name, by how far these are ahead of the wall ticks first..last.
 
-    None if its clock was set within them, or some are of other states: a device chooses the version of its policy,
-    and must not stop the release of the others.
+    Whose clock was set within them is left out.
+    """
+    numbers, groups = store.numbers(name, devices), dict[int, dict[int, str]]()
+    shifts = store.shifts_of([*numbers.values()])
+    for device, number in numbers.items():
+        own = shifts[number] if window is None else shifts[number].in_ticks(window)
+        if (shift := own.owner(*walls)[0]) is not None:
+            groups.setdefault(shift, {})[number] = device
+    return groups
+
+
+def device_symbols(
+    store: Store, catalogue: Catalogue, question: Question, devices: Sequence[str], wall: int
+) -> dict[str, DeviceSymbols]:
+    """Devices' symbols of the wall ticks from one on.
+
+    A device is left out if its clock was set within them, or some are of other states: a device chooses the version of
+    its policy, and must not stop the release of the others.
     """
     stream, length = question.stream, question.length
-    number = store.stream_id(device, stream)
-    shift, _ = store.shifts(number).owner(wall, wall + length - 1)
-    if number is None or shift is None:
-        return DeviceSymbols({}, 0, {})
-    first = wall + shift
-    ticks: dict[NoiseTable, Ints] = {}
-    versions: Versions = {}
-    for frame in store.symbols.holding(number, first, first + length - 1):
-        policy = catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
-        if policy.discretiser.states != question.labels:
-            return DeviceSymbols({}, 0, {})
-        assert policy.table is not None  # it made these
-        if frame.shift != shift:
-            continue
-        symbols = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
-        low, high = max(frame.first, first), min(frame.last, first + length - 1)
-        of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
-        of_table[low - first : high - first + 1] = symbols[low - frame.first : high - frame.first + 1]
-        _take_in(versions, policy, low, high)
-    tables = {table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}
-    return DeviceSymbols(tables, shift, versions)
+    symbols: dict[str, DeviceSymbols] = {}
+    for shift, owners in _by_shift(store, stream, devices, (wall, wall + length - 1)).items():
+        first, last = wall + shift, wall + shift + length - 1
+        frames = store.symbols.across([*owners], first, last)
+        found = {device: DeviceSymbols(shift, {}, {}) for device in owners.values()}
+        lines, picked = dict[NoiseTable, dict[str, int]](), dict[NoiseTable, list[tuple[int, int]]]()
+        columns = (frames.number, frames.version, frames.shift, frames.first, frames.last)
+        for row, (number, version, ahead, low, high) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+            device = owners[number]
+            policy = catalogue.recall(device, stream, version, SymbolModel).policy
+            if policy.discretiser.states != question.labels:
+                found.pop(device, None)
+            elif ahead == shift and device in found:
+                assert policy.table is not None  # it made these
+                line = lines.setdefault(policy.table, {})
+                picked.setdefault(policy.table, []).append((row, line.setdefault(device, len(line))))
+                _take_in(found[device].versions, policy, max(low, first), min(high, last))
+        for table, rows in picked.items():
+            laid = np.full((len(lines[table]), length), UNOBSERVED, dtype=np.int64)
+            frames.lay_out([row for row, _ in rows], [line for _, line in rows], first, laid)
+            for device, place in lines[table].items():
+                if device in found:
+                    found[device].tables[table] = laid[place]
+        symbols |= {device: each for device, each in found.items() if each.tables}
+    return symbols
 
 
 def device_windows(
-    store: Store, catalogue: Catalogue, question: Question, device: str, wall: int
+    store: Store, catalogue: Catalogue, question: Question, devices: Sequence[str], wall: int
+) -> dict[str, DeviceWindows]:
+    """The answers of devices' windows to a release's wall ticks, as far as they have counted any of them."""
+    asked: dict[Window, list[str]] = {}
+    for device in devices:
+        if (window := question.windows.get(device)) is not None:
+            asked.setdefault(window, []).append(device)
+    answered: dict[str, DeviceWindows] = {}
+    for wanted, some in asked.items():
+        name = sequence_name(question.stream, wanted.name)
+        for shift, owners in _by_shift(store, name, some, (wall, wall + question.length - 1), wanted).items():
+            first = wall + shift
+            frames: dict[str, list[WindowFrame]] = {}
+            for number, frame in store.windows.across([*owners], first, first + question.length - 1):
+                frames.setdefault(owners[number], []).append(frame)
+            for device, own in frames.items():
+                answer = _answered(catalogue, question, device, own, wanted, first, shift)
+                if answer is not None:
+                    answered[device] = answer
+    return answered
+
+
+def _answered(
+    catalogue: Catalogue,
+    question: Question,
+    device: str,
+    frames: list[WindowFrame],
+    wanted: Window,
+    first: int,
+    shift: int,
 ) -> DeviceWindows | None:
-    """The answer of a device's windows to a release's wall ticks; `None` if no window has counted any of them."""
-    wanted = question.windows.get(device)
-    if wanted is None:
-        return None
-    number = store.stream_id(device, sequence_name(question.stream, wanted.name))
-    shift, _ = store.shifts(number).in_ticks(wanted).owner(wall, wall + question.length - 1)
-    if number is None or shift is None:
-        return None
-    first = wall + shift
-    frames = store.windows.within(number, first, first + question.length - 1)
     counts, scales, rows, beginning = [], [], np.ones((1, 1), dtype=np.int64), 0
     used: list[WindowFrame] = []
     versions: Versions = {}
@@ -218,11 +263,19 @@ class Counts:
         )
 
 
+_MOST_TICKS = 1 << 20
+"""Of devices that are counted at once."""
+_STORED_SECONDS = 0.001
+_NO_SYMBOLS = DeviceSymbols(0, {}, {})
 _NO_CHARGE = "post-processing: this audience sees the symbols"
 
 
 class EmptyWindowError(ReleaseError):
     """There is nothing to count."""
+
+
+class LaterError(Exception):
+    """A part of the work is done and kept: once more, and it goes on from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,35 +294,30 @@ class Maker:
     now_us: Callable[[], int]
     history: Callable[[str, str], History]
 
-    def make(self, job: Job, first: int, progress: int | None = None) -> Generator[bool, None, Entry]:
-        """Release the window from a wall tick on; yields whether it waits for others, returns the reserved entry.
+    def make(self, job: Job, first: int, progress: int | None = None, *, seconds: float = math.inf) -> Entry:
+        """Release the window from a wall tick on; returns the reserved entry.
 
         `progress` is where the schedule goes on, if this is part of one. Raises EmptyWindowError without symbols and
-        counts, ReleaseError if they do not answer the query, LedgerError if the ledger refuses, or DatabaseError.
+        counts, ReleaseError if they do not answer the query, LedgerError if the ledger refuses, DatabaseError, or
+        LaterError if exact distributions of single devices take more than so many seconds.
         """
-        question = job.question
-        made = yield from self.count(question, first)
+        made = self.count(job.question, first)
         if not made.tables and not made.windows:
             raise EmptyWindowError(
                 f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol or a count"
             )
-        basis = self._basis(job, made) if job.question.mechanism in ALONE else None
-        yield False
+        basis = self._basis(job, made, seconds) if job.question.mechanism in ALONE else None
         inputs = made.inputs
         scale = self._scale(job, made, inputs, basis) if made.tables else Fraction(1)
         spread = float_up(inputs.sensitivity / scale)
         to_site = job.plan.audience == SITE
-        counted: list[Counted] = []
-        for version in made.versions if to_site else ():
-            counted.append(self._dated(*version))
-            yield False
-        promise = job.promise(counted)
+        promise = job.promise([self._dated(*version) for version in made.versions] if to_site else ())
         charges = dict.fromkeys((*made.windows, *made.tables), 0)
         if basis is not None:
             charges = dict.fromkeys(charges, units_below(job.epsilon))
         elif not to_site:
-            for device, used in made.tables.items():
-                charges[device] = max(units_above(charge(table, spread)) for table in used)
+            loss = cache(lambda table: units_above(charge(table, spread)))
+            charges |= {device: max(map(loss, tables)) for device, tables in made.tables.items()}
         release = Release(
             name=job.name,
             audience=job.plan.audience,
@@ -329,35 +377,42 @@ class Maker:
                     f"are next to ticks of which more was told, or may have been: it may be told of {when}"
                 )
 
-    def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
-        """Count the window that begins at a wall tick; yields after every device.
+    def count(self, question: Question, first: int) -> Counts:
+        """Count the window that begins at a wall tick.
 
         Raises ReleaseError if what was found does not answer the query; DatabaseError if a file cannot be used.
         """
         made = Counts(SymbolCounter(question.query), SymbolCounter(question.query))
-        for device in question.devices:
-            self._count(question, device, first, made)
-            yield False
+        most = max(1, _MOST_TICKS // question.length)
+        with self.store.snapshot():
+            for begin in range(0, len(question.devices), most):
+                self._count(question, question.devices[begin : begin + most], first, made)
         return made
 
-    def _count(self, question: Question, device: str, first: int, made: Counts) -> None:
-        symbols, shift, versions = device_symbols(self.store, self.catalogue, question, device, first)
-        windows = device_windows(self.store, self.catalogue, question, device, first)
-        both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
-        if windows is not None and (both or better(question, windows, symbols)):
-            made.windows[device] = windows
-            made.shifts[device] = windows.shift
-            made.versions += windows.versions.values()
-            if not both:
-                return
-        if symbols:
-            made.tables[device] = set(symbols)
-            made.shifts[device] = shift
-            made.versions += versions.values()
-            if question.mechanism == "wasserstein":
-                made.counted[device] = self._counted(question, device, symbols)
-            for table, laid_out in symbols.items():
-                (made.beside if both else made.tally).add(laid_out, table)
+    def _count(self, question: Question, devices: Sequence[str], first: int, made: Counts) -> None:
+        every = device_symbols(self.store, self.catalogue, question, devices, first)
+        answered = device_windows(self.store, self.catalogue, question, devices, first)
+        rows: dict[tuple[bool, NoiseTable], list[Ints]] = {}
+        for device in devices:
+            shift, symbols, versions = every.get(device, _NO_SYMBOLS)
+            windows = answered.get(device)
+            both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
+            if windows is not None and (both or better(question, windows, symbols)):
+                made.windows[device] = windows
+                made.shifts[device] = windows.shift
+                made.versions += windows.versions.values()
+                if not both:
+                    continue
+            if symbols:
+                made.tables[device] = set(symbols)
+                made.shifts[device] = shift
+                made.versions += versions.values()
+                if question.mechanism == "wasserstein":
+                    made.counted[device] = self._counted(question, device, symbols)
+                for table, laid_out in symbols.items():
+                    rows.setdefault((both, table), []).append(laid_out)
+        for (both, table), some in rows.items():
+            (made.beside if both else made.tally).add(np.stack(some), table)
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
         if len(symbols) > 1:
@@ -373,12 +428,18 @@ class Maker:
                 f"{device}/{question.stream} has some in this window without those between them"
             )
         chains = question.classes(self.catalogue.charged(device, question.stream))
-        found = counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
-        _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices
-        return found
+        return counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
 
-    def _basis(self, job: Job, made: Counts) -> WholeWindow:
+    def _basis(self, job: Job, made: Counts, seconds: float) -> WholeWindow:
         if job.question.mechanism == "wasserstein":
+            spent = 0.0
+            for counted in made.counted.values():
+                began = time.monotonic()
+                _ = counted.distance  # of half a minute at most, and kept
+                took = time.monotonic() - began
+                spent += took if took > _STORED_SECONDS else 0.0
+                if spent > seconds:
+                    raise LaterError
             return WholeWindow(symbols=tuple(made.counted.values()))
         numbers = max(part.counts.size for part in made.tally.parts)
         return WholeWindow(moved=moved_by_all(job.question.query.kind, numbers, job.plan.length))

@@ -1,4 +1,4 @@
-"""The schedule of releases: when a window is due, its work in small pieces, and publishing.
+"""The schedule of releases: when a window is due, and publishing.
 
 A window is due when its ticks are past for all its devices and none of their frames is missing. A missing frame is on
 its way, because the watermark asks its device for it: it is waited for, but not for ever; nor is a device that is
@@ -18,7 +18,7 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
 from gateway.releases.inputs import Question
 from gateway.releases.jobs import Job
-from gateway.releases.maker import EmptyWindowError, Maker
+from gateway.releases.maker import EmptyWindowError, LaterError, Maker
 from gateway.releases.setup import ReleaseRecord
 from gateway.store.coverage import Coverage
 from gateway.store.engine import LedgerError
@@ -194,14 +194,6 @@ _LATE_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
 
 
-class _Work(NamedTuple):
-    """A window in the making; when its steps are exhausted: where the schedule goes on, why if nothing was released."""
-
-    job: Job
-    first: int
-    steps: Generator[bool, None, tuple[int, str]]
-
-
 class ReleaseSchedule:
     """Makes and publishes the releases that are due; the maker's ledger belongs to the calling thread.
 
@@ -241,8 +233,6 @@ class ReleaseSchedule:
         self._record = record
         self._next: dict[str, int] = {}
         self._due: deque[tuple[Job, int]] = deque()
-        self._works: deque[_Work] = deque()
-        self._all_wait = False
         self._changed = True
         self._scan_after = 0.0
         self._pause_until = 0.0
@@ -260,8 +250,7 @@ class ReleaseSchedule:
     @property
     def busy(self) -> bool:
         """True if there may be work to do now."""
-        waits = (bool(self._works) and not self._all_wait) or bool(self._due) or self._changed
-        return waits and time.monotonic() >= self._pause_until
+        return (bool(self._due) or self._changed) and time.monotonic() >= self._pause_until
 
     def following(self) -> dict[str, int]:
         """By release: the first tick of the window that comes next, as far as that is known."""
@@ -319,14 +308,12 @@ class ReleaseSchedule:
         try:
             self._publish()
             deadline = time.monotonic() + _SLICE_SECONDS
-            self._all_wait = False
             while time.monotonic() < deadline and self._advance(idle):
                 pass
             self._publish()
         except (DatabaseError, LedgerError) as error:
             if is_lost(error):
                 raise
-            self._works.clear()
             self._due.clear()
             self._next.clear()  # a release may be in the ledger all the same, if a server went away when it had it
             self._changed = self._waiting = True
@@ -336,55 +323,32 @@ class ReleaseSchedule:
                 _log.error("releases wait, because a file cannot be used: %s", error)
 
     def _advance(self, idle: bool) -> bool:
-        """Do a step of work; false if there is none, or all of it waits for others."""
-        for _ in range(len(self._works)):
-            if not self._step(self._works[0]):
-                return True
-            self._works.rotate(-1)
-        self._all_wait = True
+        """Make one release that is due; false if there is none."""
         if not self._due:
             self._scan(idle)
         if not self._due:
             return False
-        job, first = self._due.popleft()
-        self._works.appendleft(_Work(job, first, self._steps(job, first)))
-        self._all_wait = False
-        return True
-
-    def _step(self, work: _Work) -> bool:
-        job, first, steps = work
+        job, first = self._due[0]
+        following = first + job.plan.step
         try:
-            return next(steps)
-        except StopIteration as ended:
-            following, empty = ended.value
-            self._works.remove(work)
-            if empty:
-                self._pass_over(job, following, "releases_empty", empty)
-            else:
-                self._counters["releases"] += 1
-                self._waiting = True
-                self._done(job, following)
+            self._maker.make(job, first, following, seconds=_SLICE_SECONDS)
+        except LaterError:
+            return True
+        except EmptyWindowError as error:
+            with contextlib.suppress(NotKnownError):  # it is looked at again when there are answers
+                self._pass_over(job, self._after_gap(job, first), "releases_empty", str(error))
         except DatabaseError:  # the window is tried again when the file can be used
             raise
         except FuguError as error:
-            self._works.remove(work)
-            self._pass_over(job, first + job.plan.step, "releases_refused", str(error))
+            self._pass_over(job, following, "releases_refused", str(error))
         except Exception as error:  # what nobody thought of must not stop the gateway
-            self._works.remove(work)
-            self._pass_over(job, first + job.plan.step, "unexpected", f"{cause(error)} in release {job.name}")
-        return False
-
-    def _steps(self, job: Job, first: int) -> Generator[bool, None, tuple[int, str]]:
-        following = first + job.plan.step
-        try:
-            yield from self._maker.make(job, first, following)
-        except EmptyWindowError as error:
-            while True:
-                try:
-                    return self._after_gap(job, first), str(error)
-                except NotKnownError:
-                    yield True
-        return following, ""
+            self._pass_over(job, following, "unexpected", f"{cause(error)} in release {job.name}")
+        else:
+            self._counters["releases"] += 1
+            self._waiting = True
+            self._done(job, following)
+        self._due.popleft()
+        return True
 
     def _pass_over(self, job: Job, following: int, counter: str, text: str) -> None:
         self._counters[counter] += 1
@@ -406,15 +370,15 @@ class ReleaseSchedule:
         if not (self._changed or late or now >= self._look_again) or (now < self._scan_after and not idle):
             return
         self._changed = False
-        self._scan_after, self._look_again = now + _SCAN_SECONDS, now + _LOOK_SECONDS
-        under_way = {work.job.name for work in self._works}
         for job in self._jobs:
-            if job.name in under_way or job.name in self._impossible:
+            if job.name in self._impossible:
                 continue
             with contextlib.suppress(NotKnownError):  # it is looked at again when there are answers
                 first = self._first(job)
                 if first is not None and self._is_past(job, first):
                     self._due.append((job, first))
+        took = time.monotonic() - now
+        self._scan_after, self._look_again = now + max(_SCAN_SECONDS, _SHARE * took), now + _LOOK_SECONDS
 
     def _first(self, job: Job) -> int | None:
         """The tick at which a schedule goes on: at first the first whole window after the first symbol, or `None`."""

@@ -14,7 +14,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from fugu.mqtt.probe import listen
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import classes_of
 from gateway.releases.config import ReleaseConfig, ReleaseConfigError, load_readers
-from gateway.releases.entries import Allowance, Entry, Past, State, Stream
+from gateway.releases.entries import NO_PAST, Allowance, Entry, Past, State, Stream
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.maker import Maker
@@ -291,7 +291,7 @@ def open_releases(
     impossible: dict[str, str] = {}
 
     def renewed(known: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
-        past = partial(_past, known)
+        past = partial(_past, known) if known and known.has_past else _no_past
         if plan.readers is not None:
             alone = known.alone() if known else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
@@ -321,8 +321,12 @@ def open_releases(
     return Releases(opened, maker, record, wanted, impossible, useless, renew)
 
 
-def _past(ledger: Ledger | None, streams: Iterable[Stream]) -> Past:
-    rows, lost = ledger.past(streams) if ledger else ([], False)
+def _no_past(_streams: Iterable[Stream]) -> Past:
+    return NO_PAST
+
+
+def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:
+    rows, lost = ledger.past(streams)
     return Past(tuple(dict.fromkeys((chains, period) for text, period in rows for chains in classes_of(text))), lost)
 
 
@@ -386,7 +390,7 @@ def release_now(
             entries: list[Entry] = []
             try:
                 for job in wanted:
-                    entries.append(_finish(releases.maker.make(job, first)))
+                    entries.append(releases.maker.make(job, first))
                 _hand_out(entries, releases, broker, "published", lambda why: say(f"{why}; {whose}"))
             except LinkError:
                 raise
@@ -450,13 +454,3 @@ def _fleet(policies: Path) -> str:
         raise PolicyError(f"cannot read the policies: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
         raise PolicyError("the policies directory holds no policy") from None
-
-
-def _finish(work: Generator[bool, None, Entry]) -> Entry:
-    """Do all the work at once."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            entry: Entry = done.value
-            return entry

@@ -41,6 +41,7 @@ from fugu.contract.queries import Query as Asked
 from fugu.core.noise import discrete_laplace
 
 __all__ = [
+    "UNOBSERVED",
     "Estimates",
     "Part",
     "Query",
@@ -170,7 +171,7 @@ class SymbolCounter:
         self._parts: dict[NoiseTable, Part] = {}
 
     def add(self, symbols: Ints, table: NoiseTable) -> None:
-        """Count consecutive ticks (n,) of one device; -1 is a tick without a symbol.
+        """Count consecutive ticks (..., n) of devices, each its own line; -1 is a tick without a symbol.
 
         Raises ReleaseError if the query cannot be answered from this table.
         """
@@ -179,7 +180,7 @@ class SymbolCounter:
         if not states or max(states) >= table.states or whole != self.query.asked.each:
             raise ReleaseError(f"a {self.query.kind} of {len(states)} of {table.states} states says nothing")
         seen = symbols != UNOBSERVED
-        both = seen[1:] & seen[:-1]
+        both = seen[..., 1:] & seen[..., :-1]
         counts = self._counts(symbols, seen, both, table)
         _, ticks, steps, before = self._parts.get(table, (table, 0, 0, np.zeros_like(counts)))
         self._parts[table] = Part(table, ticks + int(seen.sum()), steps + int(both.sum()), before + counts)
@@ -188,7 +189,7 @@ class SymbolCounter:
         m = table.symbols
         if self.query.asked.pairs:
             inversion(table)
-            return np.bincount((symbols[:-1] * m + symbols[1:])[both], minlength=m * m).reshape(m, m)
+            return np.bincount((symbols[..., :-1] * m + symbols[..., 1:])[both], minlength=m * m).reshape(m, m)
         histogram = np.bincount(symbols[seen], minlength=m)
         if self.query.asked.each or (rule := two_valued(table, self.query.states)) is None:
             inversion(table)

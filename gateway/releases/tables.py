@@ -22,10 +22,13 @@ CREATE TABLE allowances (
     base INTEGER NOT NULL, epsilon REAL NOT NULL, adversary TEXT NOT NULL, seconds INTEGER NOT NULL,
     period_us INTEGER NOT NULL, mechanism TEXT NOT NULL, class INTEGER NOT NULL,
     after_entry INTEGER NOT NULL, time_us INTEGER NOT NULL);
+CREATE INDEX changes ON allowances (account, serial);
 CREATE TABLE classes (id INTEGER PRIMARY KEY, chains TEXT NOT NULL UNIQUE);
 CREATE TABLE together (
     serial INTEGER PRIMARY KEY AUTOINCREMENT, device TEXT NOT NULL, stream TEXT NOT NULL, name TEXT NOT NULL,
     after_entry INTEGER NOT NULL, time_us INTEGER NOT NULL);
+CREATE INDEX ties ON together (device, stream, serial);
+CREATE INDEX tied ON together (name, device, stream);
 CREATE TABLE runs (
     account INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, charge INTEGER NOT NULL,
     PRIMARY KEY (account, first)) WITHOUT ROWID;

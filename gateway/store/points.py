@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.frames import MAX_TICK, WindowFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame
 from fugu.contract.measure_table import TimedTable
-from gateway.store.engine import Database
+from gateway.store.engine import Database, among
 
 __all__ = ["LIKELY", "Measured", "PointStore", "WindowStore"]
 
@@ -139,6 +139,7 @@ CREATE TABLE windows (
     stream INTEGER NOT NULL, number INTEGER NOT NULL, previous INTEGER NOT NULL, policy_version INTEGER NOT NULL,
     first INTEGER NOT NULL, length INTEGER NOT NULL, observed INTEGER NOT NULL, counts TEXT NOT NULL,
     shift INTEGER NOT NULL, PRIMARY KEY (stream, number)) WITHOUT ROWID;
+CREATE INDEX windows_by_tick ON windows (stream, first);
 """
 
     def __init__(self, database: Database) -> None:
@@ -146,11 +147,15 @@ CREATE TABLE windows (
 
     def at(self, sequence: int, index: int) -> WindowFrame | None:
         """The stored frame of the window of an index, of a sequence."""
-        return next(iter(self._frames("number=?", sequence, index)), None)
+        return next((frame for _, frame in self._frames("number=?", [sequence], index)), None)
 
     def within(self, sequence: int, first: int, last: int) -> list[WindowFrame]:
         """The frames of a sequence's windows that lie in the ticks first..last, in their order."""
-        return self._frames("first>=? AND first+length-1<=? ORDER BY number", sequence, first, last)
+        return [frame for _, frame in self.across([sequence], first, last)]
+
+    def across(self, sequences: Sequence[int], first: int, last: int) -> list[tuple[int, WindowFrame]]:
+        """The same of several, each with its sequence."""
+        return self._frames("first BETWEEN ? AND ? AND first+length-1<=?", sequences, first, last, last)
 
     def next_first(self, sequence: int, tick: int) -> int | None:
         """The first tick of the first window that ends at a tick or later."""
@@ -158,19 +163,22 @@ CREATE TABLE windows (
         found: int | None = self._db.execute(query, (sequence, tick)).fetchone()[0]
         return found
 
-    def _frames(self, where: str, sequence: int, *values: int) -> list[WindowFrame]:
+    def _frames(self, where: str, sequences: Sequence[int], *values: int) -> list[tuple[int, WindowFrame]]:
         query = (
-            "SELECT policy_version, streams.stream, previous, number, first, length, observed, counts, shift "
-            f"FROM intact_windows w JOIN streams ON id=w.stream WHERE w.stream=? AND {where}"
+            "SELECT id, number, policy_version, streams.stream, previous, first, length, observed, counts, shift "
+            f"FROM intact_windows w JOIN streams ON id=w.stream WHERE {where} AND w.stream"
         )
         return [
-            WindowFrame(
-                *(version, name.partition("/")[2], previous, index, first, length, observed),
-                tuple(json.loads(counts)),
-                shift,
+            (
+                sequence,
+                WindowFrame(
+                    *(version, name.partition("/")[2], previous, index, first, length, observed),
+                    tuple(json.loads(counts)),
+                    shift,
+                ),
             )
-            for version, name, previous, index, first, length, observed, counts, shift in self._db.execute(
-                query, (sequence, *values)
+            for sequence, index, version, name, previous, first, length, observed, counts, shift in sorted(
+                among(self._db, query, sequences, *values)
             )
         ]
 

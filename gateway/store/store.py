@@ -309,12 +309,10 @@ class Store:
         """Of some sequences what is accounted for, and their shifts."""
         tail = self.symbols.tail
         intervals = {number: tail.intervals(number) for number in numbers}
-        spans: dict[int, list[Span]] = {number: [] for number in numbers}
         for number, after, through in among(self._db, "SELECT * FROM intact_coverage WHERE stream", numbers):
             intervals[number].append((after, through))
-        for number, *span in among(self._db, "SELECT * FROM intact_shifts WHERE stream", numbers):
-            spans[number].append(Span(*span))
-        return {number: (Coverage(intervals[number]), Shifts(spans[number])) for number in numbers}
+        shifts = self.shifts_of(numbers)
+        return {number: (Coverage(intervals[number]), shifts[number]) for number in numbers}
 
     def coverage(self, stream: int) -> list[tuple[int, int]]:
         """The intervals of ticks that are accounted for."""
@@ -323,6 +321,13 @@ class Store:
     def shifts(self, stream: int | None) -> Shifts:
         """By how much the numbers of a sequence are ahead of the wall clock."""
         return Shifts(self._db.execute("SELECT shift, first, last FROM intact_shifts WHERE stream=?", (stream,)))
+
+    def shifts_of(self, numbers: Sequence[int]) -> dict[int, Shifts]:
+        """The same of several sequences."""
+        spans: dict[int, list[Span]] = {number: [] for number in numbers}
+        for number, *span in among(self._db, "SELECT * FROM intact_shifts WHERE stream", numbers):
+            spans[number].append(Span(*span))
+        return {number: Shifts(some) for number, some in spans.items()}
 
     def put_shifts(self, stream: int, spans: Iterable[Span], oldest: int) -> None:
         """Follow a change of the shifts; those below the oldest are forgotten."""

@@ -91,6 +91,13 @@ class Columns(NamedTuple):
         ticks = (int(self.version[row]), int(self.previous[row]), int(self.first[row]))
         return SymbolFrame(*ticks, symbols.tobytes(), bits=int(self.bits[row]), shift=int(self.shift[row]))
 
+    def lay_out(self, rows: Sequence[int], lines: Sequence[int], begin: int, out: Ints) -> None:
+        """Write the symbols of some rows into lines of `out` (n, ticks), whose first column is the tick `begin`."""
+        at = np.array(rows, dtype=np.int64)
+        lay_out(
+            self.packed, self.start[at], self.ticks[at], self.bits[at], self.first[at] - begin, np.array(lines), out
+        )
+
     def take(self, rows: Ints) -> Columns:
         """Some rows, in the order given."""
         fields = [column[rows] for column in self[:7]]
@@ -161,6 +168,16 @@ def unpack(packed: Bytes, at: int, count: int, bits: int, out: Bytes, to: int) -
     each, mask = 8 // bits, (1 << bits) - 1
     for i in range(count):
         out[to + i] = (packed[at + i // each] >> (8 - bits - bits * (i % each))) & mask
+
+
+@kernel
+def lay_out(packed: Bytes, starts: Ints, counts: Ints, bits: Ints, places: Ints, lines: Ints, out: Ints) -> None:
+    """Read symbols into lines of `out`, each row's from its place on; what lies beside a line is left out."""
+    for row in range(starts.size):
+        each, mask = 8 // bits[row], (1 << bits[row]) - 1
+        for i in range(max(0, -places[row]), min(counts[row], out.shape[1] - places[row])):
+            shift = 8 - bits[row] - bits[row] * (i % each)
+            out[lines[row], places[row] + i] = (packed[starts[row] + i // each] >> shift) & mask
 
 
 def unpacked(packed: Bytes, at: int, count: int, bits: int) -> Bytes:
@@ -256,6 +273,15 @@ class Tail:
         low = max(bisect_right(rows.firsts, first) - 1, 0)
         found = self._take(rows.places[low : None if last is None else bisect_right(rows.firsts, last)])
         return found.take(np.flatnonzero(found.last >= first))
+
+    def across(self, numbers: Iterable[int], first: int, last: int) -> Columns:
+        """Frames of some sequences; among them all that have any of the ticks first..last."""
+        places = list[int]()
+        for number in numbers:
+            if (rows := self._rows.get(number)) is not None:
+                low = max(bisect_right(rows.firsts, first) - 1, 0)
+                places += rows.places[low : bisect_right(rows.firsts, last)]
+        return self._take(places)
 
     def intervals(self, number: int) -> list[tuple[int, int]]:
         """Intervals that the rows of a sequence account for, (after, through]."""
@@ -472,6 +498,21 @@ CREATE TABLE heads (
     def holding(self, number: int, first: int, last: int) -> list[SymbolFrame]:
         """Symbols of the ticks first..last as frames, none of which reaches beyond them."""
         return [part(frame, first, last) for frame in self.following(number, first, last)]
+
+    def across(self, numbers: Sequence[int], first: int, last: int) -> Columns:
+        """The frames of some sequences that have any of the ticks first..last; some may be there twice, sealed or not.
+
+        Once sealed, frames are not cut as the device did.
+        """
+        late = self.tail.across(numbers, first, last)  # before the chunks: another process may seal them
+        query = (
+            "SELECT c.stream, c.first, c.last, day, policy_version, distribution, runs, symbols FROM intact_chunks c "
+            "JOIN streams ON id=c.stream WHERE c.first<=? AND c.first>=COALESCE("
+            "(SELECT MAX(first) FROM chunks WHERE chunks.stream=id AND first<=?), ?) AND id"
+        )
+        sealed = (_chunk(row).columns() for row in among(self._db, query, numbers, last, first, first))
+        every = Columns.joined([late, *sealed])
+        return every.take(np.flatnonzero((every.ticks > 0) & (every.first <= last) & (every.last >= first)))
 
     def next_first(self, number: int, tick: int) -> int | None:
         """The first tick from a tick on that has a symbol."""

@@ -72,7 +72,7 @@ class Bench:
             self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: self.now_us, history=history
         )
         self.ledger: Ledger = opened.ledger
-        self.catalogue = known
+        self.catalogue, self.jobs, self.maker = known, opened.jobs, opened.maker
         link = Link(Broker(), client_id="none")
         progress = StoreProgress(self.scene.store, self.scene.recorder.known)
         args = (opened.jobs, opened.maker, progress, opened.record, link, self.counters)

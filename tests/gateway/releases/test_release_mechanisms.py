@@ -7,6 +7,7 @@ import random
 import re
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,21 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.windows import ALONE, Mechanism, Window, covers
-from fugu.privacy.chain_class import ListedChains, MarkovChain
+from fugu.privacy.chain_class import ListedChains, MarkovChain, ReleaseClass
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from gateway.audit.ledger import audit_ledger
 from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
+from gateway.releases import allowance as allowance_module
+from gateway.releases import maker as maker_module
 from gateway.releases.allowance import allowance, charge, noise_problem, smallest_scale
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.charges import nats, units_above, units_below
 from gateway.releases.config import Reader, ReleaseConfig, ReleaseConfigError
 from gateway.releases.jobs import jobs
 from gateway.releases.ledger import Ledger
+from gateway.releases.maker import LaterError
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import two_valued
 from gateway.releases.worth import compared
@@ -457,6 +461,36 @@ def test_a_release_that_does_not_compose_is_not_forgotten_with_its_configuration
     assert both.check(ReleaseConfig.load(bench.config), catalogue(FLEET))
     with pytest.raises(ReleaseConfigError, match="no audience beside public, which has had a release about watch/hr"):
         bench.reopen()
+
+
+def test_between_exact_distributions_that_take_long_other_things_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is computed once, and kept."""
+    fleet = tuple(FLEET[0].model_copy(update={"device": name}) for name in ("ring", "watch"))
+    bench = Bench(tmp_path, planned("wasserstein"), audiences=NOBODY, fleet=fleet)
+    for device, gap in (("ring", 1), ("watch", 2)):
+        bench.scene.record(*frames([LENGTH * 2], gaps=[gap]), device=device)
+    (job,) = bench.jobs
+    now, asked = [0.0], list[str]()
+    distance = allowance_module._distance
+
+    def slow(chains: ReleaseClass, hits: tuple[int, ...], ticks: int, observed: int) -> Fraction:
+        if f"{observed:x}" not in asked:
+            asked.append(f"{observed:x}")
+            now[0] += 30.0
+        return distance(chains, hits, ticks, observed)
+
+    monkeypatch.setattr(allowance_module, "_distance", slow)
+    monkeypatch.setattr(maker_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for turn in (1, 2):
+        with pytest.raises(LaterError):
+            bench.maker.make(job, 0, seconds=1.0)
+        assert len(asked) == turn
+        assert bench.ledger.newest == 0
+    assert bench.maker.make(job, 0, seconds=1.0).number == 1
+    assert len(set(asked)) == 2
+    assert verify(bench.ledger).problems == ()
 
 
 def test_every_device_of_a_sum_has_an_account_by_the_rule(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from fugu.contract.windows import Window
 from fugu.host.database import AwayError, DatabaseError
 from fugu.mqtt import Broker, Link
 from gateway.config import GatewaySettings
+from gateway.loop import release_part
 from gateway.loop.release_part import Releasing
 from gateway.parts.describe import Describing
 from gateway.parts.part import Message
@@ -87,6 +89,30 @@ def test_releases_end_where_a_new_policy_cannot_be_accounted_for(
         parts.part.pump(idle=True)
     assert (parts.ledger.newest, parts.counters["ledger_errors"]) == (0, 1)
     assert not parts.part.busy
+    parts.part.close()
+
+
+def test_many_accounts_follow_policies_a_tenth_of_the_time_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then nothing is released; a device after another takes a new policy, and each time all would be asked."""
+    parts = Parts(tmp_path)
+    now = [1000.0]
+    renewed: list[float] = []
+    monkeypatch.setattr(release_part, "_FEW", 0)
+    monkeypatch.setattr(release_part, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def renew(*_: object, **__: object) -> None:
+        renewed.append(now[0])
+        now[0] += 0.5
+
+    monkeypatch.setattr(Ledger, "set_allowances", renew)
+    for _ in range(4):
+        parts.part.renew()
+        parts.part.pump(idle=True)
+        now[0] += 2.0
+    assert renewed == [1000.0, 1006.5]
+    assert parts.ledger.newest == 0
     parts.part.close()
 
 

@@ -16,7 +16,7 @@ from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.charges import units_above
 from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled
 from gateway.releases.entries import Allowance, Past, Promise, named_streams, together_name
-from gateway.releases.jobs import allowances, jobs, streams_together, together_with
+from gateway.releases.jobs import allowances, jobs, streams_together
 
 PERIOD = 1_000_000
 ALONE = BinaryChains(q=(0.3, 0.3), r=(0.4, 0.4))
@@ -76,8 +76,6 @@ def test_streams_of_a_device_and_of_a_room() -> None:
     )
     groups = streams_together(known)
     assert sorted(map(together_name, groups)) == ["door/motion+lamp/light", "ring/hr+steps", "watch/hr+steps"]
-    assert together_with(groups, "ring", "steps") == {("ring", "hr"), ("ring", "steps")}
-    assert together_with(groups, "door", "door") == {("door", "door")}
     assert named_streams(joint("pairs"), "door") == frozenset()
 
 

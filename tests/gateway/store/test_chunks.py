@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fugu.contract.frames import SymbolFrame
@@ -53,6 +54,7 @@ def test_what_is_sealed_is_read_back_as_it_came_of_every_policy_clock_and_gap(tm
     before = final_state(scene)
     assert before.symbols == symbols_of(MIXED)
     next_symbols(scene, before.symbols)
+    laid_out(scene.store, before.symbols)
     scene.recorder.seal(now=True)
     assert scene.store._db.execute("SELECT COUNT(*) FROM journal").fetchone() == (0,)
     for restarted in (False, True):
@@ -60,10 +62,27 @@ def test_what_is_sealed_is_read_back_as_it_came_of_every_policy_clock_and_gap(tm
             scene.reopen()
         assert final_state(scene) == before
     next_symbols(scene, before.symbols)
+    laid_out(scene.store, before.symbols)
     for low, high in ((0, 0), (399, 1_400), (5_000, 80_000), (MIXED[-1].last, 2**53), (3_000, 3_001)):
         held = scene.store.symbols.holding(1, low, high)
         assert symbols_of(held) == [one for one in before.symbols if low <= one[0] <= high]
         assert all(low <= one.first <= one.last <= high for one in held)
+
+
+def laid_out(store: Store, symbols: list[tuple[int, int]]) -> None:
+    """See that symbols are right as a release reads them: of many sequences at once, a line each."""
+    for low, high in ((5_000, 80_000), (0, 0), (399, 1_400), (4_000, 9_000), (3_000, 3_001)):
+        wanted = {one[0]: one for one in symbols if low <= one[0] <= high}
+        columns = store.symbols.across([7, 1], low, high)
+        rows, lines = range(columns.rows), np.full((2, high - low + 1), -1)
+        assert all(columns.first[row] <= high and columns.last[row] >= low for row in rows)
+        found = (one for row in rows for one in symbols_of([columns.frame(row)]) if low <= one[0] <= high)
+        assert set(found) == {*wanted.values()}
+        columns.lay_out(rows, [1] * columns.rows, low, lines)
+        assert lines[0].max() == -1
+        assert {tick: symbol for tick, symbol in enumerate(lines[1].tolist(), low) if symbol >= 0} == {
+            tick: one[-1] for tick, one in wanted.items()
+        }
 
 
 def next_symbols(scene: Scene, symbols: list[tuple[int, int]]) -> None:
@@ -338,8 +357,8 @@ def copied(closed: Scene, number: int) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("late", [False, True])
-def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late: bool) -> None:
+@pytest.mark.parametrize(("late", "at_once"), [(False, False), (True, False), (True, True)])
+def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late: bool, at_once: bool) -> None:
     """A second store, as of another process; sealed before any one of its statements."""
     generator = random.Random(4)
     made = frames([500] * 45)
@@ -355,6 +374,8 @@ def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late
         reader = Store(scene.path)
         asked = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
         put(reader, asked)
+        if at_once:
+            laid_out(reader, symbols_of(made))
         found = symbols_of(reader.symbols.following(1, 0))
         assert found == symbols_of(made), statement
         if statement < asked.asked:
