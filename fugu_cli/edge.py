@@ -19,7 +19,7 @@ OPTIONS = {
 COMMANDS = {
     "agent": "Randomise readings, on a device.",
     "subscribe": "Print private readings of a fleet as they arrive.",
-    "helper": "Run the helper of a group of homes: nobody can take their sums apart.",
+    "helper": "Run the helper of homes whose sums nobody can take apart.",
 }
 """By name: the command's help."""
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.chains import ChainClass
-from fugu.contract.compiler import compile_policy
 from fugu.contract.errors import PolicyError, UsageError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee
@@ -99,6 +98,8 @@ def check(
     """
     accepted: Ceiling | None = None if ceiling is None else epsilon_of(str(ceiling))
     policy = _policy(policy)
+    from fugu.contract.compiler import compile_policy  # it loads signatures, which a file that is none needs not
+
     compile_policy(policy)
     if isinstance(policy, Policy):
         loss = policy.verify(accepted)
