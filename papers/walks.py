@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.tracking import reachable
 from fugu.places.graphs import GraphError, delta_set, lattice, surrogates
+from fugu.places.hull import complete_hull
 from fugu.places.protection import Protection, degree_of_protection, protect_likely
-from fugu.places.tables import TableWeights, build_table, fallback_table
+from fugu.places.tables import MOST_OUTPUTS, TableWeights, build_table
 from papers.graphs import within_radius
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Step",
     "Walk",
     "evaluate",
+    "fallback_table",
     "grid",
     "overall",
     "paths",
@@ -139,6 +141,12 @@ def step_of(values: Ints, graph: Bools, possible: Bools, likely: Bools) -> Step:
     """The protectable graph of a tick, and how many states protect each."""
     found = protect_likely(values, graph, possible, likely)
     return Step(found, degree_of_protection(found.hull, values[surrogates(values, likely)], possible))
+
+
+def fallback_table(values: Ints, epsilon: float, *, most_outputs: int = MOST_OUTPUTS) -> TableWeights:
+    """The table for ticks whose own table is missing: it protects every pair, for every graph and constraint set."""
+    everywhere = np.ones(len(values), dtype=np.bool_)
+    return build_table(complete_hull(values), values, everywhere, epsilon, most_outputs=most_outputs)
 
 
 def table_of(values: Ints, step: Step, likely: Bools, epsilon: float) -> TableWeights:

@@ -283,15 +283,6 @@ def build_table(
     return TableWeights(rows, inside[0] + box.points() @ basis, best[1])
 
 
-def fallback_table(values: Ints, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS) -> TableWeights:
-    """The table for ticks whose own table is missing or has expired; arguments and errors as for `build_table`.
-
-    Its hull is of all differences over all states: it protects every pair, for every graph and every constraint set.
-    """
-    everywhere = np.ones(len(values), dtype=np.bool_)
-    return build_table(complete_hull(values), values, everywhere, epsilon, most_outputs=most_outputs)
-
-
 def table_loss(weights: Ints) -> NDArray[np.float64]:
     """The per-tick loss (N, N) of weights, in nats, rounded up: max over outputs of log(W[i,z] / W[j,z])."""
     logs = np.log(weights.astype(np.float64))

@@ -17,7 +17,6 @@ __all__ = ["KINDS"]
 
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
-_GAUGE = "fugu_gateway_alarms"
 _MALFORMED = (
     *(Reason.MALFORMED, Reason.UNKNOWN_SCHEMA, Reason.WRONG_TYPE, Reason.WRONG_LENGTH, Reason.OUT_OF_RANGE),
     *(Reason.TRAILING_BYTES, Reason.WRONG_KIND, Reason.SYMBOL_OUT_OF_RANGE, Reason.POINT_MISMATCH),
@@ -158,22 +157,3 @@ KINDS = {
     ),
 }
 """By code, in the order in which alarms are told."""
-
-
-def alert_rules() -> str:
-    """Render the rules of deploy/examples/alerts.yml that are alarms."""
-    return "\n".join(_rule(code, kind) for code, kind in KINDS.items())
-
-
-def _rule(code: AlarmCode, kind: Kind) -> str:
-    name = "".join(word.capitalize() for word in code.split("-"))
-    rule = f"""\
-      - alert: Fugu{name}
-        expr: {kind.metric}{kind.metric and " or "}{_GAUGE}{{code="{code}"}} > 0
-{f"        for: {kind.patience}" if kind.patience else ""}
-        labels: {{severity: {kind.severity}}}
-        annotations:
-          summary: "{kind.words[0].upper()}{kind.words[1:]}"
-          description: "{kind.advice[0].upper()}{kind.advice[1:]}"
-"""
-    return rule.replace("\n\n", "\n")

@@ -19,13 +19,14 @@ from fugu.places.composition import (
 from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.protection import protect
-from fugu.places.tables import build_table, fallback_table, table_loss
+from fugu.places.tables import build_table, table_loss
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.inner_maximum import closed, exact_step
 from fugu.privacy.accountant.walks import endless_bound, local_step
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from papers.composition import joint_loss, sequence_epsilon, staircase_loss, trajectory_loss
 from papers.graphs import explicit, one_step, within_radius
+from papers.walks import fallback_table
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states, strict_epsilon
 from tests.support.oracle import worst_loss
 from tests.support.proofs import check_printed

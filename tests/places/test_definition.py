@@ -12,7 +12,8 @@ import pytest
 from fugu.places.graphs import complete, restrict
 from fugu.places.noise import floor_exp
 from fugu.places.protection import Protection, degree_of_protection, protect, protected_pairs
-from fugu.places.tables import TableError, build_table, check_table, fallback_table, table_loss
+from fugu.places.tables import TableError, build_table, check_table, table_loss
+from papers.walks import fallback_table
 from tests.support.dphmm_cases import OBJECTIVES, close, random_case, strict_epsilon
 
 

@@ -13,9 +13,9 @@ from fugu.places.graphs import GraphError, complete, delta_set, edge_list, latti
 from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.noise import floor_exp
 from fugu.places.protection import Protection, degree_of_protection, protect, protect_likely
-from fugu.places.tables import TableError, TableWeights, build_table, check_table, fallback_table
+from fugu.places.tables import TableError, TableWeights, build_table, check_table
 from papers.graphs import explicit
-from papers.walks import schedule
+from papers.walks import fallback_table, schedule
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 
 LINE = lattice(range(6))

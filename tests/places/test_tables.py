@@ -21,11 +21,11 @@ from fugu.places.tables import (
     certified,
     check_table,
     clamped_mass,
-    fallback_table,
     table_loss,
     window,
 )
 from papers.graphs import one_step, within_radius
+from papers.walks import fallback_table
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, estimate_error, grid, states
 
 HULL = graph_hull(VALUES, GRAPH)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.reports import MAX_NAMES, AlarmCode
-from gateway.health.findings import KINDS, alert_rules
+from gateway.health.findings import KINDS
 from gateway.health.monitor import Alarms
+from tests.support import alert_rules
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,7 +43,7 @@ def test_documents_and_alert_rules_say_what_is_declared() -> None:
     assert list(KINDS) == list(AlarmCode)
     rows = "\n".join(f"| `{code}` | {kind.words} |" for code, kind in KINDS.items())
     assert f"| code | |\n| --- | --- |\n{rows}\n\n" in (ROOT / "docs" / "protocol.md").read_text()
-    assert (ROOT / "deploy" / "examples" / "alerts.yml").read_text().endswith(f"part.\n{alert_rules()}")
+    assert alert_rules.FILE.read_text() == alert_rules.written()
 
 
 @pytest.mark.parametrize("code", AlarmCode)
