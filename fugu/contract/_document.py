@@ -35,6 +35,8 @@ class Document(BaseModel):
     """An immutable document; unknown fields, coercions, infinities and NaN are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    binary: ClassVar[tuple[str, ...]] = ()
+    """Fields of hexadecimal digits that are bytes where a document is written."""
 
 
 class DocumentFile(Document):
@@ -118,15 +120,20 @@ _PROBLEMS = {
 
 def write_document(document: Document) -> bytes:
     """The bytes of a document, which an envelope holds and signs."""
-    packed: bytes = msgpack.packb(document.model_dump(mode="json"))
+    values = document.model_dump(mode="json")
+    values |= {name: [bytes.fromhex(digits) for digits in values[name]] for name in document.binary}
+    packed: bytes = msgpack.packb(values)
     return packed
 
 
 def read_document(kind: type[_Read], payload: bytes) -> _Read:
     """Parse a document whose signatures have been checked; the PolicyError names the first field that is wrong."""
     try:
-        return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
+        values = msgpack.unpackb(payload, raw=False, strict_map_key=True)
+        if not all(isinstance(each, bytes) for name in kind.binary for each in values[name]):
+            raise ValueError("text where bytes are expected")
+        return kind.model_validate_json(json.dumps(values, default=bytes.hex))
     except ValidationError as error:
         raise PolicyError(first_problem(error, "document")) from None
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
+    except (ValueError, KeyError, TypeError, RecursionError, msgpack.UnpackException):
         raise PolicyError("no msgpack document") from None

@@ -132,6 +132,7 @@ class PolicyDocument(Document):
         boards: as microcontrollers run them; none if the document is for no microcontroller.
     """
 
+    binary: ClassVar[tuple[str, ...]] = ("compiled", "boards")
     document: Literal["policy"] = "policy"
     fleet: Name
     version: Version

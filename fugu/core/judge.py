@@ -85,6 +85,8 @@ class Reader(Unpacker):
             return self.text(_MOST_TEXT)
         if code & 0xF0 == 0x90 or code == 0xDC:
             return [self.value() for _ in range(self.array(_MOST_ITEMS))]
+        if code in (0xC4, 0xC5):
+            return self.binary(_MOST_TEXT)
         if code & 0xF0 != 0x80 and code != 0xDE:
             return self.number(-1 << 63, (1 << 64) - 1)
         self.take(1)
@@ -231,6 +233,10 @@ def _document(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, A
     return values
 
 
+def _all_bytes(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(value, bytes) for value in values)
+
+
 def _whole(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
@@ -298,7 +304,7 @@ def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int, idl
     version, begin, end, to = values["version"], values["valid_from"], values["valid_until"], values["to"]
     form = _whole(begin, 0, _MOST_TIME) and (end is None or _whole(end, begin + 1, _MOST_TIME))
     form = form and values["on_expiry"] in ("hold", "stop") and isinstance(to, dict)
-    if not form or len([name for name in to if to[name] is not None]) != 1 or not isinstance(values["boards"], list):
+    if not form or len([name for name in to if to[name] is not None]) != 1 or not _all_bytes(values["boards"]):
         raise RefusedError("malformed", "a signed policy document is malformed")
     reached = to.get("everyone") is True or to.get("device") == image.DEVICE or to.get("group") in image.GROUPS
     if values["fleet"] != image.FLEET or not reached:
@@ -317,10 +323,7 @@ def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int, idl
         raise RefusedError("expired", "version %d was valid until %d" % (version, end))
     if len(values["boards"]) != values["policies"]:
         raise RefusedError("guarantee", "not compiled for boards: sign it with --boards")
-    try:
-        compiled = [bytes.fromhex(one) for one in values["boards"]]
-    except (ValueError, TypeError):
-        raise RefusedError("malformed", "a compiled policy that is none") from None
+    compiled = values["boards"]
     policies = derived(compiled, image, idle)
     for policy in policies:
         if policy.version != version or policy.fleet != image.FLEET:

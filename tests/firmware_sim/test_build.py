@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from firmware_sim.build import Burnt, FirmwareError, build, enrolled, modules, without_hints
+from firmware_sim.build import Burnt, FirmwareError, build, enrolled, for_board, modules
 from fugu.contract.compiler import compile_board_policy
 from fugu.contract.discretisers import Baseline, Cells, Thresholds
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
@@ -116,9 +118,46 @@ def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
         build(POLICY, tmp_path, Burnt(ca=b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"))
 
 
-def test_what_only_checkers_read_takes_no_memory_of_a_board() -> None:
-    """Lines keep their numbers, as exceptions on a board name them."""
-    source = "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from typing import Any\n__all__ = [\n    'x',\n]\nx = 1\n"
-    assert without_hints(source) == "\n\n\n\n\n\nx = 1\n"
-    for name, file in modules().items():
-        assert "TYPE_CHECKING" not in without_hints(file.read_text()), name
+LEAN = """
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+__all__ = ["f"]
+LIMIT = 7
+_FEW = 1 << 4
+_FAR = 1 << 40
+
+def f(first, second, third, given=_FEW):
+    left = third
+    def inner(second):
+        nonlocal left
+        left += second + third
+        return left
+    return inner(_FAR) + sum([first for first in (second, _FEW)]) + first + given + LIMIT
+"""
+
+
+def test_a_board_keeps_few_names_and_does_the_same() -> None:
+    """Names that a function or a comprehension within another has as well stay as they are."""
+    lean = for_board(LEAN)
+    words = set(re.findall(r"\w+", lean))
+    assert not {"TYPE_CHECKING", "_FEW", "__all__", "third"} & words
+    assert {"LIMIT", "_FAR", "given", "first", "second", "left"} <= words
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    exec(LEAN, before)
+    exec(lean, after)
+    assert before["f"](3, 4, 5) == after["f"](3, 4, 5) == (1 << 40) + 56
+    assert for_board("def f(tick, index=1):\n    return tick + index\n") == "def f(a, index=1):\n    return a + index\n"
+
+
+def test_no_module_of_a_board_gives_a_parameter_without_a_default_by_its_name() -> None:
+    """Its name is another on the board."""
+    required, keywords = set[str](), set[str]()
+    for file in modules().values():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.arguments):
+                required |= {one.arg for one in node.args[: len(node.args) - len(node.defaults)]}
+            elif isinstance(node, ast.Call):
+                keywords |= {one.arg for one in node.keywords if one.arg}
+    assert keywords & required == {"root"}, "with_changes takes any"
