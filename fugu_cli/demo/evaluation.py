@@ -140,6 +140,16 @@ class Replay:
         return single, *(row for row in rows if row.name[0].isdigit())
 
     @property
+    def asked(self) -> str:
+        """Question of an attacker about a tick, in words."""
+        *_, state = self.policy.discretiser.states
+        if len(self.policy.discretiser.states) == 2:
+            return (
+                f"whether any one {self.tick} was \N{LEFT DOUBLE QUOTATION MARK}{state}\N{RIGHT DOUBLE QUOTATION MARK}"
+            )
+        return f"what any one {self.tick} was"
+
+    @property
     def tick_epsilon(self) -> float:
         """Loss of a single tick."""
         promise = self.policy.guarantee
@@ -328,7 +338,7 @@ class Results:
     @property
     def off(self) -> str:
         """Error of the values, in a few words."""
-        return f"off by {100 * self.error:.0f} points on average"
+        return f"off by {100 * self.error:.0f} percentage points on average"
 
     def use(self) -> str:
         """Say in a sentence how far off what was released is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import tempfile
 import time
@@ -56,6 +57,8 @@ __all__ = ["plan_and_replay", "prepared_plan", "replay_of", "show_stretches"]
 
 _DAY = 86_400.0
 _MESSAGES = 90
+_TICKS = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour"}
+"""Words for ticks of these microseconds; others are readings."""
 """At most so many of a replay of symbols."""
 _PLANNED = "The plan is below. If it is what you want, write the files."
 _PREPARED = "What would leave"
@@ -261,11 +264,17 @@ def _show_nearest(page: Page, plan: Plan) -> None:
 def _verdicts(plan: Plan) -> list[list[str]]:
     """Two verdicts for the page: their look, their first words, and why."""
     good = plan.useful, plan.privacy != "none"
-    told = [sentence.partition(": ") for sentence in plan.verdict[:2]]
+    told = [_plain_words(sentence).partition(": ") for sentence in plan.verdict[:2]]
     return [
         ["yes" if held else "no", first, f"{why[:1].upper()}{why[1:]}"]
         for held, (first, _, why) in zip(good, told, strict=True)
     ]
+
+
+def _plain_words(sentence: str) -> str:
+    """A sentence of a plan for somebody who has read no page: without ticks, and with whole names of units."""
+    plain = re.sub(r"\btick(s?)\b", r"reading\1", sentence)
+    return re.sub(r"(?<=\d) points?\b", " percentage points", plain)
 
 
 def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
@@ -322,7 +331,8 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     transition = mean_transitions(states, segments, len(policy.discretiser.states))
     if symbols:  # waits of a replay are ticks, so that a device sends again what is not covered within some of them
         policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(read) // _MESSAGES))})
-    words = {"of": details.states.share_of, "tick": "tick", "recorded": details.readings.column}
+    tick = _TICKS.get(policy.clock.period_us, "reading")
+    words = {"of": details.states.share_of, "tick": tick, "recorded": details.readings.column}
     kind = SymbolReplay if symbols else Replay
     return kind(_HELD_BACK, policy, sensor, _values(read), states, transition, **words)
 

@@ -163,7 +163,7 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
         f"{'the promise: at most' if at == 'promise' else 'the promise to one who knows the habits:'} {_sure(promise)}"
     )
     shapes = [Shape("zone", "allowed", [(0.5, promise)])] if at == "promise" else []
-    number, words = "–", f"sure at most, about any one {replay.tick}, from a 50 % start"
+    number, words = "–", f"sure at most {replay.asked}, from 50 %"
     if changes is not None and results is not None:
         sure = 1.0 / (1.0 + np.exp(-np.abs(changes)))
         ticks = results.ticks[: sure.size]
@@ -205,7 +205,7 @@ def stretches_lane(stretches: Sequence[Stretch], about: str) -> Lane:
         (bars if one.epsilon <= LARGEST_PROTECTED else bare).append(bar)
     promised = next((one for one in shown if one.name == about), shown[0])
     longer = ", ".join(_short(one.name) for one in shown if one.epsilon > LARGEST_PROTECTED)
-    words = f"sure at most, about any {about.removeprefix('1 ')}, from a 50 % start"
+    words = f"sure at most how any {about.removeprefix('1 ')} went, from 50 %"
     words += f"; not protected: {longer}" if longer else ""
     level = most_sure(promised.epsilon)
     return Lane(

@@ -289,7 +289,7 @@ class _Watcher:
         truth = [(hour.number + side, hour.truth) for hour in self.hours for side in (0.0, 1.0)]
         top = share_scale([*(hour.told for hour in self.hours), *scene.habit.tolist()])
         off = f", off by {error_words(_off(self.hours))} on average" if self.hours else ""
-        words = "sure at most, about any hour of any home, from a 50 % start; if the helper keeps its word"
+        words = "sure at most how any hour of any home went, from 50 %; if the helper keeps its word"
         sure = most_sure(scene.epsilon)
         return [
             Lane(

@@ -357,7 +357,7 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
         _map(
             walk.policy,
             *("attacker", "Attacker", f"{100 * most_sure(walk.policy.epsilon):.0f} %"),
-            f"sure at most, of one of two places up to {radius} m apart, by one point, from a 50 % start",
+            f"sure at most at which of two places up to {radius} m apart, by one point, from 50 %",
             "best guess from all points, with its 95 % ranges" + (f" · off by {off:.0f} m" if off == off else ""),
             [truth, *([] if estimate is None else _guess(estimate))],
         ),

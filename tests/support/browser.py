@@ -34,7 +34,9 @@ _AXE = """
 const done = arguments[arguments.length - 1];
 const said = (found) => found.violations.map((one) => one.id + ": " + one.nodes.map((node) => node.html));
 const moved = document.getAnimations().map((one) => one.finished);  // text that fades in has little contrast as yet
-Promise.allSettled(moved).then(() => axe.run({ resultTypes: ["violations"] })).then((found) => done(said(found)));
+const [where, rules] = arguments;
+const options = { resultTypes: ["violations"], ...(rules.length ? { runOnly: rules } : {}) };
+Promise.allSettled(moved).then(() => axe.run(where ?? document, options)).then((found) => done(said(found)));
 """
 
 
@@ -99,9 +101,9 @@ class Browser:
             self.driver.execute_cdp_cmd(command, given)
         self.complaints()
 
-    def violations(self) -> list[str]:
+    def violations(self, where: str | None = None, *rules: str) -> list[str]:
         self.run((installed() / "node_modules/axe-core/axe.min.js").read_text())
-        return list(self.driver.execute_async_script(_AXE))
+        return list(self.driver.execute_async_script(_AXE, where, rules))
 
     def complaints(self) -> list[str]:
         """Errors of scripts, and what the content security policy has refused, since it was asked last."""

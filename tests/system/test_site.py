@@ -15,6 +15,8 @@ import pytest
 
 import fugu
 from fugu_cli.app import COMMANDS
+from tests.support.brokers import wait_until
+from tests.support.browser import Browser
 from tests.support.documents import ROOT, Page
 from tests.support.forks import shell_words
 from tests.support.histories import fill_store
@@ -48,7 +50,7 @@ class Loaded(HTMLParser):
 
 
 @pytest.mark.long
-def test_it_builds_strictly_and_needs_no_network(tmp_path: Path) -> None:
+def test_it_builds_strictly_and_needs_no_network_nor_a_server(tmp_path: Path, browser: Browser) -> None:
     pytest.importorskip("material")
     command = [*shell_words(), "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     environment = {
@@ -69,7 +71,13 @@ def test_it_builds_strictly_and_needs_no_network(tmp_path: Path) -> None:
     assert [name for name in fugu.__all__ if not re.search(rf'id="fugu\.(\w+\.)*{name}"', names)] == []
     commands = (tmp_path / "site/commands.html").read_text()
     assert [name for name in COMMANDS if f"fugu {name}" not in commands] == []
-    assert (tmp_path / "site/search/search_index.json").exists()
+    for page, word in (("plan", "epsilon"), ("proofs/stretches", "ledger")):
+        browser.open((tmp_path / f"site/{page}.html").as_uri())
+        browser.click("input.md-search__input")
+        browser.type("input.md-search__input", word)
+        wait_until(lambda: browser.count(".md-search-result__item") > 3, "what a search has found")
+        assert browser.complaints() == []
+    assert browser.violations(".md-content__inner a:not(.headerlink)", "color-contrast") == []
 
 
 def test_the_six_pictures_are_those_that_the_code_draws_and_the_page_says_their_numbers() -> None:

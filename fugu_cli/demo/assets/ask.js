@@ -6,12 +6,14 @@ import { Lanes } from "/lanes.js";
 const form = document.getElementById("ask");
 const offers = document.getElementById("offers");
 const stretches = document.getElementById("stretches");
+const results = document.getElementById("results");
 const { file, sure, epsilon } = form.elements;
 let offered = "";
 
 const post = (path, body) => fetch(path, { method: "POST", body }).catch(() => {});  // the page says what came of it
 
 function send(what) {
+  if (what === "plan") results.classList.add("awaited"); // room at once, so that nothing moves later
   const fields = [...new FormData(form)].filter(([, value]) => typeof value === "string");
   post("/ask", JSON.stringify({ ...Object.fromEntries(fields), do: what }));
 }
@@ -56,6 +58,7 @@ function card({ name, words, at, options }) {
 
 export function ask(state) {
   form.hidden = !state.ask;
+  if (state.ask && !form.contains(results)) form.querySelector(":scope > section:nth-of-type(2)").after(results); // below what was decided
   [...form.querySelectorAll(":scope > section")].forEach((section, at) => section.classList.toggle("later", at >= (state.step ?? 1)));
   const cards = state.stretches ?? [];
   const now = JSON.stringify([state.offers, state.understood, cards]);
