@@ -28,7 +28,7 @@ from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.processes import start_broker
-from gateway.config import GatewaySettings
+from gateway.config import GatewayConfig
 from gateway.loop.process import run
 from gateway.store.store import Store
 
@@ -50,7 +50,11 @@ def main() -> int:
     if options.gateway is not None:
         logging.basicConfig(level=logging.ERROR)
         folder: Path = options.gateway
-        return run(GatewaySettings("bench", Broker(port=options.port), folder / "s.sqlite", folder / "policies"))
+        return run(
+            GatewayConfig(
+                fleet="bench", broker=Broker(port=options.port), store=folder / "s.sqlite", policies=folder / "policies"
+            )
+        )
     figures = measured()
     show(figures, as_json=options.json)
     return 0

@@ -39,7 +39,7 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.processes import start_broker
-from gateway.config import GatewaySettings
+from gateway.config import GatewayConfig
 from gateway.estimates.symbols import warm
 from gateway.loop.process import run
 
@@ -79,8 +79,8 @@ def main() -> int:
         case "publisher":
             return _publish(options.port, options.part, options.after, options.frames)
         case "gateway":
-            where = Broker(port=options.port), options.folder / "s.sqlite", options.folder / "policies"
-            return run(GatewaySettings(FLEET, *where))
+            files = {"store": options.folder / "s.sqlite", "policies": options.folder / "policies"}
+            return run(GatewayConfig(fleet=FLEET, broker=Broker(port=options.port), **files))
         case "paho":
             return _subscribe_by_paho(options.port)
         case "link":

@@ -38,7 +38,7 @@ from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.processes import start_broker
-from gateway.config import GatewaySettings
+from gateway.config import GatewayConfig
 from gateway.deployment.certificates import Authority
 from gateway.loop.process import run
 
@@ -58,7 +58,9 @@ def main() -> int:
     if options.gateway is not None:
         logging.basicConfig(level=logging.INFO if "NUMBA_CACHE_DIR" in os.environ else logging.ERROR)
         folder: Path = options.gateway
-        settings = GatewaySettings("bench", _broker(folder, options.port), folder / "s.sqlite", folder / "policies")
+        settings = GatewayConfig(
+            fleet="bench", broker=_broker(folder, options.port), store=folder / "s.sqlite", policies=folder / "policies"
+        )
         with _small_packets(wait=options.wait):
             return run(settings)
     figures = measured() | first_frames()

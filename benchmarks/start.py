@@ -32,7 +32,7 @@ from fugu_cli.demo.processes import start_broker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
-from gateway.config import GatewaySettings
+from gateway.config import GatewayConfig
 from gateway.loop.process import run
 from gateway.store.journal import Received
 from tests.support.scenes import BINARY, OTHER, Scene, frames, policy, write_policies
@@ -53,7 +53,11 @@ def main() -> int:
     logging.basicConfig(level=logging.ERROR)
     if options.gateway is not None:
         folder: Path = options.gateway
-        return run(GatewaySettings("home", Broker(port=options.port), folder / "s.sqlite", folder / "policies"))
+        return run(
+            GatewayConfig(
+                fleet="home", broker=Broker(port=options.port), store=folder / "s.sqlite", policies=folder / "policies"
+            )
+        )
     figures: dict[str, object] = {"devices": options.devices}
     for what, gaps in (("one version", 0), (f"two versions, {GAPS} gaps", GAPS)):
         with tempfile.TemporaryDirectory() as name:

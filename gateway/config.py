@@ -8,9 +8,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, model_validator
 
@@ -23,8 +23,8 @@ from fugu.mqtt import Broker
 from gateway.store.location import Location, ledger_beside, store_location
 
 __all__ = [
-    *("SESSION_SECONDS", "FleetFiles", "GatewayConfig", "GatewaySettings", "Keep", "Listen"),
-    *("PageConfig", "PageFile", "PageSettings", "Place", "SettingsError"),
+    *("SESSION_SECONDS", "FleetConfig", "GatewayConfig", "Keep", "Listen", "PageConfig", "PageFile", "PageSettings"),
+    *("Place", "SettingsError"),
 ]
 
 
@@ -72,57 +72,7 @@ class Keep:
         return replace(cls(), **hours)
 
 
-@dataclass(frozen=True, slots=True)
-class FleetFiles:
-    """Where a gateway finds what it needs for a fleet.
-
-    Attributes:
-        roots: envelopes of all root documents, in any order.
-        operator: the broker, with the operator's credentials; nobody else may publish policies.
-        key: the gateway's private key, for tables, the time and stops; `None` signs nothing.
-        trusted_clock: the owner says that this machine's clock is right although nothing synchronises it.
-    """
-
-    registry: Path
-    roots: tuple[Path, ...]
-    operator: Broker
-    key: Path | None = None
-    passphrase_file: Path | None = None
-    trusted_clock: bool = False
-
-
 OnConflict = Literal["alarm", "stop"]
-ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
-
-
-@dataclass(frozen=True, slots=True)
-class GatewaySettings:
-    """Settings of a gateway; what is not named here is as of `GatewayConfig`.
-
-    Attributes:
-        enrolled: files of a fleet whose devices are sent their policies.
-    """
-
-    fleet: str
-    broker: Broker
-    store: Location
-    policies: Path | None
-    lag: int = 8
-    releases: Path | None = None
-    ledger: Location | None = None
-    enrolled: FleetFiles | None = None
-    keep: Keep = field(default_factory=Keep)
-    on_conflict: OnConflict = "alarm"
-    metrics: Listen | None = None
-    home_assistant: bool = False
-    page_url: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a lag that estimates cannot state."""
-        if self.policies is None and self.enrolled is None:
-            raise SettingsError("no policies: give a directory of policy files, or a fleet's registry")
-        if not 0 <= self.lag <= MAX_FRAME_TICKS:
-            raise SettingsError(f"lag {self.lag} is not in 0..{MAX_FRAME_TICKS} ticks")
 
 
 SESSION_SECONDS = 12 * 3600.0
@@ -146,7 +96,7 @@ def _text(value: object) -> str:
 
 
 def _file(value: object, info: ValidationInfo) -> Path:
-    return Path(info.context or "") / _text(value)
+    return value if isinstance(value, Path) else Path(info.context or "") / _text(value)
 
 
 def _read(parse: Callable[[_Given], _Value], value: _Given) -> _Value:
@@ -157,15 +107,19 @@ def _read(parse: Callable[[_Given], _Value], value: _Given) -> _Value:
 
 
 def _location(value: object, info: ValidationInfo) -> Location:
+    if isinstance(value, Location):
+        return value
     location = _read(store_location, _text(value))
     return _file(str(location), info) if isinstance(location, Path) else location
 
 
 def _listen(value: object) -> Listen:
-    return _read(Listen.parse, str(value))
+    return value if isinstance(value, Listen) else _read(Listen.parse, str(value))
 
 
 def _keep(value: object) -> Keep:
+    if isinstance(value, Keep):
+        return value
     if not isinstance(value, dict):
         raise ValueError('give a table of ages, such as symbols = "90d"')
     return _read(Keep.parse, [f"{kind}={age}" for kind, age in value.items()])
@@ -207,7 +161,7 @@ class FleetConfig(Document):
     Attributes:
         registry: its devices and their documents.
         roots: every root.envelope that there has been.
-        key: of the gateway, for tables and the time.
+        key: of the gateway, for tables, the time and stops; without it nothing is signed.
         operator: as whom policies are published.
         trusted_clock: the time is signed although nothing synchronises the clock, which is right.
     """
@@ -320,13 +274,10 @@ class GatewayConfig(Document):
     signed: FleetConfig | None = None
     page: PageConfig | None = None
 
-    def settings(self) -> GatewaySettings:
-        """Settings of the gateway. Raises FuguError if they do not go together."""
-        enrolled = None
-        if (signed := self.signed) is not None:
-            enrolled = FleetFiles(**dict(signed) | {"operator": signed.operator.of(self.broker)})
-        same = {each.name: getattr(self, each.name) for each in fields(GatewaySettings) if hasattr(self, each.name)}
-        return GatewaySettings(**same, enrolled=enrolled)
+    @property
+    def operator(self) -> Broker:
+        """The broker with the credentials by which policies are published; nobody else may do so."""
+        return self.broker if self.signed is None else self.signed.operator.of(self.broker)
 
     def page_settings(self) -> PageSettings | None:
         """The page beside it, if any. Raises FuguError if it would be shown by the gateway's account."""

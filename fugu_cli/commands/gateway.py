@@ -87,8 +87,8 @@ def run(
     from gateway.loop.process import run as serve
 
     logs.begin()
-    gateway = gateway_of(config)
-    settings, page = gateway.settings(), gateway.page_settings()
+    settings = gateway_of(config)
+    page = settings.page_settings()
     duty = None
     if shard is not None:
         from gateway.cluster.duties import duty_of
@@ -132,7 +132,7 @@ def cluster(
     from gateway.cluster.cluster import run_cluster
 
     logs.begin()
-    settings = gateway_of(config).settings()
+    settings = gateway_of(config)
     with ExitStack() as starting:
         starting.enter_context(working(f"starting {shards} shards"))
         return run_cluster(settings, shards, address, started=starting.close)

@@ -25,7 +25,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -38,7 +38,7 @@ from fugu.host.process import Notifier, Wake
 from fugu.host.terminal import LogSettings, log_settings, log_to_stderr
 from gateway.cluster.duties import duty_of
 from gateway.cluster.shard_watch import KIND, ShardChannelError, channel_of
-from gateway.config import GatewaySettings, SettingsError
+from gateway.config import GatewayConfig, SettingsError
 from gateway.loop.gateway import STUCK_SECONDS, Gateway
 from gateway.loop.process import serve
 from gateway.store.engine import Lease
@@ -127,7 +127,7 @@ _FLEET = "fleet"
 class Given(NamedTuple):
     """Common arguments of all processes of a gateway in a cluster; paths are relative to `folder` on every node."""
 
-    settings: GatewaySettings
+    settings: GatewayConfig
     shards: int
     folder: Path
     logs: LogSettings
@@ -175,7 +175,7 @@ def serve_part(given: Given, part: str, host: Connection) -> None:
 
 
 def _serve(given: Given, part: str, host: Connection, wanted: Wake) -> int:
-    settings = given.settings if part == _FLEET else replace(given.settings, metrics=None)
+    settings = given.settings if part == _FLEET else given.settings.model_copy(update={"metrics": None})
     gateway = Gateway(settings, duty_of(settings, f"{part.removeprefix(_SHARD)}/{given.shards}"))
 
     def started() -> None:
@@ -434,9 +434,7 @@ class Cluster:
 _ROUND_SECONDS = 1.0
 
 
-def run_cluster(
-    settings: GatewaySettings, shards: int, address: str, started: Callable[[], None] = lambda: None
-) -> int:
+def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Callable[[], None] = lambda: None) -> int:
     """Serve a fleet by actors of a Ray cluster until SIGTERM or SIGINT, then stop them in order; the exit code.
 
     The store of the `shards` is on a server. Actors that go on from before are kept if they were made

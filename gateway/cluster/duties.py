@@ -13,7 +13,7 @@ from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from gateway.cluster.shard_watch import ShardChannel, ShardWatch, channel_of
-from gateway.config import GatewaySettings, SettingsError
+from gateway.config import GatewayConfig, SettingsError
 from gateway.estimates.catalogue import Catalogue
 from gateway.loop.duties import Alone, Loop, NotArrangedError, frame_topics
 from gateway.loop.recorder import Recorder
@@ -33,7 +33,7 @@ _MOST_STRAYS = 1000
 """Devices of other shards whose subscriptions are ended on one connection."""
 
 
-def duty_of(settings: GatewaySettings, role: str) -> Alone:
+def duty_of(settings: GatewayConfig, role: str) -> Alone:
     """Find the duty of the shard `i/N`, or of `fleet/N`.
 
     Raises FuguError if there is no such role, no store on a server, or no account where other shards have theirs.
@@ -47,7 +47,7 @@ def duty_of(settings: GatewaySettings, role: str) -> Alone:
 class OneShard(Alone):
     """One of several processes that share the devices."""
 
-    def __init__(self, settings: GatewaySettings, shard: Shard) -> None:
+    def __init__(self, settings: GatewayConfig, shard: Shard) -> None:
         super().__init__(settings)
         self._shard = shard
         self._channels: list[ShardChannel] = []
@@ -111,7 +111,7 @@ class WholeFleet(Alone):
 
     shares = True
 
-    def __init__(self, settings: GatewaySettings, shards: int) -> None:
+    def __init__(self, settings: GatewayConfig, shards: int) -> None:
         super().__init__(settings)
         self._shards = shards
         self._channel: ShardChannel | None = None

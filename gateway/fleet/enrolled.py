@@ -26,7 +26,7 @@ from fugu.contract.fleet_documents import (
     write_document,
 )
 from fugu.contract.measure_table import TimedTable
-from gateway.config import FleetFiles
+from gateway.config import FleetConfig
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.entries import Document, KeyStoreError, RegistryError
 from gateway.fleet.keys import Root, decrypted, read_passphrase, read_private
@@ -214,7 +214,7 @@ class Enrolled:
     `roots` has every root document with its envelope, the newest last. Raises FuguError, which names the wrong file.
     """
 
-    def __init__(self, fleet: str, files: FleetFiles, catalogue: Catalogue, counters: Counter[str]) -> None:
+    def __init__(self, fleet: str, files: FleetConfig, catalogue: Catalogue, counters: Counter[str]) -> None:
         self._counters = counters
         self.roots = read_roots(files.roots, fleet)
         self.signer = None if files.key is None else Signer(fleet, files.key, files.passphrase_file)

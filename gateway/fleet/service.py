@@ -25,8 +25,8 @@ from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.trust import FAR_AHEAD_SECONDS
 from fugu.host.clock import synchronised
 from fugu.host.files import hold
-from fugu.mqtt import Link
-from gateway.config import FleetFiles
+from fugu.mqtt import Broker, Link
+from gateway.config import FleetConfig
 from gateway.fleet.enrolled import Enrolled
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
 from gateway.fleet.registry import Registry, serving
@@ -265,7 +265,8 @@ class FleetService(Part):
     def __init__(
         self,
         fleet: str,
-        files: FleetFiles,
+        files: FleetConfig,
+        operator: Broker,
         link: Link,
         enrolled: Enrolled,
         counters: Counter[str],
@@ -284,7 +285,7 @@ class FleetService(Part):
         self._link = link
         self._chain = encode_roots([payload for _, payload in enrolled.roots])
         self._signer = enrolled.signer
-        self._operator = Link(files.operator, client_id=f"operator-{fleet}")
+        self._operator = Link(operator, client_id=f"operator-{fleet}")
         self._enrolled = enrolled
         self._messages = FleetLink(files.registry, self._operator, counters, refused=refused, knows=enrolled.has)
         self._time_at = 0.0

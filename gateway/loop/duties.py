@@ -14,7 +14,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link, Will
-from gateway.config import GatewaySettings, SettingsError
+from gateway.config import GatewayConfig, SettingsError
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.contradictions import Contradictions
 from gateway.health.monitor import Elsewhere, Monitor
@@ -70,7 +70,9 @@ class Alone:
 
     shares = False
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewayConfig) -> None:
+        if settings.policies is None and settings.signed is None:
+            raise SettingsError("no policies: give a directory of policy files, or a fleet's registry")
         self._settings = settings
         self._releasing: Releasing | None = None
         self.broker, self.path = settings.broker, settings.store
@@ -171,11 +173,13 @@ class Alone:
             monitor.hold(AlarmCode.SUBSCRIPTIONS, details, details)
 
         loop.parts.append(SharedSubscriptions(catalogue, hold_shared))
-        if enrolled is not None and settings.enrolled is not None:
+        if enrolled is not None and settings.signed is not None:
             tells = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.refused
             from gateway.fleet.service import FleetService
 
-            loop.parts.append(FleetService(settings.fleet, settings.enrolled, link, enrolled, counters, *tells))
+            loop.parts.append(
+                FleetService(settings.fleet, settings.signed, settings.operator, link, enrolled, counters, *tells)
+            )
         if settings.home_assistant or store.discovered.every():  # what was told before is taken back
             from gateway.parts.home_assistant import HomeAssistant
 

@@ -31,7 +31,7 @@ from fugu.contract.topics import RESERVED_DEVICES, check_device_name, parse_topi
 from fugu.host.database import STORE, AwayError, DatabaseError, FileLostError, damage, is_full, is_lost
 from fugu.host.files import certificate_end
 from fugu.mqtt import Link
-from gateway.config import GatewaySettings
+from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.monitor import Monitor, Sources
 from gateway.loop.duties import Alone, Loop
@@ -147,7 +147,7 @@ class Gateway:
     itself: its files are of no use, or it met what it never should.
     """
 
-    def __init__(self, settings: GatewaySettings, duty: Alone | None = None) -> None:
+    def __init__(self, settings: GatewayConfig, duty: Alone | None = None) -> None:
         self.counters: Counter[str] = Counter()
         self.failed = threading.Event()
         fleet = settings.fleet
@@ -189,7 +189,7 @@ class Gateway:
         """
         settings, duty = self._settings, self._duty
         self._catalogue = catalogue = Catalogue.load(
-            settings.policies, settings.fleet, duty.owns, signed=settings.enrolled is not None
+            settings.policies, settings.fleet, duty.owns, signed=settings.signed is not None
         )
         duty.await_turn()
         self._check = HistoryCheck(settings.store)
@@ -197,10 +197,10 @@ class Gateway:
         try:
             duty.arrange(self._store)
             self._check.before(self._store)
-            if settings.enrolled is not None:
+            if settings.signed is not None:
                 from gateway.fleet.enrolled import Enrolled
 
-                self._enrolled = Enrolled(settings.fleet, settings.enrolled, catalogue, self.counters)
+                self._enrolled = Enrolled(settings.fleet, settings.signed, catalogue, self.counters)
             watch = partial(self._watch, catalogue)
             loop = Loop(self._store, self._link, catalogue, self.counters, self._enrolled, watch, self._parts)
             self._recorder = recorder = duty.open(loop)
@@ -254,9 +254,9 @@ class Gateway:
             self._monitor.refused(device, reason)
 
     def _certificates(self) -> dict[str, float]:
-        broker, enrolled = self._duty.broker, self._settings.enrolled
+        broker, settings = self._duty.broker, self._settings
         files = {"authority": broker.ca_file, "gateway": broker.cert_file}
-        files["operator"] = None if enrolled is None else enrolled.operator.cert_file
+        files["operator"] = None if settings.signed is None else settings.operator.cert_file
         found = {} if self._link.certificate_end is None else {"broker": self._link.certificate_end}
         for name, file in files.items():
             if file is not None:

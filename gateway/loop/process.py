@@ -14,7 +14,7 @@ from pathlib import Path
 from fugu.chains.kernel import compile_beside
 from fugu.contract.errors import cause
 from fugu.host.process import Notifier, Wake
-from gateway.config import GatewaySettings
+from gateway.config import GatewayConfig
 from gateway.loop.duties import Alone, NotArrangedError
 from gateway.loop.gateway import IDLE_SECONDS, STUCK_SECONDS, Gateway
 from gateway.store.location import Location
@@ -27,7 +27,7 @@ _SWITCH_SECONDS = 1e-4
 _START_BYTES_PER_SECOND = 2_000_000
 
 
-def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None, duty: Alone | None = None) -> int:
+def run(settings: GatewayConfig, started: Callable[[], None] = lambda: None, duty: Alone | None = None) -> int:
     """Serve until SIGTERM or SIGINT, then store what has arrived and leave in order.
 
     `started` is called when the store is checked and the gateway serves; `duty` is its own where several processes

@@ -18,7 +18,7 @@ from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.host.database import AwayError, DatabaseError, is_lost
 from fugu.mqtt import Link
-from gateway.config import GatewaySettings
+from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.monitor import Monitor
 from gateway.parts.part import Part
@@ -52,7 +52,7 @@ class Releasing(Part):
     def __init__(
         self,
         releases: Path,
-        settings: GatewaySettings,
+        settings: GatewayConfig,
         link: Link,
         store: Store,
         catalogue: Catalogue,

@@ -29,7 +29,7 @@ from fugu.contract.topics import topic_of
 from fugu.host.terminal import NOTICES, first_share
 from fugu.mqtt import Link
 from gateway.parts.part import Message, Part
-from gateway.store.versions import VersionStore
+from gateway.store.store import VersionStore
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue

@@ -107,7 +107,7 @@ def test_the_image_has_what_make_puts_there_and_no_musl() -> None:
 def test_it_runs_a_gateway_of_home_assistants_broker_with_its_page(run: ModuleType, tmp_path: Path) -> None:
     file = run.written("secret")
     config = GatewayConfig.read(file)
-    settings, page = config.settings(), config.page_settings()
+    settings, page = config, config.page_settings()
     assert (config.fleet, config.home_assistant) == ("cottage", True)
     assert config.page_url == "homeassistant://hassio/ingress/local_fugu_edge"
     assert (config.broker.host, config.broker.port, config.broker.username) == ("core-mosquitto", 1883, "addons")

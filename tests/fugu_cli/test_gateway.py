@@ -93,7 +93,8 @@ def test_a_shard_apart_from_the_others_needs_a_server(fugu: Fugu, tmp_path: Path
         ('fleet = "home"\nstore = "s.db"\n[broker]\nhots = "x"', "broker.hots: unknown key; did you mean host?"),
         ('fleet = "home"\nstore = "s.db"\n[broker]\nport = 0', "broker: port is 0, not from 1 to 65535"),
         ('fleet = "home"\nstore = "s.db"\n[broker]\nport = "1883"', "broker.port: must be a whole number"),
-        ('fleet = "home"\nstore = "s.db"\nlag = 10000000', "lag: must be at most"),
+        ('fleet = "home"\nstore = "s.db"\nlag = 4097', "lag: must be at most 4096"),
+        ('fleet = "home"\nstore = "s.db"\nlag = -1', "lag: must be at least 0"),
         ('fleet = "home"\nstore = "s.db"\non_conflict = "shout"', "on_conflict: must be 'alarm' or 'stop'"),
         ('fleet = "home"\nstore = "s.db"\nmetrics = 0', "metrics: metrics are served at PORT or HOST:PORT"),
         ('fleet = "home"\nstore = "s.db"\nkeep = "400d"', "keep: give a table of ages"),
@@ -125,17 +126,17 @@ def test_names_of_files_are_relative_to_the_file(tmp_path: Path) -> None:
         '[signed]\nregistry = "f.db"\nroots = ["1", "2"]\noperator = {username = "o", password_file = "secret"}\n'
         '[page]\nlisten = "127.0.0.1:1"\nlogin_file = "login"\naccount = {cert_file = "c", key_file = "k"}\n'
     )
-    config = GatewayConfig.read(tmp_path / "gateway.toml")
-    settings, page = config.settings(), config.page_settings()
+    settings = GatewayConfig.read(tmp_path / "gateway.toml")
+    page = settings.page_settings()
     assert (settings.store, settings.policies, settings.releases) == (
         tmp_path / "s.db",
         Path("/p"),
         tmp_path / "r.toml",
     )
     assert settings.broker == Broker(ca_file=str(tmp_path / "ca.pem"))
-    assert settings.enrolled is not None
-    assert settings.enrolled.roots == (tmp_path / "1", tmp_path / "2")
-    assert settings.enrolled.operator == replace(settings.broker, username="o", password_file=str(tmp_path / "secret"))
+    assert settings.signed is not None
+    assert settings.signed.roots == (tmp_path / "1", tmp_path / "2")
+    assert settings.operator == replace(settings.broker, username="o", password_file=str(tmp_path / "secret"))
     assert page is not None
     assert (page.page.login_file, page.ledger) == (tmp_path / "login", tmp_path / "s-ledger.db")
     assert page.broker == replace(settings.broker, cert_file=str(tmp_path / "c"), key_file=str(tmp_path / "k"))

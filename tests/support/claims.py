@@ -16,11 +16,11 @@ from fugu.mqtt import Broker
 from gateway.cluster import cluster as part_module
 from gateway.cluster.cluster import Claim, Given, serve_part
 from gateway.cluster.shard_watch import channel_of
-from gateway.config import GatewaySettings
 from gateway.store.engine import Lease
 from gateway.store.location import Server
 from gateway.store.store import Store
 from tests.support.forks import shell_words
+from tests.support.gateway_files import gateway_config
 
 __all__ = ["SHARD", "claiming", "hold_shard", "serve_shard"]
 
@@ -52,6 +52,6 @@ def hold_shard(url: str, _folder: str) -> None:
 
 def serve_shard(url: str, folder: str) -> None:
     """Serve a part; its input is all that it has of its host."""
-    settings = GatewaySettings("home", Broker(port=1), Server(url), Path(folder) / "policies")
+    settings = gateway_config("home", Broker(port=1), Server(url), Path(folder) / "policies")
     part_module._ORDER_SECONDS = 0.1
     serve_part(Given(settings, 2, Path(folder), LogSettings()), "shard-0", Connection(0, writable=False))

@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from fugu.mqtt import Broker
-from gateway.store.location import Server
+from gateway.config import GatewayConfig
+from gateway.store.location import Location, Server
 
-__all__ = ["gateway_file"]
+__all__ = ["gateway_config", "gateway_file"]
+
+
+def gateway_config(
+    fleet: str, broker: Broker, store: Location, policies: Path | None, lag: int = 8, **more: Any
+) -> GatewayConfig:
+    """A gateway's file, read; `more` are its other keys."""
+    return GatewayConfig(fleet=fleet, broker=broker, store=store, policies=policies, lag=lag, **more)
 
 
 def gateway_file(path: Path, broker: Broker | int, **values: object) -> Path:

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from fugu.mqtt import Broker
-from gateway.config import GatewaySettings
 from gateway.loop.process import run
+from tests.support.gateway_files import gateway_config
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     port, store, policies = sys.argv[1:]
-    sys.exit(run(GatewaySettings("home", Broker("127.0.0.1", int(port), max_backoff=1), Path(store), Path(policies))))
+    sys.exit(run(gateway_config("home", Broker("127.0.0.1", int(port), max_backoff=1), Path(store), Path(policies))))

@@ -17,7 +17,7 @@ from fugu.contract.fleet_documents import Address
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
-from gateway.config import FleetFiles, GatewaySettings, Listen
+from gateway.config import FleetConfig, Listen
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.registry import Registry
 from gateway.fleet.service import FleetLink
@@ -25,6 +25,7 @@ from gateway.loop.gateway import Gateway
 from gateway.parts import describe, home_assistant
 from tests.support.brokers import free_port
 from tests.support.enrolled import write_gateway_files
+from tests.support.gateway_files import gateway_config
 from tests.support.groups import member_policy, shared
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
@@ -113,14 +114,17 @@ class Driver:
                         time_us=1,
                     )
         operator = Broker("127.0.0.1", 1)
-        files = FleetFiles(
-            *(folder / "fleet.sqlite", (folder / "root.envelope",), operator, folder / "gateway.key"),
-            *(folder / "passphrase", True),
+        files = FleetConfig(
+            registry=folder / "fleet.sqlite",
+            roots=(folder / "root.envelope",),
+            key=folder / "gateway.key",
+            passphrase_file=folder / "passphrase",
+            trusted_clock=True,
         )
-        self._settings = GatewaySettings(
+        self._settings = gateway_config(
             *("home", operator, folder / "store.sqlite", None),
             releases=folder / "releases.toml",
-            enrolled=files,
+            signed=files,
             on_conflict="stop",
             metrics=Listen("127.0.0.1", free_port()),
             home_assistant=True,

@@ -13,11 +13,11 @@ import pytest
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import simulate_recording
 from fugu.mqtt import Broker
-from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.store.location import Server
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.postgres import Postgres
 from tests.support.processes import AgentProcess, Recorder, by_tick, policy, write_device
 
@@ -39,7 +39,7 @@ def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquit
     moments, pause = random.Random(18), threading.Event()
     recorder = Recorder(Broker(port=broker.port))
     with Postgres() as postgres:
-        settings = GatewaySettings("home", Broker(port=broker.port), postgres.server, tmp_path / "policies")
+        settings = gateway_config("home", Broker(port=broker.port), postgres.server, tmp_path / "policies")
         gateway = Gateway(settings)
         gateway.start()
         link = Broker(port=broker.port, max_backoff=1)

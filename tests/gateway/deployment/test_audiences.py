@@ -14,7 +14,6 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic, topic_of
-from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.config import ReleaseConfigError, joint_charge, load_readers
@@ -22,6 +21,7 @@ from gateway.releases.setup import open_releases
 from gateway.store.store import Store
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
+from tests.support.gateway_files import gateway_config
 from tests.support.release_scenes import scheduled
 from tests.support.scenes import catalogue, policy, write_policies
 from tests.support.shipped import Shipped
@@ -100,7 +100,7 @@ def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tm
     """The attack: a count of one tick with noise of scale 1/10 is the symbol itself; a public reader had 363 of 363."""
     symbols = np.random.default_rng(3).integers(0, 2, TICKS + 1)
     address = fleet.address("gateway")
-    settings = GatewaySettings(
+    settings = gateway_config(
         *("home", address, tmp_path / "s.sqlite", fleet.root / "policies"), releases=fleet.root / "releases.toml"
     )
     with fleet.client("site") as site, fleet.client("street") as street:

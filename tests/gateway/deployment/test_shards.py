@@ -15,7 +15,6 @@ from fugu.contract.frames import Committed, Status
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from gateway.cluster.duties import duty_of, shard_account
-from gateway.config import GatewaySettings
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.doctor import examine, installed
 from gateway.loop.gateway import Gateway
@@ -23,6 +22,7 @@ from gateway.store.location import Server
 from gateway.store.shards import owner
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
+from tests.support.gateway_files import gateway_config
 from tests.support.scenes import frames, policy, write_policies
 from tests.support.shipped import Shipped
 
@@ -91,7 +91,7 @@ def test_frames_of_all_shards_become_durable_and_none_takes_another_s_connection
 ) -> None:
     assert sorted(owner(name, 2) for name in NAMES) == [0, 1]
     policies = write_policies(tmp_path / "policies", [policy(1, device=name) for name in NAMES])
-    settings = GatewaySettings("home", shipped.address("gateway"), server, policies)
+    settings = gateway_config("home", shipped.address("gateway"), server, policies)
     parts = [Gateway(settings, duty_of(settings, role)) for role in ("fleet/2", "0/2", "1/2")]
     log = shipped.folder / "mosquitto.log"
 

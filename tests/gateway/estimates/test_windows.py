@@ -18,7 +18,6 @@ from fugu.contract.frames import Committed, Gap, Status, StreamCommit, WindowFra
 from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
-from gateway.config import GatewaySettings
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import window_count
 from gateway.loop.gateway import Gateway
@@ -26,6 +25,7 @@ from gateway.loop.inbox import Ingest
 from gateway.parts.part import Message
 from gateway.store.journal import Received
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.scenes import Scene, asked, catalogue, frames, policy, write_policies
 
 HIGH = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")
@@ -203,7 +203,7 @@ def test_windows_of_a_retired_policy_stay_in_the_watermark(tmp_path: Path) -> No
 
 
 def test_a_gateway_stores_windows_and_tells_the_device(broker: Mosquitto, tmp_path: Path) -> None:
-    settings = GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", write_policies(tmp_path / "p", POLICIES))
+    settings = gateway_config("home", broker.broker, tmp_path / "s.sqlite", write_policies(tmp_path / "p", POLICIES))
     gateway = Gateway(settings)
     heard: list[StreamCommit] = []
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="watch")

@@ -17,7 +17,7 @@ from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.files import is_held
 from fugu.mqtt import Link
-from gateway.config import FleetFiles
+from gateway.config import FleetConfig
 from gateway.fleet.registry import Registry, serving
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.service import FleetLink, FleetService
@@ -393,7 +393,7 @@ def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
 ) -> None:
     """What is signed a moment too far ahead no device ever forgets."""
     new_registry(tmp_path / "fleet.db", ["watch"]).close()
-    files = FleetFiles(tmp_path / "fleet.db", (), broker.broker, trusted_clock=trusted)
+    files = FleetConfig(registry=tmp_path / "fleet.db", roots=(tmp_path / "root",), trusted_clock=trusted)
     keys, link = Keys(), Link(broker.broker, "gateway", (topic_of("time", "home"),))
     heard: list[str] = []
     link.on_message = lambda topic, _payload, _retained: heard.append(topic)
@@ -402,7 +402,9 @@ def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
         roots=[(None, keys.root_envelope())], signer=SimpleNamespace(time=keys.signed_time), has=lambda _device: True
     )
     hold = lambda names: held.append(tuple(names))  # noqa: E731
-    service = FleetService("home", files, link, enrolled, Counter(), lambda: ahead, hold, lambda *_: None, lambda: sure)
+    service = FleetService(
+        "home", files, broker.broker, link, enrolled, Counter(), lambda: ahead, hold, lambda *_: None, lambda: sure
+    )
     link.start()
     service.start()
     try:

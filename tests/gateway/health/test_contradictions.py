@@ -12,7 +12,7 @@ import pytest
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
-from gateway.config import GatewaySettings, SettingsError
+from gateway.config import SettingsError
 from gateway.health.contradictions import Contradictions, Stopping
 from gateway.health.monitor import Monitor, Sources
 from gateway.loop.gateway import Gateway
@@ -20,6 +20,7 @@ from gateway.loop.recorder import Recorder
 from gateway.store.journal import Arrivals, Received
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.scenes import catalogue, frames, write_policies
 from tests.support.whole_fleet import Everything
 
@@ -135,6 +136,6 @@ def test_without_the_policy_nobody_is_stopped(broker: Mosquitto, tmp_path: Path)
 
 def test_a_gateway_without_a_key_cannot_be_asked_to_stop_devices(broker: Mosquitto, tmp_path: Path) -> None:
     policies = write_policies(tmp_path / "policies")
-    settings = GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", policies, on_conflict="stop")
+    settings = gateway_config("home", broker.broker, tmp_path / "s.sqlite", policies, on_conflict="stop")
     with pytest.raises(SettingsError, match="registry and the gateway's key"):
         Gateway(settings).start()

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 from fugu.contract.reports import AlarmCode
-from gateway.config import GatewaySettings
 from gateway.deployment import doctor
 from gateway.health.shared_subscriptions import CLIENTS_TOPIC, SHARED_TOPIC, SharedSubscriptions
 from gateway.loop.gateway import Gateway
 from gateway.parts.part import Message
 from tests.support.brokers import wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.scenes import POLICIES, catalogue, write_policies
 from tests.support.shipped import Shipped
 
@@ -45,7 +45,7 @@ def test_an_account_that_shares_many_subscriptions_is_an_alarm_and_doctor_names_
     assert text != configuration.read_text()
     configuration.write_text(text)
     policies = write_policies(tmp_path / "policies")
-    gateway = Gateway(GatewaySettings("home", broker.address("gateway"), tmp_path / "s.sqlite", policies))
+    gateway = Gateway(gateway_config("home", broker.address("gateway"), tmp_path / "s.sqlite", policies))
 
     def alarms() -> set[AlarmCode]:
         return {alarm.code for alarm in gateway._monitor.latest.alarms}

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.windows import Window
-from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.parts.describe import share_due_us
 from gateway.store.store import StoreError
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.processes import policy
 from tests.support.scenes import write_policies
@@ -26,14 +26,14 @@ def test_a_second_gateway_on_a_store_is_refused_in_one_line_and_the_first_goes_o
     device = Device(broker)
     device.say_birth()
     wait_until(device.answered_after(0), "the gateway")
-    settings = GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies")
+    settings = gateway_config("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies")
     refused = rf"^another gateway runs with the store s\.sqlite \(process {first.pid}\): stop it, or use another"
     with pytest.raises(StoreError, match=refused):
         Gateway(settings).start()
     link = tmp_path / "link.sqlite"
     link.symlink_to(tmp_path / "s.sqlite")
     with pytest.raises(StoreError, match="another gateway runs"):
-        Gateway(GatewaySettings("home", broker.broker, link, tmp_path / "policies")).start()
+        Gateway(gateway_config("home", broker.broker, link, tmp_path / "policies")).start()
     seen = device.watermarks
     device.say_birth()
     wait_until(device.answered_after(seen), what="the first gateway")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.reports import AlarmCode
-from gateway.config import GatewaySettings
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.loop.gateway import Gateway
 from tests.support.brokers import wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.scenes import policy, write_policies
 from tests.support.shipped import Shipped
 
@@ -26,7 +26,7 @@ def test_a_certificate_near_its_end_is_an_alarm(tmp_path: Path, days: int, mutua
     broker.add("gateway", "gateway")
     policies = write_policies(tmp_path / "policies", [policy(1)])
     with broker:
-        gateway = Gateway(GatewaySettings("home", broker.address("gateway"), tmp_path / "store.sqlite", policies))
+        gateway = Gateway(gateway_config("home", broker.address("gateway"), tmp_path / "store.sqlite", policies))
         gateway.start()
         try:
             wait_until(lambda: set(gateway._monitor._certificates) >= {"broker", "authority"})

@@ -13,12 +13,12 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
-from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.loop.inbox import Inbox
 from gateway.parts.part import Message
 from gateway.store.symbols import Tail
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.processes import Recorder
 from tests.support.scenes import Scene, frames, write_policies
@@ -160,7 +160,7 @@ def test_what_is_beyond_a_device_s_share_is_an_alarm_with_its_name(
 ) -> None:
     monkeypatch.setattr("gateway.loop.gateway._INBOX_MESSAGES", 2_000)
     write_policies(tmp_path / "policies")
-    gateway = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"))
+    gateway = Gateway(gateway_config("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"))
     payload = frames([20])[0].encode()
     gateway._delivered([(topic_of("symbols", "home", "watch", "hr"), payload, False)] * 1_500)
     gateway.start()

@@ -14,10 +14,10 @@ from fugu.contract.errors import Reason
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.sentences import unix_us
-from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.loop.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.scenes import MODELS, Scene, final_state, frames, laid_out, write_policies
 
@@ -28,7 +28,7 @@ LAG = 8
 def gateway(broker: Mosquitto, tmp_path: Path) -> Iterator[Gateway]:
     """A gateway in this process."""
     folder = write_policies(tmp_path / "policies")
-    running = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", folder, LAG))
+    running = Gateway(gateway_config("home", broker.broker, tmp_path / "s.sqlite", folder, LAG))
     assert running.is_alive  # a part of a cluster is asked while it waits to start
     running.start()
     yield running

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.config import GatewaySettings, Keep
+from gateway.config import Keep
 from gateway.estimates.history import estimates_between
 from gateway.loop.gateway import Gateway
 from gateway.loop.retention import forget_device
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, write_policies
 
@@ -23,7 +24,7 @@ from tests.support.scenes import frames, write_policies
 def running(broker: Mosquitto, folder: Path, *keep: str) -> Iterator[Gateway]:
     """A gateway in this process."""
     policies = write_policies(folder / "policies")
-    gateway = Gateway(GatewaySettings("home", broker.broker, folder / "s.sqlite", policies, keep=Keep.parse(keep)))
+    gateway = Gateway(gateway_config("home", broker.broker, folder / "s.sqlite", policies, keep=Keep.parse(keep)))
     gateway.start()
     yield gateway
     gateway.stop()

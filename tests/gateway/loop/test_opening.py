@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
-from fugu.mqtt import Broker
-from gateway.config import GatewaySettings, SettingsError
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
 from gateway.store.store import Store, StoreError
@@ -127,10 +125,3 @@ def test_frames_under_a_policy_that_is_gone_still_have_its_model_but_no_successo
     with pytest.raises(FuguError) as error:
         scene.recorder._catalogue.find("watch", "hr", 1, SymbolModel)
     assert error.value.reason == "unknown_policy_version"
-
-
-@pytest.mark.parametrize("lag", [-1, 4097])
-def test_a_lag_that_no_estimate_can_state_is_refused(tmp_path: Path, lag: int) -> None:
-    with pytest.raises(SettingsError) as error:
-        GatewaySettings("home", Broker(), tmp_path / "s", tmp_path, lag)
-    assert f"lag {lag} is not in 0..4096" in str(error.value)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from fugu.host.database import is_lost
-from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway, HistoryCheck
 from gateway.store.store import Store, StoreError
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, frames, write_policies
@@ -109,7 +109,7 @@ def test_a_damaged_store_is_refused_at_the_start_in_one_line_that_says_what_to_d
     scene.record(*MADE)
     scene.store.close()
     whole = (tmp_path / "s.sqlite").read_bytes()
-    settings = GatewaySettings("home", Mosquitto().broker, tmp_path / "s.sqlite", write_policies(tmp_path / "policies"))
+    settings = gateway_config("home", Mosquitto().broker, tmp_path / "s.sqlite", write_policies(tmp_path / "policies"))
     for damaged in (
         whole[: 3 * PAGE] + b"\x5a" * 2 * PAGE + whole[5 * PAGE :],
         whole[: len(whole) // PAGE // 2 * PAGE],
@@ -149,7 +149,7 @@ def test_who_cannot_store_does_not_tell_the_watchdog_that_it_lives(
     """A store that somebody else holds is waited for, but nobody is told that all is well, and not for ever."""
     service = sys.modules["gateway.loop.gateway"]
     policies = write_policies(tmp_path / "policies")
-    gateway = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", policies))
+    gateway = Gateway(gateway_config("home", broker.broker, tmp_path / "s.sqlite", policies))
     gateway.start()
     gateway._store._db.execute("PRAGMA busy_timeout=1")
     device = Device(broker)
@@ -210,7 +210,7 @@ def test_damage_in_the_history_is_found_while_the_gateway_serves_and_refused_at_
 ) -> None:
     store, mark = tmp_path / "s.sqlite", tmp_path / "s.sqlite.damaged"
     whole = with_damaged_history(store)
-    settings = GatewaySettings("home", broker.broker, store, write_policies(tmp_path / "policies"))
+    settings = gateway_config("home", broker.broker, store, write_policies(tmp_path / "policies"))
 
     def serve() -> Gateway:
         gateway = Gateway(settings)

@@ -17,11 +17,11 @@ from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import topic_of
 from fugu.mqtt import DescriptionReading, Link, Subscription, SymbolReading
-from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.parts import describe as describing
 from gateway.parts.describe import Described, Running
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, policy, write_policies
 
@@ -49,7 +49,7 @@ class Listener:
 
 @contextmanager
 def running(broker: Mosquitto, folder: Path) -> Iterator[Gateway]:
-    gateway = Gateway(GatewaySettings("home", broker.broker, folder / "s.sqlite", folder / "policies"))
+    gateway = Gateway(gateway_config("home", broker.broker, folder / "s.sqlite", folder / "policies"))
     gateway.start()
     try:
         yield gateway

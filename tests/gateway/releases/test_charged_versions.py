@@ -18,7 +18,6 @@ from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
-from gateway.config import GatewaySettings
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import FleetPolicies
 from gateway.fleet.entries import PolicyReport
@@ -30,6 +29,7 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
 from gateway.store.journal import Heard, Received
 from tests.support.enrolled import add
+from tests.support.gateway_files import gateway_config
 from tests.support.release_scenes import PUBLIC, Noted, scheduled, write_config
 from tests.support.scenes import Scene, frames, policy
 from tests.support.signing import Keys, policy_document
@@ -68,7 +68,7 @@ class Home:
                 '{"format": "fugu/2", "fleet": "home", "readers": [{"name": "anna", "audiences": ["public", "few"],'
                 ' "epsilon": 1.4935, "adversary": "informed"}]}'
             )
-        settings = GatewaySettings("home", Broker(), folder / "s.sqlite", folder, releases=config)
+        settings = gateway_config("home", Broker(), folder / "s.sqlite", folder, releases=config)
         self.ledger = folder / "s-ledger.sqlite"
         progress = StoreProgress(self.scene.store, self.scene.recorder.known)
         self.noted = Noted()

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.releases.audit import verify
 from gateway.releases.setup import set_progress
 from gateway.store.engine import Lease, LedgerError
 from gateway.store.store import Store, StoreError
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import FLEET, Bench, Public, scheduled, write_config
 from tests.support.scenes import BOUNDED, OTHER, TERNARY, policy, write_policies
@@ -39,7 +39,7 @@ def test_one_frame_from_the_far_future_does_not_end_the_releases_of_the_fleet(
     broker: Mosquitto, tmp_path: Path, shifted: bool
 ) -> None:
     """A tick of 2^52 is refused; one that says that it is of now, because a clock was set, is what it says."""
-    settings = GatewaySettings(
+    settings = gateway_config(
         "home",
         broker.broker,
         tmp_path / "s.sqlite",

@@ -25,7 +25,6 @@ from fugu.privacy.chain_class import ListedChains, MarkovChain, ReleaseClass
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from gateway.audit.ledger import audit_ledger
-from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.releases import allowance as allowance_module
 from gateway.releases import maker as maker_module
@@ -41,6 +40,7 @@ from gateway.releases.statistics import two_valued
 from gateway.releases.worth import compared
 from gateway.store.engine import LedgerError
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device
 from tests.support.ledgers import key
 from tests.support.release_scenes import Bench, Public, scheduled, write_config
@@ -99,7 +99,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("mechanism", only(["mqm-exact", "wasserstein"], SCALES))
 def test_a_gateway_releases_by_each_mechanism(broker: Mosquitto, folder: Path, mechanism: Mechanism) -> None:
     config = write_config(folder, planned(mechanism), audiences=NOBODY)
-    settings = GatewaySettings(
+    settings = gateway_config(
         *("home", broker.broker, folder / "s.sqlite", folder / "policies"),
         releases=config,
         ledger=folder / "l.sqlite",

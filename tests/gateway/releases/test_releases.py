@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.reports import ReleaseFrame
-from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import FLEET, Public, scheduled, start_gateway, write_config
 from tests.support.scenes import frames, write_policies
@@ -27,7 +27,7 @@ def gateway(broker: Mosquitto, tmp_path: Path) -> Iterator[Gateway]:
     write_policies(tmp_path / "policies", FLEET)
     config = write_config(tmp_path, scheduled())
     running = Gateway(
-        GatewaySettings(
+        gateway_config(
             *("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"),
             releases=config,
             ledger=tmp_path / "l.sqlite",
