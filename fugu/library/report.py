@@ -40,7 +40,7 @@ class Result:
     """Answer of a command: as JSON, as text (`str`) and as HTML, which notebooks show.
 
     Attributes:
-        document: an object for JSON, or the text of a file that is JSON.
+        document: an object for JSON, or the text of a file that is JSON; or what makes it, if it is asked for.
         report: lines and tables.
         code: exit code of the command.
         warnings: sentences for stderr.

@@ -44,7 +44,8 @@ def planned_stream(plan: StreamPlan, source: ChainSource, discretiser: Discretis
     In JSON rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked
     what was asked for. Information per hour is null, and bits_per_tick still given, if a tick's length is not known.
     """
-    return Result(_plan_document(plan, source, discretiser), _plan_report(plan, source, discretiser))
+    told = plan, source, discretiser
+    return Result(lambda: _plan_document(*told), _plan_report(*told))
 
 
 def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:

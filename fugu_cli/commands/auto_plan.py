@@ -102,7 +102,7 @@ def plan_recordings(
         document = {"useful": False, "recommended": {"kind": "none"}, "candidates": [], "verdict": [verdict]}
         said = [*read, ""] if read else []
         return Result(document | {"offers": lines}, map(Line, (*said, verdict, *lines)), NOTHING)
-    found = plan.document() | {"offers": lines}
+    offered = {"offers": [*lines]}
     if not answers(plan) and not lines:
         lines = [_NOTHING_ELSE]
     if refused and output is not None:
@@ -114,7 +114,7 @@ def plan_recordings(
         lines.append(
             _STDIN if isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None else _HELD_BACK
         )
-    return Result(found, [*plan.report, *map(Line, lines)], 0 if answers(plan) else NOTHING)
+    return Result(lambda: plan.document() | offered, [*plan.report, *map(Line, lines)], 0 if answers(plan) else NOTHING)
 
 
 def answers(plan: Plan) -> bool:

@@ -102,7 +102,7 @@ def show_report(report: Report) -> None:
 def show(result: Result, *, as_json: bool = False) -> int:
     """Print a result and its warnings; returns the exit code, or raises the error that the result ends in."""
     if as_json:
-        text = result.document
+        text = result.document() if callable(result.document) else result.document
         print(text.rstrip("\n") if isinstance(text, str) else json.dumps(text, indent=2))
     else:
         show_report(result.report)
