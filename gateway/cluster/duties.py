@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import partial
 
 from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.frames import sequence_name
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from gateway.cluster.shard_watch import ShardChannel, ShardWatch, channel_of
@@ -19,13 +20,16 @@ from gateway.loop.duties import Alone, Loop, NotArrangedError, frame_topics
 from gateway.loop.recorder import Recorder
 from gateway.loop.release_part import Releasing
 from gateway.parts.part import Message, Part
-from gateway.releases.schedule import FleetProgress, NotKnownError
+from gateway.releases.inputs import Question
+from gateway.releases.schedule import NotKnownError, Reached, StoreProgress
+from gateway.store.coverage import Coverage
 from gateway.store.engine import Lease
 from gateway.store.location import Server, part_of
 from gateway.store.shards import Role, Shard, own_account
+from gateway.store.shifts import Shifts
 from gateway.store.store import Store
 
-__all__ = ["duty_of", "shard_account"]
+__all__ = ["FleetProgress", "duty_of", "shard_account"]
 
 
 _LOOK_SECONDS = 0.5
@@ -104,6 +108,60 @@ def shard_account(gateway: Broker, index: int, count: int) -> Broker:
     if any(own_account(gateway, one) for one in range(count)):
         raise UsageError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
     return gateway
+
+
+_READ_SECONDS = 0.5
+_SHARE = 10
+"""Least ratio of the time between reads to the time of reading."""
+
+
+class FleetProgress(StoreProgress):
+    """The progress of all shards: what they have stored a moment ago; the store is owned by the thread that calls.
+
+    While nothing was heard lately of one (`missing`), nothing is decided: how far its devices are, nobody knows.
+    """
+
+    def __init__(self, store: Store, shards: int, missing: Callable[[], tuple[int, ...]]) -> None:
+        super().__init__(store, lambda device, name: self._read[device, name])
+        self._read: dict[tuple[str, str], tuple[Coverage, Shifts]] = {}
+        self._shards = shards
+        self._missing = missing
+        self._look_at = 0.0
+        self._took = 0.0
+
+    def look(self) -> bool:
+        """Read again what is stored, if it is time for that; whether it was."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return False
+        self._store.symbols.catch_up(self._shards)
+        self._read.clear()
+        self._took += time.monotonic() - now
+        self._look_at, self._took = now + max(_READ_SECONDS, _SHARE * self._took), 0.0
+        return True
+
+    def reached(self, question: Question) -> Reached:
+        """As of `StoreProgress`, which knows nothing of shards that are missing."""
+        if missing := self._missing():
+            raise NotKnownError(f"shards {missing} are missing")
+        return super().reached(question)
+
+    def _devices(self, question: Question) -> tuple[str, ...]:
+        began = time.monotonic()
+        wanted: dict[str, list[str]] = {}
+        heard = [(device, question.stream) for device in question.devices if device not in question.silent]
+        counted = [(device, sequence_name(question.stream, one.name)) for device, one in question.windows.items()]
+        for device, name in (*heard, *counted):
+            if (device, name) not in self._read:
+                wanted.setdefault(name, []).append(device)
+        for name, devices in wanted.items():
+            numbers = self._store.numbers(name, devices)
+            found = self._store.accounted([*numbers.values()])
+            for device in devices:
+                known = found[numbers[device]] if device in numbers else (Coverage(), Shifts())
+                self._read[device, name] = known
+        self._took += time.monotonic() - began
+        return question.devices
 
 
 class WholeFleet(Alone):

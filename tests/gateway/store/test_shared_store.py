@@ -12,10 +12,11 @@ import pytest
 
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
+from gateway.cluster.duties import FleetProgress
 from gateway.estimates.catalogue import Catalogue
 from gateway.loop.recorder import Recorder
 from gateway.releases.inputs import Question
-from gateway.releases.schedule import FleetProgress, NotKnownError, StoreProgress
+from gateway.releases.schedule import NotKnownError, StoreProgress
 from gateway.releases.statistics import Query
 from gateway.store.journal import Received
 from gateway.store.location import Server
