@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.measure_table import MOST_VERTICES, Staircase, StaircaseNoise, TimedTable, members, set_of
-from fugu.contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, SCALE, NoiseTable
+from fugu.contract.measure_table import Staircase, StaircaseNoise, TimedTable, members, set_of
+from fugu.contract.noise_table import SCALE, NoiseTable
 from tests.support.refusals import refused_for
 from tests.support.work import lines_run, most_memory
 
@@ -105,18 +105,6 @@ def test_a_set_is_its_members(states: set[int]) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_truncation_and_every_extension_is_refused(name: str) -> None:
-    whole = TABLES[name].encode()
-    for length in range(1, len(whole)):
-        with refused_for(Reason.MALFORMED):
-            TimedTable.decode(whole[:length])
-    with refused_for(Reason.TRAILING_BYTES):
-        TimedTable.decode(whole + b"\0")
-    with refused_for(Reason.UNKNOWN_SCHEMA, match="schema 7, expected 8"):
-        TimedTable.decode(b"\7" + whole[1:])
-
-
-@pytest.mark.parametrize("name", TABLES)
 def test_a_flipped_bit_is_another_table_or_an_error(name: str) -> None:
     whole = TABLES[name].encode()
     for bit in range(8 * len(whole)):
@@ -124,12 +112,6 @@ def test_a_flipped_bit_is_another_table_or_an_error(name: str) -> None:
         flipped[bit // 8] ^= 1 << bit % 8
         with contextlib.suppress(FrameError):
             assert TimedTable.decode(bytes(flipped)) != TABLES[name]
-
-
-@given(st.binary(max_size=300))
-def test_bytes_without_sense_are_refused(noise: bytes) -> None:
-    with pytest.raises(FrameError):
-        TimedTable.decode(bytes([TimedTable.SCHEMA]) + noise)
 
 
 ANYTHING = st.recursive(
@@ -167,41 +149,18 @@ def test_whatever_stands_in_a_field_there_is_an_error_or_a_table(data: st.DataOb
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
-        ({"version": 0}, Reason.OUT_OF_RANGE, "policy_version 0"),
-        ({"version": True}, Reason.WRONG_TYPE, "policy_version is bool"),
-        ({"number": 2**32}, Reason.OUT_OF_RANGE, "number"),
-        ({"number": 12.0}, Reason.WRONG_TYPE, "number is float"),
-        ({"constraint": 5}, Reason.WRONG_TYPE, "possible is int"),
-        ({"constraint": bytes(129)}, Reason.WRONG_LENGTH, "possible has length 129"),
-        ({"first": -1}, Reason.OUT_OF_RANGE, "first -1"),
         ({"until": 600}, Reason.OUT_OF_RANGE, "until 600 is not in 601"),
         ({"until": MAX_TICK + 2}, Reason.OUT_OF_RANGE, "until"),
-        ({"until": False}, Reason.WRONG_TYPE, "until is bool"),
-        ({"kind": 2}, Reason.OUT_OF_RANGE, "kind 2"),
-        ({"kind": True}, Reason.WRONG_TYPE, "kind is bool"),
         ({"kind": 1}, Reason.WRONG_LENGTH, "staircase has 3 fields, not 6"),
-        ({"body": None}, Reason.WRONG_TYPE, "weights is NoneType"),
-        ({"points": 5}, Reason.WRONG_TYPE, "points is int"),
-        ({"points": []}, Reason.WRONG_LENGTH, "points has length 0"),
         ({"points": [[0, 0]], "rows": b""}, Reason.WRONG_LENGTH, "points has length 1"),
         ({"points": [[0], [1], [2, 2]]}, Reason.WRONG_LENGTH, "a point has 2 dimensions beside 1"),
-        ({"points": [[], [], []]}, Reason.WRONG_LENGTH, "point has length 0"),
-        ({"points": [[0] * 4] * 3}, Reason.WRONG_LENGTH, "point has length 4"),
-        ({"points": [[0, 0], [0, 0.0], [1, 1]]}, Reason.WRONG_TYPE, "coordinate is float"),
-        ({"points": [[0, 0], [0, True], [1, 1]]}, Reason.WRONG_TYPE, "coordinate is bool"),
-        ({"points": [[0, 0], [0, (1 << 17) + 1], [1, 1]]}, Reason.OUT_OF_RANGE, "coordinate 131073"),
         ({"points": [[0, 0], [0, 1], [0, 0]]}, Reason.OUT_OF_RANGE, "names a point twice"),
-        ({"points": [[x, 0] for x in range(MAX_POINTS + 1)]}, Reason.WRONG_LENGTH, "points has length 1025"),
-        ({"states": 1}, Reason.OUT_OF_RANGE, "states 1"),
-        ({"states": MAX_TABLE_STATES + 1}, Reason.OUT_OF_RANGE, "states 101"),
         ({"states": 4}, Reason.WRONG_LENGTH, "rows has length 24, not 32"),
         ({"states": 2}, Reason.WRONG_LENGTH, "rows has length 24, not 16"),
-        ({"rows": "x" * 24}, Reason.WRONG_TYPE, "rows is str"),
         ({"rows": bytes(24)}, Reason.OUT_OF_RANGE, "must increase strictly"),
         ({"rows": b"\0\0\0\5\0\0\0\5" * 3}, Reason.OUT_OF_RANGE, "must increase strictly"),
         ({"rows": b"\0\0\0\6\0\0\0\5" * 3}, Reason.OUT_OF_RANGE, "must increase strictly"),
         ({"rows": b"\0\0\0\0\0\0\0\5" * 3}, Reason.OUT_OF_RANGE, "must increase strictly"),
-        ({"more": 1}, Reason.WRONG_LENGTH, "weights has 4 fields, not 3"),
     ],
 )
 def test_a_wrong_field_is_refused_by_name(changes: dict[str, Any], error: Reason, text: str) -> None:
@@ -211,18 +170,12 @@ def test_a_wrong_field_is_refused_by_name(changes: dict[str, Any], error: Reason
 
 # A spiral: every corner turns left, all corners of the first half are above the axis, and it is no convex polygon.
 LOOP = ((10, 0), (0, 20), (-5, 10), (0, 5), (5, 10), (0, 19))
-CIRCLE_257 = [(x, 1) for x in range(258)]
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
-        ({"likely": b""}, Reason.WRONG_LENGTH, "likely has length 0"),
         ({"likely": b"\0"}, Reason.OUT_OF_RANGE, "likely 0"),
-        ({"likely": 3}, Reason.WRONG_TYPE, "likely is int"),
-        ({"vertices": []}, Reason.WRONG_LENGTH, "corners has length 0"),
-        ({"vertices": [[0, 0]]}, Reason.WRONG_LENGTH, "corners has length 1"),
-        ({"vertices": CIRCLE_257}, Reason.WRONG_LENGTH, f"corners has length 258, not 2..{MOST_VERTICES}"),
         ({"vertices": [[0, 0], [0, 0]]}, Reason.OUT_OF_RANGE, "the hull is a point"),
         ({"vertices": [[1, 0], [1, 0]]}, Reason.OUT_OF_RANGE, "not symmetric"),
         ({"vertices": [[1, 0], [0, 1], [-1, 0]]}, Reason.OUT_OF_RANGE, "even number"),
@@ -234,20 +187,15 @@ CIRCLE_257 = [(x, 1) for x in range(258)]
         ({"vertices": [[1, 0], [2, 0], [-1, 0], [-2, 0]]}, Reason.OUT_OF_RANGE, "no convex polygon"),
         ({"vertices": [[1, 0, 0], [0, 1, 0], [-1, 0, 0], [0, -1, 0]]}, Reason.OUT_OF_RANGE, "in the plane"),
         ({"vertices": [*LOOP, *[(-x, -y) for x, y in LOOP]]}, Reason.OUT_OF_RANGE, "no convex polygon"),
-        ({"vertices": [[1, 0], [0, 1.0], [-1, 0], [0, -1]]}, Reason.WRONG_TYPE, "coordinate is float"),
         ({"p": 0}, Reason.OUT_OF_RANGE, "p 0"),
         ({"p": 8}, Reason.OUT_OF_RANGE, "p 8"),
-        ({"p": 0.375}, Reason.WRONG_TYPE, "p is float"),
         ({"r": 1}, Reason.OUT_OF_RANGE, "q 1"),
-        ({"r": True}, Reason.WRONG_TYPE, "q is bool"),
         ({"p": 2**60 - 1, "r": 2**60}, Reason.OUT_OF_RANGE, "draws would take long"),
         ({"p": 4095, "r": 4096}, None, ""),
         ({"p": 4096, "r": 4097}, Reason.OUT_OF_RANGE, "draws would take long"),
         ({"p": 1, "r": 2**64 - 1}, None, ""),
         ({"low": [0, 8]}, Reason.OUT_OF_RANGE, "box is empty"),
         ({"low": [0]}, Reason.WRONG_LENGTH, "has 1 dimensions beside 2"),
-        ({"high": 5}, Reason.WRONG_TYPE, "high is int"),
-        ({"more": 1}, Reason.WRONG_LENGTH, "staircase has 7 fields, not 6"),
     ],
 )
 def test_a_wrong_staircase_is_refused_by_name(changes: dict[str, Any], error: Reason | None, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The core's rules are those that an agent always had: the same ticks and noise, and no word of randomness stays."""
+"""The core on a board, whatever happens to its machine: silence, late ticks, means; no word of randomness stays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from fugu.core.compiled import read_policy
 from fugu.core.stream import Stream
 from tests.support.board_modules import board_module
 from tests.support.device_net import CASES
-from tests.support.naive_device import TickClock, discrete_laplace, uniform_below
 
 PERIOD = 1_000_000
 HOUR = 3600 * PERIOD
@@ -31,39 +30,6 @@ def tape(seed: int) -> Callable[[memoryview], None]:
         buffer[:] = generator.randbytes(len(buffer))
 
     return fill
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_ticks_have_the_numbers_and_times_that_they_always_had(seed: int) -> None:
-    """Whatever is done to the clock, tick by tick."""
-    generator = random.Random(seed)
-    naive, core = TickClock(0, PERIOD), clocks.TickClock(0, PERIOD)
-    elapsed, offset, tick, last = HOUR, 0, HOUR // PERIOD, -1
-    for _ in range(100):
-        elapsed += generator.randrange(2 * PERIOD)
-        match generator.randrange(5):
-            case 0:
-                offset += generator.choice((-HOUR, HOUR, 400_000, -400_000, 1, -1))
-            case 1:
-                naive.rested(elapsed)
-                core.rested(elapsed)
-            case 2:
-                tick = naive.next_wall(elapsed + offset, offset)
-                shift = naive.raised(tick, last, generator.choice((1, 4, 60)))
-                naive.follow(shift, tick + shift)
-                core.follow(shift, tick + shift)
-                tick += shift
-            case _:
-                naive.begin(tick, offset)
-                core.begin(tick, offset)
-                last = max(last, tick)
-                tick += generator.choice((1, 1, 3))
-        asked = [one for near in (tick - 1, tick, tick + 1) for one in (near, last) if one >= 0]
-        assert [core.due(one, offset) for one in asked] == [naive.due(one, offset) for one in asked]
-        assert core.next_wall(elapsed + offset, offset) == naive.next_wall(elapsed + offset, offset)
-        for wall in (tick - 5, tick):
-            for multiple in (1, 7):
-                assert core.place(wall, last, -HOUR, multiple)[0] == naive.raised(wall, last, multiple)
 
 
 def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
@@ -130,14 +96,6 @@ def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch
         first.step()
         machine.now += period
     assert min(drawn.count("first"), drawn.count("second")) > 90
-
-
-@pytest.mark.parametrize("scale", [(5, 2), (1000, 7), (300, 1), (1, 2)])  # a fault can spin for ever in the last
-def test_from_the_same_bytes_comes_the_same_noise(scale: tuple[int, int]) -> None:
-    agent, board = uniform_below(tape(3)), noise.uniform_below(tape(3))
-    sizes = [noise.discrete_laplace(board, *scale) for _ in range(300)]
-    assert sizes == [discrete_laplace(agent, *scale) for _ in range(300)]
-    assert min(sizes) < 0 < max(sizes)
 
 
 def drawing(rows: Sequence[Sequence[int]], entropy: Callable[[memoryview], None]) -> Callable[[int | None], int]:

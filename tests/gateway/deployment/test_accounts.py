@@ -362,16 +362,3 @@ def test_the_agent_accepts_its_configuration(fugu: Fugu, tmp_path: Path, words: 
     assert plan.broker.tls_context() is not None
     assert plan.broker.username == (None if words else "watch")
     assert not list((tmp_path / "watch").glob("*.service"))
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("broker", "renew", "device", "streams", "gateway", "operator", "subscriber", "home-assistant", "join"),
-        *("leave", "retire", "remove"),
-    ],
-)
-def test_every_command_explains_itself_with_an_example(fugu: Fugu, command: str) -> None:
-    done = fugu("deploy", command, "--help")
-    assert (done.code, done.err) == (0, "")
-    assert f"\n    fugu deploy {command} " in done.out.partition("examples:")[2]
