@@ -108,6 +108,7 @@ def test_a_wrong_symbol_frame_says_what_is_wrong(value: Any, error: Reason, text
     [
         (Committed.decode, body(2, [0, b"", [["hr", 5, [[3, 3]]]]]), Reason.OUT_OF_RANGE, "gap from 3 to 3 is empty"),
         (Committed.decode, body(2, [2**63, b"\0" * 32, []]), None, ""),
+        (Committed.decode, body(2, [0, b"\0", []]), Reason.WRONG_LENGTH, "tag has length 1, not 0 or 32"),
         (
             Status.decode,
             body(3, [True, "0.1", 0, ["clock", "link"], []]),

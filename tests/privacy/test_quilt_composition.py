@@ -1,4 +1,4 @@
-"""Several releases about one chain: golden numbers, real joint losses, and where the printed theorems fail."""
+"""Several releases about one chain: golden numbers and real joint losses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import mqm_exact, quilt_accountant, quilt_rate_loss
-from papers.quilts import influence, model_distance, two_windows_bound
-from tests.support.released import Release, chain_losses, paths_of
+from papers.quilts import influence, model_distance
+from tests.support.released import chain_losses, paths_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 COMPOSITION = GOLDEN["5_composition"]
@@ -120,65 +120,6 @@ def test_the_worst_chain_of_a_class_decides() -> None:
     singly = [quilt_accountant(chain, charges) for chain in both]
     assert np.all(quilt_accountant(both, charges) == np.maximum(*singly))
     assert quilt_rate_loss(both, 0.1) == max(quilt_rate_loss(chain, 0.1) for chain in both)
-
-
-# ---- where the printed theorems fail
-
-
-def counterexample() -> tuple[MarkovChain, np.ndarray]:
-    """A release about tick 2 at epsilon 8, one about tick 3 at epsilon 7; the chain, and the real joint losses."""
-    golden = COMPOSITION["thm3.1_counterexample"]
-    chain = MarkovChain(np.array(golden["P"]), np.array(golden["q"]))
-    releases: list[Release] = [([2], (0, 1), 1 / golden["epsA"]), ([3], (0, 1), 1 / golden["epsB"])]
-    return chain, chain_losses(chain, 4, releases)
-
-
-def test_theorem_3_1_as_printed_is_broken_and_as_corrected_is_not() -> None:
-    golden = COMPOSITION["thm3.1_counterexample"]
-    chain, real = counterexample()
-    on_last, on_first = influence(chain, 2, None, 1), influence(chain, 3, 1, None)
-    assert (on_last, on_first) == (close(golden["e_X3_given_X2"]), close(golden["e_X2_given_X3"]))
-    for node, loss in golden["joint_loss_by_secret"].items():
-        assert real[int(node) - 1] == close(loss)
-    printed = two_windows_bound(8.0, 7.0, on_first, on_last)  # the influences swapped
-    assert printed == close(golden["printed_bound"])
-    assert real.max() > printed
-    corrected = two_windows_bound(8.0, 7.0, on_last, on_first)
-    assert corrected == close(golden["corrected_bound"])
-    assert real.max() <= corrected
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_theorem_3_1_as_corrected_holds_for_random_windows(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    chain = MarkovChain(rng.dirichlet(np.full(2, 0.4), 2) * 0.98 + 0.01, rng.dirichlet(np.ones(2)))
-    for _ in range(5):
-        last, first, length = (3, 4, 6) if rng.random() < 0.5 else (2, 4, 6)
-        early: Release = (range(1, last + 1), (0, 1), float(np.exp(rng.normal(0.0, 1.0))))
-        late: Release = (range(first, length + 1), (0, 1), float(np.exp(rng.normal(0.0, 1.0))))
-        epsilon_a = chain_losses(chain, length, [early])[:last].max()
-        epsilon_b = chain_losses(chain, length, [late])[first - 1 :].max()
-        both = chain_losses(chain, length, [early, late])
-        inside = np.r_[both[:last], both[first - 1 :]]
-        gap = first - last
-        told = influence(chain, last, None, gap), influence(chain, first, gap, None)
-        assert inside.max() <= two_windows_bound(epsilon_a, epsilon_b, *told) * (1 + 1e-12)
-
-
-def test_summing_over_windows_the_least_of_loss_and_influence_is_broken() -> None:
-    golden = COMPOSITION["naive_sum_counterexample"]
-    chain = MarkovChain.stationary(golden["P"])
-    early: Release = (range(1, 5), (0, 1), 0.6)
-    late: Release = (range(5, 7), (0, 1), 0.2)
-    epsilon_a, epsilon_b = chain_losses(chain, 6, [early])[:4].max(), chain_losses(chain, 6, [late])[4:].max()
-    assert (epsilon_a, epsilon_b) == (close(golden["epsA"]), close(golden["epsB"]))
-    told = influence(chain, golden["secret"], None, 3)
-    assert told == close(golden["e_X5_given_X2"])
-    naive = epsilon_a + min(epsilon_b, told)
-    assert naive == close(golden["naive_bound"])
-    real = chain_losses(chain, 6, [early, late])
-    assert real[golden["secret"] - 1] == close(golden["joint_loss"])
-    assert real[golden["secret"] - 1] > naive
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -63,14 +62,6 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     both = ("--audience", "street", "--audience", "press", "--epsilon", repr(joint_limit()))
     broker.add("subscriber", "both", *both, *promises)
     return broker
-
-
-@pytest.fixture
-def fleet(written: Shipped) -> Iterator[Shipped]:
-    """The same, running and without memories."""
-    (written.folder / "mosquitto.db").unlink(missing_ok=True)
-    with written:
-        yield written
 
 
 def test_a_reader_reads_the_releases_of_its_audiences_and_nothing_else(fleet: Shipped) -> None:

@@ -187,16 +187,16 @@ def test_streams_may_join_later_and_never_part(ledger: Ledger) -> None:
     assert charges_replayed(ledger).problems == ()  # the first entries were made before they were charged together
 
 
+def allow_a_group(ledger: Ledger) -> None:
+    """Let a guild be told of one stream by what does not compose, and of the other by what does."""
+    promise = Promise(1.0, "ignorant")
+    group = Allowance(key(stream="steps", audience="guild"), ALLOWED, 0, promise, 10**6, "group", FREE)
+    chain = Allowance(key(audience="guild"), ALLOWED, 0, promise, 10**6, "chain", FREE)
+    ledger.set_allowances([group, chain], time_us=1)
+
+
 def test_a_release_that_does_not_compose_stands_alone_among_them(ledger: Ledger) -> None:
-    ledger.set_allowances(
-        [
-            Allowance(
-                key(stream="steps", audience="guild"), ALLOWED, 0, Promise(1.0, "ignorant"), 10**6, "group", FREE
-            ),
-            Allowance(key(audience="guild"), ALLOWED, 0, Promise(1.0, "ignorant"), 10**6, "chain", FREE),
-        ],
-        time_us=1,
-    )
+    allow_a_group(ledger)
     reserve(ledger, about("hr", 0, 9, 0.1, "guild"))
     alone = release(
         50, 59, ALLOWED, stream="steps", audience="guild", mechanism="group", topic="fugu/2/home/release/guild/active"
@@ -206,15 +206,7 @@ def test_a_release_that_does_not_compose_stands_alone_among_them(ledger: Ledger)
 
 
 def test_nothing_is_released_about_a_neighbour_of_what_does_not_compose(ledger: Ledger) -> None:
-    ledger.set_allowances(
-        [
-            Allowance(
-                key(stream="steps", audience="guild"), ALLOWED, 0, Promise(1.0, "ignorant"), 10**6, "group", FREE
-            ),
-            Allowance(key(audience="guild"), ALLOWED, 0, Promise(1.0, "ignorant"), 10**6, "chain", FREE),
-        ],
-        time_us=1,
-    )
+    allow_a_group(ledger)
     topic = "fugu/2/home/release/guild/active"
     reserve(ledger, release(50, 59, ALLOWED, stream="steps", audience="guild", mechanism="group", topic=topic))
     with pytest.raises(LedgerError, match=r"entry \d+ does not compose with any other release of watch/hr\+steps"):
