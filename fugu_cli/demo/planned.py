@@ -106,7 +106,8 @@ def plan_and_replay(
     if not (answers(plan) or (plan.useful and not_private)):
         lines = [offer_line(one, ["fugu", "try", str(path)]) for one in offers] or [_LONGER]
         buttons = [{**_offered(one, options), "options": {"offer": str(at)}} for at, one in enumerate(offers)]
-        page.show(stage=_NO_ANSWER, ended=True, offers=buttons, paste=[*_INSTEAD, "\n".join(lines)])
+        paste = [*_INSTEAD, "\n".join(lines)] if offers else [_INSTEAD[0], _LONGER, ""]
+        page.show(stage=_NO_ANSWER, ended=True, offers=buttons, paste=paste)
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
         return NOTHING, [other for _, other in offers]
     missing, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
@@ -251,14 +252,13 @@ def _show_nearest(page: Page, plan: Plan) -> None:
             if one.kind in ("windows", "symbols") and one.devices == 1 and math.isfinite(one.expected_error)
         ]
     )
-    if not near:
-        return
-    nearest = min(near, key=lambda one: one.expected_error / max(one.guess_error, 1e-9))
-    with suppress(FuguError), tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
-        replay = replay_of(replace(plan, details=details._replace(recommended=nearest)), Path(folder))
-        if replay is not None:
-            draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
-            page.show_replay(0, name=_PREPARED if plan.useful else _NEAREST)
+    for nearest in sorted(near, key=lambda one: one.expected_error / max(one.guess_error, 1e-9)):
+        with suppress(FuguError), tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
+            replay = replay_of(replace(plan, details=details._replace(recommended=nearest)), Path(folder))
+            if replay is not None:
+                draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
+                page.show_replay(0, name=_PREPARED if plan.useful else _NEAREST)
+                return
 
 
 def _verdicts(plan: Plan) -> list[list[str]]:

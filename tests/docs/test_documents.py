@@ -397,7 +397,7 @@ def test_the_readme_says_what_its_picture_shows() -> None:
     assert max(file.stat().st_size for file in files) < 100_000
     said = " ".join(html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)", light))).split())
     shown = re.search(
-        r"off by (\d+) points on average .* Attacker (\d+ %) .*the promise: at most (\d+ %) .*"
+        r"off by (\d+) percentage points on average .* Attacker (\d+ %) .*the promise: at most (\d+ %) .*"
         r"Attacker, learning (\d+ %) .*above the line for (\d+ %) .*ordinary noise (\d+ %) .*the line for (\d+ %)",
         said,
     )

@@ -135,7 +135,7 @@ def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: Site, 
     try:
         browser.open(f"{page.address}/device/watch")
         wait_until(lambda: "with probability" in browser.text(".estimate"), "an estimate")
-        wait_until(lambda: browser.count(".released .plot") == 1)
+        wait_until(lambda: browser.count(".series .plot") == 1)
         wait_until(lambda: browser.count(".left .frames code") > 3)
         script = "return [...document.querySelectorAll('.frames code')].map((one) => one.textContent)"
         shown = {bytes.fromhex(one) for one in browser.run(script)}

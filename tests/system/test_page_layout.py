@@ -61,7 +61,7 @@ _ON_PAPER = """
 const lines = [...document.querySelectorAll('.charts path.line')].slice(0, 1);
 const words = (plot) => [...plot.querySelectorAll('.mark')].map((one) => one.textContent);
 return [lines.map((one) => [one.getBoundingClientRect().width, getComputedStyle(one).stroke]),
-  [...document.querySelectorAll('.released .plot')].map(words)];
+  [...document.querySelectorAll('.series .plot')].map(words)];
 """
 """Of the first line on paper its width and colour; words along time of each chart."""
 _MARKS = """

@@ -77,6 +77,7 @@ async function show(state) {
   choice(element("which"), replays.map(({ name }, at) => [at, name]), chosen, (at) => { chosen = at; follow(); });
   ["h2", "p", "pre"].forEach((part, at) => put(element("paste").querySelector(part), state.paste?.[at] ?? ""));
   element("paste").hidden = !state.paste;
+  element("paste").querySelector("pre").hidden = !state.paste?.[2];
   ask(state);
   const version = `/lanes-${chosen}.json?${replays[chosen]?.drawn}`;
   if (replays[chosen]?.drawn && drawn !== version) {

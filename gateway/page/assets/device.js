@@ -139,7 +139,7 @@ class Stream {
     this.now = make("div", { class: "now estimate" });
     this.shared = make("div", { class: "small quiet" });
     this.wait = make("p", { class: "quiet" }, "Waiting for the stream's description.");
-    this.charts = make("div", { class: "released" });
+    this.charts = make("div", { class: "series" });
     this.who = make("p", { class: "small quiet" });
     this.promise = make("div", {}, make("p", { class: "quiet" }, "not described yet"));
     this.longer = make("summary", {}, "What is promised");

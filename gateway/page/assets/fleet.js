@@ -1,7 +1,7 @@
 // The fleet: how many devices are how, what the gateway complains of, and pages of devices, the sick first.
 
 import { between, written } from "./chart.js";
-import { ago, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, PREFIX, put, table as tabulated, tableRow, troubles } from "./dom.js";
+import { ago, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, percent, PREFIX, put, table as tabulated, tableRow, troubles } from "./dom.js";
 
 const TILES = [["", "devices"], ["sick", "▲ need attention"], ["away", "○ away"], ["well", "● well"]];
 
@@ -120,15 +120,16 @@ function newest({ stream, newest: said, place, state }) {
   const all = state && !said.of ? [[state.state, state.probability, null]] : said.names.map((name, i) => [name, ...said.row.slice(1 + 3 * i, 4 + 3 * i)]);
   const [name, value, low, high] = all.reduce((best, one) => (one[1] > best[1] ? one : best));
   const of = said.of || said.unit !== "share" ? "" : " likely";
-  return make("div", { class: said.useful ? "" : "guess" }, `${stream}: `, make("strong", {}, `${name && `${name} `}${written(value, said.unit)}${of}`),
+  return make("div", { class: said.useful ? "" : "guess" }, `${stream}: `, make("strong", {}, name && `${name} `, make("span", { class: "whole" }, `${written(value, said.unit)}${of}`)),
     low === null ? "" : make("span", { class: "whole" }, ` (${between(low, high, said.unit)})`), make("span", { class: "small quiet" }, said.useful ? " " : " maybe no better than a guess · ", ago(said.row[0] * 1000)));
 }
 
 function promise({ stream, promise: told }) {
   if (!told) return make("div", { class: "quiet small" }, `${stream}: not described`);
-  const about = told.ticks > 1 ? `any ${told.name ?? duration(told.ticks * told.period)}` : `a tick of ${duration(told.period)}`;
+  const about = told.ticks > 1 ? `any ${(told.name ?? duration(told.ticks * told.period)).replace(/^1 /, "")}` : `any ${duration(told.period)}`;
   const held = told.epsilon !== null && told.epsilon <= LARGEST_PROTECTED;
   const when = told.when ? make("div", { class: "bad small" }, told.when) : null;
   const conditions = told.conditions.map((text) => make("div", { class: "bad small" }, text));
-  return make("div", { title: odds(told.epsilon) }, `${loss(told.epsilon)}${held ? ` for ${about}` : ""}`, when, ...conditions);
+  const sure = held ? `${about}: from 50 % to at most ${percent(1 / (1 + Math.exp(-told.epsilon)))} sure` : "not protected";
+  return make("div", { title: `${loss(told.epsilon)}; ${odds(told.epsilon)}` }, sure, when, ...conditions);
 }
