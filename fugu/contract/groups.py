@@ -121,6 +121,11 @@ class GroupDocument(Document):
         """How many sums a window has."""
         return len(self.query.groups(self.count))
 
+    @property
+    def release_names(self) -> tuple[str, ...]:
+        """Names of the releases of its sums: its own, or one for each part of the day."""
+        return tuple(f"{self.name}-{place}" for place in range(self.numbers)) if self.numbers > 1 else (self.name,)
+
     def begins_us(self, number: int) -> int:
         """Begin of a window, in microseconds of Unix time."""
         return self.epoch_us + (self.start + number * self.length) * self.period_us

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 from fugu.contract.errors import GuaranteeError, PolicyError, Reason, RefusedError, cause
 from fugu.contract.frames import sequence_name
+from fugu.contract.groups import GroupDocument
 from fugu.contract.history import Beside, History, streams_beside
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
@@ -225,10 +226,10 @@ class Catalogue:
         every = ((device, stream) for device in self._devices for stream in self._devices[device])
         return sorted(key for key in every if self.is_measured(*key))
 
-    @property
-    def has_sums(self) -> bool:
-        """True if a policy, in force or retired, is of a sum over homes."""
-        return any(policy.sums for key in self.symbol_streams() for policy in self.policies(*key))
+    def groups(self) -> dict[bytes, GroupDocument]:
+        """The groups whose sums policies have, in force or retired, by the digests of their documents."""
+        every = (policy for key in self.symbol_streams() for policy in self.policies(*key))
+        return {shared.group.digest: shared.group for policy in every for shared in policy.sums}
 
     def symbol_streams(self) -> list[tuple[str, str]]:
         """Device and stream of every stream of symbols, those of retired policies too, sorted."""

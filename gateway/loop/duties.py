@@ -150,7 +150,7 @@ class Alone:
             loop.parts.append(contradictions)
         publisher = Publisher(link, settings.fleet, store, recorder, counters, key=key)
         tells = publisher.born, monitor.refused, monitor.received
-        if enrolled is not None or catalogue.has_sums:
+        if enrolled is not None or catalogue.groups():
             from gateway.loop.sums import Reports
 
             loop.parts.append(Reports(store, catalogue, recorder, counters, *tells))
@@ -201,7 +201,7 @@ class Alone:
                 history=describing.in_force.history,
             )
             loop.parts.append(self._releasing)
-        if enrolled is not None or catalogue.has_sums:
+        if enrolled is not None or catalogue.groups():
             from gateway.loop.sums import Sums
 
             lost = partial(monitor.note, AlarmCode.RELEASE_REFUSED)

@@ -13,20 +13,18 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fugu.contract.errors import FuguError
+from fugu.contract.groups import GroupDocument
 from fugu.contract.history import History
 from fugu.contract.reports import AlarmCode
-from fugu.contract.topics import topic_of
 from fugu.host.database import AwayError, DatabaseError, is_lost
 from fugu.mqtt import Link
 from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.monitor import Monitor
 from gateway.parts.part import Part
-from gateway.releases.entries import SITE
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
-from gateway.releases.statistics import ReleaseError
-from gateway.releases.sums import OpenedSum, release_sum, sum_names
+from gateway.releases.sums import SumReleases, SumWindow
 from gateway.releases.worth import compared
 from gateway.store.engine import Lease
 from gateway.store.journal import Heard
@@ -74,6 +72,7 @@ class Releasing(Part):
         )
         self._counters = counters
         self._catalogue, self._store, self._shared = catalogue, store, shared
+        self._sums = SumReleases(made.maker, made.audiences, {job.plan.name for job in made.jobs})
         for name, words in compared(made.jobs).items():
             _log.info("release %s: %s", name, words)
         for name, why in made.useless.items():
@@ -116,17 +115,23 @@ class Releasing(Part):
         """Note that somebody who takes frames has come back."""
         self._schedule.unsettled()
 
-    def also(self, names: Iterable[str]) -> None:
-        """Publish releases to the site of these names, too, which others make."""
-        fleet = self._catalogue.fleet
-        self._schedule.also = frozenset(topic_of("release", fleet, SITE, name) for name in names)
+    def also(self, groups: Iterable[GroupDocument]) -> None:
+        """Publish the sums of these groups, too."""
+        self._schedule.also = self._sums.topics(groups)
 
-    def release(self, opened: OpenedSum) -> None:
-        """Have an opened sum released, unless it was before. Raises LedgerError, ReleaseError or DatabaseError."""
-        if (name := sum_names(opened.document)[opened.place]) in {job.plan.name for job in self._releases.jobs}:
-            raise ReleaseError(f"a release of releases.toml is called {name} as well: give it another name")
-        if release_sum(self._releases.maker, opened) is not None:
-            self._schedule.made()
+    def refusal(self, window: SumWindow) -> str:
+        """Why no audience may be told of a window; empty if one may. Raises DatabaseError."""
+        self._follow()
+        return self._sums.refusal(window)
+
+    def release(self, window: SumWindow, numbers: Sequence[tuple[int, int]]) -> None:
+        """Have the sums of a window released, unless they were before. Raises LedgerError or DatabaseError."""
+        self._follow()
+        for audience, why in self._sums.reserve(window, numbers).items():
+            self._counters["releases_refused"] += 1
+            _log.warning("audience %s is not told of ticks from %d on: %s", audience, window.first, why)
+            self._monitor.note(AlarmCode.RELEASE_REFUSED, window.group.name, why)
+        self._schedule.made()
 
     def connected(self, *, begun_anew: bool) -> None:
         """Publish again what the broker may have lost."""
@@ -157,6 +162,11 @@ class Releasing(Part):
                 self._renew()
         elif not self._halted:
             self._schedule.pump(idle=idle)
+
+    def _follow(self) -> None:
+        if self._must_renew:
+            self._renew()
+        self._sums.site_only = self._halted
 
     @property
     def _must_renew(self) -> bool:

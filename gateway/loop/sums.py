@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fugu.contract.envelope import Envelope
@@ -34,8 +34,7 @@ from gateway.estimates.models import SymbolModel
 from gateway.loop.recorder import Accounted, Recorder
 from gateway.loop.release_part import Releasing
 from gateway.parts.part import Message, Part
-from gateway.releases.statistics import ReleaseError
-from gateway.releases.sums import OpenedSum, sum_names
+from gateway.releases.sums import SumWindow
 from gateway.store.engine import LedgerError
 from gateway.store.journal import Heard, newest_tick
 from gateway.store.store import Store
@@ -190,13 +189,9 @@ class Sums(Part):
 
     def renew(self) -> None:
         """The catalogue may have changed: policies have other groups."""
-        found: dict[bytes, GroupDocument] = {}
-        for device, stream in self._catalogue.symbol_streams():
-            for policy in self._catalogue.policies(device, stream):
-                found.update((one.group.digest, one.group) for one in policy.sums)
-        self._groups = found
+        self._groups = self._catalogue.groups()
         if self._releasing is not None:
-            self._releasing.also(name for group in found.values() for name in sum_names(group))
+            self._releasing.also(self._groups.values())
 
     def connected(self, *, begun_anew: bool) -> None:
         """Ask again: the helper may not have heard."""
@@ -244,23 +239,32 @@ class Sums(Part):
                 continue
             with self._store.sums.transaction():
                 waiting = self._store.sums.waiting(digest, newest)
-                short = [number for number in waiting if not self._fix(digest, group, number)]
+                lost = {number: why for number in waiting if (why := self._fix(digest, group, number))}
                 self._store.sums.settle(digest, waiting[-1])  # no further: this machine's clock may be ahead
-            for number in short:
-                self._say_lost(group, number, f"fewer than {group.least} homes have reported")
+            for number, why in lost.items():
+                self._say_lost(group, number, why)
 
-    def _fix(self, digest: bytes, group: GroupDocument, number: int) -> bool:
+    def _fix(self, digest: bytes, group: GroupDocument, number: int) -> str:
+        """Fix a window's set; or remove its reports, and return why it is not asked for."""
         members: dict[bytes, StoredReport] = {}
         for report in self._store.sums.reports(digest, number):
             members.setdefault(report.sealed.member, report)
-        if self._releasing is None or len(members) < group.least:
+        if why := self._unopened(group, number, members.values()):
             self._store.sums.remove(digest, number)
-            return False
+            return why
         sealed = [report.sealed for report in members.values()]
         asked = Asked(digest, number, set_digest(digest, number, sealed))
         self._store.sums.fix(asked, [one.device for one in sealed])
         self._counters["sums_asked"] += 1
-        return True
+        return ""
+
+    def _unopened(self, group: GroupDocument, number: int, members: Collection[StoredReport]) -> str:
+        """Why nobody could be told the sum of a window; empty if somebody could."""
+        if self._releasing is None:
+            return "this gateway has no releases: say releases in its file"
+        if len(members) < group.least:
+            return f"fewer than {group.least} homes have reported"
+        return self._releasing.refusal(_window(group, number, members))
 
     def _note(self, name: str, envelope: Envelope) -> None:
         answer = OpeningAnswer.decode(envelope.payload)
@@ -288,17 +292,14 @@ class Sums(Part):
         assert self._releasing is not None  # nothing was asked else
         chosen = self._store.sums.chosen(asked.document, asked.number)
         members = [chosen[i] for i in answer.members]
-        devices = [(one.sealed.device, one.version) for one in members]
-        parts = [numbers(one.parts) for one in members]
-        for place, masks in enumerate(numbers(answer.sums)):
-            total = signed_total([masks, *(part[place] for part in parts)])
-            observed = sum(one.observed[place] for one in members)
-            opened = OpenedSum(group, place, asked.number, devices, total, observed)
-            try:
-                self._releasing.release(opened)
-            except (LedgerError, ReleaseError) as error:
-                self._lose(asked, group, str(error))
-                return
+        parts = zip(*(numbers(one.parts) for one in members), strict=True)
+        totals = [signed_total([masks, *part]) for masks, part in zip(numbers(answer.sums), parts, strict=True)]
+        observed = [sum(ticks) for ticks in zip(*(one.observed for one in members), strict=True)]
+        try:
+            self._releasing.release(_window(group, asked.number, members), list(zip(totals, observed, strict=True)))
+        except LedgerError as error:
+            self._lose(asked, group, str(error))
+            return
         self._remove(asked)
         self._counters["sums"] += 1
 
@@ -308,7 +309,6 @@ class Sums(Part):
             self._say_lost(group, asked.number, why)
 
     def _say_lost(self, group: GroupDocument, number: int, why: str) -> None:
-        why = why if self._releasing is not None else "this gateway has no releases: say releases in its file"
         first = group.start + number * group.length
         self._counters["sums_lost"] += 1
         _log.warning("no sum of %s: ticks %d..%d: %s", group.name, first, first + group.length - 1, why)
@@ -345,6 +345,10 @@ class Sums(Part):
                 self._again[self._sending.asked] = now + 1.0  # from its first page
                 self._sending = None
                 return
+
+
+def _window(group: GroupDocument, number: int, members: Iterable[StoredReport]) -> SumWindow:
+    return SumWindow(group, number, [(one.sealed.device, one.version) for one in members])
 
 
 _WHY: dict[NoSum, str] = {

@@ -37,6 +37,7 @@ from gateway.releases.entries import NO_PAST, SITE, Key, Past, Promise, Stream
 __all__ = [
     "Audience",
     "Bound",
+    "Matrices",
     "Reader",
     "ReleaseConfig",
     "ReleaseConfigError",
@@ -49,6 +50,7 @@ __all__ = [
 _MOST_TICKS = 2**31
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Ticks = Annotated[int, Field(ge=1, le=_MOST_TICKS)]
+Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 
 
 class ReleaseConfigError(FuguError):
@@ -74,11 +76,13 @@ class Audience(Document):
 
     Attributes:
         protect: how long a stretch is, in seconds, or as a time in words; 0, written `tick`, for a single tick.
+        sums: groups of homes whose sums it is told; what its allowance has to leave room for, homes draw themselves.
     """
 
     epsilon: float = Field(gt=0.0)
     adversary: Adversary
     protect: Annotated[Seconds, BeforeValidator(_seconds, json_schema_input_type=str | int)] = 0
+    sums: tuple[Name, ...] = ()
 
     @property
     def promise(self) -> Promise:
@@ -123,7 +127,7 @@ class Scheduled(Document):
     patience: int | None = Field(default=None, ge=0, le=_MOST_TICKS)
     audience: Name
     mechanism: Mechanism | Literal["auto"] = "chain"
-    chains: Annotated[tuple[tuple[tuple[float, ...], ...], ...], Field(max_length=8)] = ()
+    chains: Annotated[Matrices, Field(max_length=8)] = ()
     once: int | None = Field(default=None, ge=0, le=MAX_TICK - _MOST_TICKS)
     source: Literal["best", "both", "symbols"] = "best"
     scale: Annotated[str, Field(pattern="^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$")] | None = None
@@ -199,6 +203,11 @@ class ReleaseConfig(Document):
                 raise ValueError(f"release {release.name} is for audience {release.audience}, which is not configured")
             if release.audience == SITE:
                 continue
+            if self.audiences[release.audience].sums and release.mechanism != "chain":
+                raise ValueError(
+                    f"release {release.name}: audience {release.audience} is told sums of homes, which mechanism chain "
+                    f"accounts for: use mechanism chain, or another audience"
+                )
             adversary, seconds = self.audiences[release.audience].promise[1:]
             if seconds and release.mechanism not in ("chain", "auto"):
                 raise ValueError(

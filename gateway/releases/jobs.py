@@ -19,7 +19,7 @@ from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, counted_symbols
 from gateway.releases.charges import units_above
-from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.releases.config import Audience, Matrices, ReleaseConfig, ReleaseConfigError, Scheduled
 from gateway.releases.entries import (
     NO_PAST,
     SITE,
@@ -124,8 +124,9 @@ def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
     """All jobs of a configuration.
 
     Raises ReleaseConfigError if a release names a device or a state that there is not, or sums up what is not
-    comparable.
+    comparable; or if an audience is told sums of a group that no policy has, or a release is called like such a sum.
     """
+    _check_groups(config, catalogue)
     found: list[Job] = []
     for plan in config.releases:
         devices = catalogue.devices(plan.stream) if plan.devices == "all" else plan.devices
@@ -137,6 +138,16 @@ def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
         raise ReleaseConfigError("two releases would have the same topic")
     _check_accounts(found)
     return found
+
+
+def _check_groups(config: ReleaseConfig, catalogue: Catalogue) -> None:
+    """Refuse an audience that is told sums of a group that no policy has, and a release that is called like a sum."""
+    groups = catalogue.groups().values()
+    for audience, terms in config.audiences.items():
+        for name in set(terms.sums) - {group.name for group in groups}:
+            raise ReleaseConfigError(f"audience {audience}: no policy has a sum of a group {name}")
+    for name in {job.name for job in config.releases} & {name for group in groups for name in group.release_names}:
+        raise ReleaseConfigError(f"release {name} is called like the sums of a group: give it another name")
 
 
 def _check_accounts(made: Iterable[Job]) -> None:
@@ -219,7 +230,7 @@ def _allowed(
         if covers(name, audience.adversary):
             try:
                 every = (catalogue.planned(device, plan.stream) for device in devices)
-                allowed[name] = min(_allowance(_classes(plan, policies), audience, name) for policies in every)
+                allowed[name] = min(_allowance(_classes(plan.chains, policies), audience, name) for policies in every)
             except ChainClassError as error:
                 if plan.mechanism != "auto":
                     raise ReleaseConfigError(f"release {plan.name}: mechanism {name}: {error}") from None
@@ -235,12 +246,12 @@ def _least_noise(allowed: Mapping[Mechanism, int]) -> Mechanism:
     return max(allowed, key=lambda name: allowed[name])
 
 
-def _classes(plan: Scheduled, policies: Sequence[Policy], past: Past = NO_PAST) -> list[tuple[ReleaseClass, int]]:
+def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST) -> list[tuple[ReleaseClass, int]]:
     """Classes with periods that a release is held to; those of its own or of policies, and such ones of the past."""
     period = min(policy.clock.period_us for policy in policies)
-    own = classes_of_release(plan.chains, policies)
-    found = [(each, period) for each in own] if plan.chains else [(one.chains, one.clock.period_us) for one in policies]
-    before = [each for each in past.classes if isinstance(each[0], ListedChains) == bool(plan.chains)]
+    own = classes_of_release(chains, policies)
+    found = [(each, period) for each in own] if chains else [(one.chains, one.clock.period_us) for one in policies]
+    before = [each for each in past.classes if isinstance(each[0], ListedChains) == bool(chains)]
     return list(dict.fromkeys([*found, *before]))
 
 
@@ -333,18 +344,24 @@ def allowances(
     """Largest charge to each stream for each audience, the least that any of its policies allows; and impossible jobs.
 
     Streams that move together have one allowance, and the windows of all of them stand against it. A job that can never
-    release anything is there by its name, with the reason and what to change.
+    release anything is there by its name, with the reason and what to change; of a sum that an audience is told, its
+    group's.
     """
     groups = {stream: group for group in streams_together(catalogue) for stream in group}
-    asking: dict[tuple[str, str, str, Mechanism], list[Job]] = {}
+    asking: dict[tuple[str, str, str, Mechanism], list[tuple[str, Matrices]]] = {}
     for job in made:
         for device in job.question.devices if job.plan.audience != SITE else ():
             asked = (device, job.plan.stream, job.plan.audience, job.question.mechanism)
-            asking.setdefault(asked, []).append(job)
+            asking.setdefault(asked, []).append((job.name, job.plan.chains))
+    for name, audience in config.audiences.items():
+        for device, stream in catalogue.symbol_streams() if audience.sums else ():
+            sums = {shared.name for policy in catalogue.policies(device, stream) for shared in policy.sums}
+            for shared_with in sorted(sums & set(audience.sums)):
+                asking.setdefault((device, stream, name, "chain"), []).append((shared_with, ()))
     found: list[Allowance] = []
     impossible: dict[str, str] = {}
     for (device, stream, name, mechanism), asked_by in sorted(asking.items()):
-        key, names = Key(device, stream, name), [job.name for job in asked_by]
+        key, names = Key(device, stream, name), [asker for asker, _ in asked_by]
         audience = config.audiences[name]
         streams = sorted(groups.get((device, stream), [(device, stream)]))
         members = {each: charged for each in streams if (charged := catalogue.charged(*each))}
@@ -354,7 +371,7 @@ def allowances(
         base = sum(max(units_above(policy.window_rate) for policy in charged) for charged in members.values())
         before = past(members)
         try:
-            classes = list(dict.fromkeys(each for job in asked_by for each in _classes(job.plan, policies, before)))
+            classes = list(dict.fromkeys(each for _, own in asked_by for each in _classes(own, policies, before)))
             most = _allowance(classes, audience, mechanism, before)
         except ChainClassError as error:
             impossible |= dict.fromkeys(names, f"{key}: nothing can be released: {error}")

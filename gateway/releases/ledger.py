@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -94,6 +94,10 @@ class _Books(NamedTuple):
     def beside(self, key: Key) -> list[_Row]:
         """The other accounts whose streams share a stream's charges."""
         return [self.rows[each] for each in sorted(self.together(key)[1]) if each != key[:2] and each in self.rows]
+
+
+class _RehearsalError(Exception):
+    """Nothing is to be kept of a transaction."""
 
 
 class Ledger:
@@ -273,9 +277,7 @@ class Ledger:
         with self.transaction():
             if progress is not None:
                 self._refuse_again(release)
-            self._refuse_early(release)
-            group = self._group(release)
-            self._charge(release, group)
+            group = self._admit(release)
             number = self.newest + 1
             drawn = draw(number)
             for table in drawn.tables:
@@ -298,6 +300,20 @@ class Ledger:
             if progress is not None:
                 self._set_progress(release.name, progress)
             return self._entries("number=?", number)[0]
+
+    def refuse(self, release: Release) -> None:
+        """Raise LedgerError if a release that charges nothing would be refused now; it is not made."""
+        assert not any(release.charges.values())
+        with suppress(_RehearsalError), self.transaction():
+            self._admit(release)
+            raise _RehearsalError
+
+    def _admit(self, release: Release) -> int:
+        """Charge a release; the group of its devices. Raises LedgerError."""
+        self._refuse_early(release)
+        group = self._group(release)
+        self._charge(release, group)
+        return group
 
     def _refuse_again(self, release: Release) -> None:
         if entry := self.released_as(release.name, release.first):

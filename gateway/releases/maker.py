@@ -335,7 +335,7 @@ class Maker:
             reason="" if min(charges.values()) else _NO_CHARGE if to_site else CHARGED_BEFORE,
         )
         if not to_site:
-            self._refuse_loud(job, release)
+            self.refuse_loud(job, release)
         return self.ledger.reserve(
             release,
             lambda number: drawn_of(job, release, promise, inputs.with_noise(scale, self.draw), number),
@@ -343,7 +343,7 @@ class Maker:
             progress=progress,
         )
 
-    def _refuse_loud(self, job: Job, release: Release) -> None:
+    def refuse_loud(self, job: Job, release: Release) -> None:
         """Refuse ticks to which more leaks than the promise has room for, from before a policy that allows less.
 
         Charges that were made cannot be undone. What a lost ledger had charged may be anything. Raises ReleaseError

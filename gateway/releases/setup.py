@@ -14,7 +14,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from fugu.mqtt import Broker, Link, LinkError
 from fugu.mqtt.probe import listen
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import classes_of
-from gateway.releases.config import ReleaseConfig, ReleaseConfigError, load_readers
+from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, load_readers
 from gateway.releases.entries import NO_PAST, Allowance, Entry, Past, State, Stream
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, no_release_before
@@ -265,6 +265,7 @@ class Releases(NamedTuple):
     maker: Maker
     record: ReleaseRecord
     jobs: list[Job]
+    audiences: Mapping[str, Audience]
     impossible: dict[str, str]
     useless: dict[str, str]
     renew: Callable[[], None]
@@ -318,7 +319,7 @@ def open_releases(
     except BaseException:
         opened.close()
         raise
-    return Releases(opened, maker, record, wanted, impossible, useless, renew)
+    return Releases(opened, maker, record, wanted, plan.audiences, impossible, useless, renew)
 
 
 def _no_past(_streams: Iterable[Stream]) -> Past:

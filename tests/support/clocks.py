@@ -6,8 +6,6 @@ import os
 import time
 from pathlib import Path
 
-import pytest
-
 from fugu.contract.policy import Policy
 from fugu.host.process import Wake
 
@@ -64,23 +62,17 @@ def faketime_library() -> Path | None:
 
 
 class WallClock:
-    """The wall clock of processes that have its `environment`; it runs as the machine's does, so much ahead of it.
+    """The wall clock of Python processes that have its `environment`; it is so much ahead of the machine's.
 
     Args:
         file: says how much; written as a whole, so that no process reads half of it.
     """
 
     def __init__(self, file: Path, ahead: int = 0) -> None:
-        library = faketime_library()
-        if library is None:
-            pytest.skip("a process cannot be given a wall clock of its own here: the package faketime is not installed")
         self._file = file
         self.environment = {
-            "LD_PRELOAD": str(library),
-            "FAKETIME_TIMESTAMP_FILE": str(file),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "PYTHONPATH": os.pathsep.join(map(str, (Path(__file__).with_name("faked_clock"), Path.cwd()))),
+            "WALL_CLOCK": str(file),
+            "PYTHONPATH": os.pathsep.join(map(str, (Path(__file__).with_name("set_clock"), Path.cwd()))),
         }
         self.set(ahead)
 

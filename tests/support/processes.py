@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from firmware_sim.devices import write_config
@@ -111,16 +112,19 @@ class GatewayProcess:
 
     Args:
         broker: or the port of one on this machine.
+        environment: of the process, beside this one's.
         values: more keys of its file.
     """
 
-    def __init__(self, folder: Path, broker: Broker | int, **values: object) -> None:
+    def __init__(
+        self, folder: Path, broker: Broker | int, environment: Mapping[str, str] | None = None, **values: object
+    ) -> None:
         self._folder = folder
         self.store = folder / "gateway.sqlite"
         file = gateway_file(folder / "gateway.toml", broker, store=self.store, policies=folder / "policies", **values)
         command = [sys.executable, "-m", "fugu", "gateway", "run", str(file)]
         with (folder / "gateway.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
 
     def kill(self) -> None:
         """End it as a power cut would."""

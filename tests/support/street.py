@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -49,6 +50,7 @@ class HelperProgram:
             lines += ["[[groups]]", *toml_lines(fields)]
         self.file.write_text("\n".join(lines) + "\n")
         self.log = folder / "helper.log"
+        self.environment = dict(os.environ)
         if starts:
             self.start()
 
@@ -59,9 +61,8 @@ class HelperProgram:
     def start(self) -> None:
         """Begin the program."""
         with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "fugu_helper", "run", str(self.file), "--verbose"], stderr=log
-            )
+            command = [sys.executable, "-m", "fugu_helper", "run", str(self.file), "--verbose"]
+            self.process = subprocess.Popen(command, stderr=log, env=self.environment)
 
     def kill(self) -> None:
         """End it at once."""
@@ -80,6 +81,7 @@ class Home:
         (folder / "policy.json").write_text(policy.to_json())
         (folder / "readings.csv").write_text(f"value\n{reading}\n")
         self.config = folder / "agent.toml"
+        self.environment = dict(os.environ)
         pin = {"name": window.name, "helper": digits(PUBLIC), "honest": 1, "most": {"epsilon": 1e6}}
         sensor = {"kind": "replay", "file": "readings.csv"}
         self.config.write_text(
@@ -106,7 +108,8 @@ class Home:
     def start_program(self) -> None:
         """Run the agent's own program."""
         with (self.config.parent / "agent.log").open("a") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "edge_agent", str(self.config)], stderr=log)
+            command = [sys.executable, "-m", "edge_agent", str(self.config)]
+            self.process = subprocess.Popen(command, stderr=log, env=self.environment)
 
     def kill(self) -> None:
         """End the program at once."""

@@ -17,10 +17,12 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.loop.recorder import Recorder
 from gateway.loop.sums import Reports, Sums
 from gateway.parts.part import Message
+from gateway.releases.config import ReleaseConfig
+from gateway.releases.jobs import allowances
 from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import history_in_store
-from gateway.releases.sums import release_sum
+from gateway.releases.sums import SumReleases, SumWindow
 from gateway.store.location import Location
 from gateway.store.shards import Shard, owner
 from gateway.store.store import Store
@@ -48,16 +50,24 @@ class Line:
 
 
 class Releasing:
-    """The ledger of a store, and what was reserved in it."""
+    """The ledger of a store, whose accounts follow the policies, and what was reserved in it."""
 
-    def __init__(self, maker: Maker) -> None:
+    def __init__(self, maker: Maker, config: ReleaseConfig) -> None:
         self.maker = maker
+        self.config = config
+        self.sums = SumReleases(maker, config.audiences)
+        self.refused: list[dict[str, str]] = []
 
-    def also(self, names: Any) -> None:
-        self.names = list(names)
+    def also(self, groups: Any) -> None:
+        self.topics = self.sums.topics(groups)
 
-    def release(self, opened: Any) -> None:
-        release_sum(self.maker, opened)
+    def refusal(self, window: SumWindow) -> str:
+        granted, self.impossible = allowances(self.config, (), self.maker.catalogue)
+        self.maker.ledger.set_allowances(granted, time_us=0)
+        return self.sums.refusal(window)
+
+    def release(self, window: SumWindow, numbers: Sequence[tuple[int, int]]) -> None:
+        self.refused.append(self.sums.reserve(window, numbers))
 
 
 class Site:
@@ -71,6 +81,7 @@ class Site:
         *,
         location: Location | None = None,
         shards: int = 1,
+        releases: ReleaseConfig | None = None,
     ) -> None:
         self.now_us = document.begins_us(NUMBER)
         shared = SharedWindow.of(signed(document))
@@ -101,8 +112,9 @@ class Site:
         others = [(store, Recorder(store, self.catalogue, 0, self.counters)) for store in self.stores]
         self.shards = [taking(*one) for one in others or [(self.store, self.recorder)]]
         self.reports = self.shards[0]
+        self.releasing = Releasing(maker, releases or ReleaseConfig())
         self.sums = Sums(
-            *(self.store, self.catalogue, self.line, Releasing(maker), self.counters),  # type: ignore[arg-type]
+            *(self.store, self.catalogue, self.line, self.releasing, self.counters),  # type: ignore[arg-type]
             *(lambda name, why: self.lost.append((name, why)), now, lambda: self.seconds),
         )
         self.sums.pump()  # what was due before the group came is nobody's

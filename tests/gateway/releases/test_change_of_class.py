@@ -144,7 +144,7 @@ def test_an_audit_counts_what_leaks_from_before_a_wider_class(
 ) -> None:
     """With the store that knows which ticks were drawn; without one no tick lies between for certain."""
     if not obeys:
-        monkeypatch.setattr(Maker, "_refuse_loud", lambda *_: None)
+        monkeypatch.setattr(Maker, "refuse_loud", lambda *_: None)
     scene, key, first = changed_class(tmp_path, stream)
     spent, allowed = scene.ledger.account(KEY).spent, scene.ledger.account(key).allowance
     truth = losses(0.05, (60, spent), (first - 60, 0), (2000, allowed))[first:].max()
@@ -262,7 +262,7 @@ def test_after_a_lost_ledger_releases_wait_until_nothing_is_left_of_what_may_hav
 ) -> None:
     """Audiences may have been promised less, or told more: here by the class of an earlier policy."""
     if not obeys:
-        monkeypatch.setattr(Maker, "_refuse_loud", lambda *_: None)
+        monkeypatch.setattr(Maker, "refuse_loud", lambda *_: None)
     scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, NARROW),))
     if after is not None:
         scene.ledger.close()

@@ -15,14 +15,22 @@ from pydantic import ValidationError
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.frames import sequence_name
 from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, packed
+from fugu.contract.leakage import Adversary
 from fugu.contract.topics import topic_of
+from fugu.host.database import DatabaseError
 from gateway.parts.part import Message
-from gateway.releases.sums import sum_names
+from gateway.releases.allowance import joint_loss
+from gateway.releases.audit import TrustedPolicies, verify
+from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.releases.entries import Entry, Release, units_above
+from gateway.releases.jobs import jobs
+from gateway.releases.ledger import Ledger
+from gateway.releases.sums import SumReleases
 from gateway.store.engine import LedgerError
 from gateway.store.location import Server
-from tests.support.groups import HELPER, group
+from tests.support.groups import HELPER, group, member_policy
 from tests.support.opening import DOCUMENT, HOMES, Helper
-from tests.support.summing import DUE, NUMBER, Site, settled, take
+from tests.support.summing import DUE, NUMBER, WINDOW, Site, settled, take
 
 
 @pytest.fixture
@@ -66,7 +74,7 @@ def test_a_window_is_settled_at_its_deadline_and_opens_as_the_sum(site: Site, he
 def test_blocks_of_a_day_are_released_each_under_a_name_that_no_group_has(tmp_path: Path) -> None:
     blocks = {"zone": "UTC", "seconds": 21_600, "offsets": ((0, 0),)}
     document = group(blocks=blocks, length=86_400)
-    names = sum_names(document)
+    names = document.release_names
     assert names == ("street-0", "street-1", "street-2", "street-3")
     for name in names:
         with pytest.raises(ValidationError, match="does not end in - and digits"):
@@ -88,6 +96,89 @@ def test_blocks_of_a_day_are_released_each_under_a_name_that_no_group_has(tmp_pa
         assert [(frame.name, frame.values) for frame in site.released()] == [
             *(("street-0", (3.0,)), ("street-1", (35.0,)), ("street-2", (0.0,)), ("street-3", (3.0,)))
         ]
+
+
+PRESS: Adversary = "universal"
+
+
+def told(**audiences: float) -> ReleaseConfig:
+    """Audiences that are told the sums of the group, with their epsilons."""
+    every = audiences.items()
+    return ReleaseConfig(
+        audiences={name: Audience(epsilon=most, adversary=PRESS, sums=("street",)) for name, most in every}
+    )
+
+
+@pytest.fixture(scope="module")
+def least() -> float:
+    """The epsilon of an audience that a home of the group leaves just enough to be told of its sums."""
+    policy = member_policy("home-0", WINDOW)
+    return joint_loss(policy.chains, units_above(policy.window_rate), PRESS)
+
+
+def test_an_audience_may_be_told_and_another_may_not(tmp_path: Path, helper: Helper, least: float) -> None:
+    releases = told(press=least * 1.001, street=least * 0.999)
+    with closing(Site(tmp_path, releases=releases)) as site:
+        site.answer(take(helper, settled(site, helper)))
+        own, press = site.released()
+        assert (own.audience, press.audience) == ("site", "press")
+        assert (press.values, press.epsilon, press.adversary) == ((10.0,), least * 1.001, PRESS)
+        assert press.condition == own.condition == WINDOW.condition
+        (refused,) = site.releasing.refused
+        assert refused.keys() == {"street"}
+        assert site.releasing.impossible.keys() == {"street"}
+        assert "power, audience street: nothing can be released" in site.releasing.impossible["street"]
+        assert site.releasing.topics == {f"fugu/2/home/release/{one}/street" for one in ("site", "press", "street")}
+        policies = TrustedPolicies(member_policy(home.name, WINDOW) for home in HOMES)
+        assert verify(site.ledger, policies=policies).problems == ()
+
+
+def test_a_window_of_which_nobody_may_be_told_is_not_asked_for(tmp_path: Path, helper: Helper, least: float) -> None:
+    with closing(Site(tmp_path, releases=told(press=least * 2))) as site:
+        site.ledger.begin([(HOMES[4].name, "power", WINDOW.group.start + 60)], "other", "store")
+        assert settled(site, helper) == []
+        ((group, why),) = site.lost
+        assert (group, site.store.sums.reports(DOCUMENT.digest, NUMBER)) == ("street", [])
+        assert "ticks 50..59 are refused" in why
+        assert site.counters["sums_asked"] == 0
+
+
+def test_killed_between_two_audiences_a_sum_is_released_to_both_or_none(
+    tmp_path: Path, helper: Helper, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Site(tmp_path, releases=told(press=least * 2))) as site:
+        good = take(helper, settled(site, helper))
+        reserve, calls = Ledger.reserve, list[str]()
+
+        def killed(self: Ledger, release: Release, *rest: Any, **more: Any) -> Entry:
+            calls.append(release.audience)
+            if len(calls) == 2:
+                raise DatabaseError("killed")
+            return reserve(self, release, *rest, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "reserve", killed)
+            with pytest.raises(DatabaseError):
+                site.answer(good)
+        assert (calls, site.released()) == (["site", "press"], [])
+        site.sums._answers.clear()  # the process that begins anew has none
+        site.answer(good)
+        assert [frame.audience for frame in site.released()] == ["site", "press"]
+        assert site.lost == []
+
+
+def test_a_release_that_is_called_like_a_sum_or_is_of_no_group_is_refused(tmp_path: Path, helper: Helper) -> None:
+    words: dict[str, Any] = {"name": "street", "stream": "power", "query": "count", "states": ("high",), "length": 10}
+    release = Scheduled(**words, audience="site", scale="1")
+    with closing(Site(tmp_path)) as site:
+        with pytest.raises(ReleaseConfigError, match="is called like the sums of a group"):
+            jobs(ReleaseConfig(releases=(release,)), site.catalogue)
+        other = {"press": Audience(epsilon=1.0, adversary=PRESS, sums=("stret",))}
+        with pytest.raises(ReleaseConfigError, match="no policy has a sum of a group stret"):
+            jobs(ReleaseConfig(audiences=other), site.catalogue)
+        site.releasing.sums = SumReleases(site.releasing.maker, {}, ["street"])  # its group came later
+        assert settled(site, helper) == []
+        assert "is called street as well" in site.lost[0][1]
 
 
 @pytest.mark.processes
