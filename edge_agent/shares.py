@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
+import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -207,13 +208,34 @@ class Helpers:
 
 
 def _run(request: bytes) -> tuple[int, list[bytes]]:
-    command = [sys.executable, "-P", "-m", "edge_agent.reporter"]
+    """Have a request answered: the exit code, and the fields of the answer if that is 0."""
     try:
-        done = subprocess.run(command, input=request, capture_output=True, timeout=_PATIENCE_SECONDS, check=False)
-        answer = split_fields(done.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        code, data = _spawned([sys.executable, "-P", "-m", "edge_agent.reporter"], request)
+        answer = split_fields(data)
+    except (OSError, ValueError):
         return 1, []
-    return (done.returncode, answer) if len(answer) == 4 or done.returncode else (1, [])
+    return (code, answer) if len(answer) == 4 or code else (1, [])
+
+
+def _spawned(command: list[str], request: bytes) -> tuple[int, bytes]:
+    """Exit code and output of a process, killed when patience ends; `subprocess` takes twice as long. OSError."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1)]
+            quiet = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
+            child = os.posix_spawn(command[0], command, os.environ, file_actions=[*actions, quiet])
+        ours.settimeout(_PATIENCE_SECONDS)
+        try:
+            ours.sendall(request)
+            ours.shutdown(socket.SHUT_WR)
+            data = b"".join(iter(lambda: ours.recv(1 << 16), b""))
+        except OSError:
+            os.kill(child, signal.SIGKILL)
+            raise
+        finally:
+            _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), data
 
 
 class _Count:

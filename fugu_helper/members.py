@@ -5,7 +5,9 @@ One name has one key, and one key one name. The site has no say in it: who could
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 
 from fugu.contract.errors import FuguError, Reason
@@ -15,6 +17,7 @@ from fugu.host.files import write_secret
 
 __all__ = ["MemberError", "Members", "is_weak"]
 
+_BYTES, _PARTS = 13, 16
 _PRIME = 2**255 - 19
 _ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _WEAK = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}
@@ -31,31 +34,38 @@ def is_weak(public: bytes) -> bool:
 
 
 class Members:
-    """The list in a file, which is read again when it has changed."""
+    """The list in a file, which is read again when it has changed; in memory it is small."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen: tuple[int, ...] = ()
-        self._digits: dict[str, str] = {}
+        self._names: list[str] = []
+        self._digits = b""
+        """Of each name in its order, as a number of `_BYTES` bytes."""
 
-    def load(self) -> dict[str, str]:
-        """Digits by name. Raises MemberError if the file cannot be read, or a line is wrong."""
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def load(self) -> None:
+        """Read the file, if it has changed. Raises MemberError if that cannot be done, or a line is wrong."""
         try:
             status = self.path.stat()
             seen = status.st_ino, status.st_mtime_ns, status.st_size
             if seen != self._seen:
                 with self.path.open() as file:
-                    self._digits = _parsed(file)
+                    self._names, self._digits = _parsed(file)
                 self._seen = seen
         except FileNotFoundError:
-            self._seen, self._digits = (), {}
+            self._seen, self._names, self._digits = (), [], b""
         except (OSError, ValueError) as error:
             raise MemberError(f"cannot read {self.path}: {getattr(error, 'strerror', None) or error}") from None
-        return self._digits
 
-    def has(self, name: str, public: bytes) -> bool:
-        """True if a key is that of a member of this name."""
-        return not is_weak(public) and self.load().get(name) == digits(public)
+    def find(self, name: str, public: bytes) -> str:
+        """The name of a member with this name and key, as the list has it; empty if there is none. MemberError."""
+        self.load()
+        place = bisect_left(self._names, name)
+        is_there = self._names[place : place + 1] == [name] and self._at(place) == _number(digits(public))
+        return self._names[place] if is_there and not is_weak(public) else ""
 
     def admit(self, name: str, typed: str) -> None:
         """Add a member. MemberError if the name or the key has a line already."""
@@ -64,36 +74,62 @@ class Members:
             wanted = read_digits(typed)
         except ValueError as error:
             raise MemberError(f"{error}; fugu-agent key shows those of a device") from None
-        members = dict(self.load())
-        if name in members:
+        lines = self._lines()
+        if name in lines:
             raise MemberError(f"{name} is a member already: remove it first, if it has another key now")
-        if wanted in members.values():
+        if any(wanted in line for line in lines.values()):
             raise MemberError("these digits are another member's: one home would count twice")
-        self._write({**members, name: wanted})
+        self._write(lines | {name: f"{name}: {wanted}\n"})
 
     def remove(self, name: str) -> None:
         """Take a member away; it is in no sum that is asked for from now on. MemberError if there is none."""
-        members = dict(self.load())
-        if members.pop(name, None) is None:
+        lines = self._lines()
+        if lines.pop(name, None) is None:
             raise MemberError(f"{name!r:.80} is no member")
-        self._write(members)
+        self._write(lines)
 
-    def _write(self, members: dict[str, str]) -> None:
-        write_secret(self.path, "".join(f"{name}: {text}\n" for name, text in sorted(members.items())))
+    def _lines(self) -> dict[str, str]:
+        """The lines of the file, by name."""
+        self.load()
+        return {name: f"{name}: {read_digits(f'{self._at(i):030}')}\n" for i, name in enumerate(self._names)}
+
+    def _at(self, place: int) -> int:
+        return int.from_bytes(self._digits[_BYTES * place : _BYTES * (place + 1)], "big")
+
+    def _write(self, lines: dict[str, str]) -> None:
+        write_secret(self.path, "".join(line for _, line in sorted(lines.items())))
 
 
-def _parsed(lines: Iterable[str]) -> dict[str, str]:
-    members: dict[str, str] = {}
-    keys: set[str] = set()
+def _number(text: str) -> int:
+    return int(text.replace(" ", ""))
+
+
+def _parsed(lines: Iterable[str]) -> tuple[list[str], bytes]:
+    """Names in their order, and the digits of each as a number."""
+    names: list[str] = []
+    numbers = bytearray()
     for number, line in enumerate(lines, 1):
         name, _, typed = line.partition(":")
         try:
             check_device_name(name)
-            wanted = read_digits(typed)
+            names.append(name)
+            numbers += _number(read_digits(typed)).to_bytes(_BYTES, "big")
         except (FuguError, ValueError):
             raise ValueError(f"line {number} is no name, a colon and 30 digits") from None
-        if name in members or wanted in keys:
-            raise ValueError(f"line {number} has a name or a key that another line has")
-        members[name] = wanted
-        keys.add(wanted)
-    return members
+    _refuse_twice(lambda place: bytes(numbers[_BYTES * place : _BYTES * (place + 1)]), len(names))
+    if any(name >= after for name, after in pairwise(names)):  # nobody but a person has written it so
+        _refuse_twice(names.__getitem__, len(names))
+        order = sorted(range(len(names)), key=names.__getitem__)
+        return [names[i] for i in order], b"".join(numbers[_BYTES * i : _BYTES * (i + 1)] for i in order)
+    return names, bytes(numbers)
+
+
+def _refuse_twice(value: Callable[[int], object], lines: int) -> None:
+    """Refuse a value that two lines have; a part of them at a time, so that little memory is used."""
+    for part in range(_PARTS):
+        seen = set[object]()
+        for one in range(lines):
+            if hash(item := value(one)) % _PARTS == part:
+                if item in seen:
+                    raise ValueError(f"line {one + 1} has a name or a key that another line has")
+                seen.add(item)

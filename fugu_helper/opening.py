@@ -98,16 +98,16 @@ class _Gathering:
 class Group:
     """One group: its documents, the newest first, its keys, and what was answered.
 
-    `is_member` says whether a key is that of a member of a name. Times are in seconds: `unix` of the wall clock,
-    `elapsed` of one that nobody sets.
+    `find` gives the name of a member with a name and a key, empty if there is none. Times are in seconds: `unix` of
+    the wall clock, `elapsed` of one that nobody sets.
     """
 
     def __init__(
-        self, documents: Sequence[GroupFacts], root: Ed25519PrivateKey, is_member: Callable[[str, bytes], bool]
+        self, documents: Sequence[GroupFacts], root: Ed25519PrivateKey, find: Callable[[str, bytes], str]
     ) -> None:
         self.documents = tuple(documents)
         self._root = root
-        self._is_member = is_member
+        self._find = find
         self._keys: dict[bytes, _Key] = {}
         self._made = -1
         self._newest: bytes = b""
@@ -212,7 +212,7 @@ class Group:
         """The masks of a member's first report in a set, if it can be opened."""
         if report.device in gathering.members or report.count != document.numbers:
             return None
-        if not self._is_member(report.device, report.member):
+        if not (name := self._find(report.device, report.member)):
             return None
         signed = report.signed(document.fleet, document.digest, number)
         try:
@@ -220,7 +220,7 @@ class Group:
         except (InvalidSignature, ValueError):
             return None
         if (key := self._keys.get(report.opening_key)) is None:
-            gathering.gone.add(report.device)
+            gathering.gone.add(name)
             return None
         info = report.header(document.fleet, document.digest, number)
         try:
@@ -229,7 +229,7 @@ class Group:
             return None
         if len(masks) != MASK_BYTES * document.numbers:
             return None
-        gathering.members.add(report.device)
+        gathering.members.add(name)
         return numbers(masks)
 
     def _decide(self, gathering: _Gathering, page: OpeningRequest, document: GroupFacts, elapsed: float) -> bytes:

@@ -54,7 +54,7 @@ class Helper:
         self._members.load()
         self._fleet: str = config["fleet"]
         self._groups = {
-            documents[0].name: Group(documents, root, self._is_member)
+            documents[0].name: Group(documents, root, self._find)
             for documents in (list(map(_facts, group)) for group in config["groups"])
         }
         self._requests = {topic_of("group_request", self._fleet, name): name for name in self._groups}
@@ -82,7 +82,7 @@ class Helper:
         self._maintain()
         self._link.start()
         notifier.ready()
-        _log.info("helper of %s: %d members", ", ".join(self._groups), len(self._members.load()))
+        _log.info("helper of %s: %d members", ", ".join(self._groups), len(self._members))
         try:
             while not self._stopping:
                 notifier.alive(time.monotonic())
@@ -127,12 +127,12 @@ class Helper:
         if answer is not None:
             self._link.publish(topic_of("group_answer", self._fleet, name), answer)
 
-    def _is_member(self, name: str, public: bytes) -> bool:
+    def _find(self, name: str, public: bytes) -> str:
         try:
-            return self._members.has(name, public)
+            return self._members.find(name, public)
         except MemberError as error:
             _log.error("%s; nobody is a member until it can be", error)
-            return False
+            return ""
 
 
 def lock_memory() -> bool:

@@ -48,7 +48,7 @@ class SumWindow(NamedTuple):
 
 
 class _Telling(NamedTuple):
-    """What an audience may be told of a number of a window."""
+    """A release of a part of a window to an audience that may be told of it."""
 
     job: Job
     release: Release

@@ -68,7 +68,7 @@ class Device:
             *(document.least, document.numbers, document.begins_us(0), document.length * document.period_us),
             *(document.deadline, document.valid_from),
         )
-        self.helper = Group([facts], HELPER, lambda _name, _public: True)
+        self.helper = Group([facts], HELPER, lambda name, _public: name)
         self.helper.maintain(1000.0, 0.0)
         self.elapsed = 0.0
         self.start()
@@ -248,7 +248,7 @@ def test_a_part_is_a_uniform_number_moved_by_the_count(device: Device) -> None:
 
 def test_a_helper_whose_clock_was_set_back_at_a_restart_opens_nothing(device: Device) -> None:
     """Its new key is older than the one that the device has used; with the old one goes what was encrypted to it."""
-    restarted = Group(device.helper.documents, HELPER, lambda _name, _public: True)
+    restarted = Group(device.helper.documents, HELPER, lambda name, _public: name)
     restarted.maintain(500.0, 0.0)
     device.sums.advance(1)
     device.helpers.arrived("street", restarted.opening_key)

@@ -294,9 +294,9 @@ def test_what_the_helper_is_sent_is_the_same_whatever_was_counted() -> None:
 def test_the_list_of_members_has_one_key_of_a_name_and_one_name_of_a_key(tmp_path: Path) -> None:
     members = Members(tmp_path / "members")
     members.admit("home-0", digits(HOMES[0].public))
-    assert members.has("home-0", HOMES[0].public)
-    assert not members.has("home-0", HOMES[1].public)
-    assert not members.has("home-1", HOMES[0].public)
+    assert members.find("home-0", HOMES[0].public)
+    assert not members.find("home-0", HOMES[1].public)
+    assert not members.find("home-1", HOMES[0].public)
     with pytest.raises(MemberError, match="already"):
         members.admit("home-0", digits(HOMES[1].public))
     with pytest.raises(MemberError, match="count twice"):
@@ -306,11 +306,15 @@ def test_the_list_of_members_has_one_key_of_a_name_and_one_name_of_a_key(tmp_pat
     with pytest.raises(TopicError):
         members.admit("a/b", digits(HOMES[1].public))
     members.admit("weak", digits(bytes(32)))
-    assert not members.has("weak", bytes(32))
+    assert not members.find("weak", bytes(32))
     members.remove("home-0")
     with pytest.raises(MemberError, match="no member"):
         members.remove("home-0")
-    assert not Members(tmp_path / "members").has("home-0", HOMES[0].public)
+    assert not Members(tmp_path / "members").find("home-0", HOMES[0].public)
+    for again in ("a: {0}\nb: {0}\n", "b: {0}\na: {1}\nb: {2}\n"):
+        (tmp_path / "members").write_text(again.format("0" * 30, "1" * 30, "2" * 30))
+        with pytest.raises(MemberError, match=f"line {again.count('{')} has a name or a key"):
+            members.load()
     (tmp_path / "members").write_text("home-0: 1\n")
     with pytest.raises(MemberError, match="line 1"):
         members.load()
@@ -326,7 +330,7 @@ def test_a_removed_member_is_in_no_sum_from_then_on() -> None:
 
 
 def test_another_roots_answers_are_told_from_the_helpers() -> None:
-    other = Group([facts(DOCUMENT)], Ed25519PrivateKey.generate(), lambda _name, _public: True)
+    other = Group([facts(DOCUMENT)], Ed25519PrivateKey.generate(), lambda name, _public: name)
     other.maintain(0.0, 0.0)
     with pytest.raises(Exception, match="this helper"):
         check_signed(Envelope.decode(other.opening_key), "opening-key", PUBLIC)

@@ -33,7 +33,7 @@ class Helper:
         self.group = Group(
             [facts(one) for one in documents or (DOCUMENT,)],
             HELPER,
-            lambda name, public: not is_weak(public) and self.members.get(name) == public,
+            lambda name, public: name if not is_weak(public) and self.members.get(name) == public else "",
         )
         self.unix, self.elapsed = 1_772_323_200.0, 100.0
         self.group.maintain(self.unix, self.elapsed)

@@ -21,8 +21,9 @@ from fugu.host.database import DatabaseError
 from gateway.parts.part import Message
 from gateway.releases.allowance import joint_loss
 from gateway.releases.audit import TrustedPolicies, verify
+from gateway.releases.charges import units_above
 from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
-from gateway.releases.entries import Entry, Release, units_above
+from gateway.releases.entries import Entry, Release
 from gateway.releases.jobs import jobs
 from gateway.releases.ledger import Ledger
 from gateway.releases.sums import SumReleases

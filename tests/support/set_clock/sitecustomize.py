@@ -2,14 +2,14 @@
 
 import os
 import time
+from pathlib import Path
 
-_FILE = os.environ["WALL_CLOCK"]
+_FILE = Path(os.environ["WALL_CLOCK"])
 _machine_ns = time.time_ns
 
 
 def _ahead_ns() -> int:
-    with open(_FILE, "rb") as file:
-        return int(file.read()) * 1_000_000_000
+    return int(_FILE.read_bytes()) * 1_000_000_000
 
 
 time.time_ns = lambda: _machine_ns() + _ahead_ns()
