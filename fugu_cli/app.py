@@ -33,6 +33,7 @@ __all__ = [
     "UnitOption",
     "command",
     "command_group",
+    "output_option",
     "run",
 ]
 
@@ -219,6 +220,11 @@ UnitOption = Annotated[
         help="What a board's reading of 1 stands for, such as hr=1/10 (default: 1); again for more.",
     ),
 ]
+
+
+def output_option(metavar: str, about: str) -> Any:
+    """The option -o of a command, for what it writes."""
+    return typer.Option("--output", "-o", metavar=metavar, help=about)
 
 
 def command_group(about: str) -> typer.Typer:

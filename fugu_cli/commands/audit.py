@@ -26,7 +26,7 @@ from fugu.library.report import Result
 from fugu.mqtt.probe import listen
 from fugu.planning.recorded_policy import truth_by
 from fugu.recordings.options import read_options
-from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, command, command_group
+from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, command, command_group, output_option
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
 from fugu_cli.commands.plan_options import RecordingOptions
@@ -70,9 +70,7 @@ def policy(
         ),
     ] = None,
     sign: Annotated[Path | None, Option(metavar="KEY", help="Sign the statement with this key's file.")] = None,
-    output: Annotated[
-        Path | None, Option("--output", "-o", metavar="FILE", help="Where the signed statement is written.")
-    ] = None,
+    output: Annotated[Path | None, output_option("FILE", "Where the signed statement is written.")] = None,
     passphrase_file: PassphraseFiles = None,
 ) -> Result:
     """State what a policy releases, to whom, and what that loses.

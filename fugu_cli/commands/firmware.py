@@ -15,7 +15,7 @@ from fugu.contract.rounding import log_up
 from fugu.host.arguments import epsilon_of, one_of, stream_units
 from fugu.library.checks import load_policy
 from fugu.library.report import Line, Part, Result, Table
-from fugu_cli.app import BrokerOption, UnitOption, command, command_group
+from fugu_cli.app import BrokerOption, UnitOption, command, command_group, output_option
 from fugu_cli.connection import broker_of
 from fugu_cli.errors import CommandError
 
@@ -26,7 +26,7 @@ app = command_group("Images for microcontrollers.")
 def build_image(
     files: Annotated[list[Path], Argument(metavar="POLICY...", help="Policies in their JSON form, one a stream.")],
     *,
-    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for the image.")],
+    output: Annotated[Path, output_option("DIR", "Folder for the image.")],
     board: Annotated[str, Option(help=f"One of {', '.join(BOARDS)}.")] = "esp32",
     broker: BrokerOption = "127.0.0.1:1883",
     enrolment: Annotated[Path | None, Option(help="The device's enrolment, from fugu fleet enrol.")] = None,

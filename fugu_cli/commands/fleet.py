@@ -18,7 +18,7 @@ from fugu.contract.trust import Trust
 from fugu.host import arguments
 from fugu.host.files import is_held, write_secret
 from fugu.library.report import Line, Result, Table
-from fugu_cli.app import CeilingOption, PointCeilingOption, command, command_group
+from fugu_cli.app import CeilingOption, PointCeilingOption, command, command_group, output_option
 from fugu_cli.commands import fleet_keys, fleet_rollout
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, now_us, owners, user
 from fugu_cli.errors import CommandError, CommandLineError
@@ -50,7 +50,7 @@ def enrol(
     root: _RootOption,
     device: Annotated[str, Option(help="Name of the device, as in its topics.")],
     ceiling: CeilingOption,
-    output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="Write the enrolment there.")],
+    output: Annotated[Path, output_option("FILE", "Write the enrolment there.")],
     policy: Annotated[
         list[Path] | None,
         Option(

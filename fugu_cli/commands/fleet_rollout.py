@@ -21,7 +21,7 @@ from fugu.contract.fleet_documents import Address, PolicyDocument
 from fugu.host.arguments import moment, one_of, stream_units
 from fugu.host.files import write_public
 from fugu.library.report import Line, Part, Result, Table
-from fugu_cli.app import JsonOption, UnitOption, command, command_group
+from fugu_cli.app import JsonOption, UnitOption, command, command_group, output_option
 from fugu_cli.commands.fleet_keys import (
     EnrolmentsOption,
     KeysOption,
@@ -101,9 +101,7 @@ def sign(
     keys: KeysOption,
     document: DocumentOptions,
     add_to: Annotated[Path | None, Option(metavar="FILE", help="Add a signature to a document of others.")] = None,
-    output: Annotated[
-        Path | None, Option("--output", "-o", metavar="FILE", help="Write it there (default: as --add-to).")
-    ] = None,
+    output: Annotated[Path | None, output_option("FILE", "Write it there (default: as --add-to).")] = None,
     enrolments: EnrolmentsOption = None,
     passphrase_file: PassphraseFiles = None,
     as_json: JsonOption = False,

@@ -17,7 +17,7 @@ from fugu.host.arguments import one_of
 from fugu.host.files import write_secret
 from fugu.host.terminal import LOG_FORMATS, log_to_stderr
 from fugu.library.report import Line, Result, Table
-from fugu_cli.app import BrokerOption, ConfigArgument, command, command_group
+from fugu_cli.app import BrokerOption, ConfigArgument, command, command_group, output_option
 from fugu_cli.connection import broker_of, gateway_of, place_of, store_of
 from fugu_cli.errors import CommandLineError
 from fugu_cli.view.gateway import learned_chains, show_status, tell_history
@@ -336,7 +336,7 @@ def export(
 def smooth(
     source: SourceArgument,
     *,
-    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="A new folder for the files.")],
+    output: Annotated[Path, output_option("DIR", "A new folder for the files.")],
     streams: StreamOptions,
     time: SpanOptions,
     ray: RayOption = None,
@@ -365,9 +365,7 @@ def learn(
     *,
     streams: StreamOptions,
     time: SpanOptions,
-    output: Annotated[
-        Path | None, Option("--output", "-o", metavar="FILE", help="Write the class, for the plan commands.")
-    ] = None,
+    output: Annotated[Path | None, output_option("FILE", "Write the class, for the plan commands.")] = None,
     ray: RayOption = None,
 ) -> Result:
     """Learn a class of chains from randomised symbols.

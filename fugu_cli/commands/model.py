@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from fugu.host.arguments import StateRules
 from fugu.library.report import Result
-from fugu_cli.app import command, command_group
+from fugu_cli.app import command, command_group, output_option
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.errors import CommandLineError
 
@@ -45,7 +45,7 @@ def fit(
         bool, Option("--grid", help="Places (columns lat, lon, and if you like trace and a time) over square cells.")
     ] = False,
     cell: Annotated[float | None, Option(metavar="METRES", help="Grid: side of a cell (default: 500).")] = None,
-    output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write chain.json.")] = None,
+    output: Annotated[Path | None, output_option("FILE", "Write chain.json.")] = None,
 ) -> Result:
     """Fit a chain to a recording, and test what it assumes.
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from fugu.library.report import Result
-from fugu_cli.app import NotPrivateOption, command, command_group
+from fugu_cli.app import NotPrivateOption, command, command_group, output_option
 from fugu_cli.commands.plan_options import (
     AdversaryOption,
     AutoOptions,
@@ -23,7 +23,7 @@ from fugu_cli.commands.plan_options import (
 )
 
 app = command_group("Noise for a guarantee.")
-_OutputOption = Annotated[Path | None, Option("-o", "--output", metavar="FILE", help="Write a policy.")]
+_OutputOption = Annotated[Path | None, output_option("FILE", "Write a policy.")]
 
 
 @command(app, "auto", shows=True)
@@ -36,12 +36,7 @@ def auto(
     group: GroupOptions,
     output: Annotated[
         Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Write policy.json, agent.toml and plan.html there; of a group group.toml, or policies.",
-        ),
+        output_option("DIR", "Write policy.json, agent.toml and plan.html there; of a group group.toml, or policies."),
     ] = None,
     not_private: NotPrivateOption = False,
     force: Annotated[bool, Option("--force", help="Overwrite the plan that is in DIR.")] = False,
@@ -127,9 +122,7 @@ def joint(
     *,
     options: JointOptions,
     header: HeaderOptions,
-    output: Annotated[
-        Path | None, Option("--output", "-o", metavar="DIR", help="Write a policy for each stream there.")
-    ] = None,
+    output: Annotated[Path | None, output_option("DIR", "Write a policy for each stream there.")] = None,
 ) -> Result:
     """Plan streams that move together, under one epsilon.
 

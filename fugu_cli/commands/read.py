@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Argument
 
-from fugu_cli.app import JsonOption, command
+from fugu_cli.app import JsonOption, command, output_option
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.reading import read_file
 
@@ -22,12 +22,7 @@ def _read(
     reading: RecordingOptions,
     output: Annotated[
         Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write it as a plain CSV file, which only its owner may read: an agent can replay that.",
-        ),
+        output_option("FILE", "Write it as a plain CSV file, which only its owner may read: an agent can replay that."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fugu.privacy.chain_fit import independence_test
-from fugu.privacy.chain_model import ChainModel, ModelError
+from fugu.privacy.chain_model import ChainModel
 from tests.support.command import Fugu
 
 DATA = Path(__file__).parent.parent / "data"
@@ -169,10 +168,3 @@ def test_what_cannot_be_fitted_is_one_line(
     assert done.code != 0
     assert said in done.err
     assert len(done.err.strip().splitlines()) == 1
-
-
-def test_a_changed_file_is_refused(fugu: Fugu, together: Path, tmp_path: Path) -> None:
-    document = fugu("plan", "model", together, "--column", "light,motion", "--json").json()
-    document["transition"][0] = [0.25] * 4
-    with pytest.raises(ModelError, match="transition is not the estimate that belongs to the counts"):
-        ChainModel.from_json(json.dumps(document))

@@ -28,11 +28,6 @@ def binary(changes: str) -> ChainModel:
 EVEN = "0001100111" * 50
 
 
-def test_a_model_survives_its_file() -> None:
-    model = binary(EVEN)
-    assert ChainModel.from_json(model.to_json()) == model
-
-
 def test_the_numbers_are_those_of_the_counts() -> None:
     model = binary("0001100111")
     assert model.counts == ((3, 2), (1, 3))
