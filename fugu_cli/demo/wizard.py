@@ -202,7 +202,9 @@ class _Wizard:
         try:
             stage = _here(path)
             if path.stat().st_size <= _MOST_READ:
-                understood = [*read(path).summary]
+                recording = read(path)
+                understood = [*recording.summary]
+                show_readings(self.page, recording.readings)
         except QuestionError as error:
             stalled, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
         except (FuguError, OSError) as error:

@@ -27,6 +27,7 @@ for (const button of form.querySelectorAll("button[type=button]")) button.addEve
 
 file.addEventListener("change", () => {
   const [chosen] = file.files;
+  if (chosen) results.classList.add("awaited");
   if (chosen) post(`/upload?name=${encodeURIComponent(chosen.name)}`, chosen);
 });
 
