@@ -25,7 +25,7 @@ import numpy as np
 from figures import say_machine
 from numpy.typing import NDArray
 
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import group_dp_scale, mqm_approx, mqm_exact

@@ -35,7 +35,8 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from fugu.contract.leakage import CONTEXT, Way, as_decimal, ignorant_leakage, informed_leakage, universal_leakage
+from fugu.contract.rounding import CONTEXT, log_up
+from fugu.core.leakage import ONE, losses, ratio_up
 
 __all__ = ["Watch", "log_e_value"]
 
@@ -178,18 +179,16 @@ class Watch:
 
 def _epsilon(counts: Counts, chains: dict[str, Any]) -> float:
     """Loss of the noise for the chain of a stretch, against the policy's adversary, in nats."""
-    ratio = Fraction(math.exp(min(chains["rate"], 700.0)))
-    with localcontext(CONTEXT):
-        if "odds_ratio" in chains:
-            pairs = list(combinations(range(len(counts)), 2))
-            odds = max(_odds(counts[x], counts[y], z, w) for x, y in pairs for z, w in pairs)
-            leakage = universal_leakage(odds, ratio)
-        else:
-            q, r = (Fraction(2 * row[1 - x] + 1, 2 * sum(row) + 2) for x, row in enumerate(counts))
-            ways = Way(q, r, ratio, 1 / ratio), Way(r, q, ratio, 1 / ratio)
-            ignorant = chains["adversary"] == "ignorant"
-            leakage = max(ignorant_leakage(way) if ignorant else informed_leakage(*way).ratio for way in ways)
-        return float((as_decimal(ratio) * leakage * leakage).ln())
+    ratio = ratio_up(*math.exp(min(chains["rate"], 700.0)).as_integer_ratio())
+    if "odds_ratio" in chains:
+        pairs = list(combinations(range(len(counts)), 2))
+        odds = max(_odds(counts[x], counts[y], z, w) for x, y in pairs for z, w in pairs)
+        bounds = losses([odds.as_integer_ratio()], ratio, ratio, "universal")
+    else:
+        q, r = ((2 * row[1 - x] + 1, 2 * sum(row) + 2) for x, row in enumerate(counts))
+        adversary = "ignorant" if chains["adversary"] == "ignorant" else "informed"
+        bounds = losses((q, q, r, r), ratio, ratio, adversary)
+    return log_up(Fraction(max(bounds), ONE))
 
 
 def _odds(row: Sequence[int], other: Sequence[int], z: int, w: int) -> Fraction:

@@ -21,16 +21,18 @@ from typing import Literal, NamedTuple, get_args
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificates
 
-from fugu.contract.compiler import FRACTION_BITS, compile_board_policy, ratio_below
+from fugu.contract.compiler import compile_board_policy
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.pins import violations
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
+from fugu.contract.rounding import ratio_below
 from fugu.contract.stretches import Ceiling
 from fugu.core import guarantee as core
 from fugu.core.compiled import read_policy
+from fugu.core.leakage import ONE
 
 __all__ = [
     "BOARD",
@@ -149,7 +151,7 @@ def build(
         files.append(folder / "generator.seed")
         files[-1].write_bytes(_seed(burnt.secret, policies[0]))
     sizes = {str(file.relative_to(folder)): file.stat().st_size for file in files}
-    return Image(folder, sizes, compiled, Fraction(max(ratios), 1 << FRACTION_BITS), _randomness(burnt))
+    return Image(folder, sizes, compiled, Fraction(max(ratios), ONE), _randomness(burnt))
 
 
 def _fit_together(policies: Sequence[AnyPolicy]) -> None:
@@ -316,10 +318,7 @@ def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
     try:
         return core.check(read_policy(compiled), ceilings)
     except core.GuaranteeError as error:
-        raise GuaranteeError(
-            f"{what}: {error}; it derives bounds in integers, which for known chains, and where q + r is above 1, are "
-            "larger than the planner's: plan with --adversary universal"
-        ) from None
+        raise GuaranteeError(f"{what}: {error}") from None
     except Exception as error:
         raise FirmwareError(f"{what}: {error}") from None
 

@@ -13,7 +13,7 @@ from fugu.attackers.outputs import Outputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.planning.errors import PlanningError
 from fugu.planning.recorded_policy import Trial
 from fugu.planning.states import states_of

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.leakage import Adversary, Loss
+from fugu.contract.losses import Adversary, Loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.randomised_response import Utility, assess, calibrate
 

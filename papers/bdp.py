@@ -20,7 +20,7 @@ from fugu.attackers.outputs import Knowledge, release_symbols
 from fugu.chains import posterior_marginals
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.chains import BinaryChains
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.transitions import clopper_pearson

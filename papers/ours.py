@@ -11,7 +11,7 @@ from pathlib import Path
 from fugu.attackers.evaluation import furthest_learner, success_bound
 from fugu.chains.arrays import Ints
 from fugu.contract.errors import FuguError
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.planning.true_class import count_scale
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain

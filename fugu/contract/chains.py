@@ -5,41 +5,23 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from decimal import localcontext
 from fractions import Fraction
-from functools import lru_cache
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fugu.contract.class_of_chains import Box, ClassOfChains, Ratios, Rows, Shown
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.leakage import (
-    CONTEXT,
-    Adversary,
-    Loss,
-    Way,
-    as_decimal,
-    ignorant_leakage,
-    informed_leakage,
-    log_above,
-    losses_above,
-    universal_losses,
-    worst_odds_ratio,
-)
-from fugu.contract.rounding import UPWARD, exp_up, log_up
+from fugu.contract.losses import Adversary, Loss, derived_losses
+from fugu.contract.rounding import UPWARD, log_up
 from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Counted
+from fugu.core.leakage import exp_up, worst_odds
 
 __all__ = ["BinaryChains", "BoundedChains", "ChainClass", "JointChains", "odds_ratio", "two_steps"]
 
 _SUM_TOLERANCE = 1e-9
 _ODDS_TOLERANCE = 1e-9
-
-
-@lru_cache(maxsize=16)
-def _corners(q: tuple[float, float], r: tuple[float, float]) -> list[Ratios]:
-    return sorted({(Fraction(one), Fraction(other)) for one in q for other in r})
 
 
 class BinaryChains(ClassOfChains):
@@ -81,7 +63,7 @@ class BinaryChains(ClassOfChains):
     @property
     def worst_odds(self) -> Fraction:
         """That of a corner: it is monotone in q and r."""
-        return max(worst_odds_ratio(q, r) for q, r in _corners(self.q, self.r))
+        return Fraction(*worst_odds(self.members))
 
     @property
     def typical(self) -> tuple[Rows, ...]:
@@ -114,57 +96,22 @@ class BinaryChains(ClassOfChains):
             return (max(ratio_01, ratio_10),) * 2
         return ratio_01, ratio_10
 
-    def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        if adversary == "universal":
-            return self._universal(ratio_01, ratio_10)
-        return self._stationary(ratio_01, ratio_10, adversary)
-
-    def _stationary(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        """Take the worst member of the class, in each direction.
-
-        The map of one tick f(u) = ((1-q)u + q)/(ru + 1-r) = (u - q(u-1))/(1 + r(u-1)) decreases in q and r for u >= 1
-        and increases for u <= 1. With q+r < 1 it is applied to u >= 1 only: its fixed point is largest at the lowest
-        corner. With q+r > 1, M = f(gN) (gN <= 1) and N = f(GM) (GM >= 1) drive each other apart as q and r grow: it is
-        largest at the highest corner. A straddling class needs both; at q+r = 1 f is 1. That proves the ignorant case.
-        The informed one is proved at the source for q+r < 1 and endless streams (for those that end it is false). With
-        q+r > 1 it is false: a direction can be worst inside an interval. There a class that is more than a point gets
-        the universal bound of its highest corner.
-        Source: docs/proofs/randomised-response.md, "Worst corner".
-        """
-        low, high = ((Fraction(q), Fraction(r)) for q, r in zip(self.q, self.r, strict=True))
-        members = [low] if sum(low) < 1 else []
-        if sum(high) > 1 and (low == high or adversary == "ignorant"):
-            members.append(high)
-        epsilons = [as_decimal(ratio_01).ln(), as_decimal(ratio_10).ln()]
-        for q, r in members:
-            for direction, way in enumerate((Way(q, r, ratio_01, 1 / ratio_10), Way(r, q, ratio_10, 1 / ratio_01))):
-                leakage = ignorant_leakage(way) if adversary == "ignorant" else informed_leakage(*way).ratio
-                epsilons[direction] = max(epsilons[direction], (as_decimal(way.largest) * leakage * leakage).ln())
-        bound = "BDP theorem 1" if adversary == "ignorant" else "bridge recursion"
-        if sum(high) > 1 and low != high and adversary == "informed":
-            worst = universal_losses(worst_odds_ratio(*high), (ratio_01, ratio_10), (max(ratio_01, ratio_10),) * 2)
-            epsilons = [max(pair) for pair in zip(epsilons, worst, strict=True)]
-            bound = "odds-ratio bound"
-        return losses_above(epsilons, adversary, bound)
-
-    def _universal(self, ratio_01: Fraction, ratio_10: Fraction) -> Loss:
-        """Bound the class by the odds ratio of its steps.
-
-        Steps of a class with q+r < 1 keep its sign, so each direction needs its own ratio only; `epsilon`, the larger
-        of the two directions, covers steps of the other sign as well.
-        """
-        positive = all(q + r <= 1 for q, r in _corners(self.q, self.r))
-        neighbours = (ratio_01, ratio_10) if positive else (max(ratio_01, ratio_10),) * 2
-        epsilons = universal_losses(self.worst_odds, (ratio_01, ratio_10), neighbours)
-        return losses_above(epsilons, "universal", "odds-ratio bound")
+    def theorem(self, adversary: Adversary) -> str:
+        """Odds ratios bound whatever may be known, and informed adversaries of classes that alternate."""
+        if adversary == "ignorant":
+            return "BDP theorem 1"
+        many = self.q[0] < self.q[1] or self.r[0] < self.r[1]
+        alternates = Fraction(self.q[1]) + Fraction(self.r[1]) > 1
+        return "odds-ratio bound" if adversary == "universal" or (many and alternates) else "bridge recursion"
 
     def reached(self, adversary: Adversary) -> bool:
         """Known where readings do not alternate, with less than any side information."""
         return self.q[0] + self.r[0] <= 1 and adversary != "universal"
 
-    def closed_form(self) -> tuple[Fraction, ...]:
+    @property
+    def members(self) -> tuple[tuple[int, int], ...]:
         """The bounds of q and r."""
-        return tuple(map(Fraction, (*self.q, *self.r)))
+        return tuple(bound.as_integer_ratio() for bound in (*self.q, *self.r))
 
 
 def _two_states(q: float, r: float) -> Rows:
@@ -227,14 +174,10 @@ class BoundedChains(ClassOfChains):
         worst = pinned.worst_odds
         return not pinned.named_streams and worst is not None and worst <= self.worst_odds
 
-    def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        worst = (max(ratio_01, ratio_10),) * 2
-        ticks = (ratio_01, ratio_10) if self.states == 2 else worst
-        return losses_above(universal_losses(self.worst_odds, ticks, worst), adversary, "odds-ratio bound")
-
-    def closed_form(self) -> tuple[Fraction, ...]:
+    @property
+    def members(self) -> tuple[tuple[int, int], ...]:
         """The largest odds ratio."""
-        return (self.worst_odds,)
+        return (self.odds_ratio.as_integer_ratio(),)
 
 
 class JointChains(ClassOfChains):
@@ -358,16 +301,8 @@ class JointChains(ClassOfChains):
             return False
         return self.steps == pinned.steps and pinned.odds_ratio <= self.odds_ratio
 
-    def joint_rates(self, rates: Sequence[float]) -> list[list[float]]:
-        """The most nats that a tick tells of any two states: the rates of streams that differ in them, added upward."""
-        return [
-            [_sum_above([rate for rate, a, b in zip(rates, row, other, strict=True) if a != b]) for other in self.shows]
-            for row in self.shows
-        ]
-
     def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        rate = log_above(max(ratio_01, ratio_10))
-        return self._joint_bound([[rate if a != b else 0.0 for b in self.shows] for a in self.shows], adversary)
+        return self._joint_bound(Fraction(log_up(max(ratio_01, ratio_10))), adversary)
 
     def joint_loss(self, adversary: Adversary, rates: Sequence[float] | None = None) -> Loss:
         """Return the epsilon, rounded up, of all streams together, about what they show at one tick.
@@ -377,14 +312,15 @@ class JointChains(ClassOfChains):
         Source: docs/proofs/joint-streams.md, "Streams that move together".
         """
         rates = [stream.rate for stream in self.streams] if rates is None else rates
-        with localcontext(CONTEXT):
-            return self._joint_bound(self.joint_rates(rates), adversary)
+        return self._joint_bound(sum(map(Fraction, rates), Fraction(0)), adversary)
 
-    def _joint_bound(self, joint_rates: list[list[float]], adversary: Adversary) -> Loss:
+    def _joint_bound(self, rate: Fraction, adversary: Adversary) -> Loss:
         """Take `steps` ticks as one, which tells as much more."""
-        ratio = exp_up(self.steps * Fraction(max(map(max, joint_rates))))
-        epsilons = universal_losses(Fraction(self.odds_ratio), (ratio,) * 2, (ratio,) * 2)
-        return losses_above(epsilons, adversary, "odds-ratio bound")
+        try:
+            ratio = exp_up(*(self.steps * rate).as_integer_ratio())
+        except ValueError as error:
+            raise GuaranteeError(f"a tick of all streams together loses {error}") from None
+        return Loss.of(derived_losses(self.members, ratio, ratio, adversary), adversary, self.theorem(adversary))
 
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
         """The loss of those that are seen, with nothing of the others."""
@@ -422,13 +358,10 @@ class JointChains(ClassOfChains):
         elsewhere = adversary != "ignorant"
         return StretchBound(known, ticks, rate, windows, equal_leakages=False, hidden=True, known_elsewhere=elsewhere)
 
-    def closed_form(self) -> tuple[Fraction, ...]:
-        """None: what one stream tells is not all that counts."""
-        raise ValueError("streams that move together have no bound in closed form")
-
-
-def _sum_above(values: Sequence[float]) -> float:
-    return math.nextafter(math.fsum(values), math.inf) if len(values) > 1 else math.fsum(values)
+    @property
+    def members(self) -> tuple[tuple[int, int], ...]:
+        """The largest odds ratio."""
+        return (self.odds_ratio.as_integer_ratio(),)
 
 
 ChainClass = Annotated[BinaryChains | BoundedChains | JointChains, Field(discriminator="kind")]

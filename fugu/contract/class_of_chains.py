@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from decimal import localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -17,11 +16,12 @@ from pydantic import Field
 
 from fugu.contract._document import Document
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.leakage import CONTEXT, Adversary, Loss
+from fugu.contract.losses import Adversary, Loss, derived_losses
 from fugu.contract.rounding import float_up
 from fugu.contract.stretches import StretchBound
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Counted
+from fugu.core.leakage import ratio_up
 
 if TYPE_CHECKING:
     from fugu.contract.chains import ChainClass
@@ -59,7 +59,7 @@ class ClassOfChains(Document):
 
     words: for which chains a promise of the class holds, as the end of a sentence; label: the class in a few words.
     covers: True if every chain of another class, with as many states, is shown to be in this one; exactly.
-    closed_form: bounds of q and r, or a largest odds ratio, of a class that contains this one; ValueError if none does.
+    members: what `fugu.core.leakage.losses` takes for a class: bounds of q and r, or a largest odds ratio.
     """
 
     if TYPE_CHECKING:
@@ -151,12 +151,23 @@ class ClassOfChains(Document):
             )
         if ratio_01 == ratio_10 == 1:
             return Loss(0.0, 0.0, 0.0, adversary, "constant output")
-        with localcontext(CONTEXT):
-            return self._bound(ratio_01, ratio_10, adversary)
+        return self._bound(ratio_01, ratio_10, adversary)
 
-    @abstractmethod
     def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        """The same for ratios that are checked, one above 1, with the decimals of `CONTEXT`."""
+        """The same for ratios that are checked, one above 1."""
+        ratios = [ratio_up(ratio.numerator, ratio.denominator) for ratio in (ratio_01, ratio_10)]
+        if self.states > 2:
+            ratios = [max(ratios)] * 2
+        return Loss.of(derived_losses(self.members, *ratios, adversary), adversary, self.theorem(adversary))
+
+    def theorem(self, adversary: Adversary) -> str:
+        """The theorem or bound by which a loss holds."""
+        return "odds-ratio bound"
+
+    @property
+    @abstractmethod
+    def members(self) -> tuple[tuple[int, int], ...]:
+        """Bounds of q and r, or a largest odds ratio, as exact fractions."""
 
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
         """The loss of those streams together, by number, of which outputs are seen."""

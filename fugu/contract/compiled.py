@@ -50,16 +50,11 @@ class AgentPolicy(Policy):
     """A compiled policy with what only an agent does.
 
     Attributes:
-        steps, shared, column: of a class of joint chains; `members` has the odds ratio of so many steps, `shared` the
-            streams, each with its name, states, and the most nats that a tick tells, `column` the number of this one.
         origin, step, cells: of a grid, as in `fugu.contract.discretisers.Cells`.
     """
 
     sums: tuple[SharedSum, ...] = ()
     points = False
-    steps: int
-    shared: tuple[tuple[str, int, tuple[int, int]], ...]
-    column: int
     origin: tuple[float, ...]
     step: tuple[float, ...]
     cells: tuple[tuple[int, int], ...]

@@ -15,7 +15,6 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import zip_longest
@@ -31,35 +30,29 @@ from fugu.contract.groups import SharedWindow
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
+from fugu.contract.rounding import claimed_ratio, ratio_below
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Blocks, Window
 from fugu.core.compiled import PolicyReader
 from fugu.core.compiled import read_policy as read_board_policy
+from fugu.core.leakage import MOST_NATS
 from fugu.core.policy import ADVERSARIES, BASELINE, BINARY, BOUNDED, CATEGORIES, JOINT, NONE, POINTS, THRESHOLDS
 from fugu.core.policy import PolicyError as CompiledError
 from fugu.core.states import STEPS, UNIT
 
 __all__ = [
-    "FRACTION_BITS",
-    "MOST_EPSILON",
     "check_compiled",
     "compile_board_policy",
     "compile_discretiser",
     "compile_document",
     "compile_for_boards",
     "compile_policy",
-    "ratio_below",
     "units",
 ]
 
 
-FRACTION_BITS = 128
-"""Likelihood ratios are integers over 2^128."""
 _FAR = 1 << 62
 _EXACT = 1 << 53
-MOST_EPSILON = 1000.0
-"""A larger one promises nothing: an agent runs such a policy where its owner has no ceiling below it."""
-_DOWNWARD = Context(prec=600, rounding=ROUND_FLOOR, Emin=-999_999, Emax=999_999)
 _MOST_SHOWN = 60
 
 
@@ -95,7 +88,7 @@ class _Agent:
 
     def ratio(self, epsilon: float) -> int:
         """Of a claim; 0 if it is none."""
-        return ratio_below(epsilon) if epsilon <= MOST_EPSILON else 0
+        return claimed_ratio(epsilon)
 
     def joint(self, chains: JointChains, policy: Policy) -> bytes:
         streams = b"".join(
@@ -168,6 +161,8 @@ class _Board:
 
     def ratio(self, epsilon: float) -> int:
         """Of a claim."""
+        if epsilon > MOST_NATS:
+            raise PolicyError(f"epsilon {epsilon:g} is not above 0 and at most {MOST_NATS}")
         return ratio_below(epsilon)
 
     def joint(self, chains: JointChains, policy: Policy) -> NoReturn:
@@ -218,14 +213,6 @@ def _compiled(policy: AnyPolicy, form: _Form) -> bytes:
 def compile_discretiser(discretiser: Discretiser) -> bytes:
     """The bytes of how an agent makes states of readings, as in its compiled policies."""
     return _discretiser(discretiser, _Agent())
-
-
-def ratio_below(epsilon: float) -> int:
-    """e^epsilon over 2^128, rounded down."""
-    if not 0.0 < epsilon <= MOST_EPSILON:
-        raise PolicyError(f"epsilon {epsilon:g} is not above 0 and at most {MOST_EPSILON:g}")
-    ratio = _DOWNWARD.next_minus(_DOWNWARD.exp(Decimal(epsilon)))
-    return int(_DOWNWARD.multiply(ratio, Decimal(1 << FRACTION_BITS)))
 
 
 def _packed(form: str, *values: int) -> bytes:
@@ -353,8 +340,8 @@ def _chains(policy: Policy, form: _Form) -> bytes:
     """The class of the guarantee."""
     if isinstance(policy.chains, JointChains):
         return form.joint(policy.chains, policy)
-    bounds = policy.chains.closed_form()
-    return bytes([BINARY if len(bounds) == 4 else BOUNDED]) + b"".join(map(_fraction, bounds))
+    members = policy.chains.members
+    return bytes([BINARY if len(members) == 4 else BOUNDED]) + b"".join(_fraction(Fraction(*one)) for one in members)
 
 
 def _guarantee(guarantee: Guarantee, form: _Form) -> bytes:

@@ -23,11 +23,11 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.history import History, Noise, Ratios, Span, largest, log_ratio, louder_beside, unknown_at
-from fugu.contract.leakage import CONTEXT, as_decimal, universal_leakage
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import float_up, log_up
+from fugu.contract.rounding import CONTEXT, as_decimal, float_up, log_up
 from fugu.contract.stretches import StretchBound
+from fugu.core.leakage import ONE, odds_leakage, ratio_up
 
 __all__ = ["SLACK", "Dated", "dated", "quiet_from", "settling_ticks", "with_slack"]
 
@@ -306,7 +306,7 @@ class _Promise:
             return max(ratios) if direction is None else ratios[direction]
 
         own = in_direction(self.outputs.ratios)
-        value, least = Decimal(1), universal_leakage(odds, own).ln()  # the square root of a likelihood ratio
+        value, least = Decimal(1), _leakage(odds, own).ln()  # the square root of a likelihood ratio
         for run in runs:
             if run.ratios is None:
                 value = as_decimal(odds).sqrt()
@@ -315,7 +315,7 @@ class _Promise:
             if run.least == run.most:
                 value = _powers(odds, ratio).image(run.least, value)
             else:  # between where it begins and where it tends to
-                value = max(value, universal_leakage(odds, ratio).sqrt())
+                value = max(value, _leakage(odds, ratio).sqrt())
         return cache(lambda distance: max(2 * _powers(odds, own).image(distance, value).ln(), least))
 
     def _outside(self, spans: Sequence[Span], own: int, *, complete: bool) -> StretchBound | None:
@@ -346,6 +346,11 @@ class _Promise:
             return None
         bound = chains.stretch_bound(loss.epsilon, 1, rate, (), self.promise.adversary)
         return replace(bound, known=float_up(Fraction(bound.known) + Fraction(rest)))
+
+
+def _leakage(odds: Fraction, ratio: Fraction) -> Decimal:
+    """The most that a side adds whose ticks have such a ratio."""
+    return as_decimal(Fraction(odds_leakage(odds.as_integer_ratio(), ratio_up(*ratio.as_integer_ratio())), ONE))
 
 
 def _rates(ratios: Ratios) -> _Rates:

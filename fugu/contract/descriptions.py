@@ -19,7 +19,7 @@ from fugu.contract.frames import MAX_TICK
 from fugu.contract.group_frames import digits
 from fugu.contract.groups import SharedWindow
 from fugu.contract.history import UNCHANGED, History
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.message import limited
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy, UsefulFor

@@ -14,7 +14,7 @@ from fugu.contract._document import Document, DocumentFile, first_problem, read_
 from fugu.contract.envelope import Envelope, key_name
 from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.frames import KEY_BYTES
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.pins import Pins
 from fugu.contract.policies import AnyPolicy

@@ -1,8 +1,7 @@
 """The guarantee check: from a class of chains and a table of integers to the epsilon that really holds.
 
 Every rounding goes outward, so a reported loss is never below the true one. A bound that is only known to hold for a
-wider adversary is reported as that, never the other way round. Arithmetic is on integers, fractions and decimals, so
-that the smallest device can run it.
+wider adversary is reported as that, never the other way round. Integers of `fugu.core` decide, on every device.
 
 Source of every formula: Chakrabarti et al., "Optimal Local Bayesian Differential Privacy over Markov Chains" (2020),
 called BDP here, as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
@@ -18,11 +17,15 @@ from pydantic import Field
 from fugu.contract._document import Document
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.leakage import Adversary, Loss
+from fugu.contract.losses import Adversary, Loss, derived_losses
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.rounding import exp_up, log_up
+from fugu.contract.rounding import claimed_ratio, exp_up, log_up
 from fugu.contract.stretches import StretchBound, StretchTicks
 from fugu.contract.windows import Counted, total_rate
+from fugu.core import guarantee as core
+from fugu.core.policy import ADVERSARIES, BINARY, BOUNDED, JOINT
+from fugu.core.policy import Policy as CorePolicy
+from fugu.core.policy import Window as CoreWindow
 
 __all__ = ["Guarantee", "StreamOutputs", "check_outputs", "tick_ratios"]
 
@@ -79,29 +82,65 @@ class StreamOutputs(NamedTuple):
 
 
 def check_outputs(
-    chains: ChainClass, outputs: StreamOutputs, guarantee: Guarantee, what: str = "the table", loss: Loss | None = None
+    chains: ChainClass,
+    outputs: StreamOutputs,
+    guarantee: Guarantee,
+    what: str = "the table",
+    column: int | None = None,
+    *,
+    alone: bool = False,
 ) -> Loss:
     """Refuse outputs, `what` in errors, that lose more than a guarantee allows, alone or in turns with others.
 
     A stream whose mechanism changes from tick to tick keeps the guarantee if each of them passes this check by itself.
-    Returns what they, and all that may take turns with them (`lasting_ratios`), lose about a single tick; `loss` is
-    that where it is known. GuaranteeError: it is above the guarantee or not finite, or the numbers of states differ.
+    Returns what they, and all that may take turns with them (`lasting_ratios`), lose about a single tick. Of joint
+    chains the stream is at `column`, by default a stream by itself that tells what these outputs do; `alone`: only
+    these outputs of it are seen. Integers of `fugu.core.guarantee` decide. GuaranteeError: it is above the guarantee or
+    not finite, or the numbers of states differ.
     Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change";
     docs/proofs/stretches.md.
     """
-    if loss is None:
-        if outputs.table is not None:
-            _check_states(chains, outputs.table)
-        loss = chains.ratio_loss(*chains.lasting_ratios(*outputs.ratios), guarantee.adversary)
-    ticks = guarantee.stretch_ticks
-    epsilon = outputs.bound(chains, guarantee.adversary, loss.epsilon).epsilon(ticks)
-    if not epsilon <= guarantee.epsilon:
+    if outputs.table is not None:
+        _check_states(chains, outputs.table)
+    claim = _claim(chains, outputs, guarantee, column)
+    try:
+        ratios = core.tick_ratios(claim, alone)
+        bounds = derived_losses(claim.members, *ratios, guarantee.adversary)
+        bound = core.proven(claim, bounds, claim.guarantee, alone)
+    except core.GuaranteeError as error:
+        if column is not None and chains.named_streams:  # say it in numbers
+            chains.stream_loss(column, outputs.ratios, outputs.rate, guarantee.adversary, what, alone=alone)
+        raise GuaranteeError(f"{what}: {error}") from None
+    loss = Loss.of(bounds, guarantee.adversary, chains.theorem(guarantee.adversary))
+    if bound is None:
+        ticks = guarantee.stretch_ticks
+        epsilon = outputs.bound(chains, guarantee.adversary, loss.epsilon).epsilon(ticks)
         about = "" if ticks == 1 else f" about {ticks} ticks in a row"
         raise GuaranteeError(
             f"{what} loses epsilon {epsilon!r}{about} to the {guarantee.adversary} adversary, "
             f"above the {guarantee.epsilon!r} of its guarantee"
         )
     return loss
+
+
+def _claim(chains: ChainClass, outputs: StreamOutputs, guarantee: Guarantee, column: int | None) -> CorePolicy:
+    """The part of a policy that the core's certificate looks at."""
+    claim, window = CorePolicy(), CoreWindow()
+    claim.members, claim.states = chains.members, chains.stream_sizes[column or 0]
+    claim.chains = JOINT if chains.named_streams else BINARY if len(chains.members) == 4 else BOUNDED
+    claim.steps, claim.column = getattr(chains, "steps", 1), column or 0
+    claim.shared = [(shown.name, shown.states, shown.rate.as_integer_ratio()) for shown in chains.named_streams]
+    if column is None and chains.named_streams:
+        claim.shared = [("", claim.states, outputs.rate.as_integer_ratio())]
+    claim.symbols = 0 if outputs.table is None else outputs.table.symbols
+    claim.rows = [] if outputs.table is None else [tuple(row) for row in outputs.table.rows]
+    window.length = window.stride = 1
+    window.histogram = False
+    window.denominator, window.numerator = total_rate(outputs.windows).as_integer_ratio()
+    claim.windows = [window]
+    ratio, adversary = claimed_ratio(guarantee.epsilon), ADVERSARIES.index(guarantee.adversary)
+    claim.guarantee = adversary, ratio, guarantee.stretch_ticks
+    return claim
 
 
 def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:

@@ -19,7 +19,7 @@ from typing import get_args
 from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, Reason
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import log_up

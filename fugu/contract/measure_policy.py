@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from fugu.contract._document import Document, Printable
 from fugu.contract.errors import FrameError, GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedTable
 from fugu.contract.measurement import MOST_EPSILON, ConstraintSets, Measurement, check_noise

@@ -22,7 +22,7 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import PolicyError
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.measure_policy import CategoryGraph, CompleteGraph, EdgeGraph, MeasurePolicy
 from fugu.contract.measure_table import members, set_of
 from fugu.contract.measurement import Measurement, neighbours_of

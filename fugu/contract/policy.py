@@ -16,7 +16,7 @@ from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_FRAME_TICKS
 from fugu.contract.groups import SharedWindow
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
-from fugu.contract.leakage import Loss
+from fugu.contract.losses import Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.sentences import LAST_US, promised_words
 from fugu.contract.stretches import Ceiling, StretchBound
@@ -238,8 +238,7 @@ class Policy(PolicyHeader):
 
     def _check(self, guarantee: Guarantee, outputs: StreamOutputs, what: str, *, alone: bool = False) -> Loss:
         column = self.chains.column(self.device, self.stream)
-        loss = self.chains.stream_loss(column, outputs.ratios, outputs.rate, guarantee.adversary, what, alone=alone)
-        return check_outputs(self.chains, outputs, guarantee, what, loss)
+        return check_outputs(self.chains, outputs, guarantee, what, column, alone=alone)
 
     def bound(self, derived: Loss | None = None) -> StretchBound:
         """Bound of symbols and windows together about stretches, from the derived loss of a tick or the promise."""

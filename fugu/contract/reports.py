@@ -19,7 +19,7 @@ from fugu.contract._document import FORMAT_NAME
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.json_message import Constant, Fields, JsonMessage, Labels, Number, Numbers, Objects, Shares, Time
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.message import FieldType, Flag, Integer, Many, Schema, Text, Word, integer, length
 from fugu.contract.queries import QUERIES, WINDOW_QUERIES, Query, QueryKind

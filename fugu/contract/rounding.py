@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from fugu.contract.errors import GuaranteeError
+from fugu.core.leakage import BITS, MOST_NATS
 
 __all__ = [
     "CLOSED_FORM",
+    "CONTEXT",
     "HAIR",
     "LOGARITHM",
     "OUTWARD",
@@ -17,9 +20,12 @@ __all__ = [
     "UNIT",
     "UPWARD",
     "WIDE",
+    "as_decimal",
+    "claimed_ratio",
     "exp_up",
     "float_up",
     "log_up",
+    "ratio_below",
     "reversal_error",
 ]
 
@@ -51,10 +57,13 @@ def reversal_error(states: int) -> float:
     return 16.0 * states * (states + 2.0) * UNIT
 
 
+CONTEXT = Context(prec=50, rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999)
+"""For decimals that are rounded to the nearest, and outward at the end."""
 _MOST = 10_000
 # The argument is rounded up by at most 10^-55 (it has at most 5 digits before the point), and e^argument, which
 # Decimal rounds to the nearest, goes up by one more unit: less than 10^-54 in all, relative to e^x.
 _UPWARD = Context(prec=60, rounding=ROUND_CEILING, Emin=-999_999, Emax=999_999)
+_DOWNWARD = Context(prec=500, rounding=ROUND_FLOOR, Emin=-999_999, Emax=999_999)
 
 
 def exp_up(exponent: Fraction) -> Fraction:
@@ -65,6 +74,20 @@ def exp_up(exponent: Fraction) -> Fraction:
         return Fraction(1)
     above = _UPWARD.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
     return Fraction(_UPWARD.next_plus(_UPWARD.exp(above)))
+
+
+@lru_cache(maxsize=256)
+def ratio_below(epsilon: float) -> int:
+    """e^epsilon over 2^128, rounded down; GuaranteeError above 1000 nats."""
+    if not 0.0 < epsilon <= MOST_NATS:
+        raise GuaranteeError(f"epsilon {epsilon:g} is not above 0 and at most {MOST_NATS}")
+    ratio = _DOWNWARD.next_minus(_DOWNWARD.exp(Decimal(epsilon)))
+    return int(_DOWNWARD.multiply(ratio, Decimal(1 << BITS)))
+
+
+def claimed_ratio(epsilon: float) -> int:
+    """The ratio of a claim; 0 above 1000 nats, where nothing is promised."""
+    return ratio_below(epsilon) if epsilon <= MOST_NATS else 0
 
 
 def log_up(ratio: Fraction) -> float:
@@ -79,3 +102,8 @@ def float_up(value: Decimal | Fraction) -> float:
     """Return the least float that is not below a number."""
     nearest = float(value)
     return nearest if nearest >= value else math.nextafter(nearest, math.inf)
+
+
+def as_decimal(value: Fraction) -> Decimal:
+    """A fraction as a decimal of the precision in force."""
+    return Decimal(value.numerator) / Decimal(value.denominator)

@@ -34,7 +34,7 @@ def derived(policies: list[bytes], image: "Any", idle: "Callable[[], None]") -> 
         raise RefusedError(reason, "stream %s: %s" % (policy.stream, error)) from None
     finally:
         GuaranteeError = check = check_ceilings = keeps = None  # type: ignore[assignment, misc]
-        release("fugu.core.guarantee")
+        release("fugu.core.guarantee", "fugu.core.leakage")
     return found
 
 

@@ -3,6 +3,7 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 __all__ = [
     "ADVERSARIES",
@@ -67,6 +68,11 @@ class Window:
         """The most windows that hold one tick."""
         return -(-self.length // self.stride)
 
+    @property
+    def rate(self) -> tuple[int, int]:
+        """The loss that the window adds to every tick, in nats, as a fraction."""
+        return self.overlap * (2 if self.histogram else 1) * self.denominator, self.numerator
+
     def place(self, tick: int, state: int | None) -> int | None:
         """The number that a tick counts towards, or another than the window has; None for a tick without a state."""
         return None if state is None else self.places[state]
@@ -94,7 +100,12 @@ class Window:
 
 
 class Policy:
-    """Policy of a stream; of an agent's, readings and thresholds are places of doubles, and there is no unit."""
+    """Policy of a stream; of an agent's, readings and thresholds are places of doubles, and there is no unit.
+
+    `members` of its class of chains are as for `fugu.core.leakage.losses`. Of joint chains `shared` has for each stream
+    its name, its states, and the most nats that a tick of it tells; this one is at `column`. Their odds ratio is of so
+    many `steps` taken as one. `sums` are windows of a group, each with its `rate`.
+    """
 
     version: int
     fleet: str
@@ -126,7 +137,11 @@ class Policy:
     rows: list[tuple[int, ...]]
     windows: list[Window]
     chains: int
-    members: list[tuple[int, int]]
+    members: "Sequence[tuple[int, int]]"
+    steps: int
+    shared: "Sequence[tuple[str, int, tuple[int, int]]]"
+    column: int
+    sums: "Sequence[Any]" = ()
     guarantee: tuple[int, int, int]
     windows_guarantee: tuple[int, int, int] | None
 

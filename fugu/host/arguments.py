@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, get_args
 
 from fugu.contract.errors import FuguError, UsageError
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.host.clock import seconds_of
 
 if TYPE_CHECKING:

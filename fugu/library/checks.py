@@ -11,7 +11,7 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.errors import PolicyError, UsageError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.leakage import Loss
+from fugu.contract.losses import Loss
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import NoiseTable

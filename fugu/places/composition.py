@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.measure_policy import MeasurePolicy, StreamStart
 from fugu.contract.measure_table import members
 from fugu.contract.measurement import ConstraintSets, Measurement

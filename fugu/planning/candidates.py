@@ -26,7 +26,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import MAX_WINDOW_TICKS, SymbolFrame, WindowFrame, symbol_bits
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import UsefulFor
 from fugu.contract.queries import EACH

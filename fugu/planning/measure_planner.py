@@ -17,7 +17,7 @@ from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.tracking import lagged
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, set_of
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise

@@ -13,7 +13,7 @@ from fugu.chains import stationary_distribution
 from fugu.contract.chains import BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import StreamOutputs
-from fugu.contract.leakage import Adversary, Loss
+from fugu.contract.losses import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.stretches import Stretch
 from fugu.planning.chain_source import Matrix

@@ -15,7 +15,7 @@ from fugu.contract.discretisers import Discretiser, Thresholds
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, StreamOutputs
-from fugu.contract.leakage import Loss
+from fugu.contract.losses import Loss
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy
 from fugu.contract.measure_table import TimedTable, set_of

@@ -26,7 +26,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.classify import ON_OFF
 from fugu.contract.discretisers import Baseline, Categories, Discretiser, Thresholds
 from fugu.contract.frames import MAX_FRAME_TICKS
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.stretches import stretch_ticks
 from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.states import MOST_MISSING, states_of

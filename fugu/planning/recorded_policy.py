@@ -19,7 +19,7 @@ from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_e
 from fugu.attackers.stretches import FEWEST, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.pins import contains
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy

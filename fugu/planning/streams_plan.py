@@ -21,7 +21,7 @@ from fugu.contract.dating import with_slack
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.leakage import Adversary, Loss
+from fugu.contract.losses import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH

@@ -18,7 +18,7 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.dating import with_slack
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
-from fugu.contract.leakage import Adversary, Loss
+from fugu.contract.losses import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query
 from fugu.contract.windows import Composing, Window, lawful_scale

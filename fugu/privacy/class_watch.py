@@ -35,7 +35,7 @@ import numpy as np
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.chains import ChainClass
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 
 __all__ = ["won"]
 

@@ -24,7 +24,7 @@ from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.dating import with_slack
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, tick_ratios
-from fugu.contract.leakage import Adversary, Loss
+from fugu.contract.losses import Adversary, Loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.windows import Window, total_rate

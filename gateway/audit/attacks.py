@@ -20,7 +20,7 @@ from fugu.attackers.mechanisms import Counted, Mechanism, Recorded, Simulated
 from fugu.attackers.witness import told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from fugu.chains.arrays import Floats
 from fugu.contract.dating import SLACK, quiet_from
 from fugu.contract.history import History
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.rounding import float_up
 from fugu.contract.windows import ALONE, Mechanism, covers

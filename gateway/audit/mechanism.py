@@ -18,7 +18,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import tick_ratios
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up, log_up

@@ -20,7 +20,7 @@ from fugu.contract.descriptions import describe
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.history import History, history_alone
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.pins import SymbolPins, contains, pins_of, violations
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy

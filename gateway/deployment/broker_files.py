@@ -36,7 +36,7 @@ from gateway.deployment.mosquitto import AUTHORITY_DAYS, Account, Role, Settings
 from gateway.deployment.units import DeploymentError
 
 if TYPE_CHECKING:
-    from fugu.contract.leakage import Adversary
+    from fugu.contract.losses import Adversary
     from fugu.contract.stretches import Ceiling
     from gateway.deployment.certificates import Authority, Issued
     from gateway.releases.config import Bound

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from fugu.contract._document import Document
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.topics import NAME_PATTERN, available_topic, discovery_topic
 from gateway.deployment.units import BROKER, unit
 from gateway.health.shared_subscriptions import SharedSubscriptions

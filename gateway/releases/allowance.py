@@ -67,7 +67,7 @@ from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
 from fugu.contract._document import Document
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.reports import ReleaseFrame

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from fugu.contract.errors import TopicError
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.reports import Noise
 from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic

@@ -11,7 +11,7 @@ import numpy as np
 
 from fugu.chains.arrays import Ints
 from fugu.contract.dating import Dated, with_slack
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import ALONE, Composing, Mechanism, Window, covers

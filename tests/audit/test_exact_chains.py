@@ -16,7 +16,7 @@ from fugu.audit.exact import NotRecomputed, guesses
 from fugu.audit.exact.chains import claims
 from fugu.audit.exact.chains.claims import known_loss, recompute
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.places.composition import measured_loss, rounded_up
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec

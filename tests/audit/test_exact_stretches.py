@@ -15,7 +15,7 @@ from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointC
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, StreamOutputs
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH

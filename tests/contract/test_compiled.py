@@ -15,7 +15,6 @@ from fugu.contract.chains import JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.compiled import AgentPolicy, read_discretiser, read_policy
 from fugu.contract.compiler import (
-    MOST_EPSILON,
     check_compiled,
     compile_board_policy,
     compile_discretiser,
@@ -30,6 +29,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Blocks
+from fugu.core.leakage import MOST_NATS
 from fugu.core.policy import PolicyError as CompiledError
 from tests.support.device_net import CASES
 from tests.support.groups import group, member_policy, shared
@@ -127,9 +127,9 @@ def test_a_claim_above_the_largest_is_none_on_an_agent_and_refused_for_a_board()
     def claiming(epsilon: float) -> Policy:
         return SYMBOLS.model_copy(update={"guarantee": Guarantee(epsilon=epsilon, adversary="informed")})
 
-    beyond = claiming(MOST_EPSILON * 2)
+    beyond = claiming(MOST_NATS * 2)
     assert read_policy(compile_policy(beyond)).guarantee[1] == 0
-    assert read_policy(compile_policy(claiming(MOST_EPSILON))).guarantee[1] > 1 << 1500
+    assert read_policy(compile_policy(claiming(MOST_NATS))).guarantee[1] > 1 << 1500
     with pytest.raises(PolicyError, match="at most 1000"):
         compile_board_policy(beyond)
 

@@ -20,7 +20,7 @@ from fugu.contract.dating import SLACK, Dated, dated, settling_ticks
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import History, Noise, Span, history_alone
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window

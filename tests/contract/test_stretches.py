@@ -17,7 +17,7 @@ from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_r
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, loss, tick_ratios
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.rounding import exp_up, log_up

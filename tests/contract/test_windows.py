@@ -16,7 +16,7 @@ from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.guarantee import Guarantee, tick_ratios
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
@@ -229,7 +229,7 @@ def test_chains_of_many_states_are_verified_too() -> None:
 
 
 def test_noise_that_is_no_noise_is_refused() -> None:
-    with pytest.raises(GuaranteeError, match="nats in a tick"):
+    with pytest.raises(GuaranteeError, match="a tick loses more than 1000 nats"):
         policy(window(scale="1/100000")).verify()
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from firmware_sim.build import modules
-from fugu.contract.compiler import compile_board_policy, ratio_below
+from fugu.contract.compiler import compile_board_policy
+from fugu.contract.rounding import ratio_below
 from fugu.contract.windows import Window
 from fugu.core.clocks import TickClock
 from fugu.core.compiled import read_policy

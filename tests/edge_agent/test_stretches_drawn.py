@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.compiler import compile_board_policy, ratio_below
+from fugu.contract.compiler import compile_board_policy
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy
+from fugu.contract.rounding import ratio_below
 from fugu.contract.stretches import Ceiling
 from fugu.contract.windows import Window
 from fugu.core.compiled import read_policy

@@ -10,7 +10,7 @@ import pytest
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import loss
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu_cli.demo.evaluation import RECORDINGS

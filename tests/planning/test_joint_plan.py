@@ -12,7 +12,7 @@ import pytest
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Composing
 from fugu.planning.answers import window_error

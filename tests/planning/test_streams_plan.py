@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fugu.chains import stationary_distribution
 from fugu.contract.chains import JointChains
 from fugu.contract.errors import FuguError
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import StreamOutputs, check_outputs
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.privacy.randomised_response import CalibrationError, Objective, calibrate
 
 SCALE = 2**32

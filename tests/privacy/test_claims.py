@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, loss
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
 from papers.errata_bdp import likelihood_ratio

@@ -8,7 +8,7 @@ import pytest
 from fugu.chains import simulate
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.privacy.class_watch import won
 
 BOX = BinaryChains(q=(0.08, 0.12), r=(0.1, 0.15))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.privacy.accountant import ChainAccountant, ChainLoss
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import mqm_approx, mqm_exact, quilt_accountant

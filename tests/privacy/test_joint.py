@@ -16,7 +16,7 @@ from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.errors import Reason
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.joint import NoJointBoundError, check_named, joint_epsilon
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.trust import Trust

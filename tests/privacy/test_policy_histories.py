@@ -17,7 +17,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.dating import Dated, dated
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.timeline import Drawn, Timeline

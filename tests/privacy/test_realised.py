@@ -9,7 +9,7 @@ from edge_agent.randomiser import randomiser, system_entropy
 from edge_agent.sensors.replay import read_recording
 from fugu.chains import posterior_marginals, simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.privacy.randomised_response import Calibration, calibrate
 from fugu_cli.demo.evaluation import RECORDINGS
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.planning.planner import Option, Request, decimated_class, make_plan
 from fugu.privacy.accountant.bounded import DecimationError, decimated_odds_ratio, decimated_transition

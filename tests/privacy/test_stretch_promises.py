@@ -19,7 +19,7 @@ import pytest
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import EACH
 from fugu.contract.windows import Blocks, Window
@@ -322,6 +322,6 @@ def test_the_certificate_just_inside_and_just_outside(ticks: int, *, beside: boo
     one_tick = chains.ratio_loss(*outputs.ratios, "universal").epsilon
     needed = outputs.bound(chains, "universal", one_tick).epsilon(ticks)
     check_outputs(chains, outputs, Guarantee(epsilon=needed, adversary="universal", stretch_ticks=ticks))
-    below = Guarantee(epsilon=math.nextafter(needed, 0.0), adversary="universal", stretch_ticks=ticks)
+    below = Guarantee(epsilon=needed * (1 - 1e-15), adversary="universal", stretch_ticks=ticks)
     with pytest.raises(GuaranteeError, match="of its guarantee"):
         check_outputs(chains, outputs, below)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 
 __all__ = ["by_every_path", "emission_of", "leakages", "odds_leakage", "stretch_losses"]
 

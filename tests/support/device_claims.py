@@ -11,7 +11,7 @@ from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window

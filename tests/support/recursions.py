@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 
 __all__ = ["DIGITS", "lost", "told"]
 

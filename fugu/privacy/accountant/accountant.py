@@ -26,7 +26,7 @@ from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.rounding import OUTWARD
 from fugu.privacy.accountant.bounded import DecimationError, IntervalChains, OddsRatioChains
 from fugu.privacy.accountant.finite import MOST_WORK, KnownChains

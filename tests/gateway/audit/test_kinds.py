@@ -17,7 +17,7 @@ from fugu.attackers.witness import witness
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.guarantee import Guarantee, tick_ratios
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.measure_policy import StreamLoss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, ChainClass
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock
 from fugu.contract.windows import Mechanism, Window

@@ -19,7 +19,7 @@ from fugu.chains import simulate
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up

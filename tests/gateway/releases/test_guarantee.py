@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.reports import QueryKind
 from gateway.releases.allowance import allowance, charge, smallest_scale

@@ -10,7 +10,7 @@ from fugu.contract.dating import dated
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import History, Noise, Span
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame

@@ -15,7 +15,7 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio
 from fugu.contract.class_of_chains import Shown
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.stretches import stretch_ticks
 from fugu.contract.windows import Mechanism

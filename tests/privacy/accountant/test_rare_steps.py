@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.rounding import exp_up
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.bounded import odds_ratio_loss
