@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.frames import sequence_name
 from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, packed
-from fugu.contract.leakage import Adversary
+from fugu.contract.losses import Adversary
 from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError
 from gateway.parts.part import Message
