@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import random
 import stat
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from edge_agent import shares
 from edge_agent.__main__ import main
 from edge_agent.commands import done
 from edge_agent.config import load
@@ -40,9 +42,10 @@ from fugu.contract.group_frames import (
     signed_total,
 )
 from fugu.contract.stretches import Ceiling
+from fugu.host.files import write_secret
 from fugu_helper.opening import Group, GroupFacts
 from tests.support.agents import plan_of
-from tests.support.brokers import PATIENCE
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.groups import HELPER, PUBLIC, group, member_policy, shared, signed
 from tests.support.signing import Keys, policy_document
 
@@ -56,7 +59,7 @@ DAY_TICKS = 86_400
 class Device:
     """A device with a sum over windows of ten ticks, driven tick by tick; its helper is in this process."""
 
-    def __init__(self, folder: Path, **changes: Any) -> None:
+    def __init__(self, folder: Path, helper: Group | None = None, **changes: Any) -> None:
         self.document = group(**{**QUIET, **changes})
         policy = member_policy("watch", shared(**{**QUIET, **changes}))
         plan = plan_of(policy)
@@ -68,7 +71,7 @@ class Device:
             *(document.least, document.numbers, document.begins_us(0), document.length * document.period_us),
             *(document.deadline, document.valid_from),
         )
-        self.helper = Group([facts], HELPER, lambda name, _public: name)
+        self.helper = helper or Group([facts], HELPER, lambda name, _public: name)
         self.helper.maintain(1000.0, 0.0)
         self.elapsed = 0.0
         self.start()
@@ -293,20 +296,46 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_report_says_the_same_of_every_course_but_for_random_numbers(tmp_path: Path) -> None:
-    reports = []
-    for name, states in (("a", [0] * 10), ("b", [1] * 10)):
+def test_reports_of_other_readings_are_the_same_bytes_but_for_the_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs on the same random numbers; those of the other process are drawn before the window, and used again."""
+    answers: list[tuple[int, list[bytes]]] = []
+    real, asked = shares._run, list[bytes]()
+
+    def answered(request: bytes) -> tuple[int, list[bytes]]:
+        asked.append(request)
+        if len(asked) > len(answers):
+            answers.append(real(request))
+        return answers[len(asked) - 1]
+
+    monkeypatch.setattr(shares, "_run", answered)
+    helper, runs = None, list[tuple[list[bytes], list[int], list[object]]]()
+    for name, states in (("a", [0, None, *[0] * 18]), ("b", [1, None, *[1] * 8, 0, 1, *[0] * 8])):
         (tmp_path / name).mkdir()
-        device = Device(tmp_path / name)
-        device.ready(9)
-        (report,) = device.run(10, states)
-        reports.append(report)
+        write_secret(tmp_path / name / "outbox.sqlite.key", b"k" * 32)
+        asked.clear()
+        device = Device(tmp_path / name, helper)
+        helper, draws, bits = device.helper, list[int](), random.Random(1)
+
+        def entropy(buffer: memoryview, draws: list[int] = draws, bits: random.Random = bits) -> None:
+            draws.append(len(buffer))
+            buffer[:] = bits.randbytes(len(buffer))
+
+        device.sums = device.helpers.sums(device.plan, entropy, 0)
+        reports = []
+        for first in (10, 20):
+            device.ready(first - 1)
+            reports += device.run(first, states[first - 10 : first])
+        wait_until(lambda: len(asked) == len(answers) == 4, "the masks of a third window")
+        parts = [number for report in reports for number in numbers(report.parts)]
+        written = device.outbox._db.execute("SELECT id, previous, last, length(payload) FROM frames").fetchall()
         device.outbox.close()
-    one, other = reports
-    assert len(one.encode()) == len(other.encode())
-    unknown = {"parts", "sealed"}
-    for field in Report.fields:
-        assert field.name in unknown or getattr(one, field.name) == getattr(other, field.name)
+        runs.append(([*asked, *(replace(one, parts=bytes(8)).encode() for one in reports)], parts, [draws, written]))
+    (sent, parts, rest), (other_sent, other_parts, other_rest) = runs
+    assert sent == other_sent
+    assert rest == other_rest, "as many random bytes, and as many bytes on the disk"
+    assert [(b - a) % (1 << 64) for a, b in zip(parts, other_parts, strict=True)] == [9, 1]
 
 
 def test_an_older_key_never_comes_back_not_after_a_restart_either(device: Device) -> None:

@@ -15,6 +15,9 @@ from tests.support.brokers import Mosquitto, wait_until
 from tests.support.groups import PUBLIC
 from tests.support.processes import GatewayProcess
 from tests.support.street import HelperProgram, street
+from tests.support.wiretap import CANARIES, traces
+
+CANARY = CANARIES[0]
 
 
 class Ear:
@@ -42,7 +45,7 @@ class Ear:
 @pytest.mark.long
 def test_a_window_opens_once_and_is_released_with_its_helper(tmp_path: Path) -> None:
     with Mosquitto() as server, Ear(server.broker, "#") as ear:
-        document, homes = street(tmp_path, server.broker, [0.0, 1.0, 1.0], deadline=1, noise=4_288_000_000)
+        document, homes = street(tmp_path, server.broker, [0.0, *[float(CANARY)] * 2], deadline=1, noise=4_288_000_000)
         (tmp_path / "policies").mkdir()
         for home in homes:
             (tmp_path / "policies" / f"{home.name}.json").write_bytes((home.config.parent / "policy.json").read_bytes())
@@ -95,14 +98,18 @@ def search_for_parts(ear: Ear, folder: Path) -> None:
     reports = [Report.decode(payload) for topic, payload in ear.messages if parse_topic(topic).kind == "report"]
     parts = {number for report in reports for number in numbers(report.parts)}
     assert len(parts) >= 9
-    traces = {form for part in parts for form in (part.to_bytes(8, "big"), str(part).encode(), f"{part:016x}".encode())}
+    hidden = {form for part in parts for form in (part.to_bytes(8, "big"), str(part).encode(), f"{part:016x}".encode())}
+    every = [*ear.messages, *((str(file), file.read_bytes()) for file in folder.rglob("*") if file.is_file())]
+    assert [place for place, data in every if any(trace in data for trace in traces(CANARY))] == [
+        str(file) for file in folder.rglob("readings.csv") if CANARY in file.read_text()
+    ]
     elsewhere = [(topic, payload) for topic, payload in ear.messages if parse_topic(topic).kind != "report"]
     assert {parse_topic(topic).kind for topic, _ in elsewhere} >= {"group_request", "group_answer", "release", "health"}
     files = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     assert any(file.name == "gateway-reports.sqlite" for file in files)
     own = [file for file in files if file.name.startswith(("outbox.sqlite", "gateway-reports.sqlite"))]
     places = [*elsewhere, *((str(file), data) for file, data in files.items() if file not in own)]
-    assert [place for place, data in places if any(trace in data for trace in traces)] == []
+    assert [place for place, data in places if any(trace in data for trace in hidden)] == []
     settled = min(report.number for report in reports)
     first = {number for report in reports if report.number == settled for number in numbers(report.parts)}
     beside = b"".join(data for file, data in files.items() if file.name.startswith("gateway-reports.sqlite"))
