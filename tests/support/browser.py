@@ -30,6 +30,15 @@ exec 3<&0
 """
 # A chart follows the width of the page when a frame is drawn, and is drawn itself in the next.
 _DRAWN = "requestAnimationFrame(() => requestAnimationFrame(arguments[arguments.length - 1]));"
+_MOVED = """
+const done = arguments[arguments.length - 1];
+let sum = 0;
+const add = (seen) => { for (const one of seen.getEntries()) sum += one.value; };
+new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });
+requestAnimationFrame(() => setTimeout(() => done(sum)));
+"""
+MOST_MOVED = 0.1
+"""Cumulative layout shift that is called good."""
 _AXE = """
 const done = arguments[arguments.length - 1];
 const said = (found) => found.violations.map((one) => one.id + ": " + one.nodes.map((node) => node.html));
@@ -104,6 +113,9 @@ class Browser:
     def violations(self, where: str | None = None, *rules: str) -> list[str]:
         self.run((installed() / "node_modules/axe-core/axe.min.js").read_text())
         return list(self.driver.execute_async_script(_AXE, where, rules))
+
+    def moved(self) -> float:
+        return float(self.driver.execute_async_script(_MOVED))
 
     def complaints(self) -> list[str]:
         """Errors of scripts, and what the content security policy has refused, since it was asked last."""

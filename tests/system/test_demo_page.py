@@ -24,18 +24,11 @@ from fugu_cli.demo.page import Page
 from fugu_cli.demo.replay_lanes import replay_lanes, stretches_lane
 from fugu_cli.demo.session import NIGHTS
 from tests.support.brokers import PATIENCE, wait_until
-from tests.support.browser import Browser
+from tests.support.browser import MOST_MOVED, Browser
 from tests.support.replays import PATHS, check_layout
 
 WIDTHS = (390, 800, 1200, 1920)
-SHIFTS = """
-const done = arguments[arguments.length - 1];
-let sum = 0;
-const add = (seen) => { for (const one of seen.getEntries()) sum += one.value; };
-new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });
-requestAnimationFrame(() => setTimeout(() => done(sum)));
-"""
-MOST_SHIFTS, MOST_WORDS = 0.1, 170
+MOST_WORDS = 170
 FIRST_SCREEN = """
 const all = [...document.querySelectorAll("body *")];
 const seen = all.filter((one) => one.checkVisibility() && one.getBoundingClientRect().top < innerHeight);
@@ -217,7 +210,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
         wait_until(
             lambda: browser.text("#stage") == "all has come" and browser.text(".leaves .number") == "88", "the end"
         )
-        assert browser.driver.execute_async_script(SHIFTS) < MOST_SHIFTS
+        assert browser.moved() < MOST_MOVED
         shown = browser.run(FIRST_SCREEN).split()
         assert len([word for word in shown if any(map(str.isalnum, word))]) <= MOST_WORDS, shown
         for choice, line in (("learns them", "one who knows the habits: 73 %"), ("ordinary noise", "habits: 73 %")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.common.keys import Keys
 
 from fugu.contract.topics import parse_topic
 from tests.support.brokers import Mosquitto, wait_until
@@ -58,6 +59,14 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
             assert "forward-backward" not in browser.text(hr)  # who that is, is folded
             open_details(browser)
             wait_until(lambda: browser.count(".guesses .plot path.shape") > 0, "a band")
+            strip = "section[aria-label='Stream hr'] .strip"
+            browser.click(strip)
+            opened = "section[aria-label='Stream hr'] .messages code"
+            wait_until(lambda: browser.count(opened) == 1, "a message that was chosen")
+            sent = {payload for topic, payload in list(fleet.heard.messages) if "/hr" in topic}
+            for key in ("", Keys.ARROW_LEFT, Keys.ARROW_RIGHT):
+                browser.type(strip, key)
+                assert bytes.fromhex(browser.text(opened)) in sent
             stream = browser.text("section[aria-label='Stream hr']")
             assert "Attacker “forward-backward” knows the public description, believes the one chain" in stream
             assert "Attacker “single symbol” reads the newest symbol" in stream

@@ -25,10 +25,12 @@ export function fleet(main, listen) {
   const unnamed = make("p", { class: "bad" });
   const waves = make("section", { "aria-label": "Policies on their way", hidden: true });
   const { rows, root: table } = tabulated("Devices", COLUMNS);
+  table.hidden = true;
   const place = make("span", { class: "small quiet", role: "status" });
   const turn = (by) => () => { query.page += by; ask(); };
   const back = make("button", { type: "button", onclick: turn(-1) }, "Previous");
   const on = make("button", { type: "button", onclick: turn(1) }, "Next");
+  const pages = make("div", { class: "bar", hidden: true }, back, on); // below what is to come
   let later;
   const search = make("input", { id: "search", type: "search", maxlength: 64, oninput: () => {
     clearTimeout(later);
@@ -37,14 +39,14 @@ export function fleet(main, listen) {
   main.append(
     make("h1", {}, "Fleet"),
     make("div", { class: "tiles", role: "group", "aria-label": "Filter by health" }, ...tiles.map((one) => one.button)),
+    make("div", { class: "bar" }, make("div", {}, make("label", { for: "search" }, "Search by name"), search), make("div", {}, place)),
     nobody,
     gateway,
     unnamed,
     rollout,
     waves,
-    make("div", { class: "bar" }, make("div", {}, make("label", { for: "search" }, "Search by name"), search), make("div", {}, place)),
     table,
-    make("div", { class: "bar" }, back, on),
+    pages,
   );
   ask();
 
@@ -56,6 +58,7 @@ export function fleet(main, listen) {
     const first = told.page * 50;
     put(place, told.found ? `${number(first + 1)}–${number(first + told.rows.length)} of ${number(told.found)}` : "no device");
     query.page = told.page;
+    table.hidden = pages.hidden = false;
     back.disabled = told.page === 0;
     on.disabled = told.page + 1 >= told.pages;
     gateway.replaceChildren(...complaints(told.gateway));
