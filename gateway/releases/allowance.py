@@ -342,7 +342,7 @@ def moved_by_all(query: QueryKind, numbers: int, length: int) -> int:
     return length * (1 if numbers == 1 and QUERIES[query].single else 2)
 
 
-@cache
+@lru_cache(maxsize=1 << 14)
 def _distance(chains: ReleaseClass, hits: tuple[int, ...], ticks: int, observed: int) -> Fraction:
     seen = [bool(observed >> tick & 1) for tick in range(ticks)]
     return wasserstein_symbols(only_chains(followed(chains)), hits, SCALE, seen).distance

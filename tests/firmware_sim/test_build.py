@@ -22,6 +22,7 @@ from fugu.contract.stretches import Ceiling
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.command import runner
+from tests.support.groups import shared
 from tests.support.signing import Keys
 
 POLICY = board_policy()
@@ -65,6 +66,7 @@ def test_an_image_has_the_sanitiser_and_what_is_burnt_into_it(
             "1024 counts",
         ),
         ({"guarantee": Guarantee(epsilon=2000.0, adversary="informed")}, "1", "at most 1000"),
+        ({"sums": (shared(),)}, "1", "cannot encrypt reports to the helper of group street: use the agent"),
     ],
 )  # fmt: skip
 def test_what_the_firmware_does_not_do_is_refused(change: dict[str, Any], unit: str, why: str) -> None:
