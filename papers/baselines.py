@@ -1,6 +1,6 @@
 """Published mechanisms at a nominal epsilon, with the epsilon that they really have, and what they leave.
 
-None is offered for use: ordinary randomised response ignores correlation, the BDP paper's noise is too small for an
+None is offered for use. Ordinary randomised response ignores correlation, the BDP paper's noise is too small for an
 adversary who knows states, and the approximations waste noise.
 """
 
@@ -31,7 +31,7 @@ class Baseline(NamedTuple):
     rho1: float
 
     def real(self, chains: ChainClass, adversary: Adversary) -> Loss | None:
-        """What it really loses; none if there is no bound."""
+        """Real loss; none if there is no bound."""
         rhos = [Fraction(math.floor(rho * SCALE), SCALE) for rho in (self.rho0, self.rho1)]
         try:
             return real_loss(chains, rhos[0], rhos[1], adversary) if min(rhos) > 0 else None
@@ -39,7 +39,7 @@ class Baseline(NamedTuple):
             return None
 
     def utility(self, transition: Floats, chains: BinaryChains, ticks: int) -> Utility:
-        """What its symbols are worth; arguments as for `assess`."""
+        """Worth of its symbols; arguments as for `assess`."""
         thresholds = [min(max(round(rho * SCALE), 1), SCALE - 1) for rho in (self.rho0, self.rho1)]
         return assess(NoiseTable.binary(*thresholds), transition, chains, ticks)
 

@@ -62,7 +62,7 @@ def _corollary_2(setting: Setting) -> Iterator[Row]:
 def _fitted(setting: Setting) -> Iterator[Row]:
     """Rates that are estimated from the readings that are released tell of them, since the noise is public.
 
-    All recordings of eight ticks, and the same with the fourth reading changed: where the estimated transitions differ,
+    All recordings of eight ticks, and the same with the fourth reading changed. Where the estimated transitions differ,
     the noise alone tells the two apart for certain.
     """
     recordings = list(product((0, 1), repeat=8))

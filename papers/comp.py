@@ -85,7 +85,7 @@ def _theorem_3_4() -> Row:
 
 
 def _losses(chain: MarkovChain, counts: Sequence[NoisyCount]) -> Floats:
-    """What each tick loses to counts with noise, every path added up."""
+    """Loss of each tick to counts with noise, every path added up."""
     return np.array(
         [worst_ratio(noisy(secret.distributions, counts)) for secret in answer_distributions(chain, counts)]
     )
@@ -96,7 +96,7 @@ _ENDLESS = {
     "theta1": (0.188836171714, 0.702745957569, 1.199063467942, 2.577993001465, 4.583518938456, 5.583518938456),
     "theta2": (0.168987589362, 0.605116468692, 1.008301359655, 2.110763299102, 3.505525936991, 4.505525936991),
 }
-"""What theorem 3.7 gives for this chain, the least over all quilts; by another implementation."""
+"""Bound of theorem 3.7 for this chain, the least over all quilts; by another implementation."""
 
 
 def endless(setting: Setting) -> Found:

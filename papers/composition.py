@@ -1,4 +1,4 @@
-"""What the DPHMM paper says of sequences and of several queries, as far as no program needs it."""
+"""The DPHMM paper on sequences and on several queries, as far as no program needs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UP = 1.0 + OUTWARD
 def staircase_loss(hull: Hull, values: Ints, epsilon: float) -> Floats:
     """The per-tick loss of staircase noise: epsilon * ceil(gauge(f(i) - f(j))), f N x d.
 
-    Not epsilon times the gauge: the power of the ratio is a whole number, so two states half a gauge apart differ at
+    Not epsilon times the gauge: the power of the ratio is a whole number. So two states half a gauge apart differ at
     some output by a full step.
 
     Returns:
@@ -38,8 +38,8 @@ def joint_loss(losses: Sequence[Floats]) -> Floats:
     """Theorem 7.1, corrected: the loss (N, N), rounded up, of several independent releases of one tick, pair by pair.
 
     It is exact: outputs are drawn independently, so the worst of each can come together. As printed the theorem adds
-    the epsilons; that is false for definition 4.4 when a state's partner differs from release to release, since no one
-    state is then close to it for all of them. What holds is the least epsilon of this sum; one release of the stacked
+    the epsilons. That is false for definition 4.4 when a state's partner differs from release to release. No one state
+    is then close to it for all of them. What holds is the least epsilon of this sum; one release of the stacked
     query is usually better.
     """
     return np.asarray(np.sum(losses, axis=0) * _UP, dtype=np.float64)

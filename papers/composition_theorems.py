@@ -41,10 +41,10 @@ _MOST_INFLUENCES = 5_000
 
 
 class Verdict(NamedTuple):
-    """What the theorem of this name says of all releases together, for every tick, and why in a line.
+    """Bound of the theorem of this name for all releases together, for every tick, and why in a line.
 
     `epsilon` is `None` if it is not applicable. `standing` is a bound that holds; a printed or naive one that is false,
-    whether or not these releases break it; what is really lost by some chain; or `None`.
+    whether or not these releases break it. Or what is really lost by some chain; or `None`.
     """
 
     name: str
@@ -305,7 +305,7 @@ def _boundary(chain: MarkovChain, tick: int, window: Released) -> float:
 
 
 def _really_lost(chains: Sequence[MarkovChain], counts: Sequence[NoisyCount]) -> Floats:
-    """What each tick loses (T,) in the worst of some chains; with any start, from near each state and an even one."""
+    """Loss of each tick (T,) in the worst of some chains; with any start, from near each state and an even one."""
     worst = np.zeros(max(count.last for count in counts))
     for chain in chains:
         starts: list[Floats | None] = [chain.initial]

@@ -92,7 +92,7 @@ def ignorant_loss(theta: float, rho0: float, rho1: float) -> float:
 def flip_chain_loss(theta: float, rho0: float, rho1: float, *, informed: bool, ticks: int = _LONG) -> float:
     """The loss of a tick in the middle of a stream, the largest over all symbols and all known states.
 
-    Given all symbols, the likelihood ratio of a side is a Moebius map of that of the next tick, hence monotone: the
+    Given all symbols, the likelihood ratio of a side is a Moebius map of that of the next tick, hence monotone. The
     extremes over all symbols come from the extremes of the next tick. A nearest known state hides what is behind it.
 
     Args:

@@ -276,7 +276,7 @@ _ORDER = (
     (1, "error of the point", "G_trs", "G_util"),
     (1, "error of the point", "DPLS", "G_util"),
 )
-"""What section 8.2 says: G_trs protects most; G_util has the least error, and protects more than DPLS."""
+"""Claims of section 8.2: G_trs protects most; G_util has the least error, and protects more than DPLS."""
 
 
 _RANKING = (

@@ -1,4 +1,4 @@
-"""What the DPHMM paper gets wrong, each with a counterexample in exact integers and fractions."""
+"""Errors of the DPHMM paper, each with a counterexample in exact integers and fractions."""
 
 from __future__ import annotations
 

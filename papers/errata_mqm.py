@@ -1,4 +1,4 @@
-"""What the MQM paper gets wrong, each with a counterexample."""
+"""Errors of the MQM paper, each with a counterexample."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def _facts() -> dict[Key, tuple[str | float, str]]:
 
 
 def printed(key: Key) -> str:
-    """What the paper prints, in words or digits, with its context.
+    """Words or digits that the paper prints, with their context.
 
     Raises:
         KeyError: the file has no such fact.

@@ -339,7 +339,7 @@ def _people(about: str, error: float, column: str, task: str) -> Row:
 
 
 def _orders(about: str, scales: dict[str, float]) -> list[Row]:
-    """What the paper says of its mechanisms: MQMExact needs the least noise, GroupDP the most. And how ours does."""
+    """Claims of the paper about its mechanisms: MQMExact needs the least noise, GroupDP the most. And ours."""
     rows = [
         at_most(f"{about}: noise of {less} over that of {more}", scales[less] / scales[more], 1.0, computed=False)
         for less, more in (("MQMExact", "MQMApprox"), ("MQMApprox", "GroupDP"), ("MQMExact", "GroupDP"))

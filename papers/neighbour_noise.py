@@ -1,8 +1,8 @@
 """LocalDP, which no device draws: K-norm noise of each state's own hull, and what one of its points tells an attacker.
 
 That hull is of all differences among the state and its neighbours in the policy graph. The point then lies in f(s) plus
-the span of that hull, and where two states have different such planes, it lies on one of them only, but for points of
-probability 0: the plane names the states that share it, for certain. In a path of three cells whose two steps have
+the span of that hull. Where two states have different such planes, it lies on one of them only, but for points of
+probability 0. The plane names the states that share it, for certain. In a path of three cells whose two steps have
 different directions, every state is alone on its plane.
 
 Beside it, noise that other papers draw: continuous K-norm noise, by a hull, and Laplace noise in every coordinate.

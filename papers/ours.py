@@ -1,4 +1,4 @@
-"""What no paper has: all mechanisms at one epsilon, what calibrations really lose, what attackers who learn reach."""
+"""Figures that no paper has: all mechanisms at one epsilon, real losses of calibrations, attackers who learn."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _hearts(recordings: Path, quick: bool) -> Iterator[tuple[str, str, Ints, Int
 
 
 def attackers(setting: Setting) -> Found:
-    """What attackers who learn achieve on three nights, epsilon 1: three kinds of noise, symbols and counts."""
+    """Reach of attackers who learn on three nights, epsilon 1: three kinds of noise, symbols and counts."""
     rows = []
     ceiling = float(success_bound([0.5, 0.5], _EPSILON))
     for name, words, states, segments in _hearts(setting.recordings, setting.quick):

@@ -51,7 +51,7 @@ def model_distance(assumed: MarkovChain, actual: MarkovChain, length: int) -> fl
     """The Delta of theorem 2.4: epsilon under one model is epsilon + 2 Delta under the other.
 
     It is the largest |log| ratio that the two, with initial distributions, give to a path of T ticks, given the state
-    of any one node, and grows with T. To allow for a wrong model, put both into the class instead.
+    of any one node. It grows with T. To allow for a wrong model, put both into the class instead.
     """
     if assumed.initial is None or actual.initial is None or assumed.states != actual.states or length < 1:
         raise ChainClassError(

@@ -1,4 +1,4 @@
-"""What a target finds: rows of a table, and pictures as data."""
+"""Results of a target: rows of a table, and pictures as data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["Basis", "Chart", "Drawing", "Found", "Line", "Row", "Setting", "Targ
 
 Value: TypeAlias = float | str
 Basis = Literal["printed", "formula", "claim", "log", "in kind", "picture", "other data", "ours"]
-"""Where the paper's value is from: a number in its text, its own formula at this point, a sentence of it, a log or a
-formula of its authors' program, a sentence about other data that is judged on ours, a picture without numbers, a number
-about other data or another machine, or nowhere: the quantity is ours."""
+"""Where the paper's value is from: a number in its text, its own formula at this point, a sentence of it. Or from a log
+or a formula of its authors' program, a sentence about other data that is judged on ours. Or a picture without numbers,
+a number about other data or another machine, or nowhere: the quantity is ours."""
 Status = Literal["agrees", "differs", "no number"]
 _JUDGED = ("printed", "formula", "claim", "log", "in kind")
 
@@ -102,7 +102,7 @@ class Drawing(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a target found."""
+    """Results of a target."""
 
     rows: tuple[Row, ...]
     pictures: tuple[Chart | Drawing, ...] = ()
@@ -111,7 +111,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a target works with.
+    """Inputs of a target.
 
     Attributes:
         recordings: folder of the recordings that the repository ships.

@@ -49,14 +49,14 @@ class Walk(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What holds while some states are possible and some of them have rows of their own: hull and degrees."""
+    """Facts while some states are possible and some have rows of their own: hull and degrees."""
 
     protection: Protection
     degrees: Ints
 
 
 class Series(NamedTuple):
-    """What a policy costs, tick by tick.
+    """Costs of a policy, tick by tick.
 
     Attributes:
         possible: likely states, averaged over the runs.
@@ -104,7 +104,7 @@ def successors(constraint: Bools, transition: ArrayLike) -> Bools:
 def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> Schedule:
     """The run-in and the cycle of all constraint sets of a stream, known before it starts.
 
-    They do not depend on what is released as long as every hull keeps a finite factor (theorem 6.3): then every state
+    They do not depend on what is released as long as every hull keeps a finite factor (theorem 6.3). Then every state
     of C_t stays possible after every output. Unions of periodic parts can make the cycle long.
 
     Raises:

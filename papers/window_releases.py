@@ -1,6 +1,6 @@
 """Counts over windows that have been released with given noise: what each of them guarantees by its own mechanism.
 
-What they really give away follows from their exact joint distribution: tick by tick, one array holds the probability of
+What they really give away follows from their exact joint distribution. Tick by tick, one array holds the probability of
 every state and every value of all counts so far.
 """
 
@@ -47,7 +47,7 @@ class NoisyCount(NamedTuple):
 
 
 class SecretDistributions(NamedTuple):
-    """What the possible states (s,) of tick `node`, 1..T, make of the counts.
+    """Posterior of the counts over the possible states (s,) of tick `node`, 1..T.
 
     Pr(all counts | state) is (s, n_1 + 1, ..., n_m + 1).
     """
@@ -91,7 +91,7 @@ def noisy(distributions: Floats, counts: Sequence[NoisyCount], axis: int = 1) ->
     """Densities of noisy counts, up to a factor, where each is one of the values that its count can have.
 
     The counts are those of the axes from `axis` on; later axes stay as they are. Along these axes the result has
-    outputs instead of counts. For every ratio of such densities these outputs are the extreme ones: between two values
+    outputs instead of counts. For every ratio of such densities these outputs are the extreme ones. Between two values
     every density is A e^z + B e^-z, so that ratios are monotone in z, and outside they are constant.
     """
     for index, count in enumerate(counts):

@@ -46,7 +46,7 @@ def pytest_configure() -> None:
     """Thousands of tests are made once and stay: looking for garbage among them takes as long as many of them run.
 
     Processes say where they are when they are aborted. Their files are in memory: what they survive is the end of
-    processes, not of the machine, and to wait until a disk has them is most of what agents and gateways do.
+    processes, not of the machine. To wait until a disk has them is most of what agents and gateways do.
     """
     if "TMPDIR" not in os.environ and _has_room(_MEMORY):
         os.environ["TMPDIR"], tempfile.tempdir = str(_MEMORY), None

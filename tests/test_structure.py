@@ -200,7 +200,7 @@ def test_what_decides_never_prints(package: str) -> None:
 
 
 def test_no_test_imports_another() -> None:
-    """What tests share is in tests/support: a test can be read, moved and removed on its own."""
+    """Shared parts of tests are in tests/support: a test can be read, moved and removed on its own."""
     other = re.compile(r"^\s*(?:from|import)\s+(?:\.|tests(?!\.support\b)|.*,\s*tests\b)", re.MULTILINE)
     maybe = (file for file in files_of("tests") if other.search(file.read_text()))
     names = [(file, name) for file in maybe for name in imported(file) if name.partition(".")[0] == "tests"]

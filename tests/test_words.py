@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,11 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 CODE = [*sorted(name for name in TOPS if name not in {"papers"}), "benchmarks", "deploy"]
+
+TWENTY_FIVE = ("tests", "papers")
+"""Docstrings of these have no sentence with more words; those of the product have some still."""
+DOCSTRING = re.compile(r'(^ *)?"""(.*?)"""', re.MULTILINE | re.DOTALL)
+FIELDS = re.compile(r"\s*(?:Args|Attributes|Definitions|Raises|Returns|Usage|Yields):")
 
 WORDS, PROOF_WORDS = 30, 35
 """The most words of a sentence on a page, and on one of proofs."""
@@ -106,9 +111,9 @@ def messages(file: Path, tree: ast.Module) -> Iterator[tuple[str, str]]:
                 left += ast.iter_child_nodes(node)
 
 
-def trees(like: re.Pattern[str]) -> Iterator[tuple[Path, ast.Module]]:
-    """Files of the product that hold such a thing."""
-    for file in sorted(file for package in CODE for file in (ROOT / package).rglob("*.py")):
+def trees(like: re.Pattern[str], packages: Sequence[str] = CODE) -> Iterator[tuple[Path, ast.Module]]:
+    """Files of packages that hold such a thing."""
+    for file in sorted(file for package in packages for file in (ROOT / package).rglob("*.py")):
         if like.search(text := file.read_text()):
             yield file, ast.parse(text)
 
@@ -141,9 +146,22 @@ def test_no_line_is_long(page: Path) -> None:
     assert [line for _, line in prose(page) if len(line) > 120 and not line.lstrip().startswith("|")] == []
 
 
+@pytest.mark.parametrize("package", TWENTY_FIVE)
+def test_no_sentence_of_a_docstring_is_long(package: str) -> None:
+    every = (found for file in (ROOT / package).rglob("*.py") for found in DOCSTRING.finditer(file.read_text()))
+    parts = (part for found in every if found[1] is not None for part in found[2].split("\n\n"))
+    texts = (" ".join(part.split()) for part in parts if not FIELDS.match(part))
+    assert [sentence for text in texts for sentence in sentences(text) if words(sentence) > 25] == []
+
+
 def test_no_docstring_begins_as_a_question() -> None:
     first = re.compile(rf'^ *r?"(?:"")?\s*{QUESTION.pattern}', re.MULTILINE)
-    assert [where for tree in trees(first) for where, text in docstrings(*tree) if QUESTION.match(text)] == []
+    assert [
+        where
+        for tree in trees(first, [*CODE, *TWENTY_FIVE])
+        for where, text in docstrings(*tree)
+        if QUESTION.match(text)
+    ] == []
 
 
 @pytest.mark.parametrize(("text", "bare"), [("a share of .05", 1), ("**.05**", 1), ("0.05, v1.5, a.5, x/.5, 1.2.3", 0)])

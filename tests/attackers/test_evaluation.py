@@ -1,4 +1,4 @@
-"""What is said of an attack: intervals, ceilings, lower bounds on epsilon, and the change of odds."""
+"""Results of an attack: intervals, ceilings, lower bounds on epsilon, and the change of odds."""
 
 from __future__ import annotations
 

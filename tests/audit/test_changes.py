@@ -1,4 +1,4 @@
-"""What a device tells of changes is found: draws must not depend on the states of other ticks."""
+"""A device that tells of changes is found: draws must not depend on the states of other ticks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real broker delivers to an audience's own account, held against the access list that was audited."""
+"""Deliveries of a real broker to an audience's own account, held against the access list that was audited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device says of stretches against the second certificate, on random policies of every class."""
+"""A device's claims about stretches against the second certificate, on random policies of every class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the audit of a device finds with so many draws, and how often it is wrong: the numbers of its page."""
+"""Power of the audit of a device by its draws, and how often it is wrong: the numbers of its page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DRAWS = {"10^5": 10**5, "10^6": 10**6, "10^7": 10**7, "10^8": 10**8, "10^10": 10
 FLIP = np.array([0.7, 0.3])
 COIN = np.array([0.5, 0.5])
 EACH = 1e-3 / 2 / 2
-"""What each of two streams has of a rate of 1 in 1000, of which half goes to how they depend on each other."""
+"""Part that each of two streams has of a rate of 1 in 1000, half of which goes to their dependence."""
 
 
 def counted(seed: int, number: int, distribution: NDArray[np.float64], runs: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from fugu.audit.device import scaled, total_tails
 
 COUNTS = 100_000
 EACH = 1e-3 / 2 / 2 / 3 / 2
-"""What the test has of the rate of the command: of a part, of the draws by themselves, of three samples, of one."""
+"""Part that the test has of the command's rate: of a part, of the draws by themselves, of three samples, of one."""
 SCALES = [Fraction(3), Fraction(70, 3), Fraction(400)]
 
 

@@ -1,4 +1,4 @@
-"""What the public functions refuse, and stationary distributions."""
+"""Refusals of the public functions, and stationary distributions."""
 
 from __future__ import annotations
 

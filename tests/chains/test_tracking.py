@@ -137,7 +137,7 @@ DENSE = np.random.default_rng(3).dirichlet(np.ones(7), 7)
     ids=["cells", "permutation", "two sparse", "dense", "two dense"],
 )
 def test_kernels_do_what_their_naive_twin_does(matrices: list[Floats]) -> None:
-    """Whatever the form of the matrices, and however they take turns; gaps and impossible releases among them."""
+    """Any form of the matrices, in any order; gaps and impossible releases among them."""
     generator, states, ticks = np.random.default_rng(4), len(matrices[0]), 12
     kinds = generator.integers(len(matrices), size=ticks - 1)
     seen: list[Floats | None] = [generator.random(states) for _ in range(ticks)]

@@ -50,7 +50,7 @@ HULLS = [((2, 1), (0, 1), (-2, -1), (0, -1)), ((1, 0), (0, 1), (-1, 0), (0, -1))
 @pytest.mark.long
 @pytest.mark.parametrize("vertices", [HULLS[0], HULLS[2]])
 def test_of_staircase_noise_it_holds_the_truth_with_its_probability(vertices: tuple[tuple[int, int], ...]) -> None:
-    """What is known of the truth, from one point alone: it is the point less noise of the exact distribution."""
+    """Knowledge of the truth, from one point alone: it is the point less noise of the exact distribution."""
     ratio = Fraction(1, 2)
     noise = Staircase(vertices, ratio)
     side = range(-45, 46)

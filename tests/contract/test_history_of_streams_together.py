@@ -1,6 +1,6 @@
 """Streams that move together: a change of one stream's policy dates the promises of all.
 
-Two streams read the same two states here, so what a tick tells is the sum of what both tell, and the recursion by odds
+Two streams read the same two states here. So what a tick tells is the sum of what both tell, and the recursion by odds
 ratios is exact.
 """
 

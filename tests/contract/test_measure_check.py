@@ -34,7 +34,7 @@ ONE = 1 << RATIO_BITS
 def promise(
     points: Sequence[Point], edges: Sequence[tuple[int, int]] = (), epsilon: float = 1.0, factor: int = 3
 ) -> Measurement:
-    """What is promised of some states; the check does not ask how they follow one another."""
+    """Promise about some states; the check does not ask how they follow one another."""
     everywhere = (1 << len(points)) - 1
     neighbours = neighbours_of({"edges": edges}, points, ())
     return Measurement(tuple(points), neighbours, (everywhere,) * len(points), everywhere, epsilon, factor)
@@ -440,7 +440,7 @@ def test_a_flat_staircase_must_not_leave_its_line() -> None:
 
 
 def test_the_matrix_of_a_staircase_is_its_distribution() -> None:
-    """What the gateway estimates with is what the device draws from, unlikely states included."""
+    """The gateway estimates with the distribution that the device draws from, unlikely states included."""
     points = [(0, 0), (1, 0), (0, 1), (2, 2)]
     noise = StaircaseNoise(0b0111, Staircase(SQUARE, Fraction(1, 2)), (0, 0), (2, 2))
     near = {step: float(probability(noise.noise, step)) for step in product(range(-45, 46), repeat=2)}

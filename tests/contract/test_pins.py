@@ -1,4 +1,4 @@
-"""What a stolen policy key can do within the ceilings, by enumeration; and that pins refuse each of it."""
+"""Power of a stolen policy key within the ceilings, by enumeration; pins refuse each of its uses."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ PROBABILITY = st.floats(0.01, 0.99)
 def test_a_class_that_contains_another_promises_at_least_as_much(
     q: tuple[float, float], r: tuple[float, float], own_q: tuple[float, float], own_r: tuple[float, float]
 ) -> None:
-    """Whatever of a class is in another does not lose more there than the other says."""
+    """A class inside another does not lose more there than the other says."""
     pinned = BinaryChains(q=q, r=r)
     ratios = tick_ratios(NoiseTable.binary(1 << 31, 1 << 30))
     members = [BinaryChains(q=(x, x), r=(y, y)) for x in q for y in r]

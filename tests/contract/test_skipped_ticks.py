@@ -1,6 +1,6 @@
 """Ticks whose numbers say nothing of the time between them lose no more than the guarantee, by enumeration.
 
-The steps of a chain that are drawn for are any ascending ones, a period apart at least; what is left of a gap that is
+The steps of a chain that are drawn for are any ascending ones, a period apart at least. The rest of a gap that is
 no whole number of steps is a channel of its own. Numbers of ticks are not even in the calculation.
 """
 
@@ -74,7 +74,7 @@ def test_a_clock_set_forward_again_and_again_tells_no_more_than_the_guarantee() 
 
 
 def test_seven_eighths_of_a_step_have_seven_eighths_of_its_changes() -> None:
-    """What two draws are apart at least while a late machine makes up; of a chain in continuous time."""
+    """Least distance of two draws while a late machine makes up; of a chain in continuous time."""
     for q, r in product([k / 20 for k in range(1, 20)], repeat=2):
         if (eigenvalue := 1 - q - r) > 0:
             share = (1 - eigenvalue ** (7 / 8)) / (1 - eigenvalue)

@@ -164,7 +164,7 @@ def test_a_wrong_window_in_a_document_is_one_line() -> None:
 
 
 def epsilon_of(one: Policy, adversary: Adversary) -> float:
-    """What symbols and windows lose together, by the bound for their product."""
+    """Loss of symbols and windows together, by the bound for their product."""
     rate = exp_up(one.window_rate)
     ratios = tick_ratios(one.table)
     return one.chains.ratio_loss(ratios[0] * rate, ratios[1] * rate, adversary).epsilon

@@ -187,7 +187,7 @@ def test_ranges_at_the_ends_of_floating_point() -> None:
 
 @pytest.mark.parametrize("missing", [None, "gone"])
 def test_the_first_ticks_after_a_start_have_no_state_whatever_comes(missing: str | None) -> None:
-    """Nor do those without a reading, where that is a state: only ticks decide."""
+    """Neither do those without a reading, where that is a state: only ticks decide."""
     plain = document(PULSE, missing=missing, states=("below", "above", *(("gone",) if missing else ())))
     gone = None if missing is None else 2
     for readings in ([None] * 4, [100, None, "x", NAN], [1e308, -1e308, 100, 100], [None, None, None, 80]):
@@ -297,7 +297,7 @@ def test_a_baseline_that_makes_no_sense_is_refused(changes: dict[str, Any], text
 
 @pytest.mark.parametrize("case", json.loads(GOLDEN.read_text()), ids=lambda case: str(case["discretiser"]["edges"]))
 def test_golden_states_and_means(case: dict[str, Any]) -> None:
-    """What every device must have after every reading, in units of the mean and bit for bit."""
+    """Values that every device must have after every reading, in units of the mean and bit for bit."""
     plain = Baseline.model_validate_json(json.dumps(case["discretiser"])).model_dump(mode="json")
     classifier, found = classifier_of(plain), []
     for tick, reading in enumerate(case["readings"]):

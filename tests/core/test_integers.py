@@ -36,7 +36,7 @@ CODES = set("defg")
 
 
 def floats_in(source: str) -> list[str]:
-    """What in a module makes or may make a floating-point number: line and what it is."""
+    """Places of a module that make or may make a floating-point number: line and expression."""
     found = []
     for node in ast.walk(ast.parse(source)):
         match node:

@@ -1,4 +1,4 @@
-"""What sets up a checkout: nothing that it installs is started, and the demo is what was pinned."""
+"""Setting up a checkout: nothing that it installs is started, and the demo is the pinned one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deployed install consists of: every package, by version and hash, and from nowhere in particular."""
+"""Parts of a deployed install: every package, by version and hash, and from nowhere in particular."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     **{"edge": (), "gateway": ("gateway", "metrics", "postgres")},
     "demo": ("gateway", "demo"),
 }
-"""What runs; what builds it is in `build.txt`."""
+"""Packages that run; those that build are in `build.txt`."""
 
 
 def pinned(name: str) -> dict[str, tuple[str, list[str]]]:

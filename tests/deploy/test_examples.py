@@ -1,4 +1,4 @@
-"""What deploy/examples holds for Prometheus, Grafana and Telegraf, against what the gateway says."""
+"""Files of deploy/examples for Prometheus, Grafana and Telegraf, against the gateway's messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FAULTS = {
 
 
 def exposition() -> str:
-    """What the gateway says to Prometheus, of a gateway to which nothing has happened."""
+    """Metrics for Prometheus of a gateway to which nothing has happened."""
     reading = Reading(Health(True, 2, 1), Counter(), True, 0.0, 0, 0)
     serving = Metrics(Listen("127.0.0.1", free_port()), lambda: reading)
     try:
@@ -132,7 +132,7 @@ def test_telegraf_reads_the_topics_and_fields_that_there_are() -> None:
 
 
 def topic_parts(parsing: dict[str, str], topic: str) -> dict[str, str]:
-    """What a topic gives, by Telegraf's rules: each part has the name at its place, or none at `_`."""
+    """Parts of a topic, by Telegraf's rules: each has the name at its place, or none at `_`."""
     parts, form = topic.split("/"), parsing["topic"].split("/")
     assert all(wanted in ("+", part) for wanted, part in zip(form, parts, strict=True))
     names = [parsing["measurement"].split("/"), parsing["tags"].split("/")]

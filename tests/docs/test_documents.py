@@ -418,7 +418,7 @@ def _most_points_off(night: Replay) -> float:
     """A mean error of a night's shares in points that one run in 10^9 exceeds, for the noise of the device's policy.
 
     The size of discrete Laplace noise of scale b is exceeded as often by an exponential variable of scale b, and 1, or
-    more often; the sum of n of these has a gamma distribution.
+    more often. The sum of n of these has a gamma distribution.
     """
     [window] = night.policy.windows
     windows = len(night.windows)

@@ -99,7 +99,7 @@ def test_every_number_of_three_digits_is_in_a_sentence_that_a_test_computes(page
 
 @cache
 def sentences() -> tuple[str, ...]:
-    """What tests look for on these pages: the first argument of every call of `check_printed`."""
+    """Sentences that tests look for on these pages: the first argument of every call of `check_printed`."""
     found = []
     for file in (ROOT / "tests").rglob("test_*.py"):
         if "check_printed" not in (text := file.read_text()):

@@ -513,7 +513,7 @@ def test_validity_goes_by_the_device_s_clock_and_not_by_what_somebody_sets(tmp_p
 
 
 def test_a_shift_is_never_one_of_a_frame_before_it(tmp_path: Path) -> None:
-    """What was drawn before the power went is in a frame of the shift that it was drawn under."""
+    """A frame that was drawn before the power went has the shift that it was drawn under."""
     device = Device(tmp_path, TwoClocks(NOW))
     device.run(15)
     device.stop()

@@ -1,4 +1,4 @@
-"""What an enrolled device makes of verdicts: its judge is scripted here, the rest is real."""
+"""An enrolled device and its verdicts: its judge is scripted here, the rest is real."""
 
 from __future__ import annotations
 

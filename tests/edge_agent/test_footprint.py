@@ -1,4 +1,4 @@
-"""What a running agent has in its memory: 32 MB at most, and nothing of the rooms that plan, calibrate or print."""
+"""Memory of a running agent: 32 MB at most, and nothing of the rooms that plan, calibrate or print."""
 
 from __future__ import annotations
 

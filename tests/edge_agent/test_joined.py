@@ -275,7 +275,7 @@ def test_a_window_without_any_tick_is_reported_like_every_other(device: Device) 
 
 
 def test_there_is_nothing_of_a_window_on_the_disk_before_its_report(device: Device) -> None:
-    """Whoever copies the disk at any moment has a report that is sent anyway, or nothing."""
+    """A copy of the disk at any moment has a report that is sent anyway, or nothing."""
     device.ready(9)
     before = contents(device.folder)
     for tick in range(9, 19):
@@ -491,7 +491,7 @@ def test_a_document_of_another_signature_never_runs(tmp_path: Path) -> None:
 def test_a_document_that_is_sent_brings_a_sum_only_to_a_device_whose_owner_has_joined(
     tmp_path: Path, joined: bool
 ) -> None:
-    """Whoever signs policies and enrols devices cannot join for the owner."""
+    """Somebody who signs policies and enrols devices cannot join for the owner."""
     keys = Keys()
     file = written(tmp_path, terms=TERMS if joined else None)
     ceiling = Ceiling(epsilon=1000.0)

@@ -1,7 +1,7 @@
 """Joint streams of one device on neighbouring readings and the same random words: the same lines run, as often.
 
 Readings are neighbours if one tick differs, of one stream or of all that are read there. What a device does may depend
-on them in the payloads alone: no line of the agent runs more, or less often, or in another order, and no more words are
+on them in the payloads alone. No line of the agent runs more, or less often, or in another order, and no more words are
 drawn. Where a reading is missing a row of the table is drawn first, so there only the lines of the agent are compared.
 """
 
@@ -60,7 +60,7 @@ def joint_policies() -> list[Policy]:
 
 
 class Run(NamedTuple):
-    """What a run did: how many lines of the agent, a digest of them all in order, bytes drawn; and what it sent."""
+    """Summary of a run: how many lines of the agent, a digest of them all in order, bytes drawn; and messages sent."""
 
     lines: int
     order: str

@@ -136,7 +136,7 @@ def test_files_of_the_working_folder_are_not_its_libraries(
     ],
 )
 def test_it_does_not_outlive_the_agent(config: Path, begun: str) -> None:
-    """Nor does the check of a configuration: each waits here for input that does not come."""
+    """The check of a configuration writes nothing either: each waits here for input that does not come."""
     script = (
         f"import edge_agent.config, os, signal, subprocess, sys\n{begun}\nprint('begun', flush=True)\nsignal.pause()"
     )

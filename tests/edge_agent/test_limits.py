@@ -1,4 +1,4 @@
-"""What an owner pins in a device's own configuration, and what `--check` says of it."""
+"""Pins of an owner in a device's own configuration, and the words of `--check` about them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def device(folder: Path, *streams: tuple[AnyPolicy, str, AnyPolicy | None], **li
 
 
 def check(config: Path) -> list[str]:
-    """What `fugu-agent --check` prints after its first line, but for what it says of readings."""
+    """Lines of `fugu-agent --check` after the first, but for those about readings."""
     (config.parent / "chest.csv").write_text("value\n1\n")
     command = [sys.executable, "-m", "edge_agent", str(config), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""What is told on the device itself: the local status, a broker that is not there, an outbox that is in use."""
+"""Words on the device itself: the local status, a broker that is not there, an outbox that is in use."""
 
 from __future__ import annotations
 

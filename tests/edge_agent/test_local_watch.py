@@ -1,4 +1,4 @@
-"""What the watch finds is told to the device's owner, and is nowhere else: not on the network, nor on the disk."""
+"""Findings of the watch are told to the device's owner, and are nowhere else: not on the network or the disk."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def test_a_point_of_a_tick_without_a_state_is_drawn_from_the_table_in_force_and_
 
 
 def everything(folder: Path, plan: StreamPlan, readings: Sequence[Any], ticks: int = 47) -> tuple[list[Any], list[Any]]:
-    """What a device does over some ticks: (all that nothing covers, the covered payloads)."""
+    """Actions of a device over some ticks: (all that nothing covers, the covered payloads)."""
     folder.mkdir()
     clock = JumpingClock(1000 * SECOND)
     agent = Agent(agent_plan(folder, Broker(port=9), plan), [Live(readings)], Sequence32(), clock)

@@ -24,7 +24,7 @@ TOPIC, AVAILABILITY = "zigbee2mqtt/hall", "zigbee2mqtt/hall/availability"
 
 
 class Device:
-    """What publishes locally."""
+    """A local publisher."""
 
     def __init__(self, broker: Mosquitto) -> None:
         self._answered: list[int] = []
@@ -224,7 +224,7 @@ def test_a_malformed_message_is_a_reading_of_no_use_and_nothing_of_it_is_told(
 
 
 def test_the_sensor_says_nothing_but_what_it_wants_to_hear(broker: Mosquitto, device: Device) -> None:
-    """What it sends, as bytes: CONNECT without a will, SUBSCRIBE, acknowledgements, pings, DISCONNECT."""
+    """Bytes that it sends: CONNECT without a will, SUBSCRIBE, acknowledgements, pings, DISCONNECT."""
     with Wiretap(broker.port) as tap:
         options = {"silence": "changes", "availability": AVAILABILITY}
         read = Ticks(open_sensor(config(tap.port, **options)))

@@ -158,7 +158,7 @@ def test_what_was_drawn_under_a_shift_is_in_a_frame_of_that_shift(tmp_path: Path
 
 
 def test_a_stream_of_a_document_that_was_refused_is_new_when_it_comes_again(tmp_path: Path) -> None:
-    """What the outbox believes is what its file says: else no tick would be reserved, or the old shift come back."""
+    """The outbox believes its file: else no tick would be reserved, or the old shift come back."""
     outbox = new_outbox(tmp_path)
     power = stream_plan(stream="power")
 

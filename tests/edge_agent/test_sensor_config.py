@@ -1,4 +1,4 @@
-"""What a configuration may say of sensors, and that every example of the manual may be said."""
+"""Sensors of a configuration, and that every example of the manual may be said."""
 
 from __future__ import annotations
 

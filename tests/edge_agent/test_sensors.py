@@ -145,7 +145,7 @@ class Asked:
         return order
 
     def holds(self, tick: int, order: object) -> float | str | None:
-        """What holds at a tick before which a call returned a value, or raised an exception."""
+        """State at a tick before which a call returned a value, or raised an exception."""
         self._orders.put(order)
         wait_until(lambda: self.source._update.works is not None)
         return value(self.sensor.read(tick))

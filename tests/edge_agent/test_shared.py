@@ -59,7 +59,7 @@ def agent(folder: Path, clock: JumpingClock, sensor: Sensor, *streams: StreamPla
 
 
 def symbols(device: Agent, version: int) -> dict[int, int]:
-    """What is to leave under a version, which tells the stream: tick and symbol."""
+    """Symbols to leave under a version, which tells the stream: tick and symbol."""
     frames = [frame for frame in symbol_frames(device._outbox) if frame.policy_version == version]
     return {frame.first + i: symbol for frame in frames for i, symbol in enumerate(frame.symbols)}
 

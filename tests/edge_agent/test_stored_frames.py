@@ -1,4 +1,4 @@
-"""What an outbox keeps, for how long, and what it gives up when it is full."""
+"""Contents of an outbox: how long it keeps them, and which go when it is full."""
 
 from __future__ import annotations
 

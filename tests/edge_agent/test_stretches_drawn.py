@@ -1,4 +1,4 @@
-"""What a device released of any ticks that it drew one after another, beside what its policies say of such a stretch.
+"""Releases of a device at ticks drawn one after another, beside its policies' claims about such a stretch.
 
 The class has no leakage (q = r = 0.5), so that a stretch loses what the windows around its own ticks tell, and no more.
 """

@@ -119,7 +119,7 @@ def test_a_replayed_watermark_deletes_no_frame_not_after_a_restart_either(tmp_pa
 
 @pytest.mark.parametrize("key", [KEY, None])
 def test_a_watermark_above_what_was_sent_deletes_no_more_than_that(tmp_path: Path, key: bytes | None) -> None:
-    """Whatever a gateway says, what it cannot have is kept; after a restart that is everything, until it is sent."""
+    """A device keeps all that the gateway cannot have; after a restart that is everything, until it is sent."""
     with closing(outbox_of(tmp_path)) as outbox:
         link = Link(most=2)
         sender = sender_of(outbox, link, key, grace=0.0)

@@ -81,7 +81,7 @@ def test_a_switch_between_fast_ticks_loses_none_and_draws_none_again(tmp_path: P
 
 
 def _same(folder: Path, moves: list[tuple[int, int] | None], period: int) -> list[tuple[int, int, int]]:
-    """What the agent draws, and the board: tick, shift and elapsed time of each."""
+    """Draws of the agent, and of the board: tick, shift and elapsed time of each."""
     plan = stream_plan(period_us=period, windows=(window_plan(name="minute", length=60),), sensor=SENSOR)
     plans = [plan, replace(plan, version=2, windows=(window_plan(name="more", length=90),))]
     device = Device(folder, TwoClocks(0.5, synchronised=False), plan)

@@ -42,7 +42,7 @@ def _policies(version: int, *, begin: int) -> list[Policy]:
 
 
 class _Heard:
-    """What the broker has of a device's status."""
+    """A device's status, as the broker has it."""
 
     def __init__(self, broker: Mosquitto) -> None:
         self._recorder = Recorder(broker.broker, topic_of("status", "home", "watch"))

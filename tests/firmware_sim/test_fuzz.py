@@ -1,4 +1,4 @@
-"""Whatever bytes a board is given, it refuses them in an orderly way."""
+"""A board refuses any bytes in an orderly way."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Signed:
         assert all(self.content.values())
 
     def judged(self, kind: Kind, payload: bytes) -> Any:
-        """What would be kept, as far as the document says; none if it is refused."""
+        """State to keep, as far as the document says; none if it is refused."""
         try:
             trusted, _ = judge(kind, payload, self.two.image, self.two.trusted, NOW, verified, lambda: None)
         except RefusedError:

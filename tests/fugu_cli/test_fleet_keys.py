@@ -634,7 +634,7 @@ def test_what_is_brought_back_is_shown_and_what_is_weaker_is_named(
 
 
 def test_a_registry_that_was_changed_gets_nothing_signed(fugu: Fugu, keys: Path, told: Path, tmp_path: Path) -> None:
-    """Whoever has the gateway's host has the registry's file."""
+    """Somebody who has the gateway's host has the registry's file."""
     envelope = Envelope.decode((tmp_path / "1.envelope").read_bytes())
     document = _policy_in(tmp_path / "1.envelope")
     other = document.model_copy(update={"on_expiry": "stop"})

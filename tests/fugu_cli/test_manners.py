@@ -1,4 +1,4 @@
-"""What every command promises: one rule for exit codes, one line for what is wrong, summaries that are not cut off."""
+"""Promises of every command: one rule for exit codes, one line for each fault, summaries that are not cut off."""
 
 from __future__ import annotations
 

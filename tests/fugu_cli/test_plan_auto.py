@@ -55,7 +55,7 @@ def recording(folder: Path, ticks: int = 9_000, step: float = 30.0, name: str = 
 
 
 class Pictures(HTMLParser):
-    """What a page draws, and what it would load from elsewhere."""
+    """Pictures of a page, and addresses that it would load from elsewhere."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

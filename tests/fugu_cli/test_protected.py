@@ -82,7 +82,7 @@ def test_plans_say_it_too(fugu: Fugu, words: tuple[object, ...]) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("words", [("stream",), ("window", "--window", 60)])
 def test_plans_take_the_baseline_of_their_model(fugu: Fugu, tmp_path: Path, words: tuple[object, ...]) -> None:
-    """What makes a policy's states is what made those of the chain that it is planned for, and nothing else."""
+    """A policy's states are made as those of the chain that it is planned for, and in no other way."""
     chain, file = tmp_path / "chain.json", tmp_path / "policy.json"
     readings = (9 * (tick * tick % 7) + tick % 3 for tick in range(2000))
     (tmp_path / "night.csv").write_text("t,value\n" + "".join(f"{tick},{x}\n" for tick, x in enumerate(readings)))

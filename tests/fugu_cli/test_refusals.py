@@ -1,4 +1,4 @@
-"""What cannot be done, or read, is one line on stderr and an exit code: 1 or 2, and never a traceback."""
+"""A refusal is one line on stderr and an exit code: 1 or 2, and never a traceback."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_a_set_is_answered_in_a_thousandth_of_a_second_a_home_and_forty_megabyte
 
 @pytest.mark.long
 def test_a_helper_that_was_restarted_says_that_its_keys_are_gone(tmp_path: Path) -> None:
-    """Whoever puts its disk back, or has stolen it, opens nothing."""
+    """Somebody who puts its disk back, or has stolen it, opens nothing."""
     document = group(honest=3, colluding=1)
     with Mosquitto() as server:
         homes = [Member(f"home-{i}") for i in range(4)]

@@ -1,4 +1,4 @@
-"""What a message of a local device says."""
+"""Readings in a message of a local device."""
 
 from __future__ import annotations
 

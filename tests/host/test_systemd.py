@@ -1,4 +1,4 @@
-"""What reaches a service manager's socket, and that nothing else happens."""
+"""Messages at a service manager's socket, and that nothing else happens."""
 
 from __future__ import annotations
 

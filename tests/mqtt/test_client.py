@@ -152,7 +152,7 @@ def published(topic: bytes, payload: bytes, version: MQTTProtocolVersion, mid: i
 
 
 def some_packets(chance: random.Random, version: MQTTProtocolVersion) -> Iterator[bytes]:
-    """What an honest broker may send to somebody who has subscribed."""
+    """Messages of an honest broker to somebody who has subscribed."""
     sizes = (0, 1, 70, 90, 100, 110, 125, 127, 128, 200, 16_300, 16_383, 16_384, 40_000)
     for _ in range(chance.randrange(1, 40)):
         topic = chance.choice([b"t", b"fugu/2/home/watch/symbols/hr", "größe".encode(), b"x" * 200])

@@ -19,7 +19,7 @@ from tests.support.malicious_broker import HUGE, MaliciousBroker, Victim, public
 Protocol = Literal["5", "3.1.1"]
 PROTOCOLS: tuple[Protocol, ...] = ("5", "3.1.1")
 KERNEL_KEEPS = 1 << 24
-"""What the two ends of a loopback connection may hold of what nobody has read."""
+"""Unread bytes that the two ends of a loopback connection may hold."""
 CONNACK, PUBLISH, PUBACK, SUBACK, PINGRESP, DISCONNECT, AUTH = 0x20, 0x30, 0x40, 0x90, 0xD0, 0xE0, 0xF0
 
 

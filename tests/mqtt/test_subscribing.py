@@ -39,7 +39,7 @@ class Listener:
         wait_until(lambda: self.link.subscribed, "subscriptions")
 
     def hears(self, *topics: str) -> list[str]:
-        """What of these topics it hears, by itself publishing to them, and last of all to one that it listens to."""
+        """Topics among these that it hears, by itself publishing to them, and last of all to one that it listens to."""
         self.link.subscribe(["end"])
         wait_until(lambda: self.link.subscribed, "subscriptions")
         self.received.clear()

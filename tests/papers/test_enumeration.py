@@ -1,4 +1,4 @@
-"""What targets enumerate cleverly, against plain enumeration; location traces that a user gives."""
+"""Clever enumerations of targets, against plain enumeration; location traces that a user gives."""
 
 from __future__ import annotations
 

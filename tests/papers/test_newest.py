@@ -66,7 +66,7 @@ def transcript_loss(
 ) -> float:
     """The most a transcript tells of two ticks from `first` on, by all paths of q = r = 0.05; w = 2, epsilon 1.
 
-    Published are `far` where it is wanted; evidence gives every other tick in state 1 a weight, or it is `known` that
+    Published are `far` where it is wanted. Evidence gives every other tick in state 1 a weight, or it is `known` that
     the ticks before and after the two are in state 0.
     """
     offers: list[float] = []

@@ -27,7 +27,7 @@ def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a quick run of everything writes."""
+    """Files of a quick run of everything."""
     out = tmp_path_factory.mktemp("reproduction")
     assert main(["all", "--quick", "-o", str(out)]) == 0
     return out

@@ -1,4 +1,4 @@
-"""What the DPHMM paper gets wrong, each shown by an example; 14 is in test_constraints.py."""
+"""Errors of the DPHMM paper, each shown by an example; 14 is in test_constraints.py."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ LINE = lattice(range(6))
 
 
 def table_of(values: Ints, found: Protection, likely: Bools, epsilon: int) -> TableWeights:
-    """What a device draws from: the fallback where all that is kept measures the same."""
+    """Tables that a device draws from: the fallback where all that is kept measures the same."""
     if not np.any(values[likely] != values[likely][0]):
         return fallback_table(values, epsilon)
     return build_table(found.hull, values, likely, epsilon)

@@ -204,7 +204,7 @@ def test_optimal_tables_that_cannot_be() -> None:
 
 @pytest.mark.long
 def test_the_solver_stops_at_its_limit() -> None:
-    """Whatever the machine's speed, one of these is over after the solver's first phase and before its end."""
+    """One of these is over after the solver's first phase and before its end, at any speed of the machine."""
     hull = graph_hull(grid(10), within_radius(grid(10), 1.5))
     said = []
     for limit in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0):

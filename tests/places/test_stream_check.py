@@ -1,4 +1,4 @@
-"""What a measured stream claims as a whole holds for every table that its device accepts, and for every start named."""
+"""Claims of a measured stream hold for every table that its device accepts, and for every start named."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def scales(plan: NetworkPlan) -> dict[str, float]:
 
 
 def lost(spec: NetworkSpec, scale: float) -> float:
-    """What Laplace noise on the sum really tells about a secret: every outcome, a fine grid of answers."""
+    """Loss of Laplace noise on the sum about a secret: every outcome, a fine grid of answers."""
     assert spec.nodes is not None
     joint = spec.network.joint
     outcomes = np.array(list(product(*map(range, joint.shape))))

@@ -1,4 +1,4 @@
-"""What theorems say of several releases: never below what is really lost, and broken only where they are false."""
+"""Theorems on several releases: never below the real loss, and broken only where they are false."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def told(chains: Chains, *releases: Released, **more: object) -> dict[str, Verdi
 
 
 def judged(chain: MarkovChain, releases: tuple[Released, ...], counted: tuple[int, ...]) -> np.ndarray:
-    """What each tick that is read loses, by adding up every path."""
+    """Loss of each tick that is read, by adding up every path."""
     length = max(release.last for release in releases)
     released: list[Release] = []
     for release in releases:

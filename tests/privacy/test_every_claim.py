@@ -1,6 +1,6 @@
 """Every claim of the accountant and of the papers' mechanisms by enumeration, for chains at the edge of what is one.
 
-Chains with zeros, periodic, reducible and deterministic ones, steps of 1e-17; every kind of start; adversaries who know
+Chains with zeros, periodic, reducible and deterministic ones, steps of 1e-17. Every kind of start; adversaries who know
 states and who know none; counts, histograms, symbols, several at once.
 """
 
@@ -35,7 +35,7 @@ START_KINDS = ("given", "any", "stationary")
 
 
 class Release(NamedTuple):
-    """What is released, and its rates (n, k, k)."""
+    """Releases, and their rates (n, k, k)."""
 
     name: str
     density: Callable[[Array], Array]

@@ -1,4 +1,4 @@
-"""What streams of one sensor tell together: never more than the device computes, and more than their sum."""
+"""Loss of streams of one sensor together: never more than the device computes, and more than their sum."""
 
 from __future__ import annotations
 

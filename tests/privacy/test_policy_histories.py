@@ -154,7 +154,7 @@ class Life:
 
 @dataclass
 class Seen:
-    """What a gateway hears of it, frame by frame, some of them late; and what its descriptions said on the way."""
+    """Frames that a gateway hears of it, some of them late; and its descriptions on the way."""
 
     life: Life
     timeline: Timeline = field(default_factory=Timeline)

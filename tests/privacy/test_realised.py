@@ -1,4 +1,4 @@
-"""What a stream really gives away, tick by tick, never exceeds its guarantee."""
+"""Real loss of a stream, tick by tick, never exceeds its guarantee."""
 
 from __future__ import annotations
 

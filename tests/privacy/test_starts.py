@@ -1,4 +1,4 @@
-"""What is believed of the first tick: classes with any start, and with a stationary one, against every path."""
+"""Belief of the first tick: classes with any start, and with a stationary one, against every path."""
 
 from __future__ import annotations
 

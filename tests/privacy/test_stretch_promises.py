@@ -1,7 +1,7 @@
 """The promise for a stretch against every path and every output of random streams, whatever is known of other ticks.
 
-Chains change from tick to tick, start anyhow, and have odds ratios of at most alpha; the adversary has soft evidence on
-every tick, true states among them; windows tile, overlap and skip, counts of one state and of each, with
+Chains change from tick to tick, start anyhow, and have odds ratios of at most alpha. The adversary has soft evidence on
+every tick, true states among them. Windows tile, overlap and skip, counts of one state and of each, with
 symbols beside them or not.
 """
 

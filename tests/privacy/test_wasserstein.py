@@ -133,7 +133,7 @@ def test_noise_of_this_scale_really_gives_epsilon(seed: int) -> None:
 
 
 def test_two_releases_can_give_away_everything() -> None:
-    """It does not compose, so that a ledger must refuse a second release: each answer hides the secret perfectly,
+    """It does not compose, so that a ledger must refuse a second release. Each answer hides the secret perfectly,
     without any noise, and the two together tell it."""
     joint = [((secret, coin, secret ^ coin), Fraction(1, 4)) for secret, coin in product((0, 1), repeat=2)]
     assert told(joint, 0, lambda at: at[1]) == 0

@@ -1,4 +1,4 @@
-"""What a device's disk shows of counts under way, by enumeration: one look at a window loses what it may, two do not.
+"""A device's disk and counts under way, by enumeration: one look at a window loses what it may, two do not.
 
 The device's own counting runs for every course of states and every noise; a view is what somebody sees of that.
 """

@@ -1,4 +1,4 @@
-"""What an adversary learns from symbols and window counts, by adding up every path: never more than was verified."""
+"""Knowledge from symbols and window counts, by adding up every path: never more than was verified."""
 
 from __future__ import annotations
 

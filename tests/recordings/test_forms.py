@@ -216,7 +216,7 @@ def test_a_table_that_begins_like_another_form_is_no_other(tmp_path: Path, text:
 
 @pytest.mark.long
 def test_no_bytes_are_too_odd(tmp_path: Path) -> None:
-    """What is written over at random ends in a table or a line, whatever the form."""
+    """Bytes written over at random end in a table or a line, in any form."""
     rng = random.Random(5)
     for name in [*FORMS, *PLACES]:
         path = tmp_path / name

@@ -59,7 +59,7 @@ def answered(path: Path, question: QuestionError, option: int = 0) -> Readings:
 
 @pytest.mark.parametrize("name", ["sensor", "topic", "device_id", "node", "where"])
 def test_sensors_that_interleave_are_a_question(tmp_path: Path, name: str) -> None:
-    """Whatever the column is called; its names are shown only if they are sure to be names."""
+    """A column of any name; its names are shown only if they are sure to be names."""
     rooms = ["hall", "bath", "office"]
     rows = sorted((time, room, state) for seed, room in enumerate(rooms) for time, state in changes(seed, 5 * 1440))
     file = write(

@@ -1,1 +1,1 @@
-"""What tests share: real brokers and processes, scenes, slow twins and oracles. No test is imported by another."""
+"""Shared parts of tests: real brokers and processes, scenes, slow twins and oracles. No test imports another."""

@@ -13,7 +13,7 @@ DOCUMENT = asyncapi_document()
 
 
 def follow(node: Any) -> Any:
-    """What a reference stands for; anything else as it is."""
+    """Target of a reference; anything else as it is."""
     while isinstance(node, dict) and "$ref" in node:
         node = reduce(lambda found, key: found[key], node["$ref"].removeprefix("#/").split("/"), DOCUMENT)
     return node

@@ -1,7 +1,7 @@
 """Runs under MicroPython: a board's ticks on two clocks that a file moves.
 
-Arguments: two compiled policies, the moment before which the wall clock is wrong, a folder for the outbox, and a file
-of lines "microseconds that pass, microseconds that the wall clock is moved by", or "switch" to change between the
+Arguments: two compiled policies, the moment before which the wall clock is wrong, a folder for the outbox, a file. The
+file has lines "microseconds that pass, microseconds that the wall clock is moved by". Or "switch" to change between the
 policies. Prints tick, shift and elapsed time of each tick that is drawn.
 """
 

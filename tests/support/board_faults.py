@@ -156,7 +156,7 @@ class Heard:
 
 @dataclass
 class Stored:
-    """What the gateway has made durable of a device: frames of symbols and of windows, by their streams."""
+    """Durable frames of a device at the gateway: of symbols and of windows, by their streams."""
 
     symbols: dict[str, list[SymbolFrame]] = field(default_factory=dict)
     windows: dict[str, list[WindowFrame]] = field(default_factory=dict)
@@ -164,10 +164,10 @@ class Stored:
 
 @dataclass
 class Outcome:
-    """What has become of what a board has drawn: ticks, and windows likewise.
+    """Fate of a board's draws: ticks, and windows likewise.
 
     `version` is what it says that it is. The gateway has those `received` as they were sealed; those `unsent` are still
-    on the board only; in the segments of those `rotten` a bit was turned in the flash memory; nobody has those `lost`.
+    on the board only. In the segments of those `rotten` a bit was turned in the flash memory; nobody has those `lost`.
     `twice` counts ticks that were drawn for twice, or that have two symbols, and windows with two counts. `refused` is
     how often the board could not write, and drew nothing until it could.
     """
@@ -290,7 +290,7 @@ def _run_until_sealed(device: BoardDevice, count: int, stop: threading.Event) ->
 
 
 def outcome(device: BoardDevice, heard: Heard, stored: Stored, first: int | None = None) -> Outcome:
-    """What has become of what a board has drawn; it is off, and its flash memory was read.
+    """Fate of a board's draws; it is off, and its flash memory was read.
 
     With `first`, of so many frames only: it may still run then.
     """
@@ -330,7 +330,7 @@ def outcome(device: BoardDevice, heard: Heard, stored: Stored, first: int | None
 
 
 def _drawn(stream: str, payload: bytes) -> dict[tuple[Any, ...], object]:
-    """What a frame says was drawn: symbols by stream and tick, or counts by stream, window and index."""
+    """Draws of a frame: symbols by stream and tick, or counts by stream, window and index."""
     if payload[0] == WindowFrame.SCHEMA:
         window = WindowFrame.decode(payload)
         return {(stream, window.window, window.index): window.counts}

@@ -23,7 +23,7 @@ def provision(seed):
 
 
 def start(data, given, cut=None, torn=False):
-    """What a board draws that is started, until it has drawn some, or the power goes."""
+    """Draws of a board that is started, until there are some, or the power goes."""
     flash = Flash(data)
     mount(flash)
     flash.left, flash.torn = cut, torn

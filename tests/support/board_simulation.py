@@ -51,11 +51,11 @@ _LOOK_SECONDS = 0.2
 _PASSPHRASE = "of a gateway that lives for an hour"
 _EXPECTED = ("frames", "duplicates")
 _KINDS: tuple[Board, ...] = ("unix", "rp2040")
-"""What boards are built for, in turns: both kinds of randomness."""
+"""Kinds of randomness that boards are built for, in turns."""
 
 
 class Result(NamedTuple):
-    """What came out.
+    """Result of a run.
 
     Attributes:
         faults: as they were inflicted.

@@ -222,8 +222,8 @@ def free_port() -> int:
     """A loopback port that nobody uses.
 
     It is none of those that the system gives to connections that go out (32768 and above on Linux), nor one of Ray's
-    (up to 19999), nor one that another worker of the tests is given, nor one that this process had lately: who is to
-    listen there may take seconds until it does.
+    (up to 19999). Nor is it one that another worker of the tests is given, nor one that this process had lately. Who is
+    to listen there may take seconds until it does.
     """
     while True:
         port = next(_PORTS)

@@ -64,7 +64,7 @@ class Browser:
         self.driver.get(address)
 
     def text(self, selector: str = "body") -> str:
-        """What is to be read of the first element that fits; nothing if there is none."""
+        """Text of the first element that fits; nothing if there is none."""
         return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
 
     def count(self, selector: str) -> int:

@@ -1,6 +1,6 @@
 """True losses of two-state streams whose noise changes from tick to tick: by every path, and by recursion.
 
-Nothing here computes with the product. `steps` are the steps of the chain, in order: each has the rates of its output,
+Nothing here computes with the product. `steps` are the steps of the chain, in order. Each has the rates of its output,
 (state 0 over 1, state 1 over 0) in nats, zeros where nothing was drawn.
 """
 

@@ -80,7 +80,7 @@ class Device:
 
 
 def check(drawn: Sequence[tuple[int, int, int]], period: int, multiple: int = 1) -> None:
-    """What holds whatever happens: numbers ascend, never two within a period, the shift does not fall."""
+    """Rules that always hold: numbers ascend, never two within a period, the shift does not fall."""
     for (tick, shift, at), (later, later_shift, later_at) in pairwise(drawn):
         assert later > tick
         assert later_at - at >= period - period // MADE_UP

@@ -14,7 +14,7 @@ __all__ = ["Done", "Fugu"]
 
 
 class Done(NamedTuple):
-    """What a command left behind."""
+    """Exit code and output of a command."""
 
     code: int
     out: str

@@ -29,7 +29,7 @@ HISTORIES = {
     "lives 2": True,
     "lives 3": True,
 }
-"""Whether the device is restarted, too."""
+"""True if the device is restarted, too."""
 _SENSOR = {"kind": "call", "target": "time:time", "silence": "samples", "keep_alive_ticks": None}
 
 

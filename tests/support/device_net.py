@@ -213,7 +213,7 @@ CASES: dict[str, Case] = {
 
 
 def _run(name: str, count: int) -> Iterator[Restart | tuple[int, Any]]:
-    """What happens to a stream: readings of ticks in order, some of which are left out, and restarts."""
+    """History of a stream: readings of ticks in order, some of which are left out, and restarts."""
     case, source = CASES[name], Source(name)
     tick, shift, readings = 0, 0, case.readings(Source(f"readings of {name}"))
     for _ in range(count):

@@ -52,7 +52,7 @@ class Packet(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """What an observer of a device has.
+    """Everything that an observer of a device has.
 
     Attributes:
         packets: every byte that was sent, in order, but for what a certificate covers.

@@ -1,4 +1,4 @@
-"""What somebody learns who sees only when how many bytes pass, and whether that tells one kind of run from another."""
+"""An observer of times and sizes alone, and whether they tell one kind of run from another."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def told_apart(runs: Floats, kinds: npt.NDArray[np.bool_], generator: np.random.
     """How surprising it would be to tell two kinds of runs apart as well as this, if there were no difference.
 
     Every feature is tested by itself, for another distribution (Kolmogorov and Smirnov) and for another rank (Mann and
-    Whitney), and all together by a linear classifier that is judged on runs that it has not learnt from.
+    Whitney). All together are tested by a linear classifier that is judged on runs that it has not learnt from.
 
     Args:
         runs: features (runs, features).

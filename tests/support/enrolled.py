@@ -33,7 +33,7 @@ SIGNED: dict[str, object] = {
 
 
 def write_gateway_files(folder: Path, keys: Keys) -> None:
-    """What a gateway needs of a fleet's keys: the root, and its own key with a passphrase."""
+    """Keys of a fleet that a gateway needs: the root, and its own key with a passphrase."""
     (folder / "root.envelope").write_bytes(keys.root_envelope())
     (folder / "passphrase").write_text("correct horse\n")
     lock = BestAvailableEncryption(b"correct horse")

@@ -1,8 +1,8 @@
-"""What must be true of a fleet when all faults are over, judged from everything that was ever said and is kept.
+"""Rules of a fleet when all faults are over, judged from everything that was ever said and is kept.
 
 It knows every frame that has left a device, from the lines (also those that no broker ever got), what the gateway has
-stored, what the outboxes still hold, every release that has left the gateway, and the ledger. Frames name the one
-before them, so that a frame that was sealed and never seen anywhere is missed as well.
+stored. It knows what the outboxes still hold, every release that has left the gateway, and the ledger. Frames name the
+one before them, so that a frame that was sealed and never seen anywhere is missed as well.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STREAM, WINDOW = "hr", "high"
 
 @dataclass
 class Verdict:
-    """What was found.
+    """Findings.
 
     Attributes:
         problems: one line each; none if all is well.
@@ -51,7 +51,7 @@ class Verdict:
 
 @dataclass
 class _Device:
-    """What is known of one: from the lines, from the store, and from its outbox."""
+    """Knowledge of one: from the lines, from the store, and from its outbox."""
 
     said: list[SymbolFrame] = field(default_factory=list)
     stored: list[SymbolFrame] = field(default_factory=list)

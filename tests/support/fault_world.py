@@ -1,6 +1,6 @@
 """A fleet of real processes on the shipped broker; every one can be disturbed, and comes back as its unit says.
 
-Agents are enrolled, get their policy signed, and run on clocks that can be set; outboxes, store and ledger are on small
+Agents are enrolled, get their policy signed, and run on clocks that can be set. Outboxes, store and ledger are on small
 file systems in memory, where the machine permits. Between everybody and the broker are lines that hear everything.
 """
 

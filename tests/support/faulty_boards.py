@@ -45,9 +45,9 @@ class Sealed:
 
 @dataclass
 class Life:
-    """What a board has done, in all its lives.
+    """Draws and messages of a board, in all its lives.
 
-    `drawn` are stream and tick of every draw, in order; `sealed` are frames whose segment has been written; `unsent`
+    `drawn` are stream and tick of every draw, in order; `sealed` are frames whose segment has been written. `unsent`
     are sequence and last tick of those still in its flash memory, once that was read. `cuts` counts power cuts in the
     middle of a write, `failures` segments that could not be written.
     """

@@ -2,7 +2,7 @@
 
 Each client has a line of its own: a port to connect to. A line can delay, be cut, stop forwarding without closing
 (and go on later, or never), and say once more what was said before. A wire that is encrypted tells an eavesdropper
-sizes and times; with the broker's own key and certificate the lines end the encryption themselves and know every
+sizes and times. With the broker's own key and certificate the lines end the encryption themselves. They know every
 publication, also those that the broker never got or forgot.
 """
 
@@ -29,7 +29,7 @@ _CLOSE_SECONDS = 5.0
 
 
 class Chunk(NamedTuple):
-    """What was forwarded at once: when, whether towards the broker, and the bytes."""
+    """A forwarded piece: when, whether towards the broker, and the bytes."""
 
     seconds: float
     up: bool

@@ -5,7 +5,7 @@ where, with what environment, and its three standard streams. A fork is a proces
 of its own; it may be killed, and ends as any process of Python ends. It is a child of this one, which tells who asked
 how it ended, and ends it when they are gone.
 
-What an agent starts to judge a document has little memory, so that it cannot be a fork of this process: it is one of a
+What an agent starts to judge a document has little memory, so that it cannot be a fork of this process. It is one of a
 smaller process of this kind, `fork_server DESCRIPTOR judges`, which this one starts for the first agent.
 """
 
@@ -41,7 +41,7 @@ MOST = 150_000
 _PACKAGES = ("fugu.contract", "fugu.host", "fugu.mqtt", "edge_agent", "gateway", "fugu_cli.commands")
 _LIBRARIES = ("psycopg", "scipy.optimize", "scipy.stats", "starlette.applications", "uvicorn")
 _LATE = ("gateway.cluster", "gateway.history", "edge_agent.judge")
-"""What is run as a program, or loads libraries that start threads: forks and threads do not go together."""
+"""Modules that run as a program, or load libraries that start threads: forks and threads do not go together."""
 _OF_JUDGES = ("edge_agent.config_schema", "edge_agent.enrolled", "fugu.host.process", "fugu.host.toml_file")
 CLIENT = Path(__file__).with_name("fork_client.py")
 _Popen = subprocess.Popen  # which tests change

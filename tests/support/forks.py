@@ -121,7 +121,7 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def shell_words() -> list[str]:
-    """What to put before `-m MODULE` or `-c PROGRAM`, in place of an interpreter."""
+    """Words to put before `-m MODULE` or `-c PROGRAM`, in place of an interpreter."""
     return [sys.executable, "-I", "-S", str(CLIENT), str(server())]
 
 

@@ -1,4 +1,4 @@
-"""What is fuzzed: everything that a device or a gateway parses, and the rules of trust behind it.
+"""Targets of fuzzing: everything that a device or a gateway parses, and the rules of trust behind it.
 
 As a program it lets atheris choose the bytes: python -m tests.support.fuzz_target -runs=N
 """

@@ -20,7 +20,7 @@ _SERVICE = "0000180d-0000-1000-8000-00805f9b34fb"
 
 
 class Monitor:
-    """What a test does with a monitor.
+    """A monitor in the hands of a test.
 
     Attributes:
         measurement: UUID of the characteristic that it has.
@@ -67,7 +67,7 @@ class Monitor:
 
 
 class _Backend(BaseBleakClient):
-    """What bleak's client asks of a platform."""
+    """Calls that bleak's client makes of a platform."""
 
     monitor: ClassVar[Monitor]
 

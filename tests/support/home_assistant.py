@@ -1,7 +1,7 @@
 """Home Assistant as far as discovery goes: the fields it documents, its templates, and somebody who listens as it does.
 
 Its own package needs a newer Python than this project. Fields are those of the manual's pages on MQTT (devices, sensor,
-binary sensor, device tracker), without what is deprecated there; unknown ones are refused here, where Home Assistant
+binary sensor, device tracker), without what is deprecated there. Unknown ones are refused here, where Home Assistant
 drops them in silence.
 """
 
@@ -231,12 +231,12 @@ class Listener:
             self._states[component["unique_id"]] = value
 
     def components(self) -> dict[str, dict[str, Any]]:
-        """What there is, by the name that an entity has if it is the first of that name."""
+        """Entities, by the name that each has if it is the first of that name."""
         every = [one for document in list(self.documents.values()) for one in document["cmps"].values()]
         return {one["default_entity_id"]: one for one in every if len(one) > 1}
 
     def state(self, entity: str) -> str | None:
-        """What an entity shows; none before its first value, `unavailable` if that is said."""
+        """State of an entity; none before its first value, `unavailable` if that is said."""
         for document in self.documents.values():
             for one in document["cmps"].values():
                 if one.get("default_entity_id") == entity:

@@ -1,4 +1,4 @@
-"""What Node needs of npm, installed once into the tests' own environment; where that cannot be, a test is skipped."""
+"""Packages of npm for Node, installed once into the tests' own environment; where that fails, a test is skipped."""
 
 from __future__ import annotations
 

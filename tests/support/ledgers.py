@@ -60,7 +60,7 @@ def release(first: int, last: int, charge: int = ALLOWED, *devices: str, **more:
 
 
 def charges_replayed(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audit:
-    """What an audit finds of charges; these releases have no sums that they could be computed from."""
+    """Findings of an audit about charges; these releases have no sums that they could be computed from."""
     with ledger.snapshot() as rows:
         return replayed(rows, published or {})
 
@@ -71,7 +71,7 @@ def reserve(ledger: Ledger, one: Release, payload: bytes = b"\0payload", progres
 
 
 def drawn(payload: bytes) -> Drawn:
-    """What no question has asked for: the charges of a ledger add up, whatever it was."""
+    """The charges of a ledger add up, whichever they were: no question has asked for that."""
     return Drawn(payload, b"{}", b"{}")
 
 

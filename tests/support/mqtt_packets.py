@@ -11,7 +11,7 @@ _USERNAME, _PASSWORD, _CLEAN = 0x80, 0x40, 0x02
 
 
 class Publication(NamedTuple):
-    """What was published, whatever its packet looked like."""
+    """Payloads that were published, in any form of packet."""
 
     topic: str
     payload: bytes

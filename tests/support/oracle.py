@@ -1,4 +1,4 @@
-"""What an adversary really learns, by adding up every path: the judge of every guarantee in these tests."""
+"""Knowledge of an adversary, by adding up every path: the judge of every guarantee in these tests."""
 
 from __future__ import annotations
 

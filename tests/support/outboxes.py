@@ -1,4 +1,4 @@
-"""What an outbox keeps, decoded."""
+"""Frames of an outbox, decoded."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _named(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | 
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """What is directly in a statement and may hold a function: expressions hold none that has a name."""
+    """Statements directly in a statement that may hold a function: expressions hold none that has a name."""
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
         if isinstance(found := getattr(tree, field, None), list):
             yield from found

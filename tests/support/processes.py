@@ -179,7 +179,7 @@ def by_tick(frames: Sequence[SymbolFrame]) -> dict[int, int]:
 
 
 def troubles(log: Path) -> list[str]:
-    """What a log has besides notices; every line that no logger wrote is one."""
+    """Lines of a log besides notices; every line that no logger wrote is one."""
     return [line for line in log.read_text().splitlines() if not re.match(r"\S+ \S+ INFO ", line)]
 
 

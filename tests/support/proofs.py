@@ -15,7 +15,7 @@ _NUMBER = r"(\d*\.?\d+)"
 
 
 def sentence_pattern(sentence: str) -> re.Pattern[str]:
-    """What finds a sentence, with a number in place of each {}, in text whose blanks are single."""
+    """Pattern that finds a sentence, with a number in place of each {}, in text whose blanks are single."""
     return re.compile(re.escape(sentence).replace(r"\{\}", _NUMBER))
 
 

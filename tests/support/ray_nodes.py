@@ -29,7 +29,7 @@ _MEMORY = 80_000_000
 
 
 class Node:
-    """What `ray start` has started: a process and all that it has started."""
+    """Processes of `ray start`: one and all that it has started."""
 
     def __init__(self, address: str, words: list[str], folder: Path) -> None:
         self.address = address

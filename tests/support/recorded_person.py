@@ -47,7 +47,7 @@ _Row = Callable[[int, str], str]
 
 
 class _Table(NamedTuple):
-    """How a table is written: its lines before the rows, a row, its encoding, and options to read it."""
+    """Form of a table: its lines before the rows, a row, its encoding, and options to read it."""
 
     head: tuple[str, ...]
     row: _Row

@@ -1,4 +1,4 @@
-"""What symbols lose about a chain of two states, in 60 digits: recursions that compute with nothing of the product."""
+"""Loss of symbols about a chain of two states, in 60 digits: recursions that compute with nothing of the product."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def powers(matrix: Matrix) -> Iterator[Matrix]:
 
 
 def lost(q: float, r: float, rate: float, adversary: Adversary) -> float:
-    """What a product of symbols loses at least, in the worse direction, to who knows no state or the nearest ones."""
+    """Least loss of a product of symbols, in the worse direction, to who knows no state or the nearest ones."""
     return max(_lost(q, r, rate, adversary), _lost(r, q, rate, adversary))
 
 

@@ -96,7 +96,7 @@ class Bench:
 
 
 class Noted:
-    """What a monitor is told."""
+    """Messages to a monitor."""
 
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""What noisy sums over windows of a chain really give away, by adding up every path: a judge of batch mechanisms."""
+"""Real loss of noisy sums over windows of a chain, by adding up every path: a judge of batch mechanisms."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def folder_of(room: str) -> str:
 
 
 def folders(room: str) -> list[str]:
-    """What to give to pytest; tests of the whole are of every room."""
+    """Arguments for pytest; tests of the whole are of every room."""
     found = {f"tests/{folder_of(name)}" for name in above(room)}
     return [*sorted(found), *_EVERYWHERE]
 

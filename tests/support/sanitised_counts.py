@@ -1,4 +1,4 @@
-"""What an adversary learns from noisy counts of symbols, by adding up every path."""
+"""Knowledge from noisy counts of symbols, by adding up every path."""
 
 from __future__ import annotations
 

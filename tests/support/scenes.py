@@ -208,7 +208,7 @@ def symbols_of(some: Iterable[SymbolFrame]) -> list[tuple[int, int, int, int]]:
 
 
 def final_state(scene: Scene, device: str = "watch", stream: str = "hr") -> Final:
-    """What a scene has come to, whether or not it is sealed."""
+    """Final state of a scene, whether or not it is sealed."""
     number = scene.store.stream_id(device, stream)
     assert number is not None
     last = newest(scene, device, stream)

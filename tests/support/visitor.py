@@ -1,4 +1,4 @@
-"""Whoever opens a page of one browser, without a screen."""
+"""A visitor of a page of one browser, without a screen."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Tests by several processes that are forks of one: all is imported and collected once, before them.
 
-`pytest --workers 4`. Each takes the next of two lists whenever it is free: half of them, or one more, begin with tests
-that wait for brokers, browsers and databases, the others with those that compute; whose list is at its end goes on with
-the other. What they report is told by the process that forked them, as if it had run the tests.
+`pytest --workers 4`. Each takes the next of two lists whenever it is free. Half of the workers, or one more, begin with
+tests that wait for brokers, browsers and databases, the others with those that compute. A worker whose list is at its
+end goes on with the other. What they report is told by the process that forked them, as if it had run the tests.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def alarms(heard: Everything) -> dict[AlarmCode, HealthAlarm]:
 
 
 def codes(folder: Path) -> list[str]:
-    """What an agent tells those who sit at the device."""
+    """Words of an agent to those who sit at the device."""
     try:
         found: list[str] = ask_status(folder / "outbox.sqlite")["codes"]
     except LocalStatusError:

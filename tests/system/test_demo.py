@@ -1,4 +1,4 @@
-"""What the demo's devices promise, and what its pictures and sentences say, without its processes."""
+"""Promises of the demo's devices, and its pictures and sentences, without its processes."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ UNUSABLE: dict[str, Source] = {
 
 
 def difference(one: Seen, other: Seen) -> str:
-    """What an observer can tell two runs apart by, besides what is covered; empty if nothing."""
+    """Differences of two runs to an observer, besides what is covered; empty if none."""
     return _seen_difference(one, other) or ("" if one.drawn == other.drawn else "how often random bytes were drawn")
 
 

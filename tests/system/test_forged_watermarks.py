@@ -28,7 +28,7 @@ class Attacker(Everything):
     """Hears everything, and may publish everything."""
 
     def watermarks(self) -> list[bytes]:
-        """What the gateway has said to the device of frames that it has."""
+        """Watermarks of the gateway to the device."""
         said = [payload for topic, payload in list(self.messages) if topic == TOPIC]
         return [payload for payload in said if any(one.through >= 0 for one in Committed.decode(payload).streams)]
 

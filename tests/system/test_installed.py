@@ -1,4 +1,4 @@
-"""What a user has who never sees the repository: the package, installed by pip, in an environment of its own."""
+"""A user who never sees the repository: the package, installed by pip, in an environment of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dies in the middle: agents, broker, gateway. Nothing is lost, and no tick is randomised twice."""
+"""Deaths in the middle: of agents, broker, gateway. Nothing is lost, and no tick is randomised twice."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def goes_on(gateway: GatewayProcess) -> None:
 
 
 def points(frames: list[MeasureFrame]) -> dict[int, object]:
-    """What was released at every tick; fails if two frames say different things."""
+    """Releases of every tick; fails if two frames say different things."""
     found: dict[int, object] = {}
     for frame in frames:
         for tick, released in enumerate(frame.released, frame.first):

@@ -1,4 +1,4 @@
-"""What the real mosquitto_sub writes is read as it was sent, in each of its forms."""
+"""Lines of the real mosquitto_sub are read as they were sent, in each of its forms."""
 
 from __future__ import annotations
 

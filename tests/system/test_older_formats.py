@@ -1,4 +1,4 @@
-"""What was written by an older version, or by another program, is refused in one line and left as it is."""
+"""A file by an older version, or by another program, is refused in one line and left as it is."""
 
 from __future__ import annotations
 

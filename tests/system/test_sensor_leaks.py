@@ -1,4 +1,4 @@
-"""Whatever a sensor's source says, and however it fails, nothing of it is in a packet, a file, a log or a status."""
+"""Nothing of a sensor's source, however it fails, is in a packet, a file, a log or a status."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def device(folder: Path, fleet: int, local: int) -> Path:
 
 
 def status(folder: Path) -> str:
-    """What the agent tells those at the device, as data and as lines; empty before it does."""
+    """Words of the agent to those at the device, as data and as lines; empty before it has any."""
     try:
         found = ask_status(folder / "outbox.sqlite")
     except LocalStatusError:

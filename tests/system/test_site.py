@@ -35,7 +35,7 @@ def module(name: str) -> ModuleType:
 
 
 class Loaded(HTMLParser):
-    """What a browser would fetch to show a page."""
+    """Addresses that a browser would fetch to show a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def test_the_six_pictures_are_those_that_the_code_draws_and_the_page_says_their_
 
 
 def test_the_notebook_runs_and_stores_no_output(tmp_path: Path) -> None:
-    """Whoever runs all of it at first has no gateway's store, and may run a cell again."""
+    """A reader who runs all of it at first has no gateway's store, and may run a cell again."""
     pytest.importorskip("matplotlib")
     text = (ROOT / "docs/notebooks/home.ipynb").read_text()
     cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]

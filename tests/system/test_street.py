@@ -148,7 +148,7 @@ class Faults:
 def test_no_fault_opens_two_sets_of_a_window_or_a_count_that_is_none(tmp_path: Path, seed: int) -> None:
     """The leader asks for all sets that it can think of.
 
-    Readings do not change, so that each opened sum has to be that of the ticks its homes have observed: a share that
+    Readings do not change, so that each opened sum has to be that of the ticks its homes have observed. A share that
     was counted twice, or a report that is in two sets, would be seen.
     """
     with Mosquitto() as server:

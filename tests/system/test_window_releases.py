@@ -34,7 +34,7 @@ EVERYBODY = '[audiences.public]\nepsilon = 1.0\nadversary = "universal"\n'
 
 
 def _most_noise(scales: list[Fraction]) -> int:
-    """What the size of a sum of discrete Laplace noises exceeds once in 10^9 times, or more rarely."""
+    """Size that a sum of discrete Laplace noises exceeds once in 10^9 times, or more rarely."""
     reach, whole = 400, np.ones(1)
     for ratio in (math.exp(-1.0 / float(scale)) for scale in scales):
         chances = (1.0 - ratio) / (1.0 + ratio) * ratio ** np.abs(np.arange(-reach, reach + 1))

@@ -44,7 +44,7 @@ THREE = ((0.9, 0.08, 0.02), (0.05, 0.9, 0.05), (0.02, 0.08, 0.9))
 
 
 def site(*policies: Policy, trials: int = 2000) -> Attacked:
-    """What is reached with all that the site hears of some streams."""
+    """Reach of attackers with all that the site hears of some streams."""
     counts = [one._replace(source=n) for n, policy in enumerate(policies) for one in windows(policy)]
     (found,) = attack_audiences(policies, planned_audiences(policies), counts, seed=1, trials=trials)
     return found
@@ -113,7 +113,7 @@ KINDS = {
 
 
 def placed(number: int) -> Attacked:
-    """What is reached with a point, or with all points, of a walk on four places that must all be alike."""
+    """Reach of attackers with a point, or all points, of a walk on four places that must all be alike."""
     made = measure_policy(side=2, graph={"complete": True})
     bound = measured_loss(made.measurement, made.matrix, None, "stationary", "ignorant").epsilon
     loss = StreamLoss(epsilon=bound, adversary="ignorant", start="stationary")

@@ -40,7 +40,7 @@ def channel(server: Server) -> Server:
 
 @pytest.fixture
 def vacancies(channel: Server) -> Iterator[Vacancies]:
-    """What a process sees that waits for a part."""
+    """View of a process that waits for a part."""
     with closing(Vacancies(channel, PARTS)) as opened:
         yield opened
 

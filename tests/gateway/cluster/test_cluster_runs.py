@@ -1,4 +1,4 @@
-"""What the files for several machines start runs together, after the lines in their heads."""
+"""Files for several machines start processes that run together, after the lines in their heads."""
 
 from __future__ import annotations
 

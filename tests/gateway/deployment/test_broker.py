@@ -294,7 +294,7 @@ def test_a_device_that_is_added_later_is_known_after_a_hangup_signal(tmp_path: P
 
 
 def test_the_database_is_written_once_and_not_with_every_message(tmp_path: Path) -> None:
-    """What waits for a gateway that is away costs at most four times its size, whatever it is, and nothing before."""
+    """Messages that wait for a gateway that is away cost at most four times their size, and nothing before."""
     broker = Shipped(tmp_path)
     broker.add("device", "watch")
     broker.add("gateway", "gateway")

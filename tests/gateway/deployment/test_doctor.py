@@ -47,7 +47,7 @@ def tmp_path(disk: Path) -> Path:
 
 
 def says_of_running(port: int, version: tuple[int, int, int]) -> list[Finding]:
-    """What doctor says of the running broker at a port."""
+    """Findings of doctor about the running broker at a port."""
     return [one for process, config in doctor._brokers(port) for one in doctor._running(process, config, version)]
 
 

@@ -1,4 +1,4 @@
-"""What one device's account can leave at the shipped broker: bounded by its topics, and cleared when it is removed."""
+"""Garbage of one device's account at the shipped broker: bounded by its topics, and cleared when it is removed."""
 
 from __future__ import annotations
 

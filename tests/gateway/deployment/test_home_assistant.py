@@ -1,4 +1,4 @@
-"""What Home Assistant's account may do at a real broker, and what the gateway may because there is one."""
+"""Rights of Home Assistant's account at a real broker, and of the gateway because there is one."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ OWN = {
     "site": [],
     "public": [],
 }
-"""What each account may publish; of the gateway and its shards not what lies under its own name."""
+"""Topics that each account may publish; of the gateway and its shards none under its own name."""
 
 
 @pytest.mark.long
@@ -77,7 +77,7 @@ def test_hundreds_of_spoofed_publications_are_refused(fleet: Shipped) -> None:
 
 @pytest.mark.long
 def test_accounts_may_be_called_like_topics_of_the_fleet(tmp_path: Path) -> None:
-    """What lies under an account's name is denied to it, but not the topic of that name."""
+    """Topics under an account's name are denied to it, but not the topic of that name."""
     broker = Shipped(tmp_path)
     broker.add("gateway", "time")
     broker.add("operator", "root")

@@ -170,7 +170,7 @@ def fleet_with_wrist(fleet: Shipped, folder: Path) -> Shipped:
 
 
 def gateway_command(folder: Path) -> list[str]:
-    """What systemd would run, with the folders of this test."""
+    """The command that systemd would run, with the folders of this test."""
     text = (folder / "gateway" / "fugu-gateway.service").read_text().replace("\\\n", " ")
     text = text.replace("/opt/fugu-edge/bin", str(PROGRAMS))
     (folder / "state").mkdir()
@@ -197,7 +197,7 @@ def analyzer() -> str:
 
 
 def test_an_agent_can_ask_whether_its_clock_is_synchronised_and_set_none() -> None:
-    """What protects clocks also forbids to ask; without the capability, to ask is all that the call can do."""
+    """Protection of clocks also forbids to ask; without the capability, to ask is all that the call can do."""
     lines = (ROOT / "deploy" / "systemd" / "fugu-agent.service").read_text().splitlines()
     assert lines.index("SystemCallFilter=adjtimex") > lines.index("SystemCallFilter=@system-service")
     assert "CapabilityBoundingSet=" in lines

@@ -108,7 +108,7 @@ def test_a_message_that_is_no_window_is_counted_by_its_reason(topic: str, payloa
 
 
 def test_two_policies_that_differ_in_their_windows_only_are_both_verified() -> None:
-    """What was verified once is remembered; windows are part of it."""
+    """A policy that was verified once is remembered; windows are part of it."""
     known = Catalogue("home")
     known.add(policy(1))
     loud = policy(2, windows=(HIGH.model_copy(update={"scale": "1/60"}),))

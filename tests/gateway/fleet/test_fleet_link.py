@@ -391,7 +391,7 @@ def test_a_flood_of_strangers_while_the_registry_is_locked_grows_nothing_without
 def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
     broker: Mosquitto, tmp_path: Path, sure: bool, trusted: bool, ahead: float | None, signs: bool
 ) -> None:
-    """What is signed a moment too far ahead no device ever forgets."""
+    """A time signed a moment too far ahead is never forgotten by any device."""
     new_registry(tmp_path / "fleet.db", ["watch"]).close()
     files = FleetConfig(registry=tmp_path / "fleet.db", roots=(tmp_path / "root",), trusted_clock=trusted)
     keys, link = Keys(), Link(broker.broker, "gateway", (topic_of("time", "home"),))

@@ -1,4 +1,4 @@
-"""What holds for every plan, every behaviour of the devices, and every rhythm of calls."""
+"""Rules for every plan, every behaviour of the devices, and every rhythm of calls."""
 
 from __future__ import annotations
 

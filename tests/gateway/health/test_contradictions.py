@@ -1,4 +1,4 @@
-"""What a gateway does about devices that contradict themselves, on a real store and a real broker."""
+"""Answers of a gateway to devices that contradict themselves, on a real store and a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told: the numbers, no name of anybody, nothing of a reading; and nobody who asks can do harm."""
+"""Metrics for Prometheus: the numbers, no name of anybody, nothing of a reading; and nobody who asks can do harm."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_is_told_are_the_numbers_of_the_health_and_of_the_counters() -> Non
 
 @pytest.mark.long
 def test_labels_are_known_beforehand_and_names_are_those_of_the_gateway() -> None:
-    """Whatever has happened, the same series: none comes with a device, and no text is from anybody's message."""
+    """The same series in any event: none comes with a device, and no text is from anybody's message."""
     loud = Counter({**COUNTERS, "watch": 3, "unheard of": 5})
     with served() as port, served(replace_health(loud)) as other:
         found, after = scraped(port), scraped(other)

@@ -1,4 +1,4 @@
-"""What a gateway tells while it runs, on clocks that only the test moves, and on a real broker."""
+"""Words of a running gateway, on clocks that only the test moves, and on a real broker."""
 
 from __future__ import annotations
 

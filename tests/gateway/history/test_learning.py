@@ -31,7 +31,7 @@ TERNARY = np.array([[0.9, 0.06, 0.04], [0.05, 0.85, 0.1], [0.1, 0.1, 0.8]])
 def learned(
     folder: Path, devices: int, ticks: int, *chains: NDArray[np.float64], table: NoiseTable | None = None
 ) -> LearnedModel:
-    """What is learned from a fleet whose devices follow some chains in turn."""
+    """Model learned from a fleet whose devices follow some chains in turn."""
     given = {} if table is None else {"table": table}
     folder.mkdir(exist_ok=True)
     fill_store(folder / "s.sqlite", [f"d{i}" for i in range(devices)], ticks, chains=chains, **given)

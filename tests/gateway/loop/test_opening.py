@@ -1,4 +1,4 @@
-"""What a gateway refuses to start with: stores and policies that it cannot trust, in one line each."""
+"""Refusals of a gateway at its start: stores and policies that it cannot trust, in one line each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gateway publishes when more waits than the connection takes: shares, turns, and what is left out."""
+"""Publications of a gateway when more waits than the connection takes: shares, turns, and losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored does not depend on how it arrived, and nothing that is not stored is ever said to be."""
+"""A store does not depend on how frames arrived, and nothing that is not stored is ever said to be."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
 
 
 def told(scene: Scene) -> list[tuple[str, str, int, int]]:
-    """What is to be told of streams of symbols: device, stream, first and last tick."""
+    """Streams of symbols to be told: device, stream, first and last tick."""
     reports = scene.recorder.symbols.reports.take(99)
     found = [(one.place.device, one.place.stream, one.estimate, one.tick) for one in reports]
     return sorted((device, stream, last - made.ticks + 1, last) for device, stream, made, last in found if made)

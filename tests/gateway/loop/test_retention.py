@@ -1,4 +1,4 @@
-"""What is kept no longer goes, in small pieces, and nothing else does; what has gone does not come back."""
+"""Old rows go in small pieces, and nothing else does; gone rows do not come back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Keeper:
         self.open()
 
     def run(self, hour: float | None = None) -> None:
-        """What the worker would do in an hour or so."""
+        """Work of the worker in an hour or so."""
         self.scene.recorder.seal(now=True)
         if hour is not None:
             self.now_us = round(hour * HOUR * SECOND_US)
@@ -137,7 +137,7 @@ def test_of_a_long_chunk_what_has_been_too_old_for_an_hour_is_cut_off_to_the_tic
 
 
 def after(scene: Scene, tick: int) -> tuple[object, ...]:
-    """What is known of a stream's ticks from one on, and of its newest."""
+    """Knowledge of a stream's ticks from one on, and of its newest."""
     past, last = scene.recorder.symbols.past, newest(scene)
     runs = [
         (at, row.tobytes())

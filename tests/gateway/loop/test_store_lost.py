@@ -51,7 +51,7 @@ def overwrite(store: Path) -> None:
 
 
 def checkpoint(store: Path) -> None:
-    """What is in the log goes into the file, as it does by itself after some time."""
+    """Move the log into the file, as happens by itself after some time."""
     with sqlite3.connect(store) as db:
         db.execute("PRAGMA wal_checkpoint(PASSIVE)")
     db.close()

@@ -1,4 +1,4 @@
-"""What the page says of a device's messages: in words with their noise, and as the bytes that came."""
+"""Words of the page about a device's messages: with their noise, and as the bytes that came."""
 
 from __future__ import annotations
 

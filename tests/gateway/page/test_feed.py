@@ -1,4 +1,4 @@
-"""What the page hears, and whom it wakes."""
+"""Messages that the page hears, and tabs that it wakes."""
 
 from __future__ import annotations
 

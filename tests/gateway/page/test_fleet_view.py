@@ -1,4 +1,4 @@
-"""What the page says of devices, from the messages that devices, operators and gateways publish."""
+"""Words of the page about devices, from the messages that devices, operators and gateways publish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page reads of a ledger, in a file and on a server, while a gateway writes it."""
+"""Lines that the page reads of a ledger, in a file and on a server, while a gateway writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page remembers: a week of each stream, bounded, and only of devices that somebody looks at."""
+"""Memory of the page: a week of each stream, bounded, and only of devices that somebody looks at."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Listener:
-    """Whoever comes to a broker: what it has by topic, and how many messages came on each."""
+    """A visitor of a broker: its messages by topic, and how many came on each."""
 
     def __init__(self, broker: Mosquitto, topic: str = "fugu/2/home/description/+/+") -> None:
         self.newest: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""What Home Assistant is told of devices: fields that it documents, and values that its templates make of messages."""
+"""Documents for Home Assistant: fields that it documents, and values that its templates make of messages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def named(labels: tuple[str, ...], **changes: Any) -> Description:
 
 
 def components(one: Description) -> dict[str, dict[str, Any]]:
-    """What a device with this stream alone has; its document is what Home Assistant takes."""
+    """Entities of a device with this stream alone; its document is one that Home Assistant takes."""
     document = device_document([one])
     check_document(json.loads(json.dumps(document)))
     found: dict[str, dict[str, Any]] = document["cmps"]

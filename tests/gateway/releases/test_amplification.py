@@ -1,4 +1,4 @@
-"""What a release over symbols loses about states: golden numbers, every subset of symbols, and sums of several."""
+"""Loss of a release over symbols about states: golden numbers, every subset of symbols, and sums of several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is changed in a ledger behind its back is found."""
+"""A change of a ledger behind its back is found."""
 
 from __future__ import annotations
 

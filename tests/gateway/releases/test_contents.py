@@ -1,4 +1,4 @@
-"""What was published is computed again from the ledger alone, and whatever does not fit is found."""
+"""Publications are computed again from the ledger alone, and all that does not fit is found."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_one_frame_from_the_far_future_does_not_end_the_releases_of_the_fleet(
 
 
 def test_a_device_that_is_ahead_ends_nobodys_patience(tmp_path: Path) -> None:
-    """What a device says of ticks that have not come, within what clocks may differ, is not the time."""
+    """A device's ticks that have not come, within the difference of clocks, are not the time."""
     bench = Bench(tmp_path, scheduled(patience=10))
     bench.now_us = 20 * SECOND
     bench.scene.record(*steady(0, 79))

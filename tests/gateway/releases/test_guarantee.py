@@ -1,4 +1,4 @@
-"""What an adversary really learns from noisy counts of symbols, by adding up every path: never more than epsilon."""
+"""Knowledge from noisy counts of symbols, by adding up every path: never more than epsilon."""
 
 from __future__ import annotations
 

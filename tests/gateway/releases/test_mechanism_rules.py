@@ -1,4 +1,4 @@
-"""What several releases over symbols lose together, by adding up every path: never more than their rule says."""
+"""Loss of several releases over symbols together, by adding up every path: never more than their rule says."""
 
 from __future__ import annotations
 

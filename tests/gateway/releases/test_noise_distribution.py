@@ -1,4 +1,4 @@
-"""Whether noise is of its distribution: the bound is above what is exactly so improbable, and wrong noise is found."""
+"""Noise is of its distribution: the bound is above the exact quantile of that chance, and wrong noise is found."""
 
 from __future__ import annotations
 

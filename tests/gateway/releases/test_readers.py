@@ -1,4 +1,4 @@
-"""What an account of several audiences was told under a policy counts, whatever the policies after it allow."""
+"""Releases under a policy count for an account of several audiences, under any policies after it."""
 
 from __future__ import annotations
 

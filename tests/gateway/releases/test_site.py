@@ -1,4 +1,4 @@
-"""What a release to the site tells of its epsilon: that of the versions of the frames that are counted, of no other."""
+"""A release to the site tells the epsilon of the versions of the frames that are counted, and of no other."""
 
 from __future__ import annotations
 

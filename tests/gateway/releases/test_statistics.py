@@ -71,7 +71,7 @@ def truth(query: Query, states: Integers) -> NDArray[np.float64]:
 def tallied(
     query: Query, table: NoiseTable, states: int, n: int, windows: int
 ) -> list[tuple[tuple[Part, ...], NDArray[np.float64]]]:
-    """What is counted in windows before there is noise, and the truth; a new walk every 20 windows."""
+    """Counts in windows before there is noise, and the truth; a new walk every 20 windows."""
     generator, found = np.random.default_rng(11), []
     for window in range(windows):
         if window % 20 == 0:

@@ -137,7 +137,7 @@ def test_streams_that_move_together_need_one_clock() -> None:
 
 
 def test_a_reader_of_two_audiences_is_bound_by_the_joint_class() -> None:
-    """What both audiences may be told of both streams, under the class that holds both."""
+    """Allowances of both audiences for both streams, under the class that holds both."""
     both = joint("hr", "steps")
     known = catalogue(made("hr", both), made("steps", both))
     reader = Reader(name="news", audiences=("public", "press"), epsilon=9.0, adversary="universal")

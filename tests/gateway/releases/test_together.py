@@ -173,7 +173,7 @@ def test_an_allowance_stays_below_the_one_that_a_neighbour_was_told_under(ledger
 
 
 def test_streams_may_join_later_and_never_part(ledger: Ledger) -> None:
-    """What was told before counts; a class of other streams joins theirs to these."""
+    """Earlier releases count; a class of other streams joins theirs to these."""
     reserve(ledger, about("hr", 0, 9, 0.5))
     reserve(ledger, about("room", 0, 9, 0.6))
     ledger.charge_together([(("watch", "steps"), ("watch", "room"))], time_us=2)

@@ -132,7 +132,7 @@ def test_windows_of_a_device_whose_clock_went_back_are_windows_of_wall_time(tmp_
 
 
 def test_a_group_is_counted_from_its_windows_and_charged_them_once(tmp_path: Path) -> None:
-    """What is released is the sum of what the devices released: nothing is drawn, and nothing more is charged."""
+    """A release is the sum of the devices' releases: nothing is drawn, and nothing more is charged."""
     bench = two(tmp_path, scheduled(), scheduled("again"), scheduled("share", query="frequency"))
     first, again, share = bench.released()
     assert first.values == again.values == (300.0 - 20 + 301 - 20,)
@@ -262,7 +262,7 @@ def test_windows_that_do_not_answer_are_refused_at_the_start(tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_the_choice_depends_on_nothing_private(tmp_path: Path) -> None:
-    """Whatever the symbols and counts are, the same devices are counted in the same way."""
+    """The same devices are counted in the same way, with any symbols and counts."""
     seen = set()
     for part, count in enumerate((0, 10**6, -(10**6))):
         folder = tmp_path / str(part)

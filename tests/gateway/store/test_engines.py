@@ -1,4 +1,4 @@
-"""What the store promises, kept by both of its engines: SQLite and PostgreSQL."""
+"""Promises of the store, kept by both of its engines: SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever was thought dead, and lives on, writes nothing once another process has taken what it held."""
+"""A process that was thought dead, and lives on, writes nothing once another has taken its part."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_epoch_alone_keeps_a_session_out(first: Store, server: Server) -> Non
 
 
 def test_the_boundary_of_an_epoch_is_the_commit(first: Store, server: Server) -> None:
-    """What was committed a moment before it was taken is there; nobody else's lease changes anything."""
+    """A row that was committed a moment before the part was taken is there; other leases change nothing."""
     with closing(Store(server, lease=Lease("shard 2", take=True))), closing(Store(server, lease=Lease())):
         first.add_policy(1, 2, "a moment before")
         first.check()

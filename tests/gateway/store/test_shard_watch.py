@@ -1,4 +1,4 @@
-"""What is known of shards from what they say alone: which are missing, and what all of them have counted."""
+"""Knowledge of shards from their words alone: which are missing, and the sums of their counts."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def without_padding(frame: SymbolFrame | None) -> tuple[object, ...] | None:
 
 
 def check(payloads: Sequence[bytes], *, all_valid: bool = False) -> int:
-    """Whatever is read is what the contract reads; how many were."""
+    """Rows are read as the contract reads them; how many there were."""
     columns, read = parse(payloads)
     assert len(read) == columns.rows == len(payloads)
     for row, payload in enumerate(payloads):

@@ -101,7 +101,7 @@ def members(generator: np.random.Generator, chains: BinaryChains, count: int) ->
 
 
 def constant_attack(pairs: Array, losses: Array) -> Array:
-    """What somebody learns of members (count, 2) who sees one symbol all the time and knows one state a side, or none.
+    """Knowledge of members (count, 2) with one symbol all the time and one state a side, or none.
 
     Plain vectors Pr(outputs, known state | state) over Pr(known state | state), for both symbols.
     """

@@ -74,7 +74,7 @@ def test_relaxations_are_bounds_in_order(seed: int, columns: int) -> None:
 
 
 def test_transport_gains_on_the_box() -> None:
-    """What it is there for: bounds of unequal pairs, which no single reference state can use."""
+    """Bounds of unequal pairs, which no single reference state can use."""
     gains = []
     for seed in range(20):
         distributions, bounds = problem(90 + seed, 3, 8, 1.5)

@@ -65,7 +65,7 @@ def chain_of(kind: str, states: int) -> MarkovChain:
 
 
 def real_loss(chain: MarkovChain, rate: float, ticks: int = 200) -> float:
-    """What a tick, with so many on each side, really loses to a count of a range of states that is far too high."""
+    """Loss of a tick, with so many on each side, to a count of a range of states that is far too high."""
     states = chain.states
     ends = [(first, last) for first in range(states) for last in range(first, states)]
     inside = np.array([[first <= x <= last for first, last in ends] for x in range(states)])

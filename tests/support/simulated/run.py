@@ -17,7 +17,7 @@ LOOK_MS = 20
 
 
 class Hardware:
-    """What the settings say; and the tick that is being drawn."""
+    """The settings, and the tick that is being drawn."""
 
     def __init__(self, settings) -> None:
         self.settings = settings
@@ -203,7 +203,7 @@ async def run(hardware) -> None:
 
 
 def main(file) -> None:
-    """What the settings say: run the image, or say what is kept."""
+    """Follow the settings: run the image, or say what is kept."""
     with open(file) as opened:
         hardware = Hardware(json.load(opened))
     sys.path.insert(0, hardware.settings["image"])

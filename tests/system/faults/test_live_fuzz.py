@@ -82,7 +82,7 @@ def _counted(counters: Mapping[str, int]) -> int:
 
 @pytest.mark.long
 def test_mutated_frames_through_a_live_gateway(broker: Mosquitto, tmp_path: Path) -> None:
-    """What became of each is counted, and the gateway stores what is whole afterwards."""
+    """The fate of each is counted, and the gateway stores what is whole afterwards."""
     window = Window(name="high", length=10, stride=10, states=("high",), scale="200")
     epoch_us = time.time_ns() // 1000 - 100_000_000
     (tmp_path / "policies").mkdir()
@@ -130,7 +130,7 @@ def test_mutated_frames_through_a_live_gateway(broker: Mosquitto, tmp_path: Path
 
 @pytest.mark.long
 def test_mutated_documents_through_a_live_agent(broker: Mosquitto, tmp_path: Path) -> None:
-    """What became of each is counted, no policy comes into force, and ticks go on."""
+    """The fate of each is counted, no policy comes into force, and ticks go on."""
     keys = Keys()
     (tmp_path / "enrolment.json").write_text(keys.enrolment().model_dump_json())
     (tmp_path / "readings.csv").write_text("value\n0\n1\n")

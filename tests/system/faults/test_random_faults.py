@@ -1,4 +1,4 @@
-"""Whatever dies, stops, fills up, lies about the time or repeats itself: nothing is lost, and nothing is told twice."""
+"""Deaths, stops, full disks, wrong clocks and repetitions: nothing is lost, and nothing is told twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever watches the wire cannot tell what is measured: neither sizes nor times depend on it."""
+"""An observer of the wire cannot tell what is measured: neither sizes nor times depend on it."""
 
 from __future__ import annotations
 
