@@ -132,7 +132,7 @@ class Faults:
             self.gateway.stop()
 
     def count(self, answer: OpeningAnswer, reports: Sequence[Report]) -> int:
-        """What the ticks of the homes in a sum were."""
+        """True ticks of the homes in a sum."""
         chosen = [reports[i] for i in answer.members]
         assert len(chosen) >= self.document.least
         assert len({report.sealed.device for report in chosen}) == len(chosen)
