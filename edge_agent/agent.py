@@ -26,8 +26,7 @@ from edge_agent.ticker import Ticker
 from fugu.contract.errors import FrameError, StatusCode
 from fugu.contract.frames import Committed, Status, StreamStatus
 from fugu.contract.topics import topic_of
-from fugu.host.process import Notifier, Wake
-from fugu.host.terminal import NOTICES, first_share
+from fugu.host.process import NOTICES, Notifier, Wake, first_share
 from fugu.mqtt import Link, Will
 
 if TYPE_CHECKING:

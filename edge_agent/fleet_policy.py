@@ -29,7 +29,7 @@ from fugu.contract.frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicySta
 from fugu.contract.topics import topic_of
 from fugu.host.clock import known_synchronised
 from fugu.host.files import write_secret
-from fugu.host.terminal import NOTICES
+from fugu.host.process import NOTICES
 
 __all__ = ["FleetPolicy"]
 

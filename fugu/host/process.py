@@ -1,17 +1,29 @@
-"""A process as its machine sees it: what wakes it, what systemd is told, with what it ends."""
+"""A process as its machine sees it: what wakes it, what systemd and whoever started it is told, with what it ends."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Self
 
-__all__ = ["Notifier", "Wake", "end_with_parent"]
+__all__ = [
+    "NOTICES",
+    "Notifier",
+    "Wake",
+    "end_with_parent",
+    "first_share",
+]
+
+NOTICES = logging.getLogger("fugu.notices")
+"""For the few lines that whoever started a service waits for though nothing is wrong: they come unasked, as INFO."""
+NOTICES.setLevel(logging.INFO)
 
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, of prctl(2)
@@ -102,3 +114,12 @@ class Wake:
     def wait(self, seconds: float) -> bool:
         """Wait until it is set; whether it was, before the time was over."""
         return self._lock.acquire(timeout=seconds)
+
+
+def first_share(shares_us: Iterable[int], now_us: int) -> str:
+    """When something is shared first, for whoever started a service and waits; of today the time alone."""
+    if (at := min(shares_us, default=None)) is None:
+        return "nothing is to be shared"
+    local = time.localtime(at / 1e6)
+    today = local[:3] == time.localtime(now_us / 1e6)[:3]
+    return f"first share at {time.strftime('%H:%M' if today else '%Y-%m-%d %H:%M', local)}"

@@ -8,16 +8,21 @@ import json
 import logging
 import os
 import sys
-import time
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, NoReturn, TextIO, get_args
 
 from fugu.contract.errors import UsageError
 
 __all__ = [
-    *("LOG_FORMATS", "NOTICES", "LogSettings", "Parser", "add_version", "first_share", "log_settings"),
-    *("log_to_stderr", "print_any_text", "print_lines", "version_line"),
+    "LOG_FORMATS",
+    "LogSettings",
+    "Parser",
+    "add_version",
+    "log_settings",
+    "log_to_stderr",
+    "print_any_text",
+    "print_lines",
+    "version_line",
 ]
 
 
@@ -53,9 +58,6 @@ def add_version(parser: argparse.ArgumentParser, program: str) -> None:
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 _USUAL = frozenset(vars(logging.makeLogRecord({})))
-NOTICES = logging.getLogger("fugu.notices")
-"""For the few lines that whoever started a service waits for though nothing is wrong: they come unasked, as INFO."""
-NOTICES.setLevel(logging.INFO)
 
 
 class _JsonLines(logging.Formatter):
@@ -100,15 +102,6 @@ def log_settings() -> LogSettings:
     root = logging.getLogger()
     json_lines = any(isinstance(handler.formatter, _JsonLines) for handler in root.handlers)
     return LogSettings("json" if json_lines else "text", root.isEnabledFor(logging.INFO))
-
-
-def first_share(shares_us: Iterable[int], now_us: int) -> str:
-    """When something is shared first, for whoever started a service and waits; of today the time alone."""
-    if (at := min(shares_us, default=None)) is None:
-        return "nothing is to be shared"
-    local = time.localtime(at / 1e6)
-    today = local[:3] == time.localtime(now_us / 1e6)[:3]
-    return f"first share at {time.strftime('%H:%M' if today else '%Y-%m-%d %H:%M', local)}"
 
 
 def print_any_text() -> None:

@@ -26,7 +26,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.timeline import Drawn
 from fugu.contract.topics import topic_of
-from fugu.host.terminal import NOTICES, first_share
+from fugu.host.process import NOTICES, first_share
 from fugu.mqtt import Link
 from gateway.parts.part import Message, Part
 from gateway.store.store import VersionStore
