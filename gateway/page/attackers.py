@@ -49,12 +49,12 @@ Ask = Callable[..., dict[str, Any]]
 
 def answer(name: str, *args: Any) -> dict[str, Any]:
     """Answer in this process."""
-    from fugu.attackers import described
-
     if name == "stored_counts":
         from gateway.page.stored import stored_counts
 
         return stored_counts(*args)
+    from fugu.attackers import described  # after that, as it takes longer to load
+
     found: dict[str, Any] = getattr(described, name)(*args)
     return found
 
