@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.rows and not words:
             show_rows({})
         else:
-            given = {name: getattr(options, name) for name in ("quick", "traces", "chains", "policy", "between")}
-            counts = reproduce(chosen_targets(words), options.out, Setting(RECORDINGS, **given))
+            choices = {name: getattr(options, name) for name in ("quick", "traces", "chains", "policy", "between")}
+            counts = reproduce(chosen_targets(words), options.out, Setting(RECORDINGS, **choices))
             if options.rows:
                 show_rows(counts)
         return 0

@@ -34,14 +34,14 @@ def two_states(readings: Readings, baseline: int | None, threshold: float | None
     """
     if isinstance(readings.values, list):
         raise PlanningError(f"{readings.source}: column {readings.column} holds names, not numbers")
-    known = readings.values[readings.present]
+    present = readings.values[readings.present]
     discretiser: Discretiser
     if baseline is not None:
-        low, high = math.floor(known.min()), math.ceil(known.max())
+        low, high = math.floor(present.min()), math.ceil(present.max())
         discretiser = Baseline(baseline_ticks=baseline, lowest=low, highest=max(high, low + 1))
         name = f"above the running mean of {baseline}"
     else:
-        edge = float(known.mean()) if threshold is None else threshold
+        edge = float(present.mean()) if threshold is None else threshold
         discretiser = Thresholds(edges=(edge,), states=("below", "above"))
         name = "above its own mean" if threshold is None else f"{threshold:g} or more"
     return name, states_of(discretiser, readings.values, readings.segments)
@@ -87,5 +87,5 @@ def attack_classes(source: str, states: Ints, segments: Ints, epsilon: float) ->
         if counts.counts.size:
             releases.append((f"counts of {WINDOW_TICKS}", float(scale), counts))
         for released, noise, outputs in releases:
-            found = attack(states, segments, outputs, epsilon)
-            yield name, Trial(source, released, noise, epsilon, found)
+            attacks = attack(states, segments, outputs, epsilon)
+            yield name, Trial(source, released, noise, epsilon, attacks)

@@ -62,20 +62,20 @@ def baselines(chains: BinaryChains, epsilon: float) -> list[Baseline]:
     The papers' formulas are evaluated at the stickiest corner; those for symmetric chains need q = r there.
     """
     rho = ordinary_dp(epsilon)
-    found = [("ordinary randomised response", rho, rho)]
+    rates = [("ordinary randomised response", rho, rho)]
     q, r = chains.q[0], chains.r[0]
     if q + r < 1:
         paper = calibrate(BinaryChains(q=(q, q), r=(r, r)), epsilon, "ignorant", "flips")
-        found.append(("BDP theorem 1", paper.rho0, paper.rho1))
+        rates.append(("BDP theorem 1", paper.rho0, paper.rho1))
     if q == r and q < 0.5:
         rho = corollary_2(q, epsilon)
-        found.append(("BDP corollary 2", rho, rho))
+        rates.append(("BDP corollary 2", rho, rho))
         nominal = zhao_eps3(q, epsilon), zhao_eps6(q, epsilon)[0]
         for name, amount in zip(("Zhao et al., eps_3", "Zhao et al., eps_6"), nominal, strict=True):
             if amount > 0:
                 rho = ordinary_dp(amount)
-                found.append((name, rho, rho))
-    return [Baseline(*each) for each in found]
+                rates.append((name, rho, rho))
+    return [Baseline(*each) for each in rates]
 
 
 def ordinary_dp(epsilon: float) -> float:

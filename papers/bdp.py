@@ -65,13 +65,13 @@ def figure_1(setting: Setting) -> Found:
         at_most("rho = .1: epsilon of an adversary who knows some states", informed, bound, _THEOREM_2, case=case),
     ]
     for epsilon in _SLOPES:
-        found = calibrate(chains, epsilon, "ignorant", "flips")
+        plan = calibrate(chains, epsilon, "ignorant", "flips")
         for which, ours, slope in zip(
-            ("0 over 1", "1 over 0"), (found.ratio_01, found.ratio_10), _SLOPES[epsilon], strict=True
+            ("0 over 1", "1 over 0"), (plan.ratio_01, plan.ratio_10), _SLOPES[epsilon], strict=True
         ):
             quantity = f"epsilon {epsilon:g}: allowed likelihood ratio of {which}, the slope of corollary 1's line"
             rows.append(Row(quantity, ours, slope, "log", 1e-6))
-        real = chains.ratio_loss(Fraction(found.ratio_01), Fraction(found.ratio_10), "informed").epsilon
+        real = chains.ratio_loss(Fraction(plan.ratio_01), Fraction(plan.ratio_10), "informed").epsilon
         about = f"noise of corollary 1 at epsilon {epsilon:g}: the epsilon that it really has"
         rows.append(at_most(about, real, epsilon, _THEOREM_2, case=case, computed=False))
     charts = []
@@ -122,13 +122,13 @@ def success(theta: float, rho: float, ticks: int = 30) -> _Success:
             likelihoods = np.concatenate([(likelihoods * table[:, z]) @ step.T for z in (0, 1)])
         return likelihoods
 
-    left, right = half((ticks - 1) // 2), half(ticks - 1 - (ticks - 1) // 2)
-    left = 0.5 * np.concatenate([left * table[:, z] for z in (0, 1)])
+    before, right = half((ticks - 1) // 2), half(ticks - 1 - (ticks - 1) // 2)
+    before = 0.5 * np.concatenate([before * table[:, z] for z in (0, 1)])
     ratios = right[:, 1] / right[:, 0]
     order = np.argsort(ratios)
     sums = np.vstack([np.zeros((1, 2)), np.cumsum(right[order], axis=0)])
-    zero = np.searchsorted(ratios[order], left[:, 0] / left[:, 1], side="right")  # as many say 0
-    named = left[:, 0] * sums[zero, 0] + left[:, 1] * (sums[-1, 1] - sums[zero, 1])
+    zero = np.searchsorted(ratios[order], before[:, 0] / before[:, 1], side="right")  # as many say 0
+    named = before[:, 0] * sums[zero, 0] + before[:, 1] * (sums[-1, 1] - sums[zero, 1])
     return _Success(float(named.sum()), 1 - rho)
 
 
@@ -208,9 +208,9 @@ def _named(
     step = np.array([[1 - theta, theta], [theta, 1 - theta]])
     table = np.array([[1 - rho, rho], [rho, 1 - rho]])
     lengths = np.full(trials, ticks)
-    told = posterior_marginals(symbols.astype(np.int64).ravel(), np.full(2, 0.5), step, table, lengths=lengths)
+    posteriors = posterior_marginals(symbols.astype(np.int64).ravel(), np.full(2, 0.5), step, table, lengths=lengths)
     middle = (ticks - 1) // 2
-    return np.asarray(told.reshape(trials, ticks, 2)[:, middle].argmax(axis=1) == states[:, middle])
+    return np.asarray(posteriors.reshape(trials, ticks, 2)[:, middle].argmax(axis=1) == states[:, middle])
 
 
 def _simulated(theta: float, rho: float, trials: int, paper: float, generator: np.random.Generator) -> Row:
@@ -262,7 +262,7 @@ def figure_3(setting: Setting) -> Found:
     about = "epsilon 2: what Zhao et al.'s first bound leaves for ordinary randomised response, in nats"
     rows.append(Row(about, zhao_eps3(theta, 2.0), why="below 0: the bound allows no noise at all"))
     x = tuple(ours)
-    lines = tuple(Line(name, x, tuple(one[i] for one in ours.values())) for i, name in enumerate(_NAMES_3))
+    lines = tuple(Line(name, x, tuple(losses[i] for losses in ours.values())) for i, name in enumerate(_NAMES_3))
     chart = Chart("Flip probabilities, theta = .35", "epsilon", "flip probability", lines, log_y=True)
     note = "The paper draws curves; its column has its formulas, evaluated to 13 digits by another program."
     return Found(tuple(rows), (chart,), (note,))
@@ -304,14 +304,14 @@ def figure_4(setting: Setting) -> Found:
             shares: dict[str, list[float]] = {}
             for some, draws in attackers:
                 shares |= _attacked(recording, table, epsilon, some, draws)
-            found = _attack_rows(f"{name}, epsilon {epsilon:g}", (q, r), epsilon, shares)
-            rows += found
+            measured = _attack_rows(f"{name}, epsilon {epsilon:g}", (q, r), epsilon, shares)
+            rows += measured
             if name == "N10" and epsilon in _LOGGED:
                 rows += _logged_rows(f"N10, epsilon {epsilon:g}", shares, _LOGGED[epsilon])
-            bounds = {"bound, printed": [printed_bound(q, r, epsilon)], "bound, corrected": [float(found[0].ours)]}
-            for one, values in (bounds | shares).items():
-                reached.setdefault(one, []).append((epsilon, float(np.mean(values))))
-        lines = (Line.through(one, points) for one, points in reached.items())
+            bounds = {"bound, printed": [printed_bound(q, r, epsilon)], "bound, corrected": [float(measured[0].ours)]}
+            for attacker, values in (bounds | shares).items():
+                reached.setdefault(attacker, []).append((epsilon, float(np.mean(values))))
+        lines = (Line.through(attacker, points) for attacker, points in reached.items())
         charts.append(Chart(f"Success of attackers on {name}", "epsilon", "success", tuple(lines)))
     return Found(tuple(rows), tuple(charts), (missing,) if missing else ())
 
@@ -330,7 +330,7 @@ def _logged_rows(about: str, shares: dict[str, list[float]], logged: tuple[float
     mean, reach = float(np.mean(values)), half_interval(values) * math.sqrt(len(values) + 1)
     quantity = f"{about}: success of Viterbi ({len(values)} draws, 95 % interval of one more), in the authors' run"
     yield Row(quantity, mean, logged[0], "log", interval=(mean - reach, mean + reach))
-    ours = float(np.mean(found)) if (found := shares.get("LSTM, ten folds")) else "did not run"
+    ours = float(np.mean(folds)) if (folds := shares.get("LSTM, ten folds")) else "did not run"
     why = "another network: theirs reads 100 symbols one way, and is judged on five folds"
     yield Row(f"{about}: success of an LSTM, in the authors' run", ours, logged[1], "other data", why=why)
 
@@ -383,9 +383,9 @@ def figure_4_synthetic(setting: Setting) -> Found:
             reach = half_interval(values) * math.sqrt(len(values) + 1) if len(values) > 1 else 0.0
             quantity = f"{about}: success of {name} ({len(values)} draws, 95 % interval of one more)"
             paper = dict(zip(("single symbol", "Viterbi"), logged[2:], strict=True)).get(name, math.nan)
-            known = None if math.isnan(paper) else paper
-            basis: Basis = "ours" if known is None else "log"
-            rows.append(Row(quantity, mean, known, basis, interval=(mean - reach, mean + reach)))
+            printed_share = None if math.isnan(paper) else paper
+            basis: Basis = "ours" if printed_share is None else "log"
+            rows.append(Row(quantity, mean, printed_share, basis, interval=(mean - reach, mean + reach)))
             rows.append(at_most(f"{about}: success of {name}, against the printed bound", mean, printed))
             reached.setdefault(name, []).append((epsilon, mean))
         for name, value in (("bound, printed", printed), ("bound, corrected", bound)):
@@ -421,12 +421,12 @@ def _attack_rows(about: str, chain: tuple[float, float], epsilon: float, shares:
     case = "erratum-bdp-success-bound"
     about_bound = f"{about}: the bound on success"
     rows = [Row(about_bound, corrected, printed, "formula", 1e-9, why=why, counterexample=case, computed=True)]
-    for one, values in shares.items():
+    for attacker, values in shares.items():
         mean, reach = float(np.mean(values)), half_interval(values)
         why, case = "the printed bound is wrong; the corrected one holds", "erratum-bdp-success-bound"
         if printed < guess:
             why = "the printed bound is below always naming the likelier state"
-        quantity = f"{about}: success of {one} (mean of {len(values)} draws of noise, 95 % interval)"
+        quantity = f"{about}: success of {attacker} (mean of {len(values)} draws of noise, 95 % interval)"
         if mean > corrected:
             row = Row(quantity, mean, why=_OUTSIDE)
         else:
@@ -439,12 +439,12 @@ def _attacked(
     recording: States, table: NoiseTable, epsilon: float, attackers: dict[str, Attacker], draws: int
 ) -> dict[str, list[float]]:
     """Success of each attacker for each draw of the noise."""
-    found: dict[str, list[float]] = {name: [] for name in attackers}
+    shares: dict[str, list[float]] = {name: [] for name in attackers}
     for seed in range(draws):
         outputs = release_symbols(recording.states, table, np.random.default_rng([4, seed]))
-        for one in attack(*recording, outputs, epsilon, attackers=attackers):
-            found[one.attacker].append(one.success)
-    return found
+        for result in attack(*recording, outputs, epsilon, attackers=attackers):
+            shares[result.attacker].append(result.success)
+    return shares
 
 
 def half_interval(values: Sequence[float] | Floats, confidence: float = 0.95) -> float:

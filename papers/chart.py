@@ -42,7 +42,7 @@ def line_chart(chart: Chart) -> str:
     ]
     for number, line in enumerate(lines):
         colour, down = _COLOURS[number % len(_COLOURS)], bottom + _ROW * (number + 1) - 5
-        later = sum(not one.joined for one in lines[number + 1 :])  # whose spots are smaller, so that all are seen
+        later = sum(not other.joined for other in lines[number + 1 :])  # whose spots are smaller, so that all are seen
         dash = ' stroke-dasharray="6 3"' if number >= len(_COLOURS) else ""
         parts.append(_drawn(line, xs, ys, colour, dash, 5 + 4 * min(later, 3)))
         parts.append(f'<path d="M{_LEFT} {down - 4}h22" stroke="{colour}" stroke-width="3"/>')

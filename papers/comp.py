@@ -58,10 +58,10 @@ def theorems(setting: Setting) -> Found:
     chain = MarkovChain.stationary(THETA1.transition)
     for about, releases in _LAYOUTS.items():
         setting.told(about)
-        found = _told(chain, *releases)
-        real = found["every path added up"].epsilon
+        bounds = _told(chain, *releases)
+        real = bounds["every path added up"].epsilon
         assert real is not None
-        for name, verdict in found.items():
+        for name, verdict in bounds.items():
             if verdict.epsilon is None or verdict.standing not in ("holds", "false"):
                 continue
             if not name.startswith(("theorem", "sum")) or name == _OURS:
@@ -123,9 +123,9 @@ _APART = Released(1, 2, 0.18, "count", "chain"), Released(3, 2, 0.15, "count", "
 
 def _theorem_3_1(setting: Setting) -> Iterator[Row]:
     """The statement of theorem 3.1 has its two influences swapped; its own proof has them right."""
-    found = _told(_SWAPPED, *_APART)
+    bounds = _told(_SWAPPED, *_APART)
     names = ("every path added up", "theorem 3.1, as printed", "theorem 3.1, corrected")
-    real, stated, corrected = (found[name].epsilon or 0.0 for name in names)
+    real, stated, corrected = (bounds[name].epsilon or 0.0 for name in names)
     about = "X1 and X2 with Laplace(0.18), X3 and X4 with Laplace(0.15): what both lose, every path added up"
     yield at_most(about, real, stated, "its two influences are exchanged; the bound of its proof holds")
     yield Row("the same: the bound of the proof", corrected)

@@ -82,10 +82,10 @@ def naive_counterexample() -> Counterexample:
 class _Together:
     """Releases, and what several theorems need of them."""
 
-    def __init__(self, request: WindowRequest, given: Sequence[Released]) -> None:
-        self._request, self._given = request, given
-        self._releases = releases = moved_to_the_front(request, given)
-        self._number = given[0].first - releases[0].first + 1  # of the first tick, as it is shown
+    def __init__(self, request: WindowRequest, listed: Sequence[Released]) -> None:
+        self._request, self._given = request, listed
+        self._releases = releases = moved_to_the_front(request, listed)
+        self._number = listed[0].first - releases[0].first + 1  # of the first tick, as it is shown
         self._length = max(release.last for release in releases)
         self._rates = charges(releases, self._length)
         self._windows = sorted(range(len(releases)), key=lambda index: releases[index].first)
@@ -97,9 +97,9 @@ class _Together:
 
     def all(self) -> list[Verdict]:
         rows = [self._row("every path added up", self._real, "at least")]
-        told = lost_together(self._request, self._given)
+        losses = lost_together(self._request, self._given)
         bounds = [
-            Verdict(name, bound, "not applicable" if bound is None else "holds", note) for name, bound, note in told
+            Verdict(name, bound, "not applicable" if bound is None else "holds", note) for name, bound, note in losses
         ]
         rows += bounds[:-1]
         rows += [
@@ -117,7 +117,7 @@ class _Together:
 
     def _row(self, name: str, find: Callable[[], tuple[float, str]], standing: Standing = "holds") -> Verdict:
         try:
-            return Verdict(name, (found := find())[0], standing, found[1])
+            return Verdict(name, (result := find())[0], standing, result[1])
         except FuguError as error:
             return Verdict(name, None, "not applicable", str(error))
 
@@ -131,8 +131,8 @@ class _Together:
         tick = int(excess.argmax())
         if excess[tick] <= 0.0:
             return "; these releases do not break it"
-        told = f"tick {tick + self._number} loses {real[tick]:.5g}, and it says {says[tick]:.5g}"
-        return f"; these releases break it: {told}"
+        sentence = f"tick {tick + self._number} loses {real[tick]:.5g}, and it says {says[tick]:.5g}"
+        return f"; these releases break it: {sentence}"
 
     @cached_property
     def _members(self) -> tuple[MarkovChain, ...]:
@@ -183,8 +183,8 @@ class _Together:
         worst = 0.0
         for chain in self._members:
             right = _one_side(chain, order, own)
-            left = _one_side(chain, order, own, backward=True)
-            worst = max(worst, *(each + a + b for each, a, b in zip(own, left, right, strict=True)))
+            behind = _one_side(chain, order, own, backward=True)
+            worst = max(worst, *(each + a + b for each, a, b in zip(own, behind, right, strict=True)))
         return worst * _UP, "a window's loss, and on either side the least of loss and influence"
 
     def _printed(self) -> tuple[float, str]:
@@ -193,12 +193,12 @@ class _Together:
             raise ChainClassError("there are more than two windows")
         (a, b), own = (self._releases[index] for index in self._windows), [self._own[index] for index in self._windows]
         gap = b.first - a.last
-        found = [
+        bounds = [
             two_windows_bound(own[0], own[1], influence(chain, b.first, gap, None), influence(chain, a.last, None, gap))
             for chain in self._members
         ]
-        says = np.full(self._length, max(found))
-        return max(found), "has its two influences swapped" + self._broken(says)
+        says = np.full(self._length, max(bounds))
+        return max(bounds), "has its two influences swapped" + self._broken(says)
 
     def _apart(self) -> tuple[float, str]:
         """Theorem 3.3: every tick has a quilt as good as its own release's that reaches no other window."""
@@ -219,8 +219,8 @@ class _Together:
             why = "no two windows share a tick: theorem 3.1" if self._disjoint else "theorem 3.7"
             return total * _UP, why
         example = naive_counterexample()
-        told = f"theorem 3.4: {example.words} lose {example.together:.5g}, not {example.apart:.5g}"
-        return total, told + self._broken(np.full(self._length, total))
+        note = f"theorem 3.4: {example.words} lose {example.together:.5g}, not {example.apart:.5g}"
+        return total, note + self._broken(np.full(self._length, total))
 
     def _least_sum(self) -> tuple[float, str]:
         self._require(disjoint=True)
@@ -261,8 +261,8 @@ class _Together:
         try:
             for chain in self._members:
                 for secret in answer_distributions(chain, [count for each in counts for count in each]):
-                    found = _belief_moves(secret.distributions, counts)
-                    moves = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(moves, found, strict=True)]
+                    belief_moves = _belief_moves(secret.distributions, counts)
+                    moves = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(moves, belief_moves, strict=True)]
         except ChainClassError:
             widths = sorted(release.rate * release.length for release in self._releases)
             # a tick can move a log-density by its rate; a release, and all before it, by no more than its own range
@@ -290,10 +290,10 @@ def _one_side(
     for at in range(1, len(windows)) if backward else range(len(windows) - 2, -1, -1):
         beside = at - 1 if backward else at + 1
         if backward:
-            told = influence(chain, windows[at].first, windows[at].first - windows[beside].last, None)
+            reach = influence(chain, windows[at].first, windows[at].first - windows[beside].last, None)
         else:
-            told = influence(chain, windows[at].last, None, windows[beside].first - windows[at].last)
-        adds[at] = min(told, own[beside] + adds[beside])
+            reach = influence(chain, windows[at].last, None, windows[beside].first - windows[at].last)
+        adds[at] = min(reach, own[beside] + adds[beside])
     return adds
 
 

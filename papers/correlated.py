@@ -21,7 +21,7 @@ _READINGS, _TICKS = np.array([[0.9, 0.1], [0.1, 0.9]]), 21
 _FLIPS = np.array([[0.8, 0.2], [0.3, 0.7]])
 
 
-def middle_posterior(readings: Floats, flips: Floats, symbols: Ints, states: Ints, known: Bools) -> Floats:
+def middle_posterior(readings: Floats, flips: Floats, symbols: Ints, states: Ints, revealed: Bools) -> Floats:
     """The probabilities (runs, 2) of the middle reading given all symbols and the true states of known ticks.
 
     A reading and its symbol name the flip, so that the pair is a chain of two states: exact by passes from both ends.
@@ -37,7 +37,7 @@ def middle_posterior(readings: Floats, flips: Floats, symbols: Ints, states: Int
         return np.asarray(np.array([chain[1, 0], chain[0, 1]]) / (chain[0, 1] + chain[1, 0]))
 
     def weighed(tick: int) -> Floats:
-        return np.eye(2)[states[:, tick]] if known[tick] else np.ones((len(symbols), 2))
+        return np.eye(2)[states[:, tick]] if revealed[tick] else np.ones((len(symbols), 2))
 
     def steps(tick: int) -> Floats:
         """From x at a tick to y at the next, runs x 2 x 2."""
@@ -56,11 +56,11 @@ def middle_posterior(readings: Floats, flips: Floats, symbols: Ints, states: Int
     first = start(readings) * start(flips)[np.arange(2) ^ symbols[:, 0, None]]
     ahead = half(range(middle), first, forward=True)
     behind = half(range(ticks - 2, middle - 1, -1), np.ones((len(symbols), 2)), forward=False)
-    told = ahead * behind
-    return np.asarray(told / told.sum(axis=1, keepdims=True))
+    weights = ahead * behind
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def attacked(flips: Floats, known: int, runs: int, generator: np.random.Generator) -> tuple[Floats, float]:
+def attacked(flips: Floats, neighbours: int, runs: int, generator: np.random.Generator) -> tuple[Floats, float]:
     """True where an attacker who knows the states of some ticks names the reading between them; and the furthest odds.
 
     Args:
@@ -70,9 +70,9 @@ def attacked(flips: Floats, known: int, runs: int, generator: np.random.Generato
     symbols = states ^ drawn_chains(flips, runs, _TICKS, generator)
     middle = _TICKS // 2
     beside = np.abs(np.arange(_TICKS) - middle)
-    told = (beside > 0) & (beside <= known // 2)
-    after = middle_posterior(_READINGS, flips, symbols, states, told)
-    nothing = middle_posterior(_READINGS, np.full((2, 2), 0.5), symbols, states, told)  # of the known states alone
+    revealed = (beside > 0) & (beside <= neighbours // 2)
+    after = middle_posterior(_READINGS, flips, symbols, states, revealed)
+    nothing = middle_posterior(_READINGS, np.full((2, 2), 0.5), symbols, states, revealed)  # of the known states alone
     odds = np.abs(np.log(after[:, 0] / after[:, 1]) - np.log(nothing[:, 0] / nothing[:, 1]))
     return (after.argmax(axis=1) == states[:, middle]).astype(float), float(odds.max())
 
@@ -119,8 +119,8 @@ def flip_chain_loss(theta: float, rho0: float, rho1: float, *, informed: bool, t
         sides = {symbol: before(symbol, sides) for symbol in (0, 1)}
     largest = {symbol: sides[symbol][1] for symbol in (0, 1)}
     for state in (0, 1) if informed else ():
-        known = math.inf if state == 0 else 0.0
-        sides = dict.fromkeys((0, 1), (known, known))
+        evidence = math.inf if state == 0 else 0.0
+        sides = dict.fromkeys((0, 1), (evidence, evidence))
         decay = 1.0
         for _ in range(ticks):
             sides = {symbol: before(symbol, sides) for symbol in (0, 1)}
@@ -184,10 +184,10 @@ def correlated_noise(setting: Setting) -> Found:
     generator = np.random.default_rng(33)
     alone = np.array([[1.0 - share, share]] * 2)
     for name, flips in (("flips that depend", _FLIPS), ("as many that do not", alone)):
-        for known in (0, 2, 4):
-            named, odds = attacked(flips, known, runs, generator)
+        for neighbours in (0, 2, 4):
+            named, odds = attacked(flips, neighbours, runs, generator)
             mean, reach = float(named.mean()), half_interval(named)
-            about = f"{name}, the {known} nearest states known" if known else f"{name}, no state known"
+            about = f"{name}, the {neighbours} nearest states known" if neighbours else f"{name}, no state known"
             quantity = f"{about}: success ({runs} streams, 95 % interval)"
             rows.append(Row(quantity, mean, interval=(mean - reach, mean + reach)))
             rows.append(Row(f"{about}: furthest change of log-odds that was seen", odds))

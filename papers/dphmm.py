@@ -81,8 +81,8 @@ def examples(setting: Setting) -> Found:
         Row(laplace, error, 5 * math.sqrt(2.0), "claim", 1e-9, why=why, counterexample=case, computed=True),
     ]
     rows += _example_5_2() + _example_5_3() + _figure_9() + _example_6_1() + _example_10_8()
-    found = protect(VALUES, GRAPH, chosen())
-    drawing = graph_svg(VALUES, GRAPH, chosen(), found, names=_NAMES, title="Example 5.1")
+    protection = protect(VALUES, GRAPH, chosen())
+    drawing = graph_svg(VALUES, GRAPH, chosen(), protection, names=_NAMES, title="Example 5.1")
     alone = chosen(3, 4, 5, 6)
     repaired = protect(VALUES, TRIANGLE, alone)
     second = graph_svg(VALUES, TRIANGLE, alone, repaired, names=_NAMES, title="Example 6.1")
@@ -93,12 +93,14 @@ def examples(setting: Setting) -> Found:
 def _example_5_2() -> list[Row]:
     graph, constraint = explicit(6, [(1, 2)]), chosen(2, 3, 5)
     hull, ball = graph_hull(VALUES, graph), difference_hull([[2, 0], [0, 2]])
-    told = ball.gauge((VALUES[4] - VALUES[2]).tolist())
+    gauge = ball.gauge((VALUES[4] - VALUES[2]).tolist())
     alone = [_NAMES[state] for state in exposed(hull, VALUES, constraint)]
     inside = hull.largest_gauge(VALUES[constraint])
     added = protect(VALUES, graph, constraint, objective="nearest").added
     return [
-        Row("example 5.2: Laplace noise, ln of the ratio between s5 and s3, over epsilon", float(told), 1.5, "printed"),
+        Row(
+            "example 5.2: Laplace noise, ln of the ratio between s5 and s3, over epsilon", float(gauge), 1.5, "printed"
+        ),
         Row("example 5.2: exposed states", _words(alone), "s5", "printed"),
         Row("example 5.2: factor of theorem 6.3", str(inside), "inf", "formula"),
         Row("example 5.2: edge added by algorithm 1", edge_names(added), "s5s2", "formula"),
@@ -112,8 +114,8 @@ def edge_names(added: Sequence[tuple[int, int]]) -> str:
 
 def _example_5_3() -> list[Row]:
     answers = lattice([(1, 0), (0, 0), (1, 0), (0, 1), (1, 0), (0, 1)])  # absence answers (0, 0), as s2 does
-    found = [str(one) for one in unbounded_factors(graph_hull(answers, GRAPH), answers)]
-    return [Row("example 5.3: factors when a person may be absent", _words(found), "1 0 1 2 1 2", "printed")]
+    factors = [str(factor) for factor in unbounded_factors(graph_hull(answers, GRAPH), answers)]
+    return [Row("example 5.3: factors when a person may be absent", _words(factors), "1 0 1 2 1 2", "printed")]
 
 
 def _figure_9() -> list[Row]:
@@ -232,8 +234,8 @@ def figure_10(setting: Setting) -> Found:
 
 def figure_11(setting: Setting) -> Found:
     """Figure 11 in kind: possible states, degrees of protection and errors over time, epsilon 1."""
-    found = _Evaluation(setting).policies(_REACH, 1.0)
-    ticks = tuple(float(tick) for tick in range(len(found["G_util"].possible)))
+    policies = _Evaluation(setting).policies(_REACH, 1.0)
+    ticks = tuple(float(tick) for tick in range(len(policies["G_util"].possible)))
     charts = []
     for name, axis, at in (
         ("Possible states over time", "states", 0),
@@ -241,17 +243,17 @@ def figure_11(setting: Setting) -> Found:
         ("Error of the released point over time", "error", 2),
         ("Error of the gateway's estimate over time", "error", 3),
     ):
-        lines = tuple(Line(policy, ticks, tuple(series[at].tolist())) for policy, series in found.items())
+        lines = tuple(Line(policy, ticks, tuple(series[at].tolist())) for policy, series in policies.items())
         charts.append(Chart(f"{name}, r = {_REACH:g}", "tick", axis, lines))
-    rows = _costs("from tick 6 on", found)
-    for policy, series in found.items():
+    rows = _costs("from tick 6 on", policies)
+    for policy, series in policies.items():
         rows.append(Row(f"{policy}: possible states at the last tick", float(series.possible[-1])))
     return Found(tuple(rows), tuple(charts), (_KIND,))
 
 
-def _costs(about: str, found: dict[str, Series]) -> list[Row]:
+def _costs(about: str, policies: dict[str, Series]) -> list[Row]:
     """Rows for every policy, and the paper's word on their order."""
-    late = {policy: overall(series, _FROM) for policy, series in found.items()}
+    late = {policy: overall(series, _FROM) for policy, series in policies.items()}
     rows = [
         Row(f"{about}, {policy}: {what}", number)
         for policy, numbers in late.items()
@@ -259,7 +261,7 @@ def _costs(about: str, found: dict[str, Series]) -> list[Row]:
             ("degree of protection", "error of the point", "error of the estimate"), numbers, strict=True
         )
     ]
-    inside = float(found["DPLS"].possible[_FROM:].mean())
+    inside = float(policies["DPLS"].possible[_FROM:].mean())
     rows.append(Row(f"{about}, DPLS: degree of protection, counted inside its set alone", inside))
     for at, what, first, second in _ORDER:
         claim = f"{about}: {what} of {first} over that of {second}"
@@ -292,14 +294,14 @@ def figure_12(setting: Setting) -> Found:
 
 def figure_13(setting: Setting) -> Found:
     """Figure 13 in kind: degrees of protection and errors against the radius r, epsilon 1."""
-    found = _swept(setting, "r", {r: (r, 1.0) for r in ((1.0, 1.5) if setting.quick else (1.0, 1.5, 2.0, 3.0))})
-    rows = list(found.rows)
-    for chart in found.pictures[:2]:
+    series = _swept(setting, "r", {r: (r, 1.0) for r in ((1.0, 1.5) if setting.quick else (1.0, 1.5, 2.0, 3.0))})
+    rows = list(series.rows)
+    for chart in series.pictures[:2]:
         assert isinstance(chart, Chart)
         for line in chart.lines[:2]:
             what = f"{line.name}: {chart.y_axis} at the largest r over that at the smallest"
             rows.append(Row(what, line.y[-1] / line.y[0], 1.0, "in kind", 0.0, "at least"))
-    return found._replace(rows=tuple(rows))
+    return series._replace(rows=tuple(rows))
 
 
 def _swept(setting: Setting, axis: str, points: dict[float, tuple[float, float]]) -> Found:
@@ -308,9 +310,9 @@ def _swept(setting: Setting, axis: str, points: dict[float, tuple[float, float]]
     columns: dict[str, list[tuple[float, float, float]]] = {}
     for value, (reach, epsilon) in points.items():
         setting.told(f"{axis} {value:g}")
-        found = evaluation.policies(reach, epsilon)
-        rows += _costs(f"{axis} {value:g}", found)
-        for policy, series in found.items():
+        policies = evaluation.policies(reach, epsilon)
+        rows += _costs(f"{axis} {value:g}", policies)
+        for policy, series in policies.items():
             columns.setdefault(policy, []).append(overall(series, _FROM))
     charts = []
     for at, what in enumerate(("degree of protection", "error of the point", "error of the estimate")):
@@ -329,12 +331,12 @@ def traces(setting: Setting) -> Found:
     """Figures 11 to 13 on location traces that the user gives (--traces), such as GeoLife's or Gowalla's."""
     if setting.traces is None:
         return Found((Row("location traces", "none given: python -m papers dphmm-traces --traces FILE"),))
-    given = read_traces(setting.traces, AS_FOUND)
-    model = _cells(given)
+    walks = read_traces(setting.traces, AS_FOUND)
+    model = _cells(walks)
     place = {tuple(cell): number for number, cell in enumerate(model.cells.tolist())}
-    cells = np.floor((given.places - np.array(model.origin)) / np.array(model.step))[:, ::-1]
+    cells = np.floor((walks.places - np.array(model.origin)) / np.array(model.step))[:, ::-1]
     at = np.array([place.get(tuple(cell), -1) for cell in cells.tolist()], dtype=np.int64)
-    truth = _runs(at, given.trace)
+    truth = _runs(at, walks.trace)
     walk = Walk(lattice(model.cells), model.transition, np.ones(len(model.cells), dtype=np.bool_))
     rows = [
         Row("cells", len(model.cells)),
@@ -345,33 +347,33 @@ def traces(setting: Setting) -> Found:
         return Found(tuple(rows))
     for epsilon in (1.0,) if setting.quick else (0.3, 1.0, 3.0):
         setting.told(f"epsilon {epsilon:g}")
-        found = _policies(walk, _REACH, epsilon, truth, _FEW_TRACES)
-        rows += _costs(f"epsilon {epsilon:g}", found)
+        series = _policies(walk, _REACH, epsilon, truth, _FEW_TRACES)
+        rows += _costs(f"epsilon {epsilon:g}", series)
     return Found(tuple(rows), (), ("Errors are in cells. The chain is fitted to the same traces.",))
 
 
-def _cells(given: Traces) -> GridModel:
+def _cells(walks: Traces) -> GridModel:
     """The chain over the most cells, up to a hundred, that hold nine tenths of all places; of equals the largest cells.
 
     Raises:
         PlanningError: no cells do.
     """
-    found = []
+    cells = []
     for rung in range(_RUNGS):
         with suppress(PlanningError):
-            model = fit_grid(given, _FINEST * 2.0**rung)
+            model = fit_grid(walks, _FINEST * 2.0**rung)
             if len(model.cells) <= _MOST_CELLS and model.outside <= 0.1 * model.visits.sum():
-                found.append(model)
-    if not found:
-        raise PlanningError(f"{given.source}: no {_MOST_CELLS} cells hold nine tenths of all places")
-    return max(found, key=lambda model: (len(model.cells), model.metres))
+                cells.append(model)
+    if not cells:
+        raise PlanningError(f"{walks.source}: no {_MOST_CELLS} cells hold nine tenths of all places")
+    return max(cells, key=lambda model: (len(model.cells), model.metres))
 
 
 def _runs(at: Ints, trace: Ints) -> Ints:
     """Cells of consecutive places of one trace, runs x ticks; at most 200 runs, none that leaves the cells."""
-    found = []
+    runs = []
     for first in range(0, len(at) - _TRACE_TICKS + 1, _TRACE_TICKS):
         some = slice(first, first + _TRACE_TICKS)
         if (at[some] >= 0).all() and (trace[some] == trace[first]).all():
-            found.append(at[some])
-    return np.array(found[:200], dtype=np.int64).reshape(-1, _TRACE_TICKS)
+            runs.append(at[some])
+    return np.array(runs[:200], dtype=np.int64).reshape(-1, _TRACE_TICKS)

@@ -47,10 +47,10 @@ def likelihood_ratio(
     start = initial or (r / (q + r), q / (q + r))
     likelihoods = []
     for state in (0, 1):
-        given = {**known, at: state}
+        evidence = {**known, at: state}
         with_symbols = without = Fraction(0)
         for path in product((0, 1), repeat=ticks):
-            if all(path[tick - 1] == x for tick, x in given.items()):
+            if all(path[tick - 1] == x for tick, x in evidence.items()):
                 weight = start[path[0]]
                 for a, b in pairwise(path):
                     weight *= step[a][b]

@@ -129,7 +129,7 @@ def _variance(setting: Setting) -> Iterator[Row]:
 
 def _example_10_8(setting: Setting) -> Iterator[Row]:
     """Example 10.8 prints the hulls of the path s4-s6-s5; the running example's graph is the triangle."""
-    near = [[one for one in (4, 5, 6) if one == state or TRIANGLE[state - 1, one - 1]] for state in (4, 5, 6)]
+    near = [[other for other in (4, 5, 6) if other == state or TRIANGLE[state - 1, other - 1]] for state in (4, 5, 6)]
     ranks, path = (
         " ".join(str(complete_hull(VALUES[chosen(*some)]).rank) for some in graph)
         for graph in (near, [(4, 6), (5, 6), (4, 5, 6)])

@@ -25,10 +25,10 @@ def _clock() -> MarkovChain:
     return MarkovChain.stationary(transition)
 
 
-def _printed_scale(known: Mixing, ticks: int) -> float:
+def _printed_scale(mixing: Mixing, ticks: int) -> float:
     """MQMApprox's scale at epsilon 1 for an eigengap and a rarest state, over all quilts of two widths."""
     widths = np.arange(1, ticks // 2)
-    right = width_influences(known, widths)
+    right = width_influences(mixing, widths)
     left = 1.0 - 2.0 * right[:, None] - right[None, :]
     with np.errstate(divide="ignore"):
         scales = np.where(left > 0.0, (widths[:, None] + widths[None, :] - 1) / left, np.inf)
@@ -53,8 +53,8 @@ def lost_by_a_clock(chain: MarkovChain, ticks: int, scale: float) -> Floats:
         right.append(chain.transition @ (right[-1] * np.exp(adds[t])))
     for t in range(ticks - 1):
         left.append(reverse @ (left[-1] * np.exp(adds[t])))
-    told = np.log(np.array(left)) + np.log(np.array(right[::-1])) + adds
-    return np.asarray(told.max(axis=1) - told.min(axis=1))
+    losses = np.log(np.array(left)) + np.log(np.array(right[::-1])) + adds
+    return np.asarray(losses.max(axis=1) - losses.min(axis=1))
 
 
 def _reverse(chain: MarkovChain) -> Floats:

@@ -57,10 +57,10 @@ def influence_scale(
         cases = [(_of_chain(MarkovChain.stationary([[1.0 - q, q], [r, 1.0 - r]])), True)]
     else:
         cases = [(_of_interval(chains), True)]
-    found = [_factor(each, length, stationary=stationary) for each, stationary in cases]
-    worst = max(norm for _, norm in found)
+    factors = [_factor(each, length, stationary=stationary) for each, stationary in cases]
+    worst = max(norm for _, norm in factors)
     _refuse_strong(worst)
-    return InfluenceScale(max(factor for factor, _ in found) / epsilon, worst)
+    return InfluenceScale(max(factor for factor, _ in factors) / epsilon, worst)
 
 
 def joint_influence_scale(
@@ -88,9 +88,9 @@ def joint_influence_scale(
 
 def _refuse_strong(norm: float) -> None:
     if not norm < _LARGEST_NORM:
-        told = f"{norm:.4g}" if math.isfinite(norm) else "infinity: something is impossible"
+        size = f"{norm:.4g}" if math.isfinite(norm) else "infinity: something is impossible"
         raise ChainClassError(
-            f"not applicable: the spectral norm of its influence matrix must be below 1, and is up to {told}"
+            f"not applicable: the spectral norm of its influence matrix must be below 1, and is up to {size}"
         )
 
 
@@ -98,8 +98,8 @@ def _column_sums(matrix: Floats, weights: Floats) -> Floats:
     """For each t the sum over i of weights[i] Phi[i, t], rounded up."""
     sums, ones = np.linalg.solve(np.eye(len(matrix)) - matrix.T, np.stack([weights, np.ones(len(matrix))], axis=1)).T
     # any s with s (1 - Gamma) >= weights is a bound, so what is left over, times the sums for weights of 1, is added
-    left = np.abs(sums - matrix.T @ sums - weights).max() + OUTWARD * sums.max()
-    return np.asarray(sums + 2.0 * left * ones)
+    residual = np.abs(sums - matrix.T @ sums - weights).max() + OUTWARD * sums.max()
+    return np.asarray(sums + 2.0 * residual * ones)
 
 
 def influence_matrix(chain: MarkovChain, length: int) -> Floats:

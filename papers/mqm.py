@@ -59,17 +59,17 @@ def examples(setting: Setting) -> Found:
     distribution = MarkovChain.stationary(THETA1.transition)
     widths = {"{}": (None, None, 3), "{X1}": (1, None, 2), "{X3}": (None, 1, 2), "{X1, X3}": (1, 1, 1)}
     for (name, (before, after, card)), paper in zip(widths.items(), (0.3, 0.2437, 0.2437, 0.1558), strict=True):
-        told = influence(distribution, 2, before, after) if name != "{}" else 0.0
-        rows.append(Row(f"T = 3, epsilon 10: score of quilt {name} of X2", card / (10 - told), paper, "printed", 5e-5))
+        reach = influence(distribution, 2, before, after) if name != "{}" else 0.0
+        rows.append(Row(f"T = 3, epsilon 10: score of quilt {name} of X2", card / (10 - reach), paper, "printed", 5e-5))
         odds = {"{}": 1.0, "{X1, X3}": 36.0}.get(name, 6.0)
-        rows.append(Row(f"T = 3: e^max-influence of {name} on X2", math.exp(told), odds, "printed", 1e-9))
+        rows.append(Row(f"T = 3: e^max-influence of {name} on X2", math.exp(reach), odds, "printed", 1e-9))
     for chain, name, paper, where in (
         (THETA1, "theta1", 13.0219, "X8, quilt {X3, X13}"),
         (THETA2, "theta2", 10.6402, "X6, quilt {X10}"),
     ):
-        found = mqm_exact((chain,), _TICKS, 1.0)
-        rows.append(Row(f"{name}, T = 100, epsilon 1: MQMExact", found.scale, paper, "printed", 5e-5))
-        node, (a, b) = found.node or 0, found.quilt
+        scale = mqm_exact((chain,), _TICKS, 1.0)
+        rows.append(Row(f"{name}, T = 100, epsilon 1: MQMExact", scale.scale, paper, "printed", 5e-5))
+        node, (a, b) = scale.node or 0, scale.quilt
         quilt = ", ".join(f"X{at}" for at in (a and node - a, b and node + b) if at)
         rows.append(Row(f"{name}: where it is decided", f"X{node}, quilt {{{quilt}}}", where, "printed"))
         stationary = MarkovChain.stationary(chain.transition)
@@ -98,7 +98,7 @@ _COUNT_SCALES = {
 
 def _count_rows(epsilon: float, scales: tuple[float, ...]) -> list[Row]:
     both = (THETA1, THETA2)
-    found = {
+    counted = {
         "MQMExact, theta1": mqm_exact((THETA1,), _TICKS, epsilon).scale,
         "MQMExact, theta2": mqm_exact((THETA2,), _TICKS, epsilon).scale,
         "MQMApprox, both": mqm_approx(both, _TICKS, epsilon, False).scale,
@@ -106,7 +106,7 @@ def _count_rows(epsilon: float, scales: tuple[float, ...]) -> list[Row]:
     }
     rows = [
         Row(f"epsilon {epsilon:g}: {name}", scale, paper, "formula", 1e-8 * paper)
-        for (name, scale), paper in zip(found.items(), scales, strict=True)
+        for (name, scale), paper in zip(counted.items(), scales, strict=True)
     ]
     for name, chain in (("theta1", THETA1), ("theta2", THETA2)):
         endless = MarkovChain.stationary(chain.transition)
@@ -268,7 +268,7 @@ def _histogram(recording: States, people: Ints, group: tuple[int, ...], generato
     for name in ("MQMExact", "ours"):
         noise = generator.laplace(0.0, scales[name], recording.k)
         lines.append(Line(name, levels, tuple(((exact + noise) / total).tolist()), joined=False))
-    who = " and ".join(str(one + 1) for one in group)
+    who = " and ".join(str(state + 1) for state in group)
     return Chart(f"Shares of levels of activity, person {who}, epsilon 1", "level", "share", tuple(lines))
 
 
@@ -297,7 +297,7 @@ def table_1(setting: Setting) -> Found:
     for cut in (True, False):
         recording, people = activity(setting.recordings, cut=cut)
         chain, k = recording.chain(), recording.k
-        parts = [recording.of(people == one) for one in range(PEOPLE)]
+        parts = [recording.of(people == person) for person in range(PEOPLE)]
         how = "cut at gaps" if cut else "not cut"
         scales = _histogram_scales(chain, recording.longest, 1.0)
         own = [_histogram_scales(chain, part.longest, 1.0) for part in parts]
@@ -306,11 +306,13 @@ def table_1(setting: Setting) -> Found:
             _people(f"{how}, aggregate: plain DP of persons", _error(whole, k, recording.ticks), "DP", "aggregate")
         )
         for name in _COLUMNS:
-            for kind, found in (("individual", own), ("aggregate", [scales])):
+            for kind, person_scales in (("individual", own), ("aggregate", [scales])):
                 sizes = [part.ticks for part in parts] if kind == "individual" else [recording.ticks]
                 about = f"{how}, {kind}: {name}"
                 if name in scales:
-                    errors = [_error(one[name], k, ticks) for one, ticks in zip(found, sizes, strict=True)]
+                    errors = [
+                        _error(person[name], k, ticks) for person, ticks in zip(person_scales, sizes, strict=True)
+                    ]
                     rows.append(_people(about, float(np.mean(errors)), name, kind))
                 elif name == "GK16":
                     rows.append(Row(about, "not applicable", "not applicable", "claim"))

@@ -83,20 +83,20 @@ def measure(hull: Hull) -> float:
 
 def local_hulls(values: Ints, graph: Bools) -> tuple[Hull, ...]:
     """The hull of each state's own noise; f is (N, d), the policy graph among these states (N, N)."""
-    made: dict[bytes, Hull] = {}
-    found = []
+    hulls: dict[bytes, Hull] = {}
+    chosen = []
     for state in range(len(values)):
         near = values[graph[state] | (np.arange(len(values)) == state)]
         moved = np.unique(near - near.min(axis=0), axis=0)
-        found.append(made.setdefault(moved.tobytes(), complete_hull(moved)))
-    return tuple(found)
+        chosen.append(hulls.setdefault(moved.tobytes(), complete_hull(moved)))
+    return tuple(chosen)
 
 
 def planes(values: Ints, hulls: tuple[Hull, ...]) -> Ints:
     """N numbers of the planes f(s) + span of the hull of s, equal for states that share their plane; f is (N, d)."""
     spans: list[Hull] = []
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-    found = []
+    planes = []
     for value, hull in zip(values, hulls, strict=True):
         same = (
             k for k, span in enumerate(spans) if span.rank == hull.rank and not (hull.vertices @ span.equations.T).any()
@@ -105,8 +105,8 @@ def planes(values: Ints, hulls: tuple[Hull, ...]) -> Ints:
         if number == len(spans):
             spans.append(hull)
         key = number, tuple((spans[number].equations @ value).tolist())
-        found.append(numbers.setdefault(key, len(numbers)))
-    return np.array(found, dtype=np.int64)
+        planes.append(numbers.setdefault(key, len(numbers)))
+    return np.array(planes, dtype=np.int64)
 
 
 def local_points(
@@ -126,12 +126,12 @@ def point_densities(values: Ints, hulls: tuple[Hull, ...], epsilon: float, path:
     It is to a plane's own length, area or volume; minus infinity off it, and under states of other planes.
     """
     plane = planes(values, hulls)
-    found = np.full((len(points), len(values)), -np.inf)
+    densities = np.full((len(points), len(values)), -np.inf)
     for state, hull in enumerate(hulls):
         at = plane[path] == plane[state]
         normaliser = math.lgamma(hull.rank + 1) + math.log(measure(hull)) - hull.rank * math.log(epsilon)
-        found[at, state] = -epsilon * float_gauge(hull, points[at] - values[state]) - normaliser
-    return found
+        densities[at, state] = -epsilon * float_gauge(hull, points[at] - values[state]) - normaliser
+    return densities
 
 
 class PointAttack(NamedTuple):

@@ -121,19 +121,19 @@ def errors(setting: Setting) -> Found:
             for scheme in SCHEMES:
                 lacking = stretch_loss(scheme, _BLOCK, _BLOCKS, odds, _HOUR) if promise == "S" else 1.0
                 many, generator = np.tile(blocks, (trials, 1)), np.random.default_rng(5)
-                found = released(scheme, many, _BLOCK, _BLOCKS, epsilon / lacking, generator).clip(0.0, _BLOCK)
+                estimates = released(scheme, many, _BLOCK, _BLOCKS, epsilon / lacking, generator).clip(0.0, _BLOCK)
                 for words, ticks in _QUERIES.items():
-                    off = np.abs(_sums(found, ticks) - _sums(blocks, ticks)).mean() / ticks
+                    off = np.abs(_sums(estimates, ticks) - _sums(blocks, ticks)).mean() / ticks
                     rows.append(Row(f"{about} {words}: {scheme}", float(off)))
             scale = (_HOUR + (math.sqrt(odds) - 1.0) * (promise == "S")) / epsilon
             for words, ticks in _QUERIES.items():
                 truth = np.tile(_sums(blocks, ticks), (trials, 1))
-                found = (truth + np.random.default_rng(5).laplace(0.0, scale, truth.shape)).clip(0.0, ticks)
-                rows.append(Row(f"{about} {words}: ours", float(np.abs(found - truth).mean()) / ticks))
+                estimates = (truth + np.random.default_rng(5).laplace(0.0, scale, truth.shape)).clip(0.0, ticks)
+                rows.append(Row(f"{about} {words}: ours", float(np.abs(estimates - truth).mean()) / ticks))
             # a window that is not shorter than the stretch is a time stamp of its own: nothing is left to absorb
             truth = np.tile(_sums(blocks, _DAY), (trials, 1))
-            found = released("BA", truth, _HOUR, 1, _HOUR / scale, np.random.default_rng(5)).clip(0.0, _DAY)
-            off = np.abs(found - truth).mean() / _DAY
+            estimates = released("BA", truth, _HOUR, 1, _HOUR / scale, np.random.default_rng(5)).clip(0.0, _DAY)
+            off = np.abs(estimates - truth).mean() / _DAY
             rows.append(Row(f"{about} day: BA with days as time stamps", float(off)))
     notes = (
         "A: the floor, w-event privacy. S: an hour against any side information, by the class that covers the "
@@ -164,21 +164,21 @@ def crowd(setting: Setting) -> Found:
 
     rooms = inside.reshape(minutes, 100, -1).sum(axis=2).T + 200.0 * ((np.arange(minutes) + 30) // 240 % 2)
 
-    def off(found: Floats, truth: Floats, ticks: int) -> float:
-        return float(np.abs((found - truth).reshape(-1, ticks).mean(axis=1)).mean())
+    def off(estimates: Floats, truth: Floats, ticks: int) -> float:
+        return float(np.abs((estimates - truth).reshape(-1, ticks).mean(axis=1)).mean())
 
     rows = [Row("a minute: best constant", off(np.full(minutes, np.median(present)), present, 1))]
     for scheme in SCHEMES:
-        found = np.maximum(released(scheme, present[None, :], 1, _HOUR, 1.0, rng), 0.0)
-        rows.append(Row(f"a minute, server trusted: {scheme}", off(found, present, 1)))
-        rows.append(Row(f"an hour's mean, server trusted: {scheme}", off(found, present, _HOUR)))
-        found = np.maximum(released(scheme, rooms, 1, _HOUR, 1.0, rng, columns=len(rooms)), 0.0)
-        rows.append(Row(f"a minute of each of 100 rooms, server trusted: {scheme}", off(found, rooms, 1)))
+        counts = np.maximum(released(scheme, present[None, :], 1, _HOUR, 1.0, rng), 0.0)
+        rows.append(Row(f"a minute, server trusted: {scheme}", off(counts, present, 1)))
+        rows.append(Row(f"an hour's mean, server trusted: {scheme}", off(counts, present, _HOUR)))
+        counts = np.maximum(released(scheme, rooms, 1, _HOUR, 1.0, rng, columns=len(rooms)), 0.0)
+        rows.append(Row(f"a minute of each of 100 rooms, server trusted: {scheme}", off(counts, rooms, 1)))
     flips, answers = 1.0 / (1.0 + math.e), np.zeros(minutes)
     for minute in range(minutes):
         asked = inside[minute, minute % _HOUR :: _HOUR]
-        told = rng.random(len(asked)) < np.where(asked, 1.0 - flips, flips)
-        answers[minute] = (told.mean() - flips) / (1.0 - 2.0 * flips) * people
+        reported = rng.random(len(asked)) < np.where(asked, 1.0 - flips, flips)
+        answers[minute] = (reported.mean() - flips) / (1.0 - 2.0 * flips) * people
     asked_once = "an hour's mean, nobody trusted: each asked one minute of an hour (division of people)"
     rows.append(Row(asked_once, off(answers, present, _HOUR)))
     shares = rng.laplace(0.0, 1.0, (200, people)).sum(axis=1)  # an hour's count with scale 60, over 60

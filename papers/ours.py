@@ -83,10 +83,10 @@ def _scales(recording: States) -> Iterator[tuple[str, float | None]]:
         if adversary != "informed" or recording.k <= _FEW_STATES:
             tasks[f"ours, {adversary}"] = partial(_own_scale, chain, adversary)
     for name, run in tasks.items():
-        found = None
+        scale = None
         with suppress(ChainClassError):
-            found = run()
-        yield name, found
+            scale = run()
+        yield name, scale
 
 
 def _own_scale(chain: MarkovChain, adversary: Adversary) -> float:
@@ -164,10 +164,13 @@ def attackers(setting: Setting) -> Found:
             about = f"{name}, {words}, noise for {chains}, {trial.released}"
             success = f"{about}: success of {best.attacker}, always guessing {best.guess:.3f} (95 % interval of all)"
             rows.append(Row(success, best.success, interval=(best.low, best.high)))
-            for who, one in (("habits known", trial.known_chain), ("habits learned", furthest_learner(trial.attacks))):
-                if one is not None and one.beyond is not None and one.furthest is not None:
-                    rows.append(Row(f"{about}, {who}: share of ticks beyond e^epsilon", one.beyond))
-                    rows.append(Row(f"{about}, {who}: largest factor on the odds of a tick", one.furthest))
+            for who, result in (
+                ("habits known", trial.known_chain),
+                ("habits learned", furthest_learner(trial.attacks)),
+            ):
+                if result is not None and result.beyond is not None and result.furthest is not None:
+                    rows.append(Row(f"{about}, {who}: share of ticks beyond e^epsilon", result.beyond))
+                    rows.append(Row(f"{about}, {who}: largest factor on the odds of a tick", result.furthest))
     note = (
         "Noise for independent readings is ordinary randomised response; for the mean chain it is for that of the "
         "recording and its halves, against who knows states; for every stretch it is ours: a class that covers "

@@ -77,13 +77,13 @@ def chosen_targets(words: Sequence[str]) -> list[Target]:
     """
     if not words:
         raise CommandLineError("name targets, or all; 'python -m papers --list' names them")
-    found: set[str] = set()
+    names: set[str] = set()
     for word in words:
         some = {name for name in TARGETS if word in ("all", name) or name.startswith(f"{word}-")}
         if not some:
             raise CommandLineError(f"no target {word!r}; 'python -m papers --list' names them")
-        found |= some
-    return [one for name, one in TARGETS.items() if name in found]
+        names |= some
+    return [target for name, target in TARGETS.items() if name in names]
 
 
 def reproduce(targets: Sequence[Target], out: Path, setting: Setting) -> dict[str, Counter[str]]:
@@ -99,45 +99,45 @@ def reproduce(targets: Sequence[Target], out: Path, setting: Setting) -> dict[st
     Raises:
         OSError: it cannot be written.
     """
-    found: dict[str, tuple[Target, Found]] = {}
+    results: dict[str, tuple[Target, Found]] = {}
     started = time.monotonic()
-    with working("reproducing", measured=True) as told:
+    with working("reproducing", measured=True) as progress:
         for place, target in enumerate(targets):
-            tell = partial(_tell, told, target.name, place / len(targets))
+            tell = partial(_tell, progress, target.name, place / len(targets))
             tell("")
-            found[target.name] = target, target.find(replace(setting, told=tell))
+            results[target.name] = target, target.find(replace(setting, told=tell))
     words = f"{len(targets)} targets{', quick' if setting.quick else ''}, {time.monotonic() - started:.0f} s."
     out.mkdir(parents=True, exist_ok=True)
-    (out / "report.html").write_text(html_report(found, words), encoding="utf-8")
-    for name, text in csv_files(found).items():
+    (out / "report.html").write_text(html_report(results, words), encoding="utf-8")
+    for name, text in csv_files(results).items():
         (out / name).write_text(text, encoding="utf-8")
-    counts = {name: Counter[str](row.status for row in result.rows) for name, (_, result) in found.items()}
+    counts = {name: Counter[str](row.status for row in result.rows) for name, (_, result) in results.items()}
     kinds = ("agrees", "differs", "no number")
-    shown = [(name, *(str(counts[name][kind]) for kind in kinds), found[name][0].title) for name in found]
+    shown = [(name, *(str(counts[name][kind]) for kind in kinds), results[name][0].title) for name in results]
     show_table("", ("target", "agree", "differ", "no number", "what"), shown)
     say(f"{words} {out / 'report.html'} has every number, and why those differ that do.")
     return counts
 
 
-def _tell(told: Callable[..., None], name: str, share: float, part: str) -> None:
-    told(f"{name} {part}".strip(), share)
+def _tell(report_progress: Callable[..., None], name: str, share: float, part: str) -> None:
+    report_progress(f"{name} {part}".strip(), share)
 
 
-def html_report(found: Mapping[str, tuple[Target, Found]], setting: str) -> str:
+def html_report(results: Mapping[str, tuple[Target, Found]], setting: str) -> str:
     """The report as HTML.
 
     Args:
         found: by target, in order.
         setting: what was run, in words.
     """
-    links = "".join(f'<a href="#{name}">{name}</a>' for name in found)
+    links = "".join(f'<a href="#{name}">{name}</a>' for name in results)
     parts = [
         '<!doctype html><html lang="en"><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
         f"<title>The papers' figures and tables, and ours</title><style>{_STYLE}</style>",
         f"<h1>The papers' figures and tables, and ours</h1><p>{_HEAD}</p><p>{escape(setting)}</p><nav>{links}</nav>",
     ]
-    for name, (target, result) in found.items():
+    for name, (target, result) in results.items():
         parts.append(f'<h2 id="{name}">{name}: {escape(target.title)}</h2>')
         parts += [f'<p class="small">{escape(note)}</p>' for note in result.notes]
         if result.rows:
@@ -151,11 +151,11 @@ def html_report(found: Mapping[str, tuple[Target, Found]], setting: str) -> str:
     return "\n".join([*parts, "</html>"]) + "\n"
 
 
-def csv_files(found: Mapping[str, tuple[Target, Found]]) -> dict[str, str]:
+def csv_files(results: Mapping[str, tuple[Target, Found]]) -> dict[str, str]:
     """Texts of files by name: all rows, and the points of every chart."""
-    rows = [(name, *_cells(row)) for name, (_, result) in found.items() for row in result.rows]
+    rows = [(name, *_cells(row)) for name, (_, result) in results.items() for row in result.rows]
     files = {"rows.csv": _csv(_COLUMNS, rows)}
-    for name, (_, result) in found.items():
+    for name, (_, result) in results.items():
         charts = [picture for picture in result.pictures if isinstance(picture, Chart)]
         for number, chart in enumerate(charts, 1):
             points = [(line.name, *point) for line in chart.lines for point in zip(line.x, line.y, strict=True)]

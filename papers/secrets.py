@@ -84,8 +84,8 @@ def _queries() -> Iterable[Row]:
         "two queries, all pairs protected, epsilon 1 each: both together", both, joint_epsilon([graph] * 2, [1, 1])
     )
     values = stacked(*queries)
-    one = build_table(graph_hull(values, graph), values, np.ones(4, dtype=np.bool_), 2.0)
-    yield Row("the same as one stacked query at epsilon 2", float(table_loss(one.weights).max()))
+    single = build_table(graph_hull(values, graph), values, np.ones(4, dtype=np.bool_), 2.0)
+    yield Row("the same as one stacked query at epsilon 2", float(table_loss(single.weights).max()))
 
 
 _CHAINS = ([[0.9, 0.1], [0.4, 0.6]], [[0.91, 0.09], [0.4, 0.6]])
@@ -128,8 +128,8 @@ def _given(file: Path | None) -> tuple[list[list[float]], list[list[float]]] | N
     if file is None:
         return None
     try:
-        found = json.loads(file.read_text())
-        return found["assumed"], found["actual"]
+        document = json.loads(file.read_text())
+        return document["assumed"], document["actual"]
     except (ValueError, KeyError, TypeError):
         raise PlanningError(f'{file}: needs {{"assumed": a transition matrix, "actual": another}}, as JSON') from None
 
@@ -145,9 +145,9 @@ class Field(BayesNet):
 
     neighbours: tuple[frozenset[str], ...] = ()
 
-    def connected(self, node: str, given: Iterable[str]) -> frozenset[str]:
+    def connected(self, node: str, observed: Iterable[str]) -> frozenset[str]:
         """The variables that the given ones do not separate from one: itself among them, none of those."""
-        seen, waiting = set(given), [node]
+        seen, waiting = set(observed), [node]
         reached: set[str] = set()
         while waiting:
             name = waiting.pop()
@@ -174,8 +174,8 @@ def field(joint: Floats, edges: Iterable[tuple[int, int]]) -> Field:
     names = tuple(f"x{axis}" for axis in range(joint.ndim))
     nodes = []
     for axis in range(joint.ndim):
-        known = joint.sum(axis=tuple(range(axis + 1, joint.ndim)))
-        nodes.append(BayesNode(names[axis], names[:axis], known / known.sum(axis=-1, keepdims=True)))
+        marginal = joint.sum(axis=tuple(range(axis + 1, joint.ndim)))
+        nodes.append(BayesNode(names[axis], names[:axis], marginal / marginal.sum(axis=-1, keepdims=True)))
     near: list[set[str]] = [set() for _ in names]
     for a, b in edges:
         near[a].add(names[b])
@@ -193,11 +193,11 @@ def fields(setting: Setting) -> Found:
         alike = sum((states[:, a] == states[:, b]).astype(float) for a, b in edges)
         weights = np.exp(2.0 * coupling * alike)
         joint = (weights / weights.sum()).reshape((2,) * size)
-        found = field(joint, edges).quilt_scale(1.0)
+        scale = field(joint, edges).quilt_scale(1.0)
         about = f"ring of {size}, coupling {coupling:g}"
-        rows.append(Row(f"{about}: scale of a count by quilts, {', '.join(found.quilt) or 'none'}", found.scale))
+        rows.append(Row(f"{about}: scale of a count by quilts, {', '.join(scale.quilt) or 'none'}", scale.scale))
         rows.append(
-            at_most(f"{about}: what that noise really loses", _lost(joint, states, found.scale), 1.0, computed=False)
+            at_most(f"{about}: what that noise really loses", _lost(joint, states, scale.scale), 1.0, computed=False)
         )
         rows.append(Row(f"{about}: scale of GroupDP", float(size)))
     note = "A ring is no tree, and has no directed network with the same independences: its quilts are by separation."
@@ -211,9 +211,9 @@ def _lost(joint: Floats, states: np.ndarray, scale: float) -> float:
     density = chances[:, None] * np.exp(-np.abs(counts[:, None] - answers) / scale)
     worst = 0.0
     for variable in range(states.shape[1]):
-        one = states[:, variable] == 1
-        ratio = np.log(density[one].sum(axis=0) / chances[one].sum())
-        ratio -= np.log(density[~one].sum(axis=0) / chances[~one].sum())
+        inside = states[:, variable] == 1
+        ratio = np.log(density[inside].sum(axis=0) / chances[inside].sum())
+        ratio -= np.log(density[~inside].sum(axis=0) / chances[~inside].sum())
         worst = max(worst, float(np.abs(ratio).max()))
     return worst
 
@@ -221,19 +221,19 @@ def _lost(joint: Floats, states: np.ndarray, scale: float) -> float:
 def beliefs(setting: Setting) -> Found:
     """A belief after a point: posterior over prior probability of a state, for any belief, epsilon 1."""
     rows = []
-    everyone, one = chosen(), 1.0
+    everyone, unit = chosen(), 1.0
     for name, graph in (("graph of example 5.1", GRAPH), ("complete graph", complete(6))):
         hull = graph_hull(VALUES, graph)
-        weights = build_table(hull, VALUES, everyone, one).weights.astype(np.float64)
+        weights = build_table(hull, VALUES, everyone, unit).weights.astype(np.float64)
         ratios = (
             weights[:, None, :] / weights[None, :, :]
         )  # a belief that is all but certain of j: posterior over prior
-        known = explicit(6, [(a, b) for a, b in product(range(6), repeat=2) if a < b and graph[a, b]])
+        pairs = explicit(6, [(a, b) for a, b in product(range(6), repeat=2) if a < b and graph[a, b]])
         factor = math.ceil(hull.largest_gauge(VALUES))
-        near = float(np.log(ratios[known].max()))
-        rows.append(at_most(f"{name}: ln of the most, beliefs on two joined states", near, one, computed=False))
+        near = float(np.log(ratios[pairs].max()))
+        rows.append(at_most(f"{name}: ln of the most, beliefs on two joined states", near, unit, computed=False))
         anyone = float(np.log(ratios.max()))
-        rows.append(at_most(f"{name}: ln of the most, any belief; epsilon times the factor", anyone, factor * one))
+        rows.append(at_most(f"{name}: ln of the most, any belief; epsilon times the factor", anyone, factor * unit))
         rows.append(Row(f"{name}: ln of the most, all six states as likely", _moved(weights)))
     note = (
         "Definition 10.9, adversarial privacy: no output makes a state of the set more than e^epsilon times as likely "

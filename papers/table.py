@@ -37,24 +37,24 @@ class PublishedRow(NamedTuple):
 
 def published_rows() -> list[PublishedRow]:
     """Every row, in the order of the page."""
-    paper, found = "", []
+    paper, rows = "", []
     for line in _PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             paper = line.removeprefix("## ")
         elif row := re.fullmatch(r"\| (.+?) \| (.+?) \| `(.+?)` \| (.+?) \|", line):
-            found.append(PublishedRow(paper, *row.groups()))
-    return found
+            rows.append(PublishedRow(paper, *row.groups()))
+    return rows
 
 
-def show_rows(found: Mapping[str, Counter[str]]) -> None:
+def show_rows(statuses: Mapping[str, Counter[str]]) -> None:
     """Print every row, and how many there are of each verdict.
 
     Args:
         found: by target, how many values agree and differ; only rows of these targets are printed, if there are any.
     """
     rows = published_rows()
-    if found:
-        ran = [(row, found[row.shown_by]) for row in rows if row.shown_by in found]
+    if statuses:
+        ran = [(row, statuses[row.shown_by]) for row in rows if row.shown_by in statuses]
         shown = [(*row, f"{counts['agrees']} agree, {counts['differs']} differ") for row, counts in ran]
         show_table("", (*_COLUMNS, "values"), shown)
     else:

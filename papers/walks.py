@@ -139,8 +139,8 @@ def walk_over(values: Ints, reach: float, start: int) -> Walk:
 
 def step_of(values: Ints, graph: Bools, possible: Bools, likely: Bools) -> Step:
     """The protectable graph of a tick, and how many states protect each."""
-    found = protect_likely(values, graph, possible, likely)
-    return Step(found, degree_of_protection(found.hull, values[surrogates(values, likely)], possible))
+    protection = protect_likely(values, graph, possible, likely)
+    return Step(protection, degree_of_protection(protection.hull, values[surrogates(values, likely)], possible))
 
 
 def fallback_table(values: Ints, epsilon: float, *, most_outputs: int = MOST_OUTPUTS) -> TableWeights:

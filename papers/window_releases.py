@@ -170,10 +170,10 @@ def own_loss(request: WindowRequest, members: tuple[MarkovChain, ...], release: 
         low /= 2.0
     if needed(low) <= 1.0:
         return low
-    found = float(brentq(lambda epsilon: needed(epsilon) - 1.0, low, most, rtol=_FINE))
-    while needed(found) > 1.0:
-        found *= 1.0 + 4.0 * _FINE
-    return found
+    root = float(brentq(lambda epsilon: needed(epsilon) - 1.0, low, most, rtol=_FINE))
+    while needed(root) > 1.0:
+        root *= 1.0 + 4.0 * _FINE
+    return root
 
 
 def _later(chain: MarkovChain, ticks: int) -> MarkovChain:
