@@ -242,14 +242,28 @@ def plan_auto(
     least = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
     least = None if reasons else least
     few = too_few(curves, question) if least is None and not reasons else None
-    found = (recommended, outcome.candidates, readings, question, states, bins, reasons, curves, least, few)
     covered = None
     if recommended.chains is not None:
         covered = problem.share(recommended.every, recommended.chains)
     whole = np.concatenate([cut.states for cut in data.whole])
     return AutoPlan(
-        *(*found, outcome.told, used.sets.test.rows, covered, long_stay(whole, readings.segments)),
-        *(gaps, merged_states(states, data.whole), _left_out(problem, recommended)),
+        recommended=recommended,
+        candidates=outcome.candidates,
+        readings=readings,
+        question=question,
+        states=states,
+        bins=bins,
+        reasons=reasons,
+        curves=curves,
+        least_epsilon=least,
+        too_few=few,
+        told=outcome.told,
+        held_back=used.sets.test.rows,
+        covered=covered,
+        stay=long_stay(whole, readings.segments),
+        gaps=gaps,
+        merged=merged_states(states, data.whole),
+        left_out=_left_out(problem, recommended),
     )
 
 

@@ -200,9 +200,19 @@ def plan_places(
         place, recommended = chosen
         candidates[place] = recommended
         spec = _spec(planned[place], recommended, period, question)
-    sides = tuple(grid.model.metres for grid in planned)
-    parts = (tuple(candidates), tuple(curves), least, failed, traces, period, question, sides, spec, sets.test.rows)
-    return PlacePlan(recommended, *parts)
+    return PlacePlan(
+        recommended=recommended,
+        candidates=tuple(candidates),
+        curves=tuple(curves),
+        least_epsilon=least,
+        reasons=failed,
+        traces=traces,
+        period=period,
+        question=question,
+        sides=tuple(grid.model.metres for grid in planned),
+        spec=spec,
+        held_back=sets.test.rows,
+    )
 
 
 def place_policy(plan: PlacePlan, whose: Whose | None = None) -> MeasurePolicy:

@@ -5,8 +5,10 @@ disks of several people. Beside them lies `root.envelope`, which is public, and 
 were long away need one after the other.
 
 The `cryptography` package stretches a passphrase with 2048 rounds of PBKDF2 and takes no other number: half a
-millisecond a guess, where scrypt costs a fifth of a second. So the same form (PBES2 of RFC 8018, AES-256-CBC) is
-written here with scrypt (RFC 7914), at a cost that `openssl pkey` reads as well. Reading is left to the package.
+millisecond a guess, where scrypt costs a fifth of a second. Its PKCS #12 takes another number for the key, but checks
+the passphrase itself with 2048 rounds: a fifth of a millisecond a guess. Its OpenSSH form needs one more package. So
+the same form (PBES2 of RFC 8018, AES-256-CBC) is written here with scrypt (RFC 7914), at a cost that `openssl pkey`
+reads as well. Reading is left to the package.
 """
 
 from __future__ import annotations
