@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
@@ -47,29 +47,21 @@ class Listen(NamedTuple):
         return cls(host.strip("[]") or "127.0.0.1", int(port))
 
 
-_HOURS = {"h": 1, "d": 24}
+def _hours(value: object) -> int:
+    if isinstance(value, str) and (age := re.fullmatch("([1-9][0-9]{0,6})([hd])", value)):
+        return int(age[1]) * {"h": 1, "d": 24}[age[2]]
+    raise ValueError("give an age, such as 12h or 400d")
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """For how many hours each kind is kept, counted from its last tick."""
+Age = Annotated[int, PlainValidator(_hours)]
 
-    symbols: int = 400 * 24
-    points: int = 400 * 24
-    windows: int = 400 * 24
 
-    @classmethod
-    def parse(cls, given: Iterable[str]) -> Self:
-        """Read texts like `symbols=400d` or `windows=12h`; what is not given has its default. Raises UsageError."""
-        kinds = [field.name for field in fields(cls)]
-        hours: dict[str, int] = {}
-        for text in given:
-            kind, _, age = text.partition("=")
-            number, unit = age[:-1], age[-1:]
-            if kind not in kinds or unit not in _HOURS or not re.fullmatch("[1-9][0-9]{0,6}", number):
-                raise UsageError(f"cannot keep {text!r}: say KIND=AGE, with {', '.join(kinds)}, and 12h or 400d")
-            hours[kind] = int(number) * _HOURS[unit]
-        return replace(cls(), **hours)
+class Keep(Document):
+    """For how many hours each kind is kept, counted from its last tick; a file says `90d` or `12h`."""
+
+    symbols: Age = 400 * 24
+    points: Age = 400 * 24
+    windows: Age = 400 * 24
 
 
 OnConflict = Literal["alarm", "stop"]
@@ -115,14 +107,6 @@ def _location(value: object, info: ValidationInfo) -> Location:
 
 def _listen(value: object) -> Listen:
     return value if isinstance(value, Listen) else _read(Listen.parse, str(value))
-
-
-def _keep(value: object) -> Keep:
-    if isinstance(value, Keep):
-        return value
-    if not isinstance(value, dict):
-        raise ValueError('give a table of ages, such as symbols = "90d"')
-    return _read(Keep.parse, [f"{kind}={age}" for kind, age in value.items()])
 
 
 def _placed(broker: Broker, info: ValidationInfo) -> Broker:
@@ -270,7 +254,7 @@ class GatewayConfig(Document):
     page_url: Annotated[str, Field(pattern=r"^(https?|homeassistant)://[!-~]+$")] | None = None
     metrics: Annotated[Listen, PlainValidator(_listen)] | None = None
     broker: PlacedBroker = Broker()
-    keep: Annotated[Keep, PlainValidator(_keep)] = Keep()
+    keep: Keep = Keep()
     signed: FleetConfig | None = None
     page: PageConfig | None = None
 

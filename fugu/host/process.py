@@ -13,13 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Self
 
-__all__ = [
-    "NOTICES",
-    "Notifier",
-    "Wake",
-    "end_with_parent",
-    "first_share",
-]
+__all__ = ["NOTICES", "Notifier", "Wake", "end_with_parent", "first_share"]
 
 NOTICES = logging.getLogger("fugu.notices")
 """For the few lines that whoever started a service waits for though nothing is wrong: they come unasked, as INFO."""

@@ -13,11 +13,7 @@ from typing import NamedTuple
 
 from fugu.contract.frames import MAX_GAPS, Gap, StreamCommit
 
-__all__ = [
-    "Coverage",
-    "FrameSpan",
-    "Place",
-]
+__all__ = ["Coverage", "FrameSpan", "Place"]
 
 
 class Place(NamedTuple):

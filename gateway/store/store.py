@@ -25,14 +25,7 @@ from gateway.store.shifts import Shifts, Span
 from gateway.store.sums import SumStore
 from gateway.store.symbols import SymbolStore
 
-__all__ = [
-    "KIND",
-    "Outgoing",
-    "Released",
-    "Store",
-    "StoreError",
-    "VersionStore",
-]
+__all__ = ["KIND", "Outgoing", "Released", "Store", "StoreError", "VersionStore"]
 
 
 class StoreError(FuguError):

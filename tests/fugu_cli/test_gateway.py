@@ -97,8 +97,8 @@ def test_a_shard_apart_from_the_others_needs_a_server(fugu: Fugu, tmp_path: Path
         ('fleet = "home"\nstore = "s.db"\nlag = -1', "lag: must be at least 0"),
         ('fleet = "home"\nstore = "s.db"\non_conflict = "shout"', "on_conflict: must be 'alarm' or 'stop'"),
         ('fleet = "home"\nstore = "s.db"\nmetrics = 0', "metrics: metrics are served at PORT or HOST:PORT"),
-        ('fleet = "home"\nstore = "s.db"\nkeep = "400d"', "keep: give a table of ages"),
-        ('fleet = "home"\nstore = "s.db"\n[keep]\nsymbol = "400d"', "keep: cannot keep 'symbol=400d'"),
+        ('fleet = "home"\nstore = "s.db"\nkeep = "400d"', "keep: must be a table"),
+        ('fleet = "home"\nstore = "s.db"\n[keep]\nsymbol = "400d"', "keep.symbol: unknown key; did you mean symbols?"),
         ('fleet = "home"\nstore = "s.db"\n[signed]\nregistry = "f.db"', "signed.roots: is missing"),
         (
             'fleet = "home"\nstore = "s.db"\n[signed]\nregistry = "f.db"\nroots = []',
@@ -172,7 +172,7 @@ def test_an_age_that_cannot_be_read_is_refused_before_anything_is_made(tmp_path:
     write_policies(tmp_path / "policies")
     done = fugu("gateway", "run", served(tmp_path, keep={"symbols": "4"}))
     assert done.code == 1
-    assert done.err.startswith(f"fugu: {tmp_path}/gateway.toml: keep: cannot keep 'symbols=4'")
+    assert done.err.startswith(f"fugu: {tmp_path}/gateway.toml: keep.symbols: give an age, such as 12h or 400d")
     assert not (tmp_path / "home.db").exists()
 
 

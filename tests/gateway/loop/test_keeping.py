@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.config import Keep
 from gateway.estimates.history import estimates_between
 from gateway.loop.gateway import Gateway
 from gateway.loop.retention import forget_device
@@ -24,7 +23,8 @@ from tests.support.scenes import frames, write_policies
 def running(broker: Mosquitto, folder: Path, *keep: str) -> Iterator[Gateway]:
     """A gateway in this process."""
     policies = write_policies(folder / "policies")
-    gateway = Gateway(gateway_config("home", broker.broker, folder / "s.sqlite", policies, keep=Keep.parse(keep)))
+    ages = dict(text.split("=") for text in keep)
+    gateway = Gateway(gateway_config("home", broker.broker, folder / "s.sqlite", policies, keep=ages))
     gateway.start()
     yield gateway
     gateway.stop()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from fugu.contract.errors import UsageError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.policy import Clock
@@ -32,7 +32,7 @@ class Keeper:
     """A scene of hours at one tick a second, and a retention of it at a moment that a test sets."""
 
     def __init__(self, scene: Scene, *keep: str) -> None:
-        self.scene, self.keep = scene, keep
+        self.scene, self.keep = scene, Keep.model_validate(dict(text.split("=") for text in keep))
         self.now_us, self.seconds = 0, 0.0
         self.needed: dict[tuple[str, str], int] = {}
         self.open()
@@ -40,7 +40,7 @@ class Keeper:
     def open(self) -> None:
         here = self.scene
         self.retention = Retention(
-            *(Keep.parse(self.keep), here.store, here.recorder._catalogue, here.recorder, lambda: self.needed),
+            *(self.keep, here.store, here.recorder._catalogue, here.recorder, lambda: self.needed),
             *(here.lag, here.counters, lambda: self.now_us, lambda: self.seconds),
         )
 
@@ -404,9 +404,11 @@ def test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again(tmp_path: P
     ],
 )
 def test_an_age_that_is_none_is_refused_in_a_line(text: str) -> None:
-    with pytest.raises(UsageError, match="symbols, points, windows,"):
-        Keep.parse([text])
+    kind, _, age = text.partition("=")
+    with pytest.raises(ValidationError, match=r"give an age, such as 12h or 400d|Extra inputs"):
+        Keep.model_validate({kind: age})
 
 
 def test_ages_that_are_not_given_are_those_of_the_manual() -> None:
-    assert Keep.parse(["symbols=90d", "windows=12h"]) == Keep(90 * 24, 400 * 24, 12)
+    keep = Keep.model_validate({"symbols": "90d", "windows": "12h"})
+    assert (keep.symbols, keep.points, keep.windows) == (90 * 24, 400 * 24, 12)
