@@ -32,7 +32,7 @@ def fit(
     ] = None,
     name: Annotated[
         str | None,
-        Option(metavar="A,B[,C]", help="Streams that move together: their names (default: columns, or files)."),
+        Option(metavar="A,B[,C]", help="Names of the streams (default: columns, or files)."),
     ] = None,
     order: Annotated[
         int, Option(min=1, max=2, help="2: the next state depends on this one and on the one before.")

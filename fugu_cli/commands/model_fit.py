@@ -44,8 +44,6 @@ def fit_recordings(
         raise CommandLineError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
     if given.order == 2 and len(rules) > 1:
         raise CommandLineError("--order 2 is for one stream")
-    if given.name is not None and len(rules) == 1:
-        raise CommandLineError("--name: only with several streams")
     if len(rules) > MOST_STREAMS:
         raise CommandLineError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
     with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as told:
@@ -74,7 +72,7 @@ def _named(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Rec
     for some in usual if names is None else [_words(names)]:
         if len(set(some)) == len(some) and all(re.fullmatch(NAME_PATTERN, one) for one in some):
             return some
-    if len(streams) == 1:
+    if names is None and len(streams) == 1:
         return ["readings"]
     what = "columns and files do not name the streams" if names is None else "these are no names of streams"
     raise CommandLineError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
