@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from fugu.lanes import Lane, Plot, room_beside
 from tests.support.browser import Browser
 
 SECRET = "17.25"
@@ -30,11 +34,20 @@ return {
 };
 """
 
-PATHS = """
+_PATHS = """
 const paths = (lane) => [...lane.querySelectorAll("path.shape")].map((one) => one.getAttribute("d"));
 return [...document.querySelectorAll(".lane")].map(paths);
 """
-"""Paths that are drawn, by lane."""
+
+
+def check_points(browser: Browser, lanes: Sequence[Lane]) -> None:
+    """Every shape that is drawn has the points that a file has."""
+    widths = browser.run("return [...document.querySelectorAll('.plot')].map((one) => one.parentNode.clientWidth)")
+    for lane, width, paths in zip(lanes, widths, browser.run(_PATHS), strict=True):
+        plot = Plot(lane, width, room_beside(lanes))
+        for shape, path in zip(lane.shapes, paths, strict=True):
+            ours, theirs = ([float(x) for x in re.findall(r"[\d.]+", text)] for text in (plot.path(shape), path))
+            assert theirs == pytest.approx(ours, abs=0.11), (lane.title, shape.look)
 
 
 def recorded(folder: Path, stay: float, ticks: int) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import re
 import subprocess
 import sys
 import zlib
@@ -17,7 +16,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from fugu.lanes import Plot, lanes_document, room_beside
+from fugu.lanes import lanes_document
 from fugu_cli.demo import session
 from fugu_cli.demo.evaluation import Replay, load_night
 from fugu_cli.demo.page import Page
@@ -25,7 +24,7 @@ from fugu_cli.demo.replay_lanes import replay_lanes, stretches_lane
 from fugu_cli.demo.session import NIGHTS
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.browser import MOST_MOVED, Browser
-from tests.support.replays import PATHS, check_layout
+from tests.support.replays import check_layout, check_points
 
 WIDTHS = (390, 800, 1200, 1920)
 MOST_WORDS = 170
@@ -314,16 +313,7 @@ def test_a_browser_and_a_file_have_the_same_points(browser: Browser, nights: lis
         browser.look(1100, dark=False)
         browser.open(page.address)
         wait_until(lambda: browser.count("path.shape") > 8, "a picture")
-        drawn = browser.run(PATHS)
-        width = browser.run("return document.querySelector('.plot').parentNode.clientWidth")
-    for lane, paths in zip(lanes, drawn, strict=True):
-        plot = Plot(lane, width, room_beside(lanes))
-        assert len(paths) == len(lane.shapes)
-        for shape, path in zip(lane.shapes, paths, strict=True):
-            ours, theirs = (
-                [float(number) for number in re.findall(r"[\d.]+", text)] for text in (plot.path(shape), path)
-            )
-            assert theirs == pytest.approx(ours, abs=0.11), (lane.title, shape.look)
+        check_points(browser, lanes)
 
 
 def pixel(browser: Browser, selector: str) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from fugu_cli.demo import walk
 from fugu_cli.demo.page import Page
 from tests.support.brokers import PATIENCE, await_end, wait_until
 from tests.support.browser import Browser
-from tests.support.replays import PATHS, check_layout
+from tests.support.replays import check_layout, check_points
 
 
 @pytest.mark.soak
@@ -134,15 +134,7 @@ def test_a_map_is_drawn_alike_in_a_browser_and_a_file_and_lies_well_at_every_wid
             browser.look(width, dark=dark)
             check_layout(browser, width)
             assert browser.violations() == []
-        drawn = browser.run(PATHS)
-        widths = browser.run("return [...document.querySelectorAll('.plot')].map((one) => one.parentNode.clientWidth)")
+        check_points(browser, lanes)
         assert browser.complaints() == []
-    for lane, width, paths in zip(lanes, widths, drawn, strict=True):
-        plot = Plot(lane, width, room_beside(lanes))
-        scale = plot.x(100.0) - plot.x(0.0)
-        assert plot.y(0.0) - plot.y(100.0) == pytest.approx(scale), "a map has one scale"
-        for shape, path in zip(lane.shapes, paths, strict=True):
-            ours, theirs = (
-                [float(number) for number in re.findall(r"[\d.]+", text)] for text in (plot.path(shape), path)
-            )
-            assert theirs == pytest.approx(ours, abs=0.11), (lane.title, shape.look)
+    plot = Plot(lanes[0], 400, room_beside(lanes))
+    assert plot.y(0.0) - plot.y(100.0) == pytest.approx(plot.x(100.0) - plot.x(0.0)), "a map has one scale"

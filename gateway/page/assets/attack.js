@@ -76,7 +76,7 @@ export class Attack {
   // Over a range of time, the same as of what was released.
   draw(from, to, gap) {
     const { told } = this;
-    if (!told) return;
+    if (!told) return this.chart.empty(from, to);
     const rows = told.times.map((time, t) => [time, ...told.states.flatMap((_, i) => [null, told.low[i][t], told.high[i][t]])]);
     this.chart.show({ names: told.states, unit: "share", rows: rows.filter(([time]) => time >= from), edges: told.states.length === 1 ? [told.least[0], told.most[0]] : [], gap, from, to });
   }

@@ -50,6 +50,11 @@ export class Chart {
     this.say();
   }
 
+  // An axis of time and shares, before anything has come.
+  empty(from, to) {
+    this.show({ names: [], unit: "share", rows: [], from, to });
+  }
+
   // What the words of its levels need; charts below one another have one axis of time.
   needs() { return this.rows ? roomBeside([{ levels: this.levels() }]) : 0; }
 

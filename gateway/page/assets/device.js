@@ -118,7 +118,7 @@ class Series {
   }
 
   draw(span, [from, to], gap) {
-    if (this.names === undefined) return;
+    if (this.names === undefined) return this.chart.empty(from, to);
     const rows = SPANS[span][1] ? this.tiers[span - 1].filter(([time]) => time >= from) : this.newest();
     this.chart.show({ names: this.names, unit: this.unit, rows, edges: this.edges, gap, from, to });
   }
@@ -248,8 +248,8 @@ class Stream {
     const all = [...this.series.values(), this.attack, this.messages];
     const seconds = SPANS[this.span][1];
     const last = Math.max(...all.map((one) => one.last));
-    if (last === -Infinity) return [0, 1];
     const now = Date.now() / 1000;
+    if (last === -Infinity) return [now - (seconds ?? HOUR), now];
     const to = seconds && Math.abs(now - last) < seconds ? Math.max(now, last) : last;
     const begins = this.series.size ? [...this.series.values()].map((one) => one.newest()[0]?.[0] ?? Infinity) : all.map((one) => one.first);
     const from = seconds ? to - seconds : Math.min(...begins);
