@@ -14,13 +14,23 @@ from typing import Literal
 
 import pytest
 
-from firmware_sim.build import BOARD
+from firmware_sim.build import BOARD, Burnt, build, enrolled
 from fugu.contract.compiler import compile_board_policy
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, micropython
 from tests.support.clocks import SECOND
 from tests.support.device_claims import CLAIMS, FEW_OF, claiming, claims_digest, lowest_rungs
+from tests.support.device_documents import (
+    DOCUMENTS,
+    FEW_DOCUMENTS,
+    MANY_DOCUMENTS,
+    OWN,
+    enrolment,
+    sent,
+    verdicts,
+    verdicts_digest,
+)
 from tests.support.device_histories import HISTORIES, LONG, NOW, SHORT, history_digests, steps
 from tests.support.device_net import CASES, FEW, GOLDEN, MANY, agent_digest, board_lines
 
@@ -47,7 +57,7 @@ INTERPRETERS: dict[Interpreter, Callable[..., str]] = {"CPython": _on_cpython, "
 
 
 def test_every_case_has_its_digests() -> None:
-    assert list(DIGESTS) == [*CASES, *HISTORIES, *CLAIMS]
+    assert list(DIGESTS) == [*CASES, *HISTORIES, *CLAIMS, DOCUMENTS]
     assert MANY * len(CASES) + LONG * len(HISTORIES) > 10**6
 
 
@@ -101,6 +111,28 @@ def test_a_board_accepts_the_claims_that_an_agent_accepts_and_none_below(
     printed = INTERPRETERS[interpreter]("board_claims.py", tmp_path / "claims")
     assert printed.split() == ["accepted", "refused"] * len(proven)
     assert len(proven) > len(rungs) * 3 // 4
+
+
+SOME = [FEW_DOCUMENTS, pytest.param(MANY_DOCUMENTS, marks=pytest.mark.soak)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", SOME)
+def test_an_agent_says_of_documents_what_it_always_said(count: int) -> None:
+    lines = list(verdicts(count))
+    assert verdicts_digest(iter(lines)) == DIGESTS[DOCUMENTS][str(count)]
+    assert len({line.split()[1] for line in lines}) > 10, "reasons"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", SOME)
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+def test_a_board_says_of_documents_what_an_agent_says(interpreter: Interpreter, count: int, tmp_path: Path) -> None:
+    build([OWN], tmp_path / "image", enrolled(Burnt(), enrolment(), [OWN]))
+    with (tmp_path / "sent").open("w") as lines:
+        lines.writelines(f"{kind} {now} {payload.hex()}\n" for kind, now, payload in sent(count))
+    printed = INTERPRETERS[interpreter]("board_documents.py", tmp_path / "image", tmp_path / "sent")
+    assert verdicts_digest(iter(printed.splitlines())) == DIGESTS[DOCUMENTS][str(count)]
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""States and frames of devices, as digests in tests/golden/device_digests.json.
+"""States and frames of devices, and their verdicts on documents, as digests in tests/golden/device_digests.json.
 
 Whoever computes them anew draws the same. Readings, gaps, restarts and random words come from SHA-256 of a case's name,
 so that they are the same everywhere. A digest changes when what a device does changes: then
@@ -34,6 +34,7 @@ from fugu.contract.windows import Window
 from fugu.core.clocks import TickClock
 from tests.support.agents import plan_of
 from tests.support.device_claims import CLAIMS, FEW_OF, claims_digest, lowest_rungs
+from tests.support.device_documents import DOCUMENTS, FEW_DOCUMENTS, MANY_DOCUMENTS, verdicts, verdicts_digest
 from tests.support.device_histories import HISTORIES, LONG, SHORT, history_digests
 from tests.support.device_source import Source
 
@@ -320,6 +321,8 @@ def main() -> None:
         print(name, file=sys.stderr)
     for name in CLAIMS:
         digests[name] = {str(each): claims_digest(lowest_rungs(name, each)) for each in (FEW_OF, 1)}
+    counts = FEW_DOCUMENTS, MANY_DOCUMENTS
+    digests[DOCUMENTS] = {str(count): verdicts_digest(verdicts(count)) for count in counts}
     GOLDEN.write_text(json.dumps(digests, indent=1) + "\n")
 
 
