@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.chains import ChainClass
-from fugu.contract.errors import PolicyError, UsageError
+from fugu.contract.errors import FrameError, PolicyError, UsageError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.losses import Loss
@@ -33,19 +33,38 @@ __all__ = ["Check", "attack", "check", "checked_policy", "drawn", "load_policy",
 
 
 def load_policy(path: str | Path) -> AnyPolicy:
-    """Read a policy file.
+    """Read a policy file, or that of a signed document with one policy; signatures are not checked.
 
     Returns:
         A `Policy` of symbols and windows, or a `MeasurePolicy` of points.
 
     Raises:
-        PolicyError: it is no policy; names the file and the first field that is wrong.
+        PolicyError: it is no policy, or its compiled form is another one; names the file and the first difference.
         OSError: it cannot be read.
     """
+    content = Path(path).read_bytes()
     try:
-        return read_policy(Path(path).read_bytes())
+        return read_policy(content) if content.lstrip()[:1] == b"{" else _in_document(content)
     except PolicyError as error:
         raise PolicyError(f"{path}: {error}") from None
+
+
+def _in_document(content: bytes) -> AnyPolicy:
+    """The policy of a signed document; PolicyError as for a file of another kind if it is no document."""
+    from fugu.contract.compiler import check_compiled
+    from fugu.contract.envelope import Envelope
+    from fugu.contract.fleet_documents import PolicyDocument, read_document
+
+    try:
+        envelope = Envelope.decode(content)
+    except FrameError:
+        return read_policy(content)
+    document = read_document(PolicyDocument, envelope.payload)
+    check_compiled(document)
+    policies = document.for_device(document.to.device or "device")
+    if len(policies) != 1:
+        raise PolicyError(f"a document of {len(policies)} policies; fugu fleet push --dry-run shows them")
+    return policies[0]
 
 
 class Check(NamedTuple):
@@ -97,9 +116,9 @@ def check(
         FuguError: the policy or the recording cannot be read or compared.
     """
     accepted: Ceiling | None = None if ceiling is None else epsilon_of(str(ceiling))
-    policy = _policy(policy)
     from fugu.contract.compiler import compile_policy  # it loads signatures, which a file that is none needs not
 
+    policy = _policy(policy)
     compile_policy(policy)
     if isinstance(policy, Policy):
         loss = policy.verify(accepted)

@@ -13,6 +13,7 @@ import pytest
 
 from fugu.contract.chains import JointChains
 from fugu.contract.class_of_chains import Shown
+from fugu.contract.classify import place
 from fugu.contract.compiled import AgentPolicy, read_discretiser, read_policy
 from fugu.contract.compiler import (
     check_compiled,
@@ -21,7 +22,7 @@ from fugu.contract.compiler import (
     compile_document,
     compile_policy,
 )
-from fugu.contract.discretisers import Categories, Cells, Thresholds
+from fugu.contract.discretisers import Baseline, Categories, Cells, Thresholds
 from fugu.contract.errors import PolicyError
 from fugu.contract.fleet_documents import Address, PolicyDocument
 from fugu.contract.guarantee import Guarantee
@@ -29,8 +30,10 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Blocks
+from fugu.core.compiled import read_policy as read_board_policy
 from fugu.core.leakage import MOST_NATS
 from fugu.core.policy import PolicyError as CompiledError
+from fugu.core.states import STEPS, UNIT
 from tests.support.device_net import CASES
 from tests.support.groups import group, member_policy, shared
 from tests.support.measured import measure_policy
@@ -241,3 +244,31 @@ def test_a_grid_that_is_not_on_the_earth_is_refused() -> None:
     for wrong in (float("nan"), float("inf"), 181.0):
         with pytest.raises(CompiledError, match="not on the earth"):
             read_discretiser(compiled[:at] + struct.pack(">d", wrong) + compiled[at + 8 :])
+
+
+def test_what_the_reader_alone_refuses() -> None:
+    """No policy in its JSON form can be compiled to these."""
+    table = compile_policy(SYMBOLS.model_copy(update={"table": NoiseTable(((7, 9), (7, 9)))}))
+    at = table.index(struct.pack(">II", 7, 9))
+    for row in ((7, 7), (9, 7), (0, 9)):
+        with pytest.raises(CompiledError, match="can never emit"):
+            read_policy(table[:at] + struct.pack(">II", *row) + table[at + 8 :])
+    day = compile_policy(CASES["profile of the day"].policy)
+    at = day.index(struct.pack(">qi", 99_000, 7200))
+    for since in (0, -1, 9_000_000):
+        with pytest.raises(CompiledError, match="do not increase"):
+            read_policy(day[:at] + struct.pack(">q", since) + day[at + 8 :])
+
+
+def test_a_reading_on_an_edge_is_above_it() -> None:
+    on_edge = SYMBOLS.model_copy(update={"discretiser": Thresholds(edges=(72.0,), states=("low", "high"))})
+    assert read_board_policy(compile_board_policy(on_edge)).edges == (72,)
+    assert read_board_policy(compile_board_policy(on_edge, Fraction(1, 10))).edges == (720,)
+    assert read_policy(compile_policy(on_edge)).edges == (place(72.0),)
+
+
+def test_the_units_below_a_range_are_the_nearest() -> None:
+    for lowest in (0.1, 3.1, 22.7):
+        mean = Baseline(baseline_ticks=5, lowest=lowest, highest=200.0, compare="multiple", edges=(1.1,))
+        span = Fraction(200) - Fraction(lowest)
+        assert read_discretiser(compile_discretiser(mean)).zero == round(Fraction(lowest) * STEPS * UNIT / span)

@@ -727,12 +727,12 @@ def test_a_colleague_who_signs_other_compiled_policies_gets_no_second_signature(
     document = document.model_copy(update={"boards": (compile_board_policy(other).hex(),)})
     key = decrypted(file.read_bytes(), PASSPHRASE, file)
     out.write_bytes(sign("policy", write_document(document), [key]).encode())
-    done = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
-    assert (done.code, done.err) == (
-        1,
-        f"fugu: {out}: the compiled policy of stream hr is not its JSON form: frame_ticks is "
-        f"{POLICY.frame_ticks + 1}, and {POLICY.frame_ticks} by the JSON form\n",
-    )
+    for done in (fugu("fleet", "sign", "--add-to", out, "--keys", keys), fugu("check", "policy", out)):
+        assert (done.code, done.err) == (
+            1,
+            f"fugu: {out}: the compiled policy of stream hr is not its JSON form: frame_ticks is "
+            f"{POLICY.frame_ticks + 1}, and {POLICY.frame_ticks} by the JSON form\n",
+        )
 
 
 @pytest.mark.parametrize(
