@@ -1,4 +1,4 @@
-"""Signed documents in an order of their own, and what a device says of each, as a digest.
+"""Signed documents in an order of their own, and the digest of a device's verdicts on them.
 
 Keys, documents, forgeries and clocks come from SHA-256 of the names, so that they are the same everywhere.
 """
@@ -45,7 +45,7 @@ DOCUMENTS = "documents, pins and ceilings"
 FEW_DOCUMENTS, MANY_DOCUMENTS = 70, 2000
 HOUR = Window(name="hour", length=600, stride=600, states=(1,), scale="40")
 OWN = quick(board_policy(HOUR))
-"""What the device runs at first, and what is pinned of it."""
+"""The policy that the device runs at first, and whose fields are pinned."""
 
 
 class Sent(NamedTuple):
@@ -62,7 +62,7 @@ def _keys(name: str) -> Keys:
 
 
 def enrolment() -> Enrolment:
-    """What the owner of the device accepts: 4 of a tick, 60 of an hour, and what is pinned."""
+    """Enrolment of the device: its owner accepts epsilon 4 of a tick, and has pinned its policy."""
     return _keys("first").enrolment(ceiling=4.0, pins={OWN.stream: pins_of(OWN)})
 
 
@@ -98,7 +98,7 @@ _FIELDS: tuple[dict[str, Any], ...] = (
 
 
 class _Operator:
-    """Whoever sends: versions, roots, and the clock, as far as they have come."""
+    """Sender of the documents: versions, roots and the clock, as far as they have come."""
 
     def __init__(self) -> None:
         self.source = Source(DOCUMENTS)
@@ -195,7 +195,7 @@ def verdicts(count: int) -> Iterator[str]:
 
 
 def verdicts_digest(lines: Iterator[str]) -> str:
-    """What is committed."""
+    """The digest of such lines."""
     digest = hashlib.sha256()
     for line in lines:
         digest.update(line.encode() + b"\n")
