@@ -5,15 +5,12 @@ they come back: an epsilon or a charge must not be rounded by being sent. `healt
 reading; what was left out, to keep the message small, is counted.
 """
 
-import math
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
-from itertools import accumulate, product
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from fugu.contract._document import FORMAT_NAME
 from fugu.contract.errors import FrameError, Reason
@@ -42,7 +39,6 @@ __all__ = [
     "ValueEstimate",
     "WindowCount",
     "decode_estimate",
-    "ellipse",
 ]
 
 
@@ -477,55 +473,3 @@ class Health(JsonMessage):
         """The fields; of a gateway that has gone, nothing but that."""
         found = JsonMessage.flat(self)
         return found if self.online else {name: found[name] for name in ("format", "online")}
-
-
-_MARGIN = 1e-9
-"""By which it is wider than rounding could take from it."""
-
-
-class Ellipse(NamedTuple):
-    """An ellipse, all in one unit; `orientation` of its longer axis is in degrees clockwise from north, in [0, 180)."""
-
-    east: float
-    north: float
-    semi_major: float
-    semi_minor: float
-    orientation: float
-
-
-def ellipse(
-    places: Sequence[Sequence[float]], weights: Sequence[float], cell: tuple[float, float], probability: float
-) -> Ellipse:
-    """Hold a place with at least a probability in (0, 1], wherever in its cell it is.
-
-    Centre and shape are mean and covariance of a place that is uniform within its cell. Of this shape it is the
-    smallest in which cells of so much weight lie as a whole.
-
-    Args:
-        places: (n, 2), the middle of each cell, to the east and to the north.
-        weights: (n,), not negative, not all 0: how likely each cell is.
-        cell: width and height of a cell, in the same unit, above 0.
-    """
-    total = math.fsum(weights)
-    shares = [weight / total for weight in weights]
-    east, north = (math.fsum(w * place[axis] for w, place in zip(shares, places, strict=True)) for axis in (0, 1))
-    away = [(place[0] - east, place[1] - north) for place in places]
-    width, height = cell
-    a = math.fsum(w * x * x for w, (x, _) in zip(shares, away, strict=True)) + width * width / 12.0
-    b = math.fsum(w * x * y for w, (x, y) in zip(shares, away, strict=True))
-    c = math.fsum(w * y * y for w, (_, y) in zip(shares, away, strict=True)) + height * height / 12.0
-    corners = [*product((-width / 2.0, width / 2.0), (-height / 2.0, height / 2.0))]
-    determinant = a * c - b * b
-
-    def distance(x: float, y: float) -> float:
-        """By the covariance, of the farthest corner of a cell, squared."""
-        ends = ((x + u, y + v) for u, v in corners)
-        return max((c * u * u - 2.0 * b * u * v + a * v * v) / determinant for u, v in ends)
-
-    far = sorted((distance(*place), w) for place, w in zip(away, shares, strict=True) if w > 0.0)
-    held = list(accumulate(weight for _, weight in far))
-    reach = far[min(bisect_left(held, probability), len(far) - 1)][0]
-    middle, spread = (a + c) / 2.0, math.hypot((a - c) / 2.0, b)
-    greatest = middle + spread
-    major, minor = (math.sqrt(reach * value) * (1.0 + _MARGIN) for value in (greatest, determinant / greatest))
-    return Ellipse(east, north, major, minor, (math.degrees(math.atan2(2.0 * b, c - a) / 2.0) + 180.0) % 180.0)

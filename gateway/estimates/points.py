@@ -27,6 +27,7 @@ from fugu.chains import predict
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.tracking import Followed, fixed_lag, follow, moves_of
 from fugu.contract.descriptions import PlaceGrid, place_grid
+from fugu.contract.ellipse import ellipse
 from fugu.contract.errors import PolicyError, Reason, RefusedError
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
@@ -34,7 +35,7 @@ from fugu.contract.measure_table import StaircaseNoise, TimedTable
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import MAX_TABLE_STATES
 from fugu.contract.policy import PolicyHeader
-from fugu.contract.reports import Estimate, PlaceEstimate, SmoothedPlace, SmoothedValue, ValueEstimate, ellipse
+from fugu.contract.reports import Estimate, PlaceEstimate, SmoothedPlace, SmoothedValue, ValueEstimate
 from gateway.estimates.kinds import CONFIDENCE, Kind
 from gateway.store.coverage import Place
 from gateway.store.journal import wall_time

@@ -18,12 +18,13 @@ from fugu.contract.descriptions import (
     Description,
     PlaceGrid,
 )
+from fugu.contract.ellipse import ellipse
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Point
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import EACH
-from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate, ellipse
+from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
 from fugu.mqtt.readings import Descriptions

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fugu.contract.ellipse import Ellipse, ellipse
 from fugu.contract.measure_table import Staircase
-from fugu.contract.reports import Ellipse, ellipse
 from tests.support.dphmm_cases import probability
 
 Places = list[tuple[float, float]]
