@@ -15,7 +15,7 @@ from fugu.library.report import Result
 from fugu_cli.app import ConfigArgument, command, command_group
 from fugu_cli.connection import broker_of, gateway_of, store_of
 from fugu_cli.errors import CommandError, CommandLineError
-from fugu_cli.view.gateway import shown_ledger, shown_releases
+from fugu_cli.view.ledger import shown_ledger, shown_releases
 from fugu_cli.view.terminal import say_waiting, working
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.store.location import Location, ledger_beside, store_location

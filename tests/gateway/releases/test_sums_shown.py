@@ -15,7 +15,7 @@ from fugu.contract.topics import parse_topic, topic_of
 from fugu.library.report import plain
 from fugu.mqtt import Broker
 from fugu.mqtt.readings import ReleaseReading
-from fugu_cli.view.gateway import shown_ledger, shown_releases
+from fugu_cli.view.ledger import shown_ledger, shown_releases
 from fugu_cli.view.readings import ReadingLines, description_lines
 from gateway.audit.statement import policy_statement
 from gateway.fleet.documents import worth

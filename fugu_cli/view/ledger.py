@@ -1,0 +1,107 @@
+"""Releases, and the ledger of them, as JSON or as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fugu.contract.errors import FuguError
+from fugu.contract.reports import ReleaseFrame
+from fugu.contract.sentences import instant, instant_text
+from fugu.library.report import Line, Part, Result, Table, newest
+from fugu_cli.view.fleet import counted, moment_text
+from gateway.releases.charges import nats
+from gateway.releases.entries import Account, Entry, standing_problem
+from gateway.releases.ledger import no_release_before
+
+if TYPE_CHECKING:
+    from gateway.releases.ledger import Ledger
+
+__all__ = ["shown_ledger", "shown_releases"]
+
+_SHOWN = 20
+
+
+def shown_ledger(ledger: Ledger) -> Result:
+    """Nats that are allowed, spent and left, and the newest of the releases.
+
+    In JSON all of them, in nats, with what each charges to each device, and by how much the device's ticks are ahead.
+    """
+    accounts, entries, not_before = ledger.accounts(), ledger.entries(), ledger.not_before_us
+    told = [_entry_document(one, ledger.charges(one.number), ledger.shifts(one.number)) for one in entries]
+    limit = {"not_before": instant_text(instant(not_before))} if not_before else {}
+    report = [*_show_ledger(accounts, entries), *([Line(f"{no_release_before(not_before)}.")] if not_before else ())]
+    return Result({"accounts": list(map(_account_document, accounts)), "entries": told, **limit}, report)
+
+
+def _account_document(account: Account) -> dict[str, Any]:
+    return {
+        **account.key._asdict(),
+        "mechanism": account.mechanism,
+        "together": account.together or None,
+        "spent_together": nats(account.spent_together),
+        "allowance": nats(account.allowance),
+        "base": nats(account.base),
+        "spent": nats(account.spent),
+        "remaining": nats(account.remaining),
+        "first": account.first if account.runs else None,
+        "last": account.last if account.runs else None,
+        "exclusive": account.exclusive or None,
+        "problem": standing_problem(account.key, account.allowance, account.base) or None,
+    }
+
+
+def _entry_document(entry: Entry, charges: dict[str, int], shifts: dict[str, int]) -> dict[str, Any]:
+    fields = {name: value for name, value in entry._asdict().items() if name != "payload"}
+    return {**fields, "charges": {device: nats(charge) for device, charge in charges.items()}, "shifts": shifts}
+
+
+def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part]:
+    rows = []
+    for one in accounts:
+        ticks = f"{one.first}..{one.last}" if one.runs else "none"
+        amounts = (f"{nats(units):.6g}" for units in (one.allowance, one.base, one.spent, one.remaining))
+        rows.append((f"{one.key.device}/{one.key.stream}", one.key.audience, one.mechanism, *amounts, ticks))
+    columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
+    yield Table("Nats per tick, by stream and audience", columns, rows)
+    for name, audience in sorted({(one.together, one.key.audience) for one in accounts if one.together}):
+        most = max(one.spent_together for one in accounts if (one.together, one.key.audience) == (name, audience))
+        yield Line(f"{name} move together: charges add up, {nats(most):.6g} to a tick at most, audience {audience}.")
+    for one in accounts:
+        if problem := standing_problem(one.key, one.allowance, one.base):
+            yield Line(f"{problem}.")
+    conditions = {frame.condition for entry in entries if (frame := _frame(entry)) is not None}
+    for condition in sorted(conditions - {""}):
+        yield Line(f"The amounts hold under a condition: {condition}.")
+    made = [
+        (str(e.number), e.name, e.audience, f"{e.first}..{e.last}", e.scale, e.state, moment_text(e.time_us))
+        for e in entries
+    ]
+    heads = ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)")
+    yield from newest(Table("Releases", heads, made), _SHOWN, " releases")
+
+
+def _frame(entry: Entry) -> ReleaseFrame | None:
+    try:
+        return ReleaseFrame.decode(entry.payload)
+    except FuguError:  # erased with a device
+        return None
+
+
+def shown_releases(frames: Sequence[ReleaseFrame]) -> Iterator[Part]:
+    """Tables of releases."""
+    for frame in frames:
+        percent = f"{frame.confidence * 100:g} %"
+        labels = frame.asked.labels(frame.states)
+        columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)
+        title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {counted(frame.devices)}"
+        rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]
+        yield Table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
+        about = "a tick" if frame.stretch_ticks == 1 else f"any {frame.stretch_ticks} ticks in a row"
+        yield Line(
+            f"Ledger entry {frame.entry}: noise of scale {frame.scale} by {frame.mechanism}, {frame.charge:.6g} nats "
+            f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} about {about} "
+            f"({frame.adversary} adversary)."
+        )
+        if frame.condition:
+            yield Line(f"{frame.condition[0].upper()}{frame.condition[1:]}.")
