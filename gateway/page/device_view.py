@@ -101,8 +101,8 @@ _MOST = {
 }
 _MOST_STATES_SHOWN = 64
 _POINTS_PLACED = 3
-_NEWEST = 300
-"""Values and messages of a store that the page draws one by one."""
+_NEWEST, _MESSAGES = 300, 144
+"""Values and messages of a store that the page draws one by one; a message has all its bytes."""
 
 
 class DeviceView:
@@ -175,7 +175,7 @@ class DeviceView:
         for event in (said.event() for said in reports):
             series.setdefault(event["of"], {**event, "rows": []})["rows"].append(event["row"])
         newest = [{**one, "rows": one["rows"][-_NEWEST:]} for one in series.values()]
-        update = {"kind": "stored", "stream": place.stream, "messages": messages[-_NEWEST:], "series": newest}
+        update = {"kind": "stored", "stream": place.stream, "messages": messages[-_MESSAGES:], "series": newest}
         update["counts"] = [{"kind": "count", **self._report(place, count)} for count in counts.values()]
         self.keep(update)
         return update, reports
