@@ -385,18 +385,6 @@ def _of_points(counters: Counter[str]) -> dict[str, int]:
     return {name: counters[name] for name in ("fallback_ticks", "exposed_ticks", "unknown_points") if name in counters}
 
 
-def test_what_cannot_be_stored_is_not_in_the_watermark(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "s.sqlite")
-    scene.record(FRAMES[0])
-    scene.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON measured BEGIN SELECT RAISE(ABORT, 'full'); END")
-    with pytest.raises(sqlite3.Error):
-        scene.record(FRAMES[1])
-    assert scene.commit().through == FRAMES[0].last
-    scene.store._db.execute("DROP TRIGGER full")
-    scene.record(FRAMES[1])
-    assert scene.commit().through == FRAMES[1].last
-
-
 def test_frames_of_a_retired_policy_are_still_estimated(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite")
     scene.record(*FRAMES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import sqlite3
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -175,19 +174,6 @@ def test_the_order_of_arrival_does_not_matter(tmp_path: Path) -> None:
         results.append((stored(one.path), commit(one)))
     assert all(result == results[0] for result in results)
     assert results[0][1] == StreamCommit("hr/high", 20, ())
-
-
-def test_what_cannot_be_stored_is_not_in_the_watermark(tmp_path: Path) -> None:
-    one = scene(tmp_path)
-    record(one, frame(0))
-    one.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON windows BEGIN SELECT RAISE(ABORT, 'full'); END")
-    with pytest.raises(sqlite3.Error):
-        record(one, frame(1), frame(2))
-    assert commit(one).through == 0
-    one.store._db.execute("DROP TRIGGER full")
-    record(one, frame(1), frame(2))
-    assert commit(one).through == 2
-    assert one.counters == Counter(windows_stored=3)
 
 
 def test_windows_of_a_retired_policy_stay_in_the_watermark(tmp_path: Path) -> None:
