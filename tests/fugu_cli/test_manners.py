@@ -129,7 +129,6 @@ def test_words_that_cannot_be_read(leaf: Leaf, fugu: Fugu) -> None:
         (("--log-format", "xml", "agent.toml"), 2),
         (("pause",), 2),
         (("pause", "agent.toml", "--no-such-option"), 2),
-        *((("--check", file), 1) for file in ("none", "folder", "empty", "bytes")),
         *(((word, "none"), 1) for word in ("--status", "--doctor", "pause", "resume", "moved", "set-back")),
         *(((word, "bytes"), 1) for word in ("--status", "--doctor", "pause", "resume", "moved", "set-back")),
         (("pause", "none", "--for", "soon"), 1),

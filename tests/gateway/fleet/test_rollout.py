@@ -44,15 +44,6 @@ def test_it_stops_exactly_at_the_error_threshold(errors: int, phase: str, kind: 
     assert not actions
 
 
-@pytest.mark.parametrize(("errors", "phase"), [(6, "completed"), (7, "stopped")])
-def test_errors_count_before_success(errors: int, phase: str) -> None:
-    some, devices = plan(error=7), Pretended.of(HUNDRED)
-    state = all_offered(some, devices)
-    devices.say("refused", *HUNDRED[:errors])
-    devices.say("accepted", *HUNDRED[errors:])
-    assert advance(some, state, devices.reports, state.seen_us)[1].phase == phase
-
-
 @pytest.mark.parametrize(("accepted", "stage"), [(79, 0), (80, 1)])
 def test_the_next_stage_begins_exactly_at_the_success_threshold(accepted: int, stage: int) -> None:
     some, devices = plan(50, 100), Pretended.of(names(200))
