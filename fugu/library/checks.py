@@ -116,9 +116,9 @@ def check(
         FuguError: the policy or the recording cannot be read or compared.
     """
     accepted: Ceiling | None = None if ceiling is None else epsilon_of(str(ceiling))
+    policy = _policy(policy)
     from fugu.contract.compiler import compile_policy  # it loads signatures, which a file that is none needs not
 
-    policy = _policy(policy)
     compile_policy(policy)
     if isinstance(policy, Policy):
         loss = policy.verify(accepted)
