@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,8 @@ from fugu.contract.rounding import UPWARD, log_up
 from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Counted
 from fugu.core.leakage import exp_up, worst_odds
+from fugu.core.policy import BINARY, JOINT
+from fugu.core.policy import Policy as CorePolicy
 
 __all__ = ["BinaryChains", "BoundedChains", "ChainClass", "JointChains", "odds_ratio", "two_steps"]
 
@@ -32,6 +34,7 @@ class BinaryChains(ClassOfChains):
         r: Lowest and highest Pr(next state 0 given state 1), inside (0, 1).
     """
 
+    form: ClassVar[int] = BINARY
     kind: Literal["binary"] = "binary"
     q: tuple[float, float]
     r: tuple[float, float]
@@ -83,12 +86,6 @@ class BinaryChains(ClassOfChains):
         """Its own."""
         (q0, q1), (r0, r1) = (tuple(map(Fraction, interval)) for interval in (self.q, self.r))
         return (((q0, q1), (r0, r1)),)
-
-    def covers(self, pinned: ChainClass) -> bool:
-        """True if all intervals of the other lie inside."""
-        return bool(pinned.boxes) and all(
-            self.q[0] <= q[0] and q[1] <= self.q[1] and self.r[0] <= r[0] and r[1] <= self.r[1] for q, r in pinned.boxes
-        )
 
     def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:
         """The larger ratio twice if some chain has q+r > 1."""
@@ -169,11 +166,6 @@ class BoundedChains(ClassOfChains):
         """The typical member, if there is one."""
         return () if self.transition is None else (self.transition,)
 
-    def covers(self, pinned: ChainClass) -> bool:
-        """True if the other has no larger odds ratios."""
-        worst = pinned.worst_odds
-        return not pinned.named_streams and worst is not None and worst <= self.worst_odds
-
     @property
     def members(self) -> tuple[tuple[int, int], ...]:
         """The largest odds ratio."""
@@ -196,6 +188,7 @@ class JointChains(ClassOfChains):
         transition: A typical member; used for estimation only, never for privacy. Without it `steps` is 1.
     """
 
+    form: ClassVar[int] = JOINT
     kind: Literal["joint"] = "joint"
     streams: Annotated[tuple[Shown, ...], Field(min_length=1, max_length=8)]
     period_us: Annotated[int, Field(ge=100)]
@@ -295,11 +288,16 @@ class JointChains(ClassOfChains):
 
     def covers(self, pinned: ChainClass) -> bool:
         """True if the other is of the same streams with the same rates: what the owners of the others rely on."""
-        if not isinstance(pinned, JointChains) or (self.streams, self.shows, self.period_us) != (
-            *(pinned.streams, pinned.shows, pinned.period_us),
-        ):
+        if not isinstance(pinned, JointChains):
             return False
-        return self.steps == pinned.steps and pinned.odds_ratio <= self.odds_ratio
+        same = (self.shows, self.period_us) == (pinned.shows, pinned.period_us)
+        return same and super().covers(pinned)
+
+    def compiled(self, column: int = 0) -> CorePolicy:
+        """Compile the class, with all its streams."""
+        form = super().compiled(column)
+        form.steps = self.steps
+        return form
 
     def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
         return self._joint_bound(Fraction(log_up(max(ratio_01, ratio_10))), adversary)

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
 
 from pydantic import Field
 
@@ -21,7 +21,9 @@ from fugu.contract.rounding import float_up
 from fugu.contract.stretches import StretchBound
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Counted
+from fugu.core.guarantee import contains
 from fugu.core.leakage import ratio_up
+from fugu.core.policy import BOUNDED, Policy
 
 if TYPE_CHECKING:
     from fugu.contract.chains import ChainClass
@@ -58,9 +60,11 @@ class ClassOfChains(Document):
     """Base of all classes of chains: their common questions.
 
     words: for which chains a promise of the class holds, as the end of a sentence; label: the class in a few words.
-    covers: True if every chain of another class, with as many states, is shown to be in this one; exactly.
     members: what `fugu.core.leakage.losses` takes for a class: bounds of q and r, or a largest odds ratio.
+    compiled: the class as a policy's of `fugu.core` has it, with the stream at `column`.
     """
+
+    form: ClassVar[int] = BOUNDED
 
     if TYPE_CHECKING:
 
@@ -186,6 +190,18 @@ class ClassOfChains(Document):
     def reached(self, adversary: Adversary) -> bool:
         """True if some mechanism with given ratios is known to lose all of the bound."""
         return False
+
+    def covers(self, pinned: ChainClass) -> bool:
+        """True if every chain of another class is shown to be in this one; exactly."""
+        return contains(self.compiled(), pinned.compiled())
+
+    def compiled(self, column: int = 0) -> Policy:
+        """Compile the class."""
+        form = Policy()
+        form.chains, form.members, form.steps, form.column = self.form, self.members, 1, column
+        form.shared = [(shown.name, shown.states, shown.rate.as_integer_ratio()) for shown in self.named_streams]
+        form.states = self.stream_sizes[column]
+        return form
 
     def stretch_bound(
         self, known: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary

@@ -19,15 +19,16 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.losses import Adversary, Loss, derived_losses
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.rounding import claimed_ratio, exp_up, log_up
-from fugu.contract.stretches import StretchBound, StretchTicks
+from fugu.contract.rounding import claimed_ratio, exp_up, log_up, ratio_below
+from fugu.contract.stretches import Ceiling, StretchBound, StretchTicks
 from fugu.contract.windows import Counted, total_rate
 from fugu.core import guarantee as core
-from fugu.core.policy import ADVERSARIES, BINARY, BOUNDED, JOINT
+from fugu.core.leakage import MOST_NATS
+from fugu.core.policy import ADVERSARIES
 from fugu.core.policy import Policy as CorePolicy
 from fugu.core.policy import Window as CoreWindow
 
-__all__ = ["Guarantee", "StreamOutputs", "check_outputs", "tick_ratios"]
+__all__ = ["Guarantee", "StreamOutputs", "check_outputs", "keeps_ceiling", "tick_ratios"]
 
 
 class Guarantee(Document):
@@ -123,13 +124,24 @@ def check_outputs(
     return loss
 
 
+def keeps_ceiling(
+    chains: ChainClass, outputs: StreamOutputs, guarantee: Guarantee, column: int, ceiling: Ceiling, period_us: int
+) -> bool:
+    """True if a guarantee lets no stretch of a ceiling's time lose more; a ceiling above 1000 nats is none."""
+    if ceiling.epsilon > MOST_NATS:
+        return True
+    claim = _claim(chains, outputs, guarantee, column)
+    claim.period_us = period_us
+    try:
+        core.check_ceilings(claim, [(ratio_below(ceiling.epsilon), ceiling.seconds)])
+    except core.GuaranteeError:
+        return False
+    return True
+
+
 def _claim(chains: ChainClass, outputs: StreamOutputs, guarantee: Guarantee, column: int | None) -> CorePolicy:
     """The part of a policy that the core's certificate looks at."""
-    claim, window = CorePolicy(), CoreWindow()
-    claim.members, claim.states = chains.members, chains.stream_sizes[column or 0]
-    claim.chains = JOINT if chains.named_streams else BINARY if len(chains.members) == 4 else BOUNDED
-    claim.steps, claim.column = getattr(chains, "steps", 1), column or 0
-    claim.shared = [(shown.name, shown.states, shown.rate.as_integer_ratio()) for shown in chains.named_streams]
+    claim, window = chains.compiled(column or 0), CoreWindow()
     if column is None and chains.named_streams:
         claim.shared = [("", claim.states, outputs.rate.as_integer_ratio())]
     claim.symbols = 0 if outputs.table is None else outputs.table.symbols

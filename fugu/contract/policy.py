@@ -15,7 +15,7 @@ from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_FRAME_TICKS
 from fugu.contract.groups import SharedWindow
-from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
+from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, keeps_ceiling
 from fugu.contract.losses import Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.sentences import LAST_US, promised_words
@@ -216,9 +216,10 @@ class Policy(PolicyHeader):
 
     def check_ceiling(self, ceiling: Ceiling) -> None:
         """Refuse what its guarantee, which may be of another stretch, lets lose more than a device's owner accepts."""
-        ticks = ceiling.ticks(self.clock.period_us)
-        epsilon = self.bound().epsilon(ticks)
-        if epsilon > ceiling.epsilon:
+        column, period = self.chains.column(self.device, self.stream), self.clock.period_us
+        if not keeps_ceiling(self.chains, self.outputs, self.guarantee, column, ceiling, period):
+            ticks = ceiling.ticks(period)
+            epsilon = self.bound().epsilon(ticks)
             about = f" about {ticks} ticks in a row" if ticks > 1 else ""
             raise GuaranteeError(
                 f"epsilon {epsilon:g}{about} of stream {self.stream} is above this device's ceiling {ceiling}"

@@ -16,7 +16,7 @@ from fugu.contract._document import Document
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.rounding import float_up
 from fugu.contract.windows import Counted, total_rate
-from fugu.core.clocks import LATE_US
+from fugu.core.guarantee import stretch_ticks
 
 __all__ = ["LARGEST_PROTECTED", "STRETCHES", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "stretch_ticks"]
 
@@ -30,7 +30,6 @@ LARGEST_PROTECTED = 6.0
 
 StretchTicks = Annotated[int, Field(ge=1, le=MAX_TICK)]
 _COUNTS = (10, 100, 1000)
-_MICROSECONDS = 1_000_000
 
 
 class Stretch(NamedTuple):
@@ -74,22 +73,11 @@ class Ceiling(Document):
 
     def ticks(self, period_us: int) -> int:
         """The most ticks of such a stretch."""
-        return stretch_ticks(self.seconds, period_us) if self.seconds else 1
+        return stretch_ticks(self.seconds, period_us)
 
     def __str__(self) -> str:
         """As it is said in a sentence."""
         return f"{self.epsilon:g}" + (f" for {self.seconds} seconds" if self.seconds else "")
-
-
-def stretch_ticks(seconds: int, period_us: int) -> int:
-    """The most ticks that can fall into a time.
-
-    A tick may be late, and the next ones then come sooner: by an eighth of a period each, until nothing is made up for.
-    Source: docs/proofs/states-and-ticks.md, "Ticks that skip numbers".
-    """
-    time = seconds * _MICROSECONDS
-    late = -(-max(period_us, LATE_US) // period_us)
-    return min(-(-time // period_us) + late, -(-8 * time // (7 * period_us)))
 
 
 @dataclass(frozen=True)

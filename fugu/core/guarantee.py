@@ -4,6 +4,7 @@ It decides for agents, boards, signers and whoever checks a policy. A likelihood
 Source: docs/proofs/stretches.md, docs/proofs/joint-streams.md, and that of `fugu.core.leakage`.
 """
 
+from .clocks import LATE_US
 from .leakage import ONE, exp_up, less, losses, ratio_up, times_up, worst_odds
 from .policy import ADVERSARIES, BINARY, JOINT, Policy
 
@@ -19,9 +20,11 @@ __all__ = [
     "GuaranteeError",
     "check",
     "check_ceilings",
+    "contains",
     "keeps",
     "other_windows",
     "proven",
+    "stretch_ticks",
     "stretched",
     "tick_ratios",
     "window_rate",
@@ -65,15 +68,22 @@ def check_ceilings(policy: Policy, ceilings: "Sequence[tuple[int, int]]") -> Non
     """Refuse a policy that claims less than is wanted; ceilings are ratios over 2^128, of a stretch of seconds."""
     for ceiling, seconds in ceilings:
         _, claimed, ticks = policy.guarantee
-        if not claimed or stretched(policy, claimed, ticks, _ticks(seconds, policy.period_us), ceiling) > ceiling:
+        if (
+            not claimed
+            or stretched(policy, claimed, ticks, stretch_ticks(seconds, policy.period_us), ceiling) > ceiling
+        ):
             raise GuaranteeError("above the ceiling")
 
 
-def _ticks(seconds: int, period_us: int) -> int:
-    """The most ticks of such a stretch, as one may be late; 0 seconds are a single tick."""
+def stretch_ticks(seconds: int, period_us: int) -> int:
+    """The most ticks that can fall into a time; 0 seconds are a single tick.
+
+    A tick may be late, and the next ones then come sooner: by an eighth of a period each, until nothing is made up for.
+    Source: docs/proofs/states-and-ticks.md, "Ticks that skip numbers".
+    """
     if not seconds:
         return 1
-    late = -(-max(period_us, 250000) // period_us)
+    late = -(-max(period_us, LATE_US) // period_us)
     return min(-(-seconds * 1000000 // period_us) + late, -(-8 * seconds * 1000000 // (7 * period_us)))
 
 
@@ -112,7 +122,7 @@ def stretched(policy: Policy, bound: int, ticks: int, wanted: int, most: int, al
     symbol, rate, more = ONE if alone else max(_table_ratios(policy)), window_rate(policy), wanted - ticks
     if policy.chains == JOINT:
         if len(policy.shared) > 1:
-            symbol, rate = ONE, _shared_rate(policy, policy.shared[policy.column][2])
+            symbol, rate = ONE, _shared_rate(policy, rate if alone else policy.shared[policy.column][2])
         if ticks == 1:
             bound, more = times_up(bound, bound), wanted
     tick = times_up(symbol, _exp(*rate))
@@ -177,7 +187,7 @@ def keeps(policy: Policy, pinned: Policy) -> None:
         raise GuaranteeError("another clock")
     if policy.discretiser != pinned.discretiser:
         raise GuaranteeError("another discretiser")
-    if not _contains(policy, pinned):
+    if not contains(policy, pinned):
         raise GuaranteeError("another class of chains")
     if policy.guarantee[0] < pinned.guarantee[0]:
         raise GuaranteeError("a weaker adversary")
@@ -214,7 +224,8 @@ def _alone(policy: Policy) -> "Claim | None":
     return policy.guarantee if policy.windows else None
 
 
-def _contains(wider: Policy, pinned: Policy) -> bool:
+def contains(wider: Policy, pinned: Policy) -> bool:
+    """True if the class of chains of a policy is shown to contain another's, exactly."""
     if wider.chains == JOINT or pinned.chains == JOINT:
         same = wider.chains == pinned.chains and wider.steps == pinned.steps and wider.shared == pinned.shared
         return same and not less(wider.members[0], pinned.members[0])

@@ -28,7 +28,7 @@ _MAP_BITS = 192
 _MOST_SHIFT = 64
 """Chains of steps rarer than 2^-64 have too few digits of n: they get the bound by odds ratios."""
 _NEAR = ONE + (ONE >> 100)
-_STORED = 4 if sys.implementation.name == "micropython" else 64
+_STORED = 1 if sys.implementation.name == "micropython" else 64
 """Powers of a map that are stored: a board has little memory, and time."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from fractions import Fraction
@@ -9,10 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
-from fugu.contract.compiler import compile_board_policy
+from fugu.audit.exact import recompute
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio, two_steps
+from fugu.contract.class_of_chains import Shown
+from fugu.contract.compiled import read_policy as read_agents
+from fugu.contract.compiler import compile_board_policy, compile_policy
 from fugu.contract.discretisers import Thresholds
-from fugu.contract.guarantee import Guarantee
+from fugu.contract.guarantee import Guarantee, StreamOutputs
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
@@ -177,3 +181,64 @@ def test_a_window_counts_as_often_as_a_tick_is_in_it_and_a_histogram_twice() -> 
     both = ([], [one], [two], [one, two])
     rates = [Fraction(*window_rate(SimpleNamespace(windows=some, sums=()))) for some in both]
     assert rates == [0, Fraction(6, 20), Fraction(2, 7), Fraction(6, 20) + Fraction(2, 7)]
+
+
+PAIRS = ((0,), (1,), (0,), (1,))  # the state before and the present one, which is shown
+STEP = ((0.6, 0.4, 0.0, 0.0), (0.0, 0.0, 0.3, 0.7), (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.2, 0.8))
+TOLD = NoiseTable.binary((1 << 31) - (1 << 27), (1 << 31) - (1 << 25))
+
+
+def _joint(windows: bool, *, order_two: bool, spare: float) -> Policy:
+    """One of two streams, or a stream of order 2, whose class lets a tick tell what it does, and a little more."""
+    table, counted = TOLD, (WINDOW,) if windows else ()
+    rate = float(StreamOutputs(table, counted).rate) * (1 + spare)
+    own, other = Shown(name="hr", states=2, rate=rate), Shown(name="motion", states=2, rate=0.3)
+    if order_two:
+        odds = odds_ratio(two_steps(STEP, PAIRS))
+        shown = {"streams": (own,), "shows": PAIRS, "odds_ratio": odds, "steps": 2, "transition": STEP}
+    else:
+        shown = {"streams": (other, own), "shows": ((0, 0), (0, 1), (1, 0), (1, 1)), "odds_ratio": 9.0}
+    return Policy(
+        *(), fleet="home", device="watch", stream="hr", version=1, clock=Clock(epoch_us=0, period_us=1_000_000),
+        discretiser=Thresholds(edges=(1.0,), states=("a", "b")), table=table, windows=counted,
+        chains=JointChains(period_us=1_000_000, **shown),
+        guarantee=Guarantee(epsilon=900.0, adversary="universal"),
+        windows_guarantee=Guarantee(epsilon=900.0, adversary="universal") if windows else None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ticks", [1, 7])
+@pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize("order_two", [False, True])
+def test_a_claim_about_streams_that_move_together_is_proven_where_the_second_certificate_has_it(
+    order_two: bool, windows: bool, ticks: int
+) -> None:
+    loose = _joint(windows, order_two=order_two, spare=1e-12)
+
+    def claims(*epsilons: float) -> Policy:
+        promises = [Guarantee(epsilon=each, adversary="universal", stretch_ticks=ticks) for each in epsilons]
+        return loose.model_copy(update=dict(zip(("guarantee", "windows_guarantee"), promises, strict=False)))
+
+    wide = claims(900.0, 900.0) if windows else claims(900.0)
+    told = [claim.loss for claim in recompute(json.loads(wide.to_json())) if "tick" not in claim.of]
+    needed = [float(loss) * (1 + 1e-13) for loss in told if loss is not None]
+    assert len(needed) == 1 + windows
+    check(read_agents(compile_policy(claims(*needed))))
+    claims(*needed).verify()
+    for place in range(len(needed)):
+        below = [each * (1 - 1e-11 * (place == number)) for number, each in enumerate(needed)]
+        with pytest.raises(GuaranteeError, match="more than is claimed"):
+            check(read_agents(compile_policy(claims(*below))))
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_a_stream_may_tell_what_its_class_of_joint_chains_allows_and_no_more(windows: bool) -> None:
+    check(read_agents(compile_policy(_joint(windows, order_two=False, spare=1e-12))))
+    for spare in (-1e-9, -0.999):
+        less = _joint(windows, order_two=False, spare=spare)
+        with pytest.raises(GuaranteeError, match="more in a tick than its class"):
+            check(read_agents(compile_policy(less)))
+    if windows:  # and no symbols
+        alone = {"table": None, "frame_ticks": 1, "windows_guarantee": None}
+        with pytest.raises(GuaranteeError, match="more in a tick than its class"):
+            check(read_agents(compile_policy(less.model_copy(update=alone))))
