@@ -68,10 +68,8 @@ def check_ceilings(policy: Policy, ceilings: "Sequence[tuple[int, int]]") -> Non
     """Refuse a policy that claims less than is wanted; ceilings are ratios over 2^128, of a stretch of seconds."""
     for ceiling, seconds in ceilings:
         _, claimed, ticks = policy.guarantee
-        if (
-            not claimed
-            or stretched(policy, claimed, ticks, stretch_ticks(seconds, policy.period_us), ceiling) > ceiling
-        ):
+        wanted = stretch_ticks(seconds, policy.period_us)
+        if not claimed or stretched(policy, claimed, ticks, wanted, ceiling) > ceiling:
             raise GuaranteeError("above the ceiling")
 
 
