@@ -95,7 +95,8 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
         registry.close()
         for process in (agent.process, gateway.process):
             process.kill()
-    assert troubles(tmp_path / "agent.log") == []
+    (trouble,) = troubles(tmp_path / "agent.log")
+    assert " WARNING a policy is refused (ceiling): " in trouble
 
 
 def test_a_gateway_refuses_to_start_with_what_it_cannot_use(broker: Mosquitto, tmp_path: Path) -> None:
@@ -227,4 +228,5 @@ def test_a_push_that_the_device_refuses_ends_no_release_and_one_that_it_accepts_
         registry.close()
         for process in (agent.process, gateway.process):
             process.kill()
-    assert troubles(tmp_path / "agent.log") == []
+    (trouble,) = troubles(tmp_path / "agent.log")
+    assert " WARNING a policy is refused (ceiling): " in trouble
