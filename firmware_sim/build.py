@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
+from string import ascii_letters
 from tempfile import NamedTemporaryFile
 from typing import Literal, NamedTuple, get_args
 
@@ -246,15 +247,40 @@ def for_board(source: str) -> str:
     """A module without what takes a board's memory for nothing.
 
     A board keeps every name in memory, but for those of local variables. So what only checkers read goes, a number of a
-    module's own stands where its name did, and parameters without a default, which are given by position, share names.
+    module's own stands where its name did, and functions of its own and parameters without a default, which are given
+    by position, share names.
+    No board reads a policy of joint chains: what is done with one goes, too.
     """
     tree = ast.parse(source)
     tree.body = [node for node in tree.body if not _is_for_checkers(node)]
-    _Numbers().visit(tree)
+    _Numbers().visit(_WithoutJoint().visit(tree))
+    _share_private(tree)
     for node in ast.walk(tree):
         if isinstance(node, _SCOPES):
             _shorten(node)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+class _WithoutJoint(ast.NodeTransformer):
+    """Takes a comparison with `JOINT` for false."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        match node.comparators:
+            case [ast.Name(id="JOINT")]:
+                return ast.Constant(False)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        is_false = [isinstance(each, ast.Constant) and each.value is False for each in node.values]
+        return ast.Constant(False) if all(is_false) else node
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        match node.test:
+            case ast.Constant(value=False):
+                return node.orelse
+        return node
 
 
 class _Numbers(ast.NodeTransformer):
@@ -277,6 +303,22 @@ class _Numbers(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(self._values[node.id]) if node.id in self._values else node
+
+
+def _share_private(tree: ast.Module) -> None:
+    """Drop private functions that nothing names any more; give private names of the module names that others have."""
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    private: dict[str, str] = {}
+    for node in list(tree.body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name.startswith("_"):
+            if node.name not in named:
+                tree.body.remove(node)
+                continue
+            private[node.name] = node.name = f"_{ascii_letters[len(private)]}"
+    assert not named & set(private.values())
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Name):
+            each.id = private.get(each.id, each.id)
 
 
 def _is_for_checkers(node: ast.stmt) -> bool:

@@ -14,7 +14,8 @@ __all__ = ["derived", "read"]
 
 def derived(policies: list[bytes], image: "Any", idle: "Callable[[], None]") -> list[Policy]:
     """Read policies that are to run, and hold their derived guarantees against what is burnt in; or RefusedError."""
-    pinned, found = {policy.stream: policy for policy in read(image.POLICIES)}, read(policies)
+    found = read(policies)
+    pinned = {policy.stream: policy for policy in (found if policies == image.POLICIES else read(image.POLICIES))}
     for policy in found:
         if policy.stream not in pinned or len([one for one in found if one.stream == policy.stream]) > 1:
             raise RefusedError("guarantee", "stream %s: no sensor, or two policies of a document" % policy.stream)

@@ -150,6 +150,11 @@ def test_a_board_keeps_few_names_and_does_the_same() -> None:
     exec(LEAN, before)
     exec(lean, after)
     assert before["f"](3, 4, 5) == after["f"](3, 4, 5) == (1 << 40) + 56
+    joint = "def f(a):\n    if a.chains == JOINT:\n        return _joint(a)\n    return _alone(a)\n"
+    own = "\ndef _joint(a):\n    return 1\n\ndef _alone(a):\n    return 2\n"
+    lean = for_board(joint + own)
+    assert lean.count("def ") == 2
+    assert "return _a(a)" in lean
     assert for_board("def f(tick, index=1):\n    return tick + index\n") == "def f(a, index=1):\n    return a + index\n"
 
 
