@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from edge_agent.measurer import PointSource
     from fugu.mqtt import Broker
 
-__all__ = ["AgentPlan", "ClockSettings", "Managed", "StreamPlan", "SumPlan", "WindowPlan", "watched_class"]
+__all__ = ["AgentPlan", "ClockSettings", "Managed", "StreamPlan", "SumPlan", "WindowPlan"]
 
 
 _MOST_STATES = 8
@@ -169,7 +169,7 @@ class StreamPlan:
             sensor=sensor,
             windows=tuple(WindowPlan.of(window, policy) for window in policy.windows),
             sums=tuple(SumPlan.of(shared, policy) for shared in policy.sums),
-            watch=None if policy.points else watched_class(policy, form.get("rate")),
+            watch=None if policy.points else _watched_class(policy, form.get("rate")),
             noise_bound=form.get("noise_bound", ""),
         )
 
@@ -185,7 +185,7 @@ class StreamPlan:
         return self.valid_from <= seconds and (self.valid_until is None or seconds < self.valid_until)
 
 
-def watched_class(policy: AgentPolicy, rate: float | None) -> dict[str, Any] | None:
+def _watched_class(policy: AgentPolicy, rate: float | None) -> dict[str, Any] | None:
     """Assumption of a guarantee about steps; `None` if it has none that can be checked.
 
     A joint chain is none: its states are pairs of ticks, or of several streams, and a stream shows a part of them.

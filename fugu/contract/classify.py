@@ -19,7 +19,7 @@ from fugu.contract.compiled import AgentPolicy, read_discretiser
 from fugu.core import policy as core
 from fugu.core.states import STEPS, Bands, Classifier, Plain, RunningMean
 
-__all__ = ["ON_OFF", "classifier_of", "double", "least", "least_double", "place"]
+__all__ = ["ON_OFF", "classifier_of", "least", "least_double", "place"]
 
 _PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active")
 ON_OFF = {

@@ -31,7 +31,6 @@ from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import AS_FOUND, Readings, Recorded, load, read_readings
 
 __all__ = [
-    "Numbered",
     "RecordedClass",
     "Release",
     "Released",

@@ -27,7 +27,6 @@ __all__ = [
     "gateway",
     "program",
     "start_broker",
-    "subscriber",
 ]
 
 
@@ -138,18 +137,6 @@ def await_that(what: str, condition: Callable[[], bool], seconds: float) -> None
         time.sleep(0.1)
 
 
-def _complete(file: Path) -> Callable[[], bool]:
-    """A condition that holds once a file has not grown between two calls."""
-    size = -1
-
-    def same() -> bool:
-        nonlocal size
-        before, size = size, file.stat().st_size
-        return size == before
-
-    return same
-
-
 @contextmanager
 def program(
     module: str, arguments: Sequence[str], log: Path, output: Path | None = None
@@ -205,12 +192,3 @@ def gateway(
         if wait:
             await_that("the gateway has started", lambda: "has started" in log.read_text(), _GATEWAY_SECONDS)
         yield process
-
-
-@contextmanager
-def subscriber(port: int, fleet: str, readings: Path, out: Path) -> Iterator[None]:
-    """A subscriber whose readings go to a file; when the context ends, it has read everything."""
-    arguments = ["subscribe", "--fleet", fleet, "--broker", f"127.0.0.1:{port}", "--json"]
-    with program("fugu", arguments, out / "subscriber.log", readings):
-        yield
-        await_that("the subscriber has read everything", _complete(readings), STOP_SECONDS)
