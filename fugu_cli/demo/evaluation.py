@@ -173,7 +173,7 @@ class Replay:
     @property
     def drawn(self) -> str:
         """Words for the picture of what leaves."""
-        return f"share of {self.tick}s {self.of} · band: 95 % · dashes: truth, drawn here only"
+        return f"share of {self.tick}s {self.of} · band: 95 % · dashes: the truth, which stays here"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -338,7 +338,7 @@ class Results:
     @property
     def off(self) -> str:
         """Error of the values, in a few words."""
-        return f"off by {100 * self.error:.0f} percentage points on average"
+        return f"off by {100 * self.error:.{int(self.error < 0.01)}f} percentage points on average"
 
     def use(self) -> str:
         """Say in a sentence how far off what was released is."""

@@ -178,16 +178,19 @@ def show_stretches(
             raise _AskedElseError("something else is asked for")
 
     find, cards = _planner(readings, path, plan.whose), [_card(plan, "As you asked", 0, {})]
+    asked = question_asked(options).protect or 0
     with suppress(_AskedElseError):
         for protect, name in _STRETCHES.items():
             at = len(cards)
             with suppress(FuguError):  # a recording may be too short for one of them
-                other = find(question_asked(replace(options, protect=protect)), progress=tell)
+                question = question_asked(replace(options, protect=protect))
+                other = find(question, progress=tell)
                 if other.verdict == plan.verdict:
                     continue
                 drawn = other.useful and _draw_prepared(page, at, other, name)
                 chosen = {"protect": protect} if other.useful else {}
-                cards = [*cards, _card(other, name, at if drawn else None, chosen)]
+                beside = f"{name}: protects {'more' if (question.protect or 0) > asked else 'less'}"
+                cards = [*cards, _card(other, beside, at if drawn else None, chosen)]
                 page.show(stretches=cards)
 
 

@@ -110,7 +110,8 @@ def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) 
     came = 0 if results is None else results.live
     noun = "profile" if replay.parts else "number"
     noun += "s" * (replay.expected != 1)
-    words = f"of {replay.expected:,} {noun}" + (f", {results.off}" if results is not None else "")
+    words = f"of {replay.expected:,} {noun}" + (" of the day" if replay.parts else "")
+    words += f", {results.off}" if results is not None else ""
     blank = Lane(
         *("leaves", "Leaves", f"{came:,}", words, replay.drawn, 174),
         *(span, (), (0.0, 1.0), percent_marks((0.0, 0.5, 1.0)), ()),
@@ -163,7 +164,7 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
         f"{'the promise: at most' if at == 'promise' else 'the promise to one who knows the habits:'} {_sure(promise)}"
     )
     shapes = [Shape("zone", "allowed", [(0.5, promise)])] if at == "promise" else []
-    number, words = "–", f"sure at most {replay.asked}, from 50 %"
+    number, words = "–", f"at most sure {replay.asked}, if 50 % sure before"
     if changes is not None and results is not None:
         sure = 1.0 / (1.0 + np.exp(-np.abs(changes)))
         ticks = results.ticks[: sure.size]
@@ -205,7 +206,7 @@ def stretches_lane(stretches: Sequence[Stretch], about: str) -> Lane:
         (bars if one.epsilon <= LARGEST_PROTECTED else bare).append(bar)
     promised = next((one for one in shown if one.name == about), shown[0])
     longer = ", ".join(_short(one.name) for one in shown if one.epsilon > LARGEST_PROTECTED)
-    words = f"sure at most how any {about.removeprefix('1 ')} went, from 50 %"
+    words = f"at most sure of what went on in any {about.removeprefix('1 ')}, if 50 % sure before"
     words += f"; not protected: {longer}" if longer else ""
     level = most_sure(promised.epsilon)
     return Lane(
@@ -215,7 +216,7 @@ def stretches_lane(stretches: Sequence[Stretch], about: str) -> Lane:
             _sure(level),
             words,
         ),
-        *("the most that the promise allows, about stretches of time; 50 %: a coin flip", 190),
+        *("how sure anybody can get, by the length of time; 50 %: a coin flip", 190),
         *((0.0, float(len(shown))), [(at + 0.5, _short(one.name)) for at, one in enumerate(shown)]),
         *((0.5, 1.0), percent_marks((0.5, 0.75, 1.0))),
         [

@@ -33,8 +33,8 @@ NIGHTS = ("N10", "N05", "N07")
 _OTHERS = {"learns": "Attacker, learning", "ordinary": "With ordinary noise"}
 _TITLE = "The night is shared. Every heartbeat stays in doubt."
 _SUB = (
-    "All that leaves this watch of its readings is green. An attacker who knows the sleeper's habits gets, about any "
-    "heartbeat, from 50 % to at most 73 % sure."
+    "Of its readings, only the green numbers leave this watch. Take any heartbeat: an attacker who knows the sleeper's "
+    "habits, and is 50 % sure of it, gets at most 73 % sure."
 )
 _TICK_SECONDS, _REPLAY_SECONDS = 0.001, 20.0
 """From tick to tick of a replay, unless it would then take longer than that."""

@@ -68,10 +68,10 @@ _DEADLINE = 6
 _PATIENCE_SECONDS = 45.0
 _TITLE = "The street's sum is shared. Every home stays in doubt."
 _SUB = (
-    "Sixty homes send numbers that look random, and only their sum over an hour opens. About any hour of any home, "
-    "somebody gets from 50 % to at most 73 % sure."
+    "Sixty homes send numbers that look random, and only their sum for an hour can be read. Whoever is 50 % sure of "
+    "any hour of a home gets at most 73 % sure."
 )
-_NOT_HIDDEN = "the sum, and of some homes the exact count, if the site and the helper work together."
+_NOT_HIDDEN = "the sum; and some homes' exact counts, if the two who add up, site and helper, work together."
 
 
 class Hour(NamedTuple):
@@ -289,7 +289,7 @@ class _Watcher:
         truth = [(hour.number + side, hour.truth) for hour in self.hours for side in (0.0, 1.0)]
         top = share_scale([*(hour.told for hour in self.hours), *scene.habit.tolist()])
         off = f", off by {error_words(_off(self.hours))} on average" if self.hours else ""
-        words = "sure at most how any hour of any home went, from 50 %; if the helper keeps its word"
+        words = "at most sure of what went on in any hour of a home, if 50 % sure before; the helper must keep its word"
         sure = most_sure(scene.epsilon)
         return [
             Lane(
@@ -307,7 +307,7 @@ class _Watcher:
             ),
             Lane(
                 *("leaves", "Leaves", f"{len(self.hours)}", f"of {scene.hours} sums of all homes{off}"),
-                *("share of time that water ran, in all homes · dashes: truth, drawn here only", 174, span, ()),
+                *("share of time that water ran, in all homes · dashes: the truth, which stays here", 174, span, ()),
                 *((0.0, top), percent_marks((0.0, top / 2, top))),
                 [
                     Shape("line", "truth", truth),

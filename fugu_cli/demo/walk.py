@@ -351,7 +351,7 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
         _map(
             walk.policy,
             *("leaves", "Leaves", f"{came:,}", f"of {came if expected is None else expected:,} points"),
-            f"points of the last {_SHOWN} steps · dashes: truth, drawn here only",
+            f"points of the last {_SHOWN} steps · dashes: the truth, which stays here",
             [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])],
         ),
         _map(

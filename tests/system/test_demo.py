@@ -163,7 +163,7 @@ def test_the_lanes_show_the_numbers_of_the_night(replay: Replay, night: Results)
     assert shapes(leaves, "got") == shapes(leaves, "point") == [(0.0, 0.2), (2.0, 0.6), (4.0, 0.9)]
     assert shapes(leaves, "within") == [(0.0, pytest.approx(0.1), pytest.approx(0.3)), (2.0, 0.5, 0.7), (4.0, 0.8, 1.0)]
     assert leaves.words == "of 55 numbers, off by 8 percentage points on average"
-    assert attacker.words == "sure at most whether any one heartbeat was “above”, from 50 %"
+    assert attacker.words == "at most sure whether any one heartbeat was “above”, if 50 % sure before"
     assert shapes(attacker, "promise") == [(pytest.approx(PROMISE / (1 + PROMISE)),)]
     assert [sure for _, sure in shapes(attacker, "sure")] == pytest.approx(
         [x / (1 + x) for x in (1, 1.1, 1.3, 1.3, 1.4)]
@@ -192,7 +192,7 @@ def test_what_a_profile_lets_anybody_say_is_drawn_for_each_stretch(replay: Repla
     bars = shapes(lane, "most") + shapes(lane, "bare")
     assert [high for _, _, _, high in bars] == pytest.approx([most_sure(one.epsilon) for one in replay.stretches[:6]])
     assert [words for _, words in lane.marks][:3] == ["heartbeat", "10 min", "1 h"]
-    assert lane.words.endswith("went, from 50 %; not protected: 10 min, 1 h, 8 h")
+    assert lane.words.endswith("if 50 % sure before; not protected: 10 min, 1 h, 8 h")
 
 
 @pytest.mark.long
@@ -209,13 +209,13 @@ def test_a_household_shares_a_profile_of_the_day_and_any_hour_is_protected() -> 
     )
     _, leaves, attacker = replay_lanes(home, home.states.size, results)
     assert leaves.number == "3"
-    assert leaves.words.startswith("of 4 profiles, off by ")
+    assert leaves.words.startswith("of 4 profiles of the day, off by ")
     assert [words for _, words in leaves.marks][0::5] == ["00:00-04:00", "20:00-24:00"]
     newest = results.truth.reshape(3, 6)[-1]
     assert [level for _, _, level, _ in shapes(leaves, "truth")] == newest.tolist()
     assert [high for _, _, _, high in shapes(leaves, "bar")] == results.released.reshape(3, 6)[-1].tolist()
     assert attacker.number == "73 %"
-    assert attacker.words == "sure at most how any hour went, from 50 %; not protected: 8 h"
+    assert attacker.words == "at most sure of what went on in any hour, if 50 % sure before; not protected: 8 h"
 
 
 @pytest.mark.parametrize("dark", [False, True])

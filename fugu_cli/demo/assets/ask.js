@@ -53,7 +53,7 @@ function card({ name, words, at, options }) {
     root.append(lanes.root);
     fetch(`/lanes-${at}.json`).then((found) => found.json()).then((found) => lanes.show(found.lanes.slice(1)));
   }
-  if (Object.keys(options).length) root.append(make("button", { type: "button", onclick: choose(options) }, "Hide this instead"));
+  if (Object.keys(options).length) root.append(make("button", { type: "button", onclick: choose(options) }, `Hide ${name.split(":")[0].toLowerCase()} instead`));
   return root;
 }
 

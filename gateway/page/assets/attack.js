@@ -12,7 +12,7 @@ export class Attack {
     this.gauge = make("div", { class: "gauge" });
     this.said = make("p", { class: "small" }, "Waiting for messages.");
     this.beyond = make("p", { class: "bad", hidden: true }, "▲ It got beyond what the promise allows: the stream's description states a smaller epsilon than its table keeps. See fugu check statement.");
-    this.chart = new Chart("What an attacker makes of it: between these lines, dashed the promise", { colour: 3, ends: true, height: 140 });
+    this.chart = new Chart("How sure an attacker is: the promise keeps it between the dashed lines", { colour: 3, ends: true, height: 140 });
     this.chart.root.classList.add("guesses");
     this.chart.root.hidden = true;
     this.allowed = make("p", { class: "small" });
@@ -60,7 +60,7 @@ export class Attack {
     this.told = told;
     this.chart.root.hidden = false;
     this.point([told.least[i], told.most[i]], [low, high], `not ${quoted(state)}`, quoted(state));
-    put(this.said, `Attacker: ${between(low, high)} sure that it was ${quoted(state)} at ${clock(told.times.at(-1) * 1000)} (${limit}). It guesses ${guess}.`);
+    put(this.said, `Attacker: ${between(low, high)} sure that it was ${quoted(state)} at ${clock(told.times.at(-1) * 1000)} (${limit}), so it guesses ${guess}.`);
     put(this.allowed, told.epsilon === null ? "The promise has no bound for this stream."
       : told.epsilon > LARGEST_PROTECTED ? "The promise protects nothing at a single tick."
         : `The promise for a single tick, ${loss(told.epsilon)} (${odds(told.epsilon)}), keeps it (dashed): ${states.map((one, n) => `${quoted(one)} ${between(told.least[n], told.most[n])}`).join("; ")}.`);

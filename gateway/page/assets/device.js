@@ -48,7 +48,7 @@ export function device(main, listen, name) {
 
   function state({ member, about }) {
     view = about.ledger;
-    if (!member) return put(facts, "This account has heard nothing of the device itself.");
+    if (!member) return put(facts, "This account may read values, and not how the device is.");
     condition.replaceChildren(mark(member.condition), ...(member.seen ? [" · last heard ", ago(member.seen * 1000)] : []));
     const unsent = member.outbox ? `${number(member.outbox)} frames waiting` : "nothing waiting";
     put(facts, [...troubles(member), `agent ${member.agent}`, unsent].join(" · "));
