@@ -256,7 +256,7 @@ def test_what_the_reader_alone_refuses() -> None:
     edges = compile_discretiser(CASES["7 symbols of 3 states"].policy.discretiser)
     first, second = struct.pack(">q", place(60.0)), struct.pack(">q", place(80.0))
     with pytest.raises(CompiledError, match="do not increase"):
-        read_discretiser(edges.replace(first + second, second + first))
+        read_discretiser(edges.replace(first + second, first + struct.pack(">q", place(60.0) - 1)))
     day = compile_policy(CASES["profile of the day"].policy)
     at = day.index(struct.pack(">qi", 99_000, 7200))
     for since in (0, -1, 9_000_000):
