@@ -215,7 +215,7 @@ class FleetPolicy:
         self._judged, self._reason, self._detail = name, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
         if kind == "policy":
             if (name, reason) != self._policy:
-                NOTICES.info("a policy is refused (%s): %s; what is in force stays", self._reason, self._detail)
+                NOTICES.warning("a policy is refused (%s): %s; what is in force stays", self._reason, self._detail)
             self._policy = name, reason
             self._newest_refused = payload
         self._settle(kind, payload, reason)

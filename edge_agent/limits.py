@@ -45,7 +45,7 @@ def _pinned(pins: SymbolPins | MeasuredPins | None, who: str, *, refused: bool) 
     if pins is None:
         if refused:
             return "refused, because nothing is pinned of it, unlike of others"
-        return f"as its policy says, within the ceiling; no pins hold {who} to states, ticks, and what epsilon is about"
+        return f"as its policy says, up to the ceiling; no pins here, so {who} chooses states, ticks and the class"
     states = f"pinned are its {len(pins.discretiser.states)} states ({pins.discretiser.kind})"
     if isinstance(pins, MeasuredPins):
         pairs = sum(len(members(others)) for others in pins.neighbours()) // 2
