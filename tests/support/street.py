@@ -191,7 +191,7 @@ def opened(answer: OpeningAnswer, reports: Sequence[Report]) -> list[int]:
 
 def street(folder: Path, broker: Broker, readings: Sequence[float], **changes: Any) -> tuple[GroupDocument, list[Home]]:
     """A group with next to no noise, and its homes, none of which runs yet."""
-    fields: dict[str, Any] = {"noise": 4_294_945_000, "honest": len(readings) - 1, "period_us": 200_000, "length": 20}
+    fields: dict[str, Any] = {"noise": 4_294_780_000, "honest": len(readings) - 1, "period_us": 200_000, "length": 20}
     document = group(**fields | changes)
     window = SharedWindow.of(signed(document))
     return document, [Home(folder / f"home-{i}", f"home-{i}", broker, window, one) for i, one in enumerate(readings)]
