@@ -254,7 +254,7 @@ def status(
     registry: RegistryOption,
     group: Annotated[str | None, Option(help="Only devices of this group.")] = None,
     strict: Annotated[
-        bool, Option("--check", help="Exit code 1 unless every device has what it should, and is not stale.")
+        bool, Option("--check", help="Exit code 1 unless a gateway runs here, and every device has what it should.")
     ] = False,
 ) -> Result:
     """Show what every device should run, and what it says it runs.
@@ -281,6 +281,8 @@ def status(
         error = CommandError(
             f"{len(wrong)} of {len(devices)} are not as they should be: {', '.join(wrong[:_SHOWN])}{more}"
         )
+    elif strict and gateway is False:
+        error = CommandError("no gateway runs with this registry here: what devices do now is not known")
     return Result(document, view.shown_devices(devices, refusals, gateway), error=error)
 
 

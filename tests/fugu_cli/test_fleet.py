@@ -360,6 +360,12 @@ def test_status_says_how_every_device_stands(fugu: Fugu, home: Home) -> None:
 
 def test_status_has_an_exit_code_for_scripts(fugu: Fugu, home: Home) -> None:
     words = ("fleet", "status", "--registry", home.path, "--check")
+    done = fugu(*words)
+    assert (done.code, done.err) == (
+        1,
+        "fugu: no gateway runs with this registry here: what devices do now is not known\n",
+    )
+    home.serve()
     assert fugu(*words).code == 0
     fugu("fleet", "push", home.write(1, HEART), *home.options)
     home.says("watch", 1)
@@ -373,6 +379,7 @@ def test_status_has_an_exit_code_for_scripts(fugu: Fugu, home: Home) -> None:
 
 
 def test_a_device_that_is_to_do_nothing_and_is_stale_is_not_as_it_should_be(fugu: Fugu, home: Home) -> None:
+    home.serve()
     assert fugu("fleet", "status", "--registry", home.path, "--check").code == 0
     home.says("watch", 0, stale=True)
     assert fugu("fleet", "status", "--registry", home.path, "--check").code == 1

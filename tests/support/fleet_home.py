@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from fugu.contract.fleet_documents import Address
 from fugu.contract.policies import AnyPolicy
+from fugu.host.files import hold
 from gateway.fleet.entries import PolicyReport, Sighting
-from gateway.fleet.registry import Registry
+from gateway.fleet.registry import Registry, serving
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 
@@ -30,6 +31,7 @@ class Home:
         self.registry = Registry(self.path, fleet="home")
         for name, groups in DEVICES.items():
             self.registry.enrol(name, groups, who="anna", time_us=1)
+        self.running: TextIO | None = None
         self.options = ("--registry", self.path, "--root", self.root)
 
     def write(self, version: int, *policies: AnyPolicy, keys: Any = None, **fields: Any) -> Path:
@@ -44,6 +46,10 @@ class Home:
         report = PolicyReport(device, version, outcome, reason, 1_700_000_000_000_000, **fields)
         self.registry.reported([report])
         self.registry.seen([Sighting(device, True, 3, "", "0.1", 1_700_000_000_000_000)])
+
+    def serve(self) -> None:
+        """Hold what a gateway of it holds, as long as this lives."""
+        self.running = hold(serving(self.path))
 
     def dump(self) -> list[str]:
         """Everything in the registry."""
