@@ -173,7 +173,7 @@ class Replay:
     @property
     def drawn(self) -> str:
         """Words for the picture of what leaves."""
-        return f"share of {self.tick}s {self.of} · band: 95 % · dashes: the truth, which stays here"
+        return f"share of {self.tick}s {self.of} · band: 95 % · dashes: the truth, which does not leave"
 
     @property
     def parts(self) -> tuple[str, ...]:

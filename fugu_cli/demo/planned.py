@@ -117,7 +117,7 @@ def plan_and_replay(
         else:
             draw_replay(page, 0, replay, 0)
             results, missing = _replayed(page, replay, numbers)
-            stage = "all of it was sent on this machine, and attacked"
+            stage = "the replay is over, and what left was attacked"
             for sentence in summary(results):
                 say(sentence)
     if numbers is None:

@@ -110,7 +110,8 @@ def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) 
     came = 0 if results is None else results.live
     noun = "profile" if replay.parts else "number"
     noun += "s" * (replay.expected != 1)
-    words = f"of {replay.expected:,} {noun}" + (" of the day" if replay.parts else "")
+    words = f"{noun} of the day" if replay.parts else noun
+    words = words if came == replay.expected else f"of {replay.expected:,} {words}"
     words += f", {results.off}" if results is not None else ""
     blank = Lane(
         *("leaves", "Leaves", f"{came:,}", words, replay.drawn, 174),
@@ -164,7 +165,7 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
         f"{'the promise: at most' if at == 'promise' else 'the promise to one who knows the habits:'} {_sure(promise)}"
     )
     shapes = [Shape("zone", "allowed", [(0.5, promise)])] if at == "promise" else []
-    number, words = "–", f"at most sure {replay.asked}, if 50 % sure before"
+    number, words = "–", f"the surest an attacker got {replay.asked}, from 50 %"
     if changes is not None and results is not None:
         sure = 1.0 / (1.0 + np.exp(-np.abs(changes)))
         ticks = results.ticks[: sure.size]

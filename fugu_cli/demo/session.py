@@ -33,8 +33,8 @@ NIGHTS = ("N10", "N05", "N07")
 _OTHERS = {"learns": "Attacker, learning", "ordinary": "With ordinary noise"}
 _TITLE = "The night is shared. Every heartbeat stays in doubt."
 _SUB = (
-    "Of its readings, only the green numbers leave this watch. Take any heartbeat: an attacker who knows the sleeper's "
-    "habits, and is 50 % sure of it, gets at most 73 % sure."
+    "Of its readings, only the green numbers leave this watch. An attacker who knows the sleeper's habits, and is 50 % "
+    "sure that one given heartbeat was fast, gets at most 73 % sure."
 )
 _TICK_SECONDS, _REPLAY_SECONDS = 0.001, 20.0
 """From tick to tick of a replay, unless it would then take longer than that."""
@@ -92,7 +92,7 @@ def run(out: Path, broker: str, *, browser: bool) -> int:
         say(f"\n{came} of {expected} numbers came in {seconds:.0f} s by {name}; pictures of all are in {out}")
         for sentence in missing:
             say(f"missing: {sentence}")
-        page.show(stage="all of it was sent on this machine, and attacked", ended=True)
+        page.show(stage="the replay is over, and what left was attacked", ended=True)
         page.stay()
     return 1 if missing else 0
 

@@ -130,7 +130,7 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
             )
             (out / f"street{look}.svg").write_text(picture, encoding="utf-8")
         code = _summary(scene, plan, watcher.hours)
-        page.show(stage="all of it was sent on this machine", ended=True, stalled="; ".join(missing))
+        page.show(stage="the replay is over", ended=True, stalled="; ".join(missing))
         page.stay()
     return code
 
@@ -307,7 +307,12 @@ class _Watcher:
             ),
             Lane(
                 *("leaves", "Leaves", f"{len(self.hours)}", f"of {scene.hours} sums of all homes{off}"),
-                *("share of time that water ran, in all homes · dashes: the truth, which stays here", 174, span, ()),
+                *(
+                    "share of time that water ran, in all homes · dashes: the truth, which does not leave",
+                    174,
+                    span,
+                    (),
+                ),
                 *((0.0, top), percent_marks((0.0, top / 2, top))),
                 [
                     Shape("line", "truth", truth),

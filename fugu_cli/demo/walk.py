@@ -215,7 +215,7 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
         if missing:
             say(f"missing: {missing}")
         page.draw(0, _document(walk, len(walk.released)))
-        page.show(stage="all of it was sent on this machine", ended=True, stalled=missing)
+        page.show(stage="the replay is over", ended=True, stalled=missing)
         page.stay()
     return 1 if missing else 0
 
@@ -351,7 +351,7 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
         _map(
             walk.policy,
             *("leaves", "Leaves", f"{came:,}", f"of {came if expected is None else expected:,} points"),
-            f"points of the last {_SHOWN} steps · dashes: the truth, which stays here",
+            f"points of the last {_SHOWN} steps · dashes: the truth, which does not leave",
             [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])],
         ),
         _map(

@@ -91,7 +91,7 @@ def test_plans_take_the_baseline_of_their_model(fugu: Fugu, tmp_path: Path, word
     mean = "one's own running mean of 20 ticks"
     assert f"protected is being above {mean} at a tick" in fugu(*planned).out
     made = Policy.from_json(file.read_bytes()).discretiser
-    assert made.model_dump(mode="json") == json.loads(chain.read_text())["discretiser"]
+    assert made.model_dump(mode="json") == json.loads(chain.read_text())["streams"][0]["discretiser"]
     assert isinstance(made, Baseline)
     assert fugu(*planned, "--states", "calm,awake").code == 0
     assert Policy.from_json(file.read_bytes()).discretiser.states == ("calm", "awake")

@@ -163,7 +163,7 @@ def test_the_lanes_show_the_numbers_of_the_night(replay: Replay, night: Results)
     assert shapes(leaves, "got") == shapes(leaves, "point") == [(0.0, 0.2), (2.0, 0.6), (4.0, 0.9)]
     assert shapes(leaves, "within") == [(0.0, pytest.approx(0.1), pytest.approx(0.3)), (2.0, 0.5, 0.7), (4.0, 0.8, 1.0)]
     assert leaves.words == "of 55 numbers, off by 8 percentage points on average"
-    assert attacker.words == "at most sure whether any one heartbeat was “above”, if 50 % sure before"
+    assert attacker.words == "the surest an attacker got whether any one heartbeat was “above”, from 50 %"
     assert shapes(attacker, "promise") == [(pytest.approx(PROMISE / (1 + PROMISE)),)]
     assert [sure for _, sure in shapes(attacker, "sure")] == pytest.approx(
         [x / (1 + x) for x in (1, 1.1, 1.3, 1.3, 1.4)]

@@ -79,11 +79,12 @@ export class Plot {
 // One lane: its words, and its picture, which follows the width that it has.
 class Strip {
   constructor(look) {
+    const name = look[0].toUpperCase() + look.slice(1); // until its lane has come
     this.number = make("div", { class: "number" });
     this.words = make("p", {});
-    this.title = make("h2", {}, icon(look), make("span", {}));
+    this.title = make("h2", {}, icon(look), make("span", {}, name));
     this.head = make("figcaption", {});
-    this.picture = draw("svg", { class: "plot", role: "img" });
+    this.picture = draw("svg", { class: "plot", role: "img", "aria-label": name });
     this.root = make("section", { class: `lane ${look}` }, make("div", { class: "beside" }, this.title, this.number, this.words), make("figure", {}, this.head, this.picture));
     new ResizeObserver(() => this.draw()).observe(this.root);
   }
