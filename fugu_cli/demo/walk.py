@@ -66,8 +66,8 @@ latency = {10 * PERIOD_SECONDS}
 """
 _TITLE = "The walk is shared. Every place stays in doubt."
 _SUB = (
-    "All that leaves this phone of its place is green. Somebody who wavers between two places up to "
-    f"{_RADIUS * _CELL} m apart gets, by any one point, from 50 % to at most 73 % sure."
+    "Of its place, only the green points leave this phone. Whoever is 50 % sure in which of two places up to "
+    f"{_RADIUS * _CELL} m apart it is, gets by one point at most 73 % sure."
 )
 _NOT_HIDDEN = "the way as a whole: all points together show roughly where somebody is."
 
