@@ -27,7 +27,7 @@ li{margin:.2em 0;padding-left:2.2em;text-indent:-2.2em}
 .dash{border-top-style:dashed}.small{color:#666;font-size:.9em}
 svg.fugu{max-width:520px}
 @media (prefers-color-scheme:dark){body{color:#e8eeea;background:#0f1412}.small{color:#9aa8a0}
-svg:not(.fugu),.key{filter:invert(.9) hue-rotate(180deg)}svg:not(.fugu){color:#17201c}}
+svg:not(.fugu),.key{filter:invert(0.9) hue-rotate(180deg)}svg:not(.fugu){color:#17201c}}
 """
 _WIDTH, _LEFT, _RIGHT = 460, 46, 12
 _LOWEST = 0.001

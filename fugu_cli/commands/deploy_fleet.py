@@ -118,7 +118,9 @@ def fleet(
         listed = _listed(devices, opened)
     if gateway is not None and (taken := [device.name for device in listed if device.name in _GATEWAY]):
         raise CommandError(f"{devices}: {taken[0]} is the name of the gateway's account; nothing was written")
-    new_folder(out)
+    for folder in (out, gateway):
+        if folder is not None:
+            new_folder(folder)
     if not keys.exists():
         init(
             fleet=opened.settings.fleet,
@@ -131,7 +133,7 @@ def fleet(
         raise CommandError(f"{keys} is of fleet {root.document.fleet}, the broker of {opened.settings.fleet}")
     with (
         working("writing folders"),
-        _removed_on_failure(out),
+        _removed_on_failure(out, gateway),
         closing(Registry(registry, fleet=root.document.fleet)) as entries,
         entries.transaction(),
     ):
@@ -191,9 +193,7 @@ def _gateway(
         for name, role in _GATEWAY.items()
     ]
     (_, credentials), (_, rollout) = issued
-    new_folder(folder)
-    with _removed_on_failure(folder):
-        folders.write_gateway(folder, broker, credentials, rollout, [], in_place=in_place, signed=signed)
+    folders.write_gateway(folder, broker, credentials, rollout, [], in_place=in_place, signed=signed)
     return issued
 
 
@@ -278,10 +278,11 @@ def _line(file: Path, line: int) -> Iterator[None]:
 
 
 @contextmanager
-def _removed_on_failure(folder: Path) -> Iterator[None]:
-    """Take a folder away again that was not completed."""
+def _removed_on_failure(*paths: Path | None) -> Iterator[None]:
+    """Take folders away again that were not completed."""
     try:
         yield
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        for path in filter(None, paths):
+            shutil.rmtree(path, ignore_errors=True)
         raise

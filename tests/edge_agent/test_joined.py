@@ -149,13 +149,19 @@ def test_a_window_is_reported_once_with_the_count_of_its_ticks(device: Device) -
     assert device.advance(20) == []
 
 
-def test_the_next_window_follows_the_one_before(device: Device) -> None:
+def two_reports(device: Device) -> tuple[Report, Report]:
+    """Reports of two windows in a row, of 5 and of 10 ticks in the counted state."""
     device.ready(9)
     device.sums.observe(9, 0)
     assert device.run(10, [1] * 5) == []
     device.ready(15)
     (first,) = device.run(15, [0] * 5)
     (second,) = device.run(20, [1] * 10)
+    return first, second
+
+
+def test_the_next_window_follows_the_one_before(device: Device) -> None:
+    first, second = two_reports(device)
     assert [(one.number, one.previous) for one in (first, second)] == [(1, -1), (2, 1)]
     assert (device.opened(first), device.opened(second)) == ([5], [10])
 
@@ -511,11 +517,6 @@ def test_a_document_that_is_sent_brings_a_sum_only_to_a_device_whose_owner_has_j
 
 def test_a_report_that_is_dropped_is_accounted_for_by_the_next(device: Device) -> None:
     """A full outbox that drops the oldest: what is signed does not change."""
-    device.ready(9)
-    device.sums.observe(9, 0)
-    assert device.run(10, [1] * 5) == []
-    device.ready(15)
-    (first,) = device.run(15, [0] * 5)
-    (second,) = device.run(20, [1] * 10)
+    first, second = two_reports(device)
     found = Report.decode(accounting(second.encode(), first.previous))
     assert found == replace(second, previous=-1)

@@ -115,6 +115,7 @@ def test_a_gateway_s_folder_that_is_none(fugu: Fugu, tmp_path: Path, broken: str
     done = fugu("doctor", tmp_path)
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert "gateway.toml" in done.err
+    assert ("'fugu deploy fleet' wrote its devices" in done.err) is (broken == "missing")
 
 
 NAMES = ("", " ", "a b", "a/b", "+", "#", "%c", "..", "a\nb", "ü", "\U0001f421", "x" * 5000, "\x1b[31m", "health")

@@ -356,7 +356,7 @@ def test_from_a_file_to_an_agent_that_checks(
     wait_until(lambda: browser.count("#replay .lane path.got") == 1, "what would leave")
     wait_until(lambda: browser.count("#stretches article") > 1, "another stretch beside it")
     assert browser.text("#stretches article").startswith("As you asked\n\nUseful: the share ")
-    assert "Any 10 minutes" in browser.text("#stretches")
+    assert "Any 10 minutes: protects more" in browser.text("#stretches")
     assert browser.count("#stretches button") < browser.count("#stretches article")
     for width, dark in ((390, True), (1200, False)):
         browser.look(width, dark=dark)

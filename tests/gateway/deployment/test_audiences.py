@@ -36,7 +36,7 @@ RELEASES = (
 
 
 def joint_limit(audiences: int = 2) -> float:
-    """Epsilon that so many audiences of .5 tell one reader together."""
+    """Epsilon that so many audiences of 0.5 tell one reader together."""
     allowed = allowance(POLICY.chains, 0.5, "informed")
     return joint_loss(POLICY.chains, joint_charge([allowed] * audiences, 0), "informed")
 

@@ -191,3 +191,22 @@ def test_a_gateway_that_could_not_start_is_not_written(
     assert not Path("gateway").exists()
     assert not Path("devices").exists()
     assert BrokerFolder.open(broker.folder).settings.accounts == ()
+
+
+def test_a_broker_s_folder_that_cannot_be_written_leaves_no_other(
+    fugu: Fugu, broker: Shipped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, folder = broker.root / "gateway-secret", broker.root / "gateway"
+    create_private(secret)
+    secret.write_text("another long passphrase\n")
+
+    def full(_self: BrokerFolder, _accounts: object) -> None:
+        raise DeploymentError("no space left")
+
+    monkeypatch.setattr(BrokerFolder, "admit", full)
+    done = fugu(*words(broker, ["ring,hr.json,stdin,5"]), "--gateway", folder, "--gateway-passphrase-file", secret)
+    assert (done.code, done.err) == (1, "fugu: no space left\n")
+    assert not folder.exists()
+    assert not (broker.root / "devices").exists()
+    with closing(Registry(broker.root / "fleet.sqlite")) as registry:
+        assert registry.devices() == []
