@@ -118,7 +118,7 @@ class DeviceView:
         self._streams: set[str] = set()
         self._attacks: dict[str, AttackView] = {}
         self._newest: dict[str, Description] = {}
-        self._recalled: set[tuple[str, int]] = set()
+        self._recalled: dict[str, int] = {}
 
     def take(self, topic: Topic, payload: bytes, heard: float = 0.0) -> dict[str, Any] | None:
         """Update for the page by a message, heard in Unix seconds; `None` if it cannot be used, or says nothing new."""
@@ -153,9 +153,9 @@ class DeviceView:
         """From which tick on a store is to be read, by stream and window; each version of a stream is named once."""
         since = {}
         for stream, told in self._newest.items():
-            if (stream, told.version) in self._recalled:
+            if told.version <= self._recalled.get(stream, 0):
                 continue
-            self._recalled.add((stream, told.version))
+            self._recalled[stream] = told.version
             for window in told.windows:
                 end = (int(now * 1e6) - told.epoch_us) // told.period_us
                 reach = min(MOST_SECONDS * 1_000_000 // told.period_us, MOST_WINDOWS * window.stride + window.length)
