@@ -243,7 +243,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
         browser.run("document.getElementById('details').open = true")
         browser.click("#report a")
         assert browser.text("h1") == "all of it"
-        browser.run("history.back()")
+        browser.driver.back()
         wait_until(lambda: browser.text(".stays .number") == "26,923", "the page again", instead=browser.text)
         browser.run("document.querySelector('#hidden a').click()")
         wait_until(lambda: "no promise hides them" in browser.text("#habits"), "what is not hidden")

@@ -125,7 +125,7 @@ def test_a_device_is_found_among_hundreds(page: Site, browser: Browser) -> None:
     wait_until(lambda: browser.count("tbody tr") == 1 and "ring-0077" in browser.text("tbody"))
     browser.click("tbody a")
     wait_until(lambda: browser.text("h1") == "ring-0077")
-    browser.run("history.back()")
+    browser.driver.back()
     wait_until(lambda: browser.text("h1") == "Fleet")
     assert browser.complaints() == []
 
