@@ -51,11 +51,6 @@ def states(document: dict[str, Any], values: list[Any]) -> list[int | None]:
     return [discretiser.observe(tick, v) for tick, v in enumerate(values)]
 
 
-def test_edges_belong_to_the_upper_state() -> None:
-    plain = {**BANDS, "hysteresis": 0.0}
-    assert states(plain, [9.999, 10.0, 19.999, 20.0, -1e300, 1e300]) == [0, 1, 1, 2, 0, 2]
-
-
 def test_words_for_off_and_on_are_0_and_1_where_one_edge_tells_them_apart() -> None:
     plain = {**BANDS, "edges": [0.5], "states": ["off", "on"], "hysteresis": 0.0}
     words = ["true", "False", " ON\n", "off", "Open", "CLOSED", "detected", "not_home", True, "1", 0.0]
@@ -65,27 +60,6 @@ def test_words_for_off_and_on_are_0_and_1_where_one_edge_tells_them_apart() -> N
     for edges in ([0.0], [1.0001], [-3.0]):
         assert states({**plain, "edges": edges}, ["on", "off"]) == [None, None]
     assert states({**plain, "edges": [0.5, 1.5], "states": ["a", "b", "c"]}, ["on", "off"]) == [None, None]
-
-
-def test_hysteresis_keeps_the_state_until_the_edge_is_passed_by_its_width() -> None:
-    assert states(BANDS, [15, 21, 22, 19, 18, 17.9, 8.1, 8, 7.9, 11, 12, 30, 0]) == [
-        *(1, 1, 2, 2, 2, 1, 1, 1, 0, 0, 1, 2, 0),
-    ]
-
-
-def test_a_tick_without_a_usable_reading_has_no_state() -> None:
-    assert states(BANDS, [None, 25, None, "30", "n/a", None]) == [None, 2, None, 2, None, None]
-
-
-def test_hysteresis_starts_anew_after_more_missing_ticks_than_the_policy_says() -> None:
-    """At the boundary from both sides; 21 is above the edge, but not by the width of the hysteresis."""
-    assert states(BANDS, [15, None, "x", NAN, 21]) == [1, None, None, None, 1]
-    assert states(BANDS, [15, None, "x", NAN, None, 21]) == [1, None, None, None, None, 2]
-    discretiser = classifier_of(BANDS)
-    assert [discretiser.observe(tick, value) for tick, value in ((0, 15), (4, 21), (9, 21))] == [1, 1, 2], (
-        "ticks that were left out count as well"
-    )
-    assert states({**BANDS, "hysteresis_ticks": 0}, [15, 21, None, 21]) == [1, 1, None, 2]
 
 
 @pytest.mark.parametrize(

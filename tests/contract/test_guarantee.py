@@ -193,11 +193,6 @@ def test_a_table_with_another_number_of_states_is_refused(chains: BinaryChains |
         loss(chains, NoiseTable.randomised_response(states, 1 << 28), "informed")
 
 
-def test_a_likelihood_ratio_below_one_is_refused() -> None:
-    with pytest.raises(GuaranteeError, match="at least 1"):
-        point(0.1, 0.1).ratio_loss(Fraction(1, 2), Fraction(2), "informed")
-
-
 @pytest.mark.parametrize("text", ["0.0", "-1.0", "NaN", "Infinity", '"1"'])
 def test_a_guarantee_needs_a_positive_finite_epsilon(text: str) -> None:
     with pytest.raises(ValidationError):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusC
 from fugu.contract.frames import Committed, Gap, Status, StreamCommit
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
-from tests.support.agents import SECOND, JumpingClock, ScriptedClock, agent_plan, frames_left, run, stream_plan, ticks
+from tests.support.agents import SECOND, JumpingClock, agent_plan, frames_left, run, stream_plan, ticks
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import Recorder, policy, write_device
 
@@ -40,39 +39,6 @@ def test_without_a_broker_every_tick_is_kept(tmp_path: Path) -> None:
     stored = ticks(frames_left(plan))
     assert stored == list(range(101, stored[-1] + 1))
     assert stored[-1] >= 299
-
-
-def test_ticks_during_a_long_sleep_are_absent(tmp_path: Path) -> None:
-    plan, clock = nowhere(tmp_path), ScriptedClock(0, {50 * SECOND: 4000 * SECOND}, asleep=True)
-    run(plan, clock, lambda: clock.now > 4100 * SECOND)
-    stored = ticks(frames_left(plan))
-    jump = next(i for i, (a, b) in enumerate(pairwise(stored)) if b != a + 1)
-    assert stored[jump] == 49
-    assert stored[jump + 1] == 3991, "a recording catches up with less than ten seconds"
-    assert stored == [*range(1, 50), *range(3991, stored[-1] + 1)]
-
-
-def test_a_clock_that_jumps_back_repeats_no_tick(tmp_path: Path) -> None:
-    plan, clock = nowhere(tmp_path), ScriptedClock(1000 * SECOND, {1050 * SECOND: 20 * SECOND})
-    run(plan, clock, lambda: clock.now > 1200 * SECOND)
-    stored = ticks(frames_left(plan))
-    assert stored == list(range(1001, stored[-1] + 1))
-    assert len(set(stored)) == len(stored)
-
-
-def test_a_restarted_agent_goes_on_after_its_last_tick_even_when_the_clock_is_behind(tmp_path: Path) -> None:
-    plan = nowhere(tmp_path)
-    clock = JumpingClock(500 * SECOND)
-    run(plan, clock, lambda: clock.now > 560 * SECOND)
-    last = ticks(frames_left(plan))[-1]
-    clock = JumpingClock(300 * SECOND)
-    run(plan, clock, lambda: clock.now > (last + 20) * SECOND)
-    stored = ticks(frames_left(plan))
-    assert stored == list(range(501, stored[-1] + 1))
-    assert stored[-1] > last
-    shifts = [frame.shift for frame in frames_left(plan)]
-    assert shifts == sorted(shifts)
-    assert abs(shifts[-1] - (last - 300)) <= 1, "and says by how much its numbers are ahead"
 
 
 def test_a_policy_makes_symbols_only_while_it_is_valid(tmp_path: Path) -> None:

@@ -1,16 +1,12 @@
-"""A device with a baseline: its mean is in memory only, and nothing leaves or stays but what the states make."""
+"""A device with a baseline: nothing leaves it, or stays on its disk, but what the states make."""
 
 from __future__ import annotations
 
-import logging
 import random
 import sqlite3
-import struct
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-
-import pytest
 
 from edge_agent.agent import Agent
 from edge_agent.plan import StreamPlan
@@ -20,7 +16,6 @@ from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Baseline
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
-from fugu.core.states import UNIT, RunningMean
 from fugu.host.database import add_functions
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
@@ -35,7 +30,6 @@ PLAN = stream_plan(
     discretiser=compile_discretiser(PULSE),
     windows=(window_plan(length=15, stride=15, numerator=3, denominator=1),),
 )
-FLAT = [100.0]
 
 
 def tape(seed: int) -> Callable[[memoryview], None]:
@@ -98,26 +92,6 @@ def replayed(readings: Sequence[float], first: int = 1) -> list[float]:
     return [*readings[-shift:], *readings[:-shift]] if shift else [*readings]
 
 
-@pytest.mark.long
-def test_symbols_of_the_first_ticks_after_a_start_do_not_depend_on_readings(tmp_path: Path) -> None:
-    """The same random bits, other readings: the same symbols for M ticks, and others from the next one on."""
-    generator = random.Random(2)
-    wild = [generator.choice([31.0, 229.0, 1e308, -1e308, 100.0]) for _ in range(200)]
-    agents = [device(tmp_path / str(i), readings) for i, readings in enumerate((FLAT, wild))]
-    for agent in agents:
-        go_on(agent, 200)
-    one, other = map(symbols, agents)
-    assert one[:M] == other[:M]
-    assert len(one) == len(other) == 200
-    assert one[M:] != other[M:]
-    distributions = [device(tmp_path / f"seed{seed}", wild, seed=seed) for seed in range(30)]
-    for agent in distributions:
-        go_on(agent, M)
-    share = sum(map(sum, map(symbols, distributions))) / (30 * M)
-    expected = sum(row[1] for row in TABLE.weights()) / 2 / 2**32
-    assert abs(share - expected) < 0.085, "the distribution of a tick without a state, 4 standard deviations"
-
-
 def test_equal_states_leave_equal_bytes_and_an_equal_disk(tmp_path: Path) -> None:
     states = random.Random(3).choices((0, 1), k=300)
     readings = [with_states(states, seed) for seed in (5, 6)]
@@ -131,57 +105,3 @@ def test_equal_states_leave_equal_bytes_and_an_equal_disk(tmp_path: Path) -> Non
     one, same, other = map(left, agents)
     assert one == same
     assert one != other, "the states did not even reach the symbols"
-
-
-def test_windows_do_not_say_that_they_have_observed_the_first_ticks(tmp_path: Path) -> None:
-    """A count of nothing would pass for a share of 0; how many ticks there were follows from the start alone."""
-    one, other = (device(tmp_path / str(i), readings) for i, readings in enumerate((FLAT, [31.0, 229.0, 1e308])))
-    for agent in (one, other):
-        go_on(agent, 60)
-    observed = [window_frames(agent._outbox) for agent in (one, other)]
-    assert [(frame.first, frame.observed) for frame in observed[0]] == [(15, 9), (30, 15), (45, 15)]
-    assert [frame.observed for frame in observed[0]] == [frame.observed for frame in observed[1]]
-
-
-def test_a_restart_begins_anew(tmp_path: Path) -> None:
-    """Two devices that had other readings before stop being different the moment that they start again."""
-    later = with_states([1, 0, 0, 1] * 30, 7)
-    found = []
-    for name, before in (("low", [40.0, 50.0]), ("high", [200.0, 220.0])):
-        first = device(tmp_path / name, before)
-        go_on(first, 4 * M)
-        first._ticks.finish()
-        first._outbox.close()
-        again = device(tmp_path / name, replayed(later, 4 * M + 1), start=4 * M, seed=9)
-        go_on(again, len(later))
-        found.append(symbols(again)[4 * M :])
-    assert found[0] == found[1]
-    assert len(found[0]) == len(later)
-
-
-def test_neither_a_reading_nor_a_mean_is_on_disk_in_the_log_or_in_a_payload(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    generator = random.Random(4)
-    readings = [round(generator.gauss(111.0, 15.0), 7) for _ in range(200)]
-    agent = device(tmp_path / "device", readings)
-    stream = agent._ticks.streams[0]
-    mean = stream.discretiser.rule
-    assert isinstance(mean, RunningMean)
-    canaries: list[float | int] = [*readings]
-    for _ in range(200):
-        go_on(agent, 1)
-        canaries += [mean.mean, mean.mean // UNIT, 30.0 + mean.mean / UNIT / 2**20 * 200.0]
-    data = [repr(left(agent)).encode(), caplog.text.encode(), repr((stream, vars(stream.discretiser))).encode()]
-    data += [file.read_bytes() for file in (tmp_path / "device").iterdir() if file.is_file()]
-    everything = b"\n".join(data)
-    for canary in canaries:
-        traces = [repr(canary), f"{canary:.4f}"] if isinstance(canary, float) else [repr(canary)] * (canary > 10**6)
-        packed = [struct.pack("<d", canary), struct.pack(">d", canary)] if isinstance(canary, float) else []
-        packed += (
-            [canary.to_bytes(8, order) for order in ("little", "big")]
-            if isinstance(canary, int) and canary > 10**12
-            else []
-        )
-        assert not any(trace in everything for trace in [*(text.encode() for text in traces), *packed])

@@ -345,22 +345,6 @@ def test_ticks_that_come_faster_than_they_are_drawn_for_leave_room_for_other_wor
     outbox.close()
 
 
-def test_after_a_sleep_nothing_is_made_up(tmp_path: Path) -> None:
-    clock = JumpingClock(1000 * SECOND)
-    ticks, outbox = ticker(tmp_path, clock, stream_plan(), Live([1.0]))
-    made = []
-    for now in (1001, 1002, 5000, 5001, 5002, 5003.2, 9000):
-        clock.now = int(now * SECOND)
-        ticks.catch_up()
-        (stream,) = ticks.streams
-        made.append(stream.last_tick)
-    assert made == [1001, 1002, 5000, 5001, 5002, 5003, 9000]
-    ticks.close_frames()
-    drawn = [frame.first + i for frame in symbol_frames(outbox) for i in range(len(frame.symbols))]
-    assert drawn == [1001, 1002, 5000, 5001, 5002, 5003, 9000]
-    outbox.close()
-
-
 def test_the_end_of_standard_input_does_not_end_the_stream(tmp_path: Path) -> None:
     with (tmp_path / "lines").open("wb+") as lines:
         sensor = LineSensor(lines)

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.stored_frames import Keeping
-from edge_agent.window import ClosedWindow
 from fugu.contract.frames import Gap
 from fugu.contract.noise_table import NoiseTable
-from tests.support.agents import stream_plan, window_plan
-from tests.support.outboxes import symbol_frames, window_frames
+from tests.support.agents import stream_plan
+from tests.support.outboxes import symbol_frames
 
 PLAN = stream_plan()
 
@@ -181,25 +180,6 @@ def test_a_stream_of_a_document_that_was_refused_is_new_when_it_comes_again(tmp_
     assert again.register(power) >= 104
     assert again.shift("power") == (60, 40)
     assert again.register(PLAN) >= 7
-
-
-def test_a_window_that_was_committed_is_refused_when_it_comes_again_after_a_restart_too(tmp_path: Path) -> None:
-    plan = stream_plan(windows=(window_plan(),))
-    outbox = new_outbox(tmp_path)
-    (window,) = plan.windows
-    assert outbox.register_window("hr", window) == -1
-    for index in (3, 4, 9):
-        outbox.append_windows(plan, [ClosedWindow(window, index, 10, (index,))])
-    for start in (False, True):
-        if start:
-            outbox._db.close()  # as by SIGKILL
-            outbox = new_outbox(tmp_path)
-            assert outbox.register_window("hr", window) == 9
-        for index in (3, 8, 9):
-            with pytest.raises(OutboxError, match=f"window {index} of hr/high was committed before"):
-                outbox.append_windows(plan, [ClosedWindow(window, index, 10, (index,))])
-    outbox.append_windows(plan, [ClosedWindow(window, 10, 10, (10,))])
-    assert [(f.previous, f.index) for f in window_frames(outbox)] == [(-1, 3), (3, 4), (4, 9), (9, 10)]
 
 
 def test_an_outbox_of_another_device_or_clock_is_refused(tmp_path: Path) -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.errors import GuaranteeError
@@ -16,7 +13,6 @@ from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, los
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
-from papers.errata_bdp import likelihood_ratio
 from tests.support.oracle import best_attack, worst_loss
 
 SCALE = 2**32
@@ -106,25 +102,6 @@ def test_an_actual_adversary_reaches_the_loss(q: float, r: float, rho0: float, r
 
 
 @pytest.mark.long
-@given(
-    q=st.floats(0.001, 0.999),
-    r=st.floats(0.001, 0.999),
-    rho0=st.floats(0.01, 0.98),
-    share=st.floats(0.01, 0.99),
-)
-@settings(max_examples=30, deadline=None)
-def test_the_three_adversaries_are_ordered_and_no_attack_beats_them(
-    q: float, r: float, rho0: float, share: float
-) -> None:
-    table = flips(rho0, max(1e-6, (1 - rho0) * share))
-    ignorant, informed, universal = (loss(point(q, r), table, a) for a in ("ignorant", "informed", "universal"))
-    assert ignorant.epsilon <= informed.epsilon * (1 + 1e-12)
-    assert informed.epsilon <= universal.epsilon * (1 + 1e-12)
-    for direction, reported in ((0, informed.epsilon_01), (1, informed.epsilon_10)):
-        assert best_attack(q, r, emission(table), direction, informed=True, ticks=60) <= reported + 1e-9
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adversary) -> None:
     """Streams without end: for `informed` and q + r < 1 there is a proof, and this looks for exceptions."""
@@ -145,41 +122,6 @@ def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adve
 # The boundary, from both sides
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.8, 0.7)])
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
-def test_just_inside_certifies_and_one_threshold_step_outside_is_refused(
-    adversary: Adversary, q: float, r: float, epsilon: float
-) -> None:
-    """In each direction: hold one threshold, find the least other that certifies; one less is refused."""
-    chains = point(q, r)
-    found = calibrate(chains, epsilon, adversary).table
-    promise = Guarantee(epsilon=epsilon, adversary=adversary)
-
-    def certifies(threshold0: int, threshold1: int) -> bool:
-        try:
-            check_outputs(chains, StreamOutputs(NoiseTable.binary(threshold0, threshold1)), promise)
-        except GuaranteeError:
-            return False
-        return True
-
-    for vary in (0, 1):
-        fixed = found.thresholds[1 - vary]
-
-        def pair(other: int, vary: int = vary, fixed: int = fixed) -> tuple[int, int]:
-            return (other, fixed) if vary == 0 else (fixed, other)
-
-        least = found.thresholds[vary]
-        assert certifies(*pair(least))
-        steps = 0
-        while certifies(*pair(least - 1)):
-            least, steps = least - 1, steps + 1
-            assert steps < 12, "the calibrated threshold is far above the least that certifies"
-        assert certifies(*pair(least))
-        assert not certifies(*pair(least - 1))
-
-
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 def test_a_promise_is_kept_to_the_last_bit(adversary: Adversary) -> None:
     chains, table = point(0.2, 0.35), flips(0.3, 0.3)
@@ -190,22 +132,6 @@ def test_a_promise_is_kept_to_the_last_bit(adversary: Adversary) -> None:
 
 
 # What the paper gets wrong
-
-
-def test_bdp_theorem_2_is_false_somebody_who_knows_two_states_learns_more_than_theorem_1_allows() -> None:
-    ratio = likelihood_ratio(Fraction(7, 20), Fraction(7, 20), Fraction(1, 10), 5, {1: 1, 5: 1}, 3)
-    assert ratio == Fraction(106929, 3721)
-    table = flips(0.1, 0.1)
-    assert loss(point(0.35, 0.35), table, "ignorant").epsilon == pytest.approx(3.276704055359, abs=1e-8)
-    assert math.log(ratio) == pytest.approx(3.358172613448, abs=1e-12)
-    assert math.log(ratio) > loss(point(0.35, 0.35), table, "ignorant").epsilon
-    assert math.log(ratio) <= loss(point(0.35, 0.35), table, "informed").epsilon
-
-
-def test_bdp_theorem_2_fails_by_far_on_sticky_chains() -> None:
-    ratio = likelihood_ratio(Fraction(1, 10), Fraction(1, 10), Fraction(1, 1000), 5, {1: 1, 5: 1}, 3)
-    assert math.log(ratio) == pytest.approx(14.179976829785, abs=1e-11)
-    assert loss(point(0.1, 0.1), flips(0.001, 0.001), "ignorant").epsilon == pytest.approx(11.299225693817, abs=1e-6)
 
 
 @pytest.mark.long

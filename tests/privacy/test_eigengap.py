@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.chains import stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import (
@@ -228,9 +227,3 @@ def test_what_has_no_approximation() -> None:
             mqm_approx((THETA1,), length, epsilon)
     with pytest.raises(ChainClassError):
         mqm_approx((), 10, 1.0)
-
-
-def test_a_rare_state_still_counts() -> None:
-    chain = MarkovChain.stationary([[1 - 1e-9, 1e-9], [0.5, 0.5]])
-    assert mixing((chain,)).rarest == pytest.approx(2e-9, rel=1e-6)
-    assert stationary_distribution(chain.transition).min() >= mixing((chain,)).rarest

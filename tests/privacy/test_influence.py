@@ -11,7 +11,6 @@ import pytest
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.window_mechanisms import WindowRequest, least_noise
 from papers.influence_matrix import influence_matrix, influence_scale
 from tests.support.oracle import count_density, worst_release_loss
 from tests.support.released import chain_losses, paths_of
@@ -112,15 +111,6 @@ def test_what_it_does_not_apply_to_is_said_in_one_line() -> None:
             influence_scale(chains, length, 1.0)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", [0, 1])
-def test_ours_needs_less_noise_than_it(seed: int) -> None:
-    chains = (weak_chain(80 + seed, 2 + seed % 3),)
-    for epsilon, length in product((0.2, 1.0, 5.0), (None, 12)):
-        asked = WindowRequest(chains, epsilon, length, "count", "ignorant")
-        assert least_noise(asked).scale < influence_scale(chains, length, epsilon).scale
-
-
 @pytest.mark.parametrize(("q", "r"), [(0.1, 0.4), (0.3, 0.3), (0.02, 0.9), (0.55, 0.2)])
 @pytest.mark.parametrize("rate", [0.05, 1.0, 6.0])
 def test_the_bound_for_affiliated_readings_is_ours_for_sticky_chains(q: float, r: float, rate: float) -> None:
@@ -147,10 +137,3 @@ def test_the_bound_for_affiliated_readings_is_ours_for_sticky_chains(q: float, r
         bound, rel=1e-9
     )
     assert chain_losses(chain, n, [(range(1, n + 1), (0.0, 1.0), 1.0 / rate)]).max() == pytest.approx(bound, rel=1e-9)
-
-
-def test_chains_that_alternate_are_not_affiliated() -> None:
-    chain = MarkovChain.stationary([[0.3, 0.7], [0.6, 0.4]])
-    assert chain.initial is not None
-    _, weight = paths_of(chain.initial, chain.transition, 2)
-    assert weight[0] * weight[3] < weight[1] * weight[2]

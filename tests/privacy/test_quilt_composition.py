@@ -14,7 +14,7 @@ import pytest
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import mqm_exact, quilt_accountant, quilt_rate_loss
 from papers.quilts import influence, model_distance
-from tests.support.released import chain_losses, paths_of
+from tests.support.released import paths_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 COMPOSITION = GOLDEN["5_composition"]
@@ -59,34 +59,6 @@ def test_windows_of_different_noise_that_overlap() -> None:
     found = quilt_accountant(STATIONARY["theta1"], charges)
     for node, value in golden.items():
         assert found[int(node) - 1] == close(value)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_no_schedule_of_releases_gives_away_more(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    k, length = (2, 8) if seed % 2 else (3, 6)
-    transition = rng.dirichlet(np.ones(k), k)
-    chain = MarkovChain.stationary(transition) if seed % 3 else MarkovChain(transition, rng.dirichlet(np.ones(k)))
-    for _ in range(3):
-        charges, releases = np.zeros(length), []
-        for _ in range(3):
-            first = int(rng.integers(1, length + 1))
-            last = int(rng.integers(first, length + 1))
-            scale = float(np.exp(rng.normal(0.5, 0.8)))
-            charges[first - 1 : last] += 1.0 / scale
-            releases.append((range(first, last + 1), np.eye(k)[rng.integers(k)], scale))
-        assert np.all(chain_losses(chain, length, releases) <= quilt_accountant(chain, charges))
-    anything = quilt_accountant(MarkovChain(transition, None), charges)
-    assert np.all(chain_losses(MarkovChain(transition, None), length, releases) <= anything)
-
-
-def test_one_window_at_the_scale_of_mqm_exact_costs_epsilon() -> None:
-    rng = np.random.default_rng(1)
-    for start in (None, np.array([0.7, 0.2, 0.1])):
-        chain = MarkovChain(rng.dirichlet(np.ones(3), 3), start)
-        for epsilon in (0.5, 3.0):
-            scale = mqm_exact((chain,), 40, epsilon).scale
-            assert quilt_accountant(chain, np.full(40, 1.0 / scale)).max() == pytest.approx(epsilon, rel=1e-9)
 
 
 def test_ticks_without_a_release_cost_nothing_of_their_own() -> None:

@@ -19,7 +19,7 @@ from fugu.contract.frames import Status, SymbolFrame
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.clocks import WallClock
-from tests.support.processes import GatewayProcess, Recorder, by_tick, policy, write_device
+from tests.support.processes import Recorder, by_tick, policy, write_device
 from tests.support.simulated_states import simulate_states
 
 pytestmark = pytest.mark.processes
@@ -131,44 +131,6 @@ def test_a_clock_one_year_ahead_for_3_seconds_silences_no_device(attacked: Calla
     device.check()
     assert {frame.shift for frame in device.frames} == {0}, "as if nothing had happened, and over a restart"
     assert max(frame.last for frame in device.frames) <= device.wall.tick(device.policy)
-
-
-def test_a_clock_one_year_ahead_that_is_believed_silences_no_device_once_it_is_right(
-    attacked: Callable[..., Attacked],
-) -> None:
-    device = attacked(clock="confirm_seconds = 1.0")
-    device.start()
-    device.more(20)
-    device.wall.set(YEAR)
-    wait_until(lambda: device.frames[-1].last > device.wall.tick(device.policy) - 200)
-    device.wall.set(0)
-    wait_until(device.shifted)
-    device.more(20)
-    device.check()
-    newest = device.frames[-1]
-    assert newest.last > YEAR * 1_000_000 // PERIOD_US
-    assert abs(newest.last - newest.shift - device.wall.tick(device.policy)) < PATIENCE * 1_000_000 // PERIOD_US
-
-
-def test_a_clock_set_back_by_an_hour_repeats_no_tick_and_silences_no_device(
-    attacked: Callable[..., Attacked], broker: Mosquitto, tmp_path: Path
-) -> None:
-    device = attacked(clock="confirm_seconds = 1.0")
-    (tmp_path / "policies").mkdir()
-    (tmp_path / "policies" / "watch.json").write_text(device.policy.to_json())
-    gateway = GatewayProcess(tmp_path, broker.port)
-    wait_until(gateway.hears)
-    device.start()
-    device.more(20)
-    device.wall.set(-3000)
-    wait_until(device.shifted)
-    device.more(20)
-    device.check()
-    newest = device.frames[-1]
-    wait_until(lambda: by_tick(gateway.frames()).get(newest.last) == newest.symbols[-1], "its ticks at the gateway")
-    assert gateway.stop() == 0
-    assert newest.shift >= 2990 * 1_000_000 // PERIOD_US
-    assert abs(newest.last - newest.shift - device.wall.tick(device.policy)) < PATIENCE * 1_000_000 // PERIOD_US
 
 
 def test_a_board_that_boots_in_1970_draws_nothing_until_it_is_synchronised(attacked: Callable[..., Attacked]) -> None:

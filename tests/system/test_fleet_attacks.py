@@ -170,44 +170,6 @@ def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(
     assert "Traceback" not in (tmp_path / "agent.log").read_text()
 
 
-def test_tables_and_the_time_are_believed_from_the_gateways_key_only(secured: Broker, tmp_path: Path) -> None:
-    keys = Keys()
-    measured = measure_policy(3, version=1, clock={"epoch_us": 0, "period_us": PERIOD_US})
-    config = enrol(tmp_path / "watch", secured, keys, measurement_ceiling=1.0, fresh_seconds=3600)
-    operator = Operator(secured)
-    agent = AgentProcess(config, tmp_path / "agent.log")
-    trust = tmp_path / "watch" / "trust.json"
-    where = topic_of("table", "home", "watch", "place")
-    try:
-        operator.say(keys.signed(policy_document(measured, version=1)))
-        said = operator.until(lambda status: status.version == 1)
-        assert said.stale, "freeze: no signed time is fresh enough"
-        forged = Keys()
-        for count, (payload, topic, reason) in enumerate(
-            (
-                (forged.signed_time(int(time.time())), topic_of("time", "home"), "wrong_role"),
-                (forged.signed_table(measured.measure_tables[1]), where, "wrong_role"),
-                (keys.signed_table(measured.measure_tables[1], device="ring"), where, "not_addressed"),
-                (keys.signed_time(int(time.time())), where, "malformed"),
-            ),
-            start=said.refused + 1,
-        ):
-            operator.say(payload, topic, retain=False)
-            assert operator.until(lambda status, count=count: status.refused >= count).reason == reason
-        assert operator.now.stale
-        operator.say(keys.signed_time(int(time.time())), topic_of("time", "home"), retain=False)
-        assert not operator.until(lambda status: not status.stale).stale
-        assert json.loads(trust.read_text())["time"] > SOON - 10
-        refused = operator.now.refused
-        operator.say(keys.signed_table(measured.measure_tables[1]), where, retain=False)  # the policy's own number
-        operator.until(lambda status: status.refused > refused)
-        assert agent.stop(PATIENCE) == 0
-    finally:
-        if agent.process.poll() is None:
-            agent.kill()
-        operator.link.stop()
-
-
 @pytest.mark.parametrize("on_expiry", only(["stop"], ["hold", "stop"]))
 def test_an_expired_policy_does_as_its_own_text_says_and_is_called_stale(
     secured: Broker, tmp_path: Path, on_expiry: str

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import simulate_recording
@@ -17,7 +15,7 @@ from fugu.chains import filter_beliefs
 from fugu.mqtt import Broker
 from gateway.estimates.models import model_of
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.processes import AgentProcess, GatewayProcess, Recorder, by_tick, policy, troubles, write_device
+from tests.support.processes import AgentProcess, GatewayProcess, Recorder, by_tick, policy, write_device
 from tests.support.simulated_states import simulate_states
 
 
@@ -48,38 +46,6 @@ class Device:
             return outbox.frames.depth()
         finally:
             outbox.close()
-
-
-@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.soak)])
-def test_an_agent_killed_at_random_moments_randomises_no_tick_twice(
-    broker: Mosquitto, tmp_path: Path, kills: int
-) -> None:
-    """The union of all frames ever published has one symbol a tick, and the gateway ends with exactly that."""
-    device = Device(tmp_path, broker.port, period_us=2000)
-    recorder = Recorder(Broker(port=broker.port))
-    gateway = GatewayProcess(tmp_path, broker.port)
-    moments = random.Random(2026)
-    pause = threading.Event()
-    published_between, done, span = 0, 0, 0.7
-    while done < kills or published_between <= kills / 10 or len(by_tick(recorder.frames())) <= 15 * kills:
-        done += 1
-        before = len(recorder.payloads)
-        agent = device.start()
-        pause.wait(moments.uniform(0.0, span))
-        agent.kill()
-        in_time = len(recorder.payloads) > before
-        published_between += in_time
-        span *= 0.8 if in_time else 1.2  # on any machine some kills come before the first frame, and some after
-    before = len(recorder.payloads)
-    agent = device.start()
-    wait_until(lambda: len(recorder.payloads) > before + 40)  # more than can have been under way
-    assert agent.stop(PATIENCE) == 0, device.log.read_text()
-    assert troubles(device.log) == []
-    assert device.depth() == 0
-    published = by_tick(recorder.frames())
-    assert by_tick(gateway.frames()) == published
-    assert gateway.stop() == 0
-    recorder.link.stop()
 
 
 def test_broker_and_gateway_die_in_the_middle_and_the_beliefs_are_those_of_an_undisturbed_run(

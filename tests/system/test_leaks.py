@@ -1,23 +1,15 @@
-"""Nothing raw leaves: not in a packet, a file, a log or an error; and traffic has no shape that depends on readings."""
+"""Nothing raw leaves: not in a packet, a file, a log or an error."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
-import pytest
-
-from edge_agent.agent import Agent
-from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.replay import ReplaySensor
-from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
-from tests.support.agents import JumpingClock, agent_plan, stream_plan
-from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import AgentProcess, GatewayProcess, Recorder, policy, write_device
 from tests.support.wiretap import CANARIES, Wiretap, traces
 
@@ -106,31 +98,3 @@ def test_a_sensor_function_that_raises_its_reading_does_not_print_it(broker: Mos
     assert b"exception" not in bytes(tap.upstream), "what troubles a sensor stays on the device"
     for canary in ("canary-7f3a9c", "71.53194726"):
         assert not any(trace in everything for trace in traces(canary))
-
-
-def published(broker: Mosquitto, folder: Path, values: list[float]) -> list[bytes]:
-    """Payloads of an agent that reads the given values, on a clock that jumps from tick to tick."""
-    folder.mkdir()
-    recorder = Recorder(Broker(port=broker.port))
-    plan = agent_plan(folder, Broker(port=broker.port), stream_plan(frame_ticks=7))
-    agent = Agent(plan, [ReplaySensor(values, loop=False)], system_entropy(), JumpingClock())
-    thread = threading.Thread(target=agent.run)
-    thread.start()
-    await_end(thread)
-    assert not thread.is_alive()
-    wait_until(lambda: len(recorder.payloads) >= 15)
-    recorder.link.stop()
-    return sorted(recorder.payloads, key=lambda payload: SymbolFrame.decode(payload).first)
-
-
-@pytest.mark.parametrize("other", [[1.0] * 100, [float("nan")] * 100, [0.0, 1.0] * 50])
-def test_sizes_and_ticks_of_frames_do_not_depend_on_the_readings(
-    broker: Mosquitto, tmp_path: Path, other: list[float]
-) -> None:
-    shapes = []
-    for name, values in (("a", [0.0] * 100), ("b", other)):
-        payloads = published(broker, tmp_path / name, values)
-        frames = [SymbolFrame.decode(payload) for payload in payloads]
-        shapes.append([(len(p), f.previous, f.first, f.last, f.padding) for p, f in zip(payloads, frames, strict=True)])
-    assert shapes[0] == shapes[1]
-    assert len({size for size, *_ in shapes[0]}) == 1

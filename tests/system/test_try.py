@@ -17,7 +17,6 @@ import pytest
 
 from fugu.core.clocks import TickClock
 from fugu.host.process import Wake
-from fugu.library.report import NOTHING
 from fugu_cli.demo.device import ReplayClock
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.forks import programs
@@ -80,18 +79,6 @@ def test_the_state_now_is_replayed_as_symbols_beside_the_truth(tmp_path: Path) -
     assert moved is not None, done.stdout
     assert 1.0 < float(moved[1]) <= 20.1
     assert SECRET not in done.stdout + done.stderr
-
-
-@pytest.mark.soak  # `test_start.py` asks the same, and follows what is said
-def test_after_a_no_it_says_what_would_do(tmp_path: Path) -> None:
-    recorded(tmp_path, 0.98, 6000)
-    done = tried(tmp_path)
-    assert done.returncode == NOTHING, done.stdout + done.stderr
-    assert "Nothing would leave" in done.stdout
-    offer = r"\S+ % off on held-back rows instead \(always guessing: .*: fugu try history.csv "
-    assert re.search(f"^({offer}|A recording of more)", done.stdout, re.M)
-    assert "plan auto" not in done.stdout
-    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 @pytest.mark.long

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.privacy.accountant import ChainAccountant, endless_leakage
-from fugu.privacy.accountant.endless_leakage import EndlessLeakage
+from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from tests.support.oracle import (
     count_density,
     histogram_density,
-    symbol_density,
     together,
     worst_release_loss,
 )
@@ -47,15 +45,6 @@ def test_endless_scale(name: str, epsilon: float) -> None:
     expected = GOLDEN["C_coupling"][f"{name}_stationary|eps={epsilon}"]
     accountant = stationary(THETA[name])
     assert 1 / accountant.allowance(epsilon) == pytest.approx(expected["scale_coupling_endless"], rel=1e-9)
-
-
-@pytest.mark.parametrize("name", THETA)
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_endless_scale_by_the_hockey_stick_bound(name: str, epsilon: float) -> None:
-    """With two states one number for all pairs loses nothing in the worse direction."""
-    scale = GOLDEN["C_coupling"][f"{name}_stationary|eps={epsilon}"]["scale_hockey"]
-    leakage = EndlessLeakage(THETA[name])
-    assert 1 / scale + 2 * leakage.hockey_stick(1 / scale) == pytest.approx(epsilon, rel=1e-9)
 
 
 @pytest.mark.long
@@ -132,30 +121,6 @@ def test_a_binary_count_is_exact(seed: int) -> None:
     assert found.by_tick == pytest.approx(worst.max(axis=(1, 2)), rel=1e-9)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("informed", [False, True])
-def test_no_binary_release_loses_more(informed: bool) -> None:
-    """Any sign of correlation, two overlapping counts, symbols beside them."""
-    seed = 0
-    generator = np.random.default_rng(100 + seed)
-    q, r = generator.uniform(0.02, 0.98, 2)
-    n = 5 if informed else 6
-    s1, s2 = generator.uniform(0.4, 4.0, 2)
-    rho = generator.uniform(0.1, 0.45, 2)
-    emission = np.array([[1 - rho[0], rho[0]], [rho[1], 1 - rho[1]]])
-    transition, initial = np.array([[1 - q, q], [r, 1 - r]]), generator.dirichlet(np.ones(2))
-    rates = np.zeros((n, 2, 2))
-    rates[:4] += spread(1 / s1, 2)
-    rates[2:] += spread(1 / s2, 2)
-    rates[:, 0, 1] += np.log(emission[0] / emission[1]).max()
-    rates[:, 1, 0] += np.log(emission[1] / emission[0]).max()
-    release = together(count_density(s1, 0, 3), count_density(s2, 2, n - 1), symbol_density(emission, n))
-    worst = worst_release_loss(initial, transition, n, release, informed=informed)
-    adversary = "informed" if informed else "ignorant"
-    found = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(rates, adversary)
-    assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
-
-
 @pytest.mark.parametrize("start", ["given", "zeros", "any", "stationary"])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
@@ -182,15 +147,6 @@ def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
         worst = worst_release_loss(distribution, transition, n, release)
         found = ChainAccountant((chain,)).schedule_loss(rates)
         assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
-
-
-def test_no_release_of_three_states_tells_the_informed_more() -> None:
-    seed = 0
-    transition, n, scale = random_chain(seed, 3, sticky=0.5), 5, 1.5
-    initial = np.random.default_rng(seed).dirichlet(np.ones(3))
-    worst = worst_release_loss(initial, transition, n, histogram_density(scale, 0, n - 1, 3), informed=True)
-    found = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(np.full(n, 2 / scale), "informed")
-    assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -284,17 +240,6 @@ def test_a_bounded_class_has_the_universal_bound() -> None:
     )
     bounded = ChainAccountant(BoundedChains(states=3, odds_ratio=odds))
     assert bounded.loss(0.2).epsilon == pytest.approx(stationary(transition).loss(0.2, "universal").epsilon, rel=1e-9)
-
-
-@pytest.mark.long
-def test_a_chain_that_never_forgets_has_no_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
-    for most in ("_MOST_STEPS", "_MOST_DISTANCE"):
-        monkeypatch.setattr(endless_leakage, most, 100)  # no number of them finds a bound
-    accountant = stationary(np.roll(np.eye(3), 1, axis=1))
-    assert accountant.loss(0.1).epsilon == np.inf
-    with pytest.raises(ChainClassError, match="does not forget"):
-        accountant.allowance(1.0)
-    assert accountant.loss(0.1, length=10).epsilon == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("rate", [-0.1, float("nan"), float("inf"), [0.1, 0.2]])

@@ -84,13 +84,6 @@ def random_class(generator: np.random.Generator) -> BinaryChains:
     return BinaryChains(q=(float(q[0]), float(q[1])), r=(float(r[0]), float(r[1])))
 
 
-def random_losses(generator: np.random.Generator) -> Array:
-    n, size = int(generator.integers(2, 7)), 10.0 ** generator.uniform(-3, 0.9)
-    if generator.random() < 0.5:
-        return np.full(n, size)
-    return size * generator.random(n) * (generator.random(n) < 0.8)
-
-
 def members(generator: np.random.Generator, chains: BinaryChains, count: int) -> Array:
     """Corners, edges and inside: (count, 2)."""
     shares = generator.random((count, 2))
@@ -138,7 +131,7 @@ def test_the_attack_with_one_symbol_is_as_strong_as_all_of_them() -> None:
 
 
 def constant_attacks(seeds: range, count: int) -> tuple[int, float]:
-    """The same as `attack_classes` with this attack, on up to 12 ticks and many members; pairs tried, nearest share."""
+    """Hold many members, on up to 12 ticks, against their class; pairs tried, nearest share."""
     tried, nearest = 0, 0.0
     for seed in seeds:
         generator = np.random.default_rng(seed)
@@ -166,48 +159,9 @@ def test_no_one_of_a_hundred_thousand_members_loses_more_than_its_class() -> Non
     assert nearest > 0.9
 
 
-def attack_classes(seeds: range, count: int) -> tuple[int, float, float]:
-    """Hold members against their class; return pairs tried, and how near to and how far below the best member came."""
-    tried, nearest, farthest = 0, 0.0, 1.0
-    for seed in seeds:
-        generator = np.random.default_rng(seed)
-        chains, losses = random_class(generator), random_losses(generator)
-        if not losses.any():
-            continue
-        claimed = ChainAccountant(chains).schedule_loss(losses, "informed").epsilon
-        best = 0.0
-        for q, r in members(generator, chains, count):
-            reached = member_loss(float(q), float(r), losses)
-            assert reached <= claimed * (1.0 + 1e-12) + 1e-13, (seed, q, r, reached, claimed)
-            best, tried = max(best, reached), tried + 1
-        nearest, farthest = max(nearest, best / claimed), min(farthest, best / claimed)
-    return tried, nearest, farthest
-
-
-@pytest.mark.long
-def test_no_member_of_random_classes_loses_more_than_the_class() -> None:
-    tried, nearest, _ = attack_classes(range(20), 15)
-    assert tried > 250
-    assert nearest > 0.9
-
-
-@pytest.mark.soak
-def test_no_member_of_many_random_classes_loses_more_than_the_class() -> None:
-    tried, nearest, _ = attack_classes(range(10_000, 10_300), 30)
-    assert tried > 7_500
-    assert nearest > 0.9
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("rate", [1e-9, 50.0, 200.0, 650.0])
 def test_extreme_losses_and_rare_changes_get_a_bound(rate: float) -> None:
     for q, r in (((1e-300, 0.5), (1e-300, 0.5)), ((0.2, 0.5), (0.1, 0.5)), ((1e-8, 1e-7), (0.3, 0.9))):
         found = ChainAccountant(BinaryChains(q=q, r=r)).schedule_loss(np.full(5, rate), "informed").epsilon
         assert rate <= found <= 5 * rate * (1.0 + 1e-9)
-
-
-def test_a_single_chain_loses_no_more_than_claimed() -> None:
-    pairs = np.full((6, 2, 2), 0.4) * (1 - np.eye(2))
-    point = ChainAccountant(BinaryChains(q=(0.2, 0.2), r=(0.1, 0.1))).schedule_loss(pairs, "informed")
-    real = member_loss(0.2, 0.1, np.full(6, 0.4))
-    assert real <= point.epsilon < 1.2 * real
