@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate
@@ -23,7 +24,8 @@ from typing import Any
 
 from fugu.contract.descriptions import DescribedWindow, Description
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import SymbolFrame, WindowFrame
+from fugu.contract.frames import MAX_TICK, SymbolFrame, WindowFrame
+from gateway.store.location import Location
 
 __all__ = ["MOST_WINDOWS", "Ask", "AttackProcess", "AttackView", "moved"]
 
@@ -50,13 +52,33 @@ Ask = Callable[..., dict[str, Any]]
 def answer(name: str, *args: Any) -> dict[str, Any]:
     """Answer in this process."""
     if name == "stored_counts":
-        from gateway.page.stored import stored_counts
-
         return stored_counts(*args)
     from fugu.attackers import described  # after that, as it takes longer to load
 
     found: dict[str, Any] = getattr(described, name)(*args)
     return found
+
+
+def stored_counts(location: Location, device: str, since: Mapping[tuple[str, str], int]) -> dict[str, Any]:
+    """Frames of a device's windows as a gateway has stored them, by stream, in their order.
+
+    Args:
+        location: of the store, whose gateway may go on.
+        device: of the fleet.
+        since: the first tick that is read of a window, by stream and window.
+    """
+    from gateway.store.store import Store  # with the numerical library
+
+    frames = defaultdict[str, list[WindowFrame]](list)
+    try:
+        with contextlib.closing(Store(location, create=False)) as store, store.snapshot():
+            for (stream, window), tick in since.items():
+                number = store.stream_id(device, f"{stream}/{window}")
+                if number is not None:
+                    frames[stream] += store.windows.within(number, tick, MAX_TICK)
+    except FuguError as error:
+        return {"none": str(error)}
+    return {"frames": dict(frames)}
 
 
 _NICE = 10

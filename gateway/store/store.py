@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fugu.contract.errors import FuguError
 from fugu.contract.timeline import Drawn, Timeline
@@ -20,10 +20,12 @@ from gateway.store.engine import Database, Kind, Lease, among
 from gateway.store.location import Location
 from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
-from gateway.store.shards import Shard
 from gateway.store.shifts import Shifts, Span
 from gateway.store.sums import SumStore
 from gateway.store.symbols import SymbolStore
+
+if TYPE_CHECKING:
+    from gateway.store.shards import Shard
 
 __all__ = ["KIND", "Outgoing", "Released", "Store", "StoreError", "VersionStore"]
 

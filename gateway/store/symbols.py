@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from heapq import merge
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -27,7 +27,9 @@ from fugu.chains.kernel import kernel
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK, SymbolFrame
 from gateway.store.engine import Database, among
-from gateway.store.shards import Shard
+
+if TYPE_CHECKING:
+    from gateway.store.shards import Shard
 
 __all__ = ["Bytes", "Chunk", "Columns", "Head", "SymbolStore", "packed_size", "part"]
 

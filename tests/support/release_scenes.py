@@ -84,11 +84,12 @@ class Bench:
         self.scene.reopen()
         self.open()
 
-    def work(self) -> None:
-        """Do all that is due."""
+    def work(self) -> list[ReleaseFrame]:
+        """Do all that is due; all releases that there are."""
         self.schedule.stored()
         while self.schedule.busy:
             self.schedule.pump(idle=True)
+        return self.frames
 
     @property
     def frames(self) -> list[ReleaseFrame]:

@@ -18,6 +18,7 @@ from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.guarantee import Guarantee
+from fugu.contract.measure_frames import AnyFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
@@ -140,7 +141,7 @@ class Scene:
         self.store.close()
         self.open()
 
-    def record(self, *some: SymbolFrame, device: str = "watch", stream: str = "hr") -> None:
+    def record(self, *some: AnyFrame, device: str = "watch", stream: str = "hr") -> None:
         """One batch."""
         self.receive([Received(device, stream, frame) for frame in some])
 

@@ -216,23 +216,13 @@ def honest(tmp_path: Path) -> Bench:
     return bench
 
 
-def test_what_a_gateway_made_is_as_it_should_be(honest: Bench) -> None:
-    found = audit_ledger(honest.ledger)
-    assert (found.problems, len(found.streams)) == ((), 1)
-    assert found.entries > 2
-    assert not found.streams[0].wrong
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ("DELETE FROM runs", "its charges are not those of its entries"),
-        ("UPDATE members SET charge=charge/2", "its release states another charge"),
         ("UPDATE allowances SET allowance=2*allowance", "mechanism chain allows"),
         ("UPDATE allowances SET epsilon=2*epsilon", "states another promise than its audience has"),
         ("UPDATE allowances SET epsilon=0", "tick 0 may have lost"),
         ("UPDATE members SET charge=1000*charge", "may have lost "),
-        ("DELETE FROM entries WHERE number=2", "entry 2: is missing"),
         (
             "INSERT INTO allowances (account, allowance, base, epsilon, adversary, seconds, period_us, mechanism, "
             "class, after_entry, time_us) SELECT account, allowance, base, 2*epsilon, adversary, seconds, period_us, "

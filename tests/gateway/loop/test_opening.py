@@ -32,35 +32,6 @@ def test_a_store_of_a_later_version_is_refused(tmp_path: Path) -> None:
     assert "is of version 9" in line(error)
 
 
-def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "other.sqlite") as database:
-        database.execute("CREATE TABLE songs (name TEXT)")
-    with pytest.raises(StoreError) as error:
-        Store(tmp_path / "other.sqlite")
-    assert line(error) == "other.sqlite is no store"
-    with sqlite3.connect(tmp_path / "other.sqlite") as database:
-        assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("songs",)]
-
-
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "s.sqlite").write_bytes(b"no database" * 100)
-    with pytest.raises(StoreError) as error:
-        Store(tmp_path / "s.sqlite")
-    assert "cannot open the store s.sqlite" in line(error)
-
-
-def test_a_store_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError) as error:
-        Store(tmp_path / "nowhere" / "s.sqlite")
-    assert "cannot open the store s.sqlite" in line(error)
-
-
-def test_every_commit_is_written_through(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s.sqlite")
-    assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
-
-
 def test_a_store_hands_its_connection_to_nobody(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
     for part in (store, store.symbols, store.points, store.windows, store.releases):

@@ -19,12 +19,11 @@ from fugu.mqtt import Broker
 from gateway.config import GatewayConfig
 from gateway.estimates.kinds import window_count
 from gateway.page import feed as feed_module
-from gateway.page.attackers import MOST_WINDOWS, answer
+from gateway.page.attackers import MOST_WINDOWS, answer, stored_counts
 from gateway.page.device_view import DeviceView
 from gateway.page.feed import Feed
 from gateway.page.ledger_view import LedgerView
 from gateway.page.memory import Memory
-from gateway.page.stored import stored_counts
 from gateway.store.store import Store
 from tests.support.brokers import free_port
 from tests.support.processes import policy

@@ -51,8 +51,7 @@ class Home:
         self.scene.record(*self.first[:3])
         self.registry = Registry(folder / "fleet.sqlite", fleet="home")
         self.registry.enrol("watch", who="test", time_us=0)
-        self.push(1)
-        self.registry.send([("watch", 1)])
+        self.offer(1)
         self.catalogue = Catalogue("home")
         self.catalogue.retire([policy(1).to_json()])
         roots = [KEYS.root_document()]
@@ -78,6 +77,11 @@ class Home:
     def push(self, version: int) -> None:
         """An operator signs a version, and wants the device to have it."""
         add(self.registry, KEYS, policy_document(self.policies[version - 1], version=version))
+
+    def offer(self, version: int) -> None:
+        """It is pushed and sent."""
+        self.push(version)
+        self.send(version)
 
     def send(self, version: int) -> None:
         """The gateway is about to publish it."""
@@ -153,8 +157,7 @@ def test_a_version_counts_from_when_it_is_sent(tmp_path: Path) -> None:
 
 def test_not_while_it_is_refused(tmp_path: Path) -> None:
     with home(tmp_path, LOUD_2) as it:
-        it.push(2)
-        it.send(2)
+        it.offer(2)
         assert it.impossible
         it.answer(2, "ceiling")
         assert not it.impossible
@@ -166,8 +169,7 @@ def test_not_while_it_is_refused(tmp_path: Path) -> None:
 
 def test_refused_sent_once_more_and_accepted_it_counts(tmp_path: Path) -> None:
     with home(tmp_path, LOUD_2) as it:
-        it.push(2)
-        it.send(2)
+        it.offer(2)
         it.answer(2, "ceiling")
         assert not it.impossible
         it.send(2)
@@ -178,11 +180,9 @@ def test_refused_sent_once_more_and_accepted_it_counts(tmp_path: Path) -> None:
 def test_not_once_a_later_one_has_overtaken_it(tmp_path: Path) -> None:
     """The newest answer is of the later version then, and says nothing of the refused one."""
     with home(tmp_path, LOUD_2, policy(3)) as it:
-        it.push(2)
-        it.send(2)
+        it.offer(2)
         it.answer(2, "ceiling")
-        it.push(3)
-        it.send(3)
+        it.offer(3)
         assert not it.impossible
         it.answer(3)
         assert not it.impossible
@@ -193,14 +193,12 @@ def test_not_once_a_later_one_has_overtaken_it(tmp_path: Path) -> None:
 
 def test_one_that_was_accepted_counts_although_a_later_one_has_overtaken_it(tmp_path: Path) -> None:
     with home(tmp_path, LOUD_2, policy(3)) as it:
-        it.push(2)
-        it.send(2)
+        it.offer(2)
         it.answer(2, "ceiling")
         it.send(2)
         it.answer(2)
         assert it.impossible
-        it.push(3)
-        it.send(3)
+        it.offer(3)
         it.answer(3)
         assert it.impossible, "its frames may come yet"
 
@@ -208,8 +206,7 @@ def test_one_that_was_accepted_counts_although_a_later_one_has_overtaken_it(tmp_
 @pytest.mark.parametrize("shared", [False, True], ids=["one process", "shards"])
 def test_a_refusal_after_frames_takes_nothing_back(tmp_path: Path, shared: bool) -> None:
     with home(tmp_path, LOUD_2, shared=shared) as it:
-        it.push(2)
-        it.send(2)
+        it.offer(2)
         it.look()
         later = frames([10] * 4, versions=[1, 1, 1, 2])[3]
         if shared:  # another process has heard it
@@ -222,8 +219,7 @@ def test_a_refusal_after_frames_takes_nothing_back(tmp_path: Path, shared: bool)
 
 def test_the_first_frame_of_it_charges_it_before_the_next_release(tmp_path: Path) -> None:
     with home(tmp_path, LOUD_2) as it:
-        it.push(2)
-        it.send(2)
+        it.offer(2)
         it.answer(2, "ceiling")
         assert not it.impossible
         before = it.released()
@@ -236,8 +232,7 @@ def test_the_first_frame_of_it_charges_it_before_the_next_release(tmp_path: Path
 
 def test_a_status_of_it_charges_it(tmp_path: Path) -> None:
     with home(tmp_path, LOUD_2) as it:
-        it.push(2)
-        it.send(2)
+        it.offer(2)
         it.answer(2, "ceiling")
         assert not it.impossible
         it.status(2)
@@ -246,8 +241,7 @@ def test_a_status_of_it_charges_it(tmp_path: Path) -> None:
 
 def test_a_version_in_force_that_is_refused_once_more_counts(tmp_path: Path) -> None:
     with home(tmp_path, LOUD_2) as it:
-        it.push(2)
-        it.send(2)
+        it.offer(2)
         it.answer(2)
         it.answer(2, "old")
         assert it.impossible
@@ -269,8 +263,7 @@ def test_streams_of_a_document_are_tied_once_it_runs_and_not_while_it_may_be_ref
     )
     joint = policy(2, chains=chains).model_copy(update={"guarantee": Guarantee(epsilon=50.0, adversary="universal")})
     with home(tmp_path, joint) as it:
-        it.push(2)
-        it.send(2)
+        it.offer(2)
         assert it.released() == 1
         assert it.tied == set()
         it.answer(2, "ceiling")
@@ -289,8 +282,7 @@ def test_releases_go_on_when_what_a_readers_limit_forbids_is_refused(
     loose = policy(2, chains=BinaryChains(q=(0.49, 0.5), r=(0.49, 0.5)))
     with home(tmp_path, loose, readers=True) as it:
         assert it.released() == 1
-        it.push(2)
-        it.send(2)
+        it.offer(2)
         it.store(it.first[3])
         it.store(it.first[4])
         assert it.released() == 1

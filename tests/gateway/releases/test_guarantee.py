@@ -14,7 +14,7 @@ from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.reports import QueryKind
 from gateway.releases.allowance import allowance, charge, smallest_scale
-from gateway.releases.charges import nats, units_above
+from gateway.releases.charges import units_above
 from gateway.releases.statistics import Query, SymbolCounter, sensitivity
 from tests.support.sanitised_counts import stationary, worst_loss
 
@@ -56,15 +56,6 @@ def test_three_states(seed: int, epsilon: float) -> None:
             scale = float(smallest_scale([table], 1, allowed))
             assert worst_loss(initial, transition, emission[:, symbol], 4, [scale], informed=True) <= epsilon
             assert worst_loss(initial, transition, emission[:, symbol], 7, [scale], informed=False) <= epsilon
-
-
-@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-def test_the_allowance_is_the_boundary(adversary: Adversary) -> None:
-    chains = BinaryChains(q=(0.1, 0.2), r=(0.2, 0.3))
-    allowed = nats(allowance(chains, 1.0, adversary))
-    for factor, holds in ((1.0, True), (1.0 + 1e-8, False)):
-        ratio = Fraction(math.exp(allowed * factor))
-        assert (chains.ratio_loss(ratio, ratio, adversary).epsilon <= 1.0) is holds
 
 
 def test_a_release_in_every_window_that_takes_the_whole_allowance_reaches_epsilon() -> None:

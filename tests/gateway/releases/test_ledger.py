@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.windows import ALONE, Mechanism, covers
 from gateway.releases.audit import Audit
-from gateway.releases.charges import PER_NAT, ChargedTicks, nats, units_above, units_below
+from gateway.releases.charges import PER_NAT, ChargedTicks
 from gateway.releases.entries import Allowance, Drawn, Promise
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import LedgerError
@@ -195,40 +194,6 @@ def test_what_was_reserved_waits_until_it_is_known_to_be_published(ledger: Ledge
     again.mark(2, "published")
     assert [entry.state for entry in again.entries()] == ["published", "abandoned", "reserved"]
     assert again.spent(key(), 0, 99) == [ChargedTicks(0, 29, ALLOWED)]
-
-
-def test_rounding_goes_to_the_safe_side() -> None:
-    assert units_above(1e-13) == 1
-    assert units_below(1.9e-12) == 1
-    assert units_above(0.3) - units_below(0.3) == 1  # 0.3 is no binary fraction
-    assert nats(units_above(0.25)) == 0.25
-    for wrong in (-1e-9, float("inf"), float("nan"), 1e7):
-        with pytest.raises(ValueError, match="is no loss"):
-            units_above(wrong)
-
-
-def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "other.sqlite") as database:
-        database.execute("CREATE TABLE songs (name TEXT)")
-    (tmp_path / "text").write_bytes(b"no database" * 100)
-    Ledger(tmp_path / "late.sqlite").close()
-    with sqlite3.connect(tmp_path / "late.sqlite") as database:
-        database.execute("PRAGMA user_version=9")
-    for name, text in (
-        ("other.sqlite", "is no ledger"),
-        ("text", "cannot open the ledger text"),
-        ("late.sqlite", "is of version 9"),
-        ("nowhere/l", "there is no ledger l"),
-    ):
-        with pytest.raises(LedgerError, match=text) as refused:
-            Ledger(tmp_path / name, create=False)
-        assert "\n" not in str(refused.value)
-    assert not (tmp_path / "other.sqlite-wal").exists()
-
-
-def test_every_commit_is_written_through(in_file: Ledger) -> None:
-    assert in_file._db.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert in_file._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_an_allowance_grows_as_long_as_nothing_was_told_under_the_smaller_one(ledger: Ledger) -> None:

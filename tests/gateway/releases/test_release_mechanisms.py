@@ -220,13 +220,6 @@ def test_what_auto_compared_is_said_before_anything_is_released(tmp_path: Path, 
     assert words in said
 
 
-def test_an_account_keeps_its_mechanism(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, planned("mqm-exact"), audiences=NOBODY, fleet=FLEET)
-    bench.config.write_text(bench.config.read_text().replace("mqm-exact", "chain"))
-    with pytest.raises(LedgerError, match="charged by mechanism mqm-exact and cannot be by chain now"):
-        bench.reopen()
-
-
 @pytest.mark.parametrize(("runs", "gaps", "observed"), [([33], [7], 13), ([3, 5, 30], [0, 6, 1], 0)])
 def test_a_clock_set_forward_inside_a_window_stretches_no_distribution_of_a_count(
     tmp_path: Path, runs: list[int], gaps: list[int], observed: int
@@ -284,8 +277,7 @@ def test_what_does_not_compose_is_charged_the_whole_of_epsilon(tmp_path: Path, m
     """Also where somebody who changed the charge has changed the stored release with it."""
     bench = Bench(tmp_path, planned(mechanism), audiences=NOBODY, fleet=FLEET)
     bench.scene.record(*frames([LENGTH] * 3))
-    bench.work()
-    (frame,) = bench.frames
+    (frame,) = bench.work()
     with bench.ledger.snapshot() as rows:
         (entry,) = rows.entries()
     whole = units_below(frame.epsilon)

@@ -22,7 +22,7 @@ from gateway.audit.ledger import audit_ledger
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, Settings
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
-from gateway.releases.charges import ChargedTicks, peak_of_sum, units_above
+from gateway.releases.charges import units_above
 from gateway.releases.entries import Allowance, Promise, Release
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import LedgerError
@@ -247,13 +247,6 @@ def test_the_audit_finds_what_was_taken_apart(ledger: Ledger, change: str, probl
     assert charges_replayed(ledger).problems == ()
     ledger._db.execute(change)
     assert any(problem in found for found in charges_replayed(ledger).problems), charges_replayed(ledger).problems
-
-
-def test_the_peak_of_a_sum() -> None:
-    runs = [ChargedTicks(0, 9, 3), ChargedTicks(5, 14, 4), ChargedTicks(10, 20, 5), ChargedTicks(30, 30, 8)]
-    assert peak_of_sum(runs) == 9
-    assert peak_of_sum(runs[:2]) == 7
-    assert peak_of_sum([]) == 0
 
 
 def test_of_two_devices_together_no_wall_tick_is_told_too_much_whatever_their_clocks_do(tmp_path: Path) -> None:
