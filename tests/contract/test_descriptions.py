@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 from itertools import count
@@ -17,7 +16,7 @@ from pydantic import ValidationError
 from fugu.contract.chains import BinaryChains
 from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, Description, describe
 from fugu.contract.discretisers import Cells
-from fugu.contract.errors import FrameError, Reason
+from fugu.contract.errors import Reason
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.sentences import LAST_US, class_sentence, instant_text
 from fugu.contract.windows import Window
@@ -195,15 +194,3 @@ def test_what_is_no_description_is_refused_by_what_is_wrong(payload: bytes, erro
         Description.decode(payload)
     assert "\n" not in str(refusal.value)
     assert len(str(refusal.value)) <= 300
-
-
-@pytest.mark.long
-@given(st.data())
-def test_garbled_text_never_does_anything_but_raise_a_frame_error(data: st.DataObject) -> None:
-    text = bytearray(describe(PLACES).encode())
-    for _ in range(data.draw(st.integers(1, 3))):
-        text[data.draw(st.integers(0, len(text) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    with contextlib.suppress(FrameError):
-        found = Description.decode(bytes(text))
-        assert Description.decode(found.encode()) == found
-        assert isinstance(found, Description)

@@ -58,39 +58,6 @@ def test_the_worst_alternating_chain_for_both_directions_can_be_inside_its_inter
     assert attack <= loss(BinaryChains(q=(low, high), r=(r, r)), table, "informed").epsilon
 
 
-@pytest.mark.parametrize("adversary", ADVERSARIES)
-def test_a_class_that_straddles_independence_is_as_bad_as_both_of_its_parts(adversary: Adversary) -> None:
-    table = flips(0.3, 0.2)
-    wide = loss(BinaryChains(q=(0.3, 0.9), r=(0.4, 0.8)), table, adversary)
-    for q, r in ((0.3, 0.4), (0.9, 0.8), (0.6, 0.4), (0.9, 0.4), (0.3, 0.8)):
-        inside = loss(point(q, r), table, adversary)
-        assert inside.epsilon_01 <= wide.epsilon_01
-        assert inside.epsilon_10 <= wide.epsilon_10
-
-
-@pytest.mark.parametrize("adversary", ["ignorant", "informed"])
-def test_a_sticky_class_is_as_bad_as_its_stickiest_corner(adversary: Adversary) -> None:
-    table = flips(0.3, 0.2)
-    assert loss(BinaryChains(q=(0.1, 0.3), r=(0.2, 0.5)), table, adversary) == loss(point(0.1, 0.2), table, adversary)
-
-
-@pytest.mark.long
-def test_sticky_chains_lose_more_the_stickier_they_are() -> None:
-    """The informed corner is worst for q + r < 1, as is proved: no exception among close and far neighbours."""
-    generator = np.random.default_rng(7)
-    for _ in range(80):
-        q, r = 10.0 ** generator.uniform(-5, 0, size=2)
-        spare = 1 - q - r
-        if spare <= 1e-3:
-            continue
-        share, size = generator.choice([0, 1, generator.random()]), 10.0 ** generator.uniform(-5, -0.01)
-        near = Fraction(q), Fraction(r)
-        far = Fraction(q + spare * size * share), Fraction(r + spare * size * (1 - share))
-        ratio = 1 + Fraction(10.0 ** generator.uniform(-3, 6))
-        found = [point(*map(float, pair)).ratio_loss(ratio, ratio, "informed") for pair in (near, far)]
-        assert found[1].epsilon <= found[0].epsilon
-
-
 # Chains and tables at the edge
 
 
@@ -116,17 +83,6 @@ def test_one_threshold_step_is_told_apart(adversary: Adversary, q: float, r: flo
     ):
         more_noise, less_noise = (loss(chains, NoiseTable.binary(*pair), adversary) for pair in (thresholds, fewer))
         assert more_noise.epsilon < less_noise.epsilon
-
-
-@pytest.mark.parametrize("adversary", ADVERSARIES)
-def test_merging_symbols_never_loses_more(adversary: Adversary) -> None:
-    """Four symbols, then the same with the last two merged: less is said."""
-    fine = NoiseTable(rows=((1 << 31, 3 << 30, 7 << 29), (1 << 29, 1 << 30, 1 << 31)))
-    coarse = NoiseTable(rows=((1 << 31, 3 << 30), (1 << 29, 1 << 30)))
-    for q, r in ((0.2, 0.35), (0.9, 0.6)):
-        a, b = loss(point(q, r), fine, adversary), loss(point(q, r), coarse, adversary)
-        assert a.epsilon_01 >= b.epsilon_01
-        assert a.epsilon_10 >= b.epsilon_10
 
 
 def test_the_ratios_of_a_tick_are_exact() -> None:

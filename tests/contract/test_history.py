@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.dating import SLACK, Dated, dated, settling_ticks
 from fugu.contract.discretisers import Categories, Thresholds
@@ -37,7 +36,6 @@ from tests.support.measured import measure_policy
 
 WIDE = BinaryChains(q=(0.01, 0.1), r=(0.01, 0.1))
 NARROW = BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3))
-FAIR = BoundedChains(states=2, odds_ratio=300.0)
 
 
 @cache
@@ -107,43 +105,6 @@ def test_the_recursion_is_what_every_path_says(q: float, r: float, adversary: Ad
                 informed=adversary == "informed",
             )
             assert truth == pytest.approx(expected[first], abs=1e-9), (ticks, first)
-
-
-@pytest.mark.parametrize("alpha", [1.5, 36.0, 5000.0])
-@pytest.mark.parametrize("u", [1.2, 4.0, 500.0])
-def test_the_map_of_a_tick_is_the_worst_over_two_rows_and_any_evidence(alpha: float, u: float) -> None:
-    """W(u), of which the recursion is made: rows of odds ratio alpha, values in [1, u], soft evidence between."""
-    root = math.sqrt(alpha)
-    claimed = ((math.sqrt(alpha * u) + 1) / (root + math.sqrt(u))) ** 2
-
-    def lost(log_weight: float) -> float:
-        weight = math.exp(log_weight)  # of evidence for state 0 at the next tick, in rows (root : 1) and (1 : root)
-        mean = [(row * weight * u + 1) / (row * weight + 1) for row in (root, 1 / root)]
-        return -mean[0] / mean[1]
-
-    best = minimize_scalar(lost, bounds=(-40, 40), method="bounded", options={"xatol": 1e-12})
-    assert -best.fun == pytest.approx(claimed, rel=1e-9)
-    for first in np.linspace(1e-4, 1 - 1e-4, 400):  # any two rows of that odds ratio
-        odds = first / (1 - first) / alpha
-        second = odds / (1 + odds)
-        assert (first * u + 1 - first) / (second * u + 1 - second) <= claimed * (1 + 1e-12)
-
-
-def test_the_exact_recursion_is_reached_by_soft_evidence() -> None:
-    """Every path of six ticks over a change of noise, with the evidence at each step that reaches the map."""
-    alpha, ticks = 50.0, 6
-    rates = np.array([(3.0, 3.0)] * 3 + [(0.5, 0.5)] * 3)
-    claimed = odds_leakage(alpha, rates)
-    root = math.sqrt(alpha)
-    truth = np.log(emission_of((3.0, 3.0))[:, 0])
-    for step in range(1, ticks):  # likelihood of the past given a state, over that of the evidence alone
-        u = math.exp(truth[0] - truth[1])
-        weight = np.array([1.0, math.sqrt(u)])
-        rows = np.array([[root, 1.0], [1.0, root]]) * weight
-        rows /= rows.sum(axis=1, keepdims=True)
-        past = np.log(rows @ np.exp(truth))
-        assert past[0] - past[1] == pytest.approx(claimed[step][0], rel=1e-12)
-        truth = past + np.log(emission_of((rates[step][0], rates[step][1]))[:, 0])
 
 
 @pytest.mark.long

@@ -68,21 +68,6 @@ def test_the_bytes_are_fixed() -> None:
 @pytest.mark.long
 @settings(max_examples=30)
 @given(measure_frames())
-def test_a_frame_comes_back(frame: MeasureFrame) -> None:
-    assert MeasureFrame.decode(frame.encode()) == frame
-
-
-@pytest.mark.long
-@settings(max_examples=30)
-@given(measure_frames())
-def test_a_point_comes_back_from_the_outbox(frame: MeasureFrame) -> None:
-    for one in frame.released:
-        assert Released.unpack(one.packed) == one
-
-
-@pytest.mark.long
-@settings(max_examples=30)
-@given(measure_frames())
 def test_the_size_depends_on_the_ticks_and_nothing_else(frame: MeasureFrame) -> None:
     zero = Released(0, (0,) * frame.dimensions)
     ticks = len(frame.released) + frame.padding

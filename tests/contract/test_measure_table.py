@@ -14,7 +14,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError, Reason
@@ -56,21 +56,6 @@ def staircase(**changes: Any) -> bytes:
     return bytes([TimedTable.SCHEMA]) + msgpack.packb([*head, list(fields.values())])
 
 
-@st.composite
-def weight_tables(draw: st.DrawFn) -> TimedTable:
-    """Any table of weights, with few points."""
-    dimensions, states = draw(st.integers(1, 3)), draw(st.integers(2, 5))
-    point = st.tuples(*[st.integers(-(1 << 17), 1 << 17)] * dimensions)
-    points = draw(st.lists(point, min_size=2, max_size=6, unique=True))
-    row = st.lists(st.integers(1, SCALE - 1), min_size=len(points) - 1, max_size=len(points) - 1, unique=True)
-    rows = tuple(array("I", sorted(draw(row))) for _ in range(states))
-    first = draw(st.integers(0, MAX_TICK))
-    until = draw(st.integers(first + 1, MAX_TICK + 1))
-    constraint = draw(st.integers(0, (1 << 1024) - 1) | st.integers(0, 31))
-    numbers = draw(st.integers(1, 2**32 - 1)), draw(st.integers(0, 2**32 - 1))
-    return TimedTable(*numbers, constraint, first, until, NoiseTable(rows, tuple(points)))
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_the_bytes_are_fixed(name: str) -> None:
     golden = bytes.fromhex((GOLDEN / f"{name}.hex").read_text())
@@ -83,19 +68,6 @@ def test_the_bytes_are_fixed(name: str) -> None:
 def test_the_fields_are_as_documented() -> None:
     assert TimedTable.decode(weights()) == TABLES["table"]
     assert TimedTable.decode(staircase(until=MAX_TICK + 1)) == TABLES["table_staircase"]
-
-
-@pytest.mark.long
-@settings(max_examples=40)
-@given(weight_tables())
-def test_a_table_comes_back(table: TimedTable) -> None:
-    assert TimedTable.decode(table.encode()) == table
-    assert isinstance(table.noise, NoiseTable)
-    for state, row in enumerate(table.noise.rows):
-        found = table.noise.row_weights(state)
-        assert sum(found) == SCALE
-        assert min(found) >= 1
-        assert len(found) == len(row) + 1
 
 
 @pytest.mark.long
@@ -112,38 +84,6 @@ def test_a_flipped_bit_is_another_table_or_an_error(name: str) -> None:
         flipped[bit // 8] ^= 1 << bit % 8
         with contextlib.suppress(FrameError):
             assert TimedTable.decode(bytes(flipped)) != TABLES[name]
-
-
-ANYTHING = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats()
-    | st.binary(max_size=9)
-    | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=4),
-    max_leaves=6,
-)
-
-
-@pytest.mark.long
-@settings(max_examples=40)
-@given(st.data())
-def test_whatever_stands_in_a_field_there_is_an_error_or_a_table(data: st.DataObject) -> None:
-    """Above all no other exception: it would end the device."""
-    made, names = data.draw(
-        st.sampled_from(
-            [
-                (
-                    weights,
-                    ["version", "number", "constraint", "first", "until", "kind", "points", "states", "rows", "body"],
-                ),
-                (staircase, ["constraint", "kind", "likely", "vertices", "p", "r", "low", "high"]),
-            ]
-        )
-    )
-    with contextlib.suppress(FrameError):
-        TimedTable.decode(made(**{data.draw(st.sampled_from(names)): data.draw(ANYTHING)}))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ from fugu.mqtt import Broker, Link
 from tests.support.agents import (
     SECOND,
     JumpingClock,
-    ScriptedClock,
     agent_plan,
     frames_left,
     nowhere,
@@ -56,42 +55,6 @@ def test_every_window_is_kept_once_and_counts_what_was_seen(tmp_path: Path) -> N
     assert len(stored) >= 9
     assert [f.observed for f in stored] == [6, *[10] * (len(stored) - 1)]
     assert [f.counts for f in stored] == [(3,), *[(5,)] * (len(stored) - 1)]
-
-
-def test_overlapping_windows_and_histograms_run_side_by_side(tmp_path: Path) -> None:
-    sliding = window_plan(name="sliding", length=20, stride=4)
-    both = window_plan(name="both", length=6, stride=6, counts=2, places=(0, 1))
-    plan, clock = nowhere(tmp_path, sliding, both), JumpingClock(0)
-    run(plan, clock, lambda: clock.now > 100 * SECOND)
-    stored = windows_left(plan)
-    slid = [frame for frame in stored if frame.window == "sliding"]
-    assert [frame.index for frame in slid] == list(range(len(slid)))
-    assert len(slid) >= 20
-    assert {frame.counts for frame in slid[1:]} == {(10,)}
-    bars = [frame for frame in stored if frame.window == "both"]
-    assert {frame.counts for frame in bars[1:]} == {(3, 3)}
-    assert len(bars) >= 16
-
-
-def test_a_long_sleep_leaves_windows_out_and_cuts_others_short(tmp_path: Path) -> None:
-    plan, clock = nowhere(tmp_path), ScriptedClock(0, {55 * SECOND: 4007 * SECOND}, asleep=True)
-    run(plan, clock, lambda: clock.now > 4100 * SECOND)
-    stored = windows_left(plan)
-    assert [frame.index for frame in stored][:7] == [0, 1, 2, 3, 4, 5, 399]
-    assert [frame.observed for frame in stored][:8] == [9, 10, 10, 10, 10, 5, 2, 10]
-    assert stored[6].previous == 5
-    assert all(frame.previous == before.index for before, frame in pairwise(stored))
-
-
-def test_a_clock_that_jumps_back_releases_no_window_twice(tmp_path: Path) -> None:
-    plan, clock = nowhere(tmp_path), ScriptedClock(1000 * SECOND, {1054 * SECOND: 20 * SECOND})
-    run(plan, clock, lambda: clock.now > 1200 * SECOND)
-    stored = windows_left(plan)
-    indices = [frame.index for frame in stored]
-    assert indices == sorted(set(indices))
-    assert {frame.observed for frame in stored[1:]} == {10}, "the windows around the change are not counted"
-    assert {frame.shift % 10 for frame in stored} == {0}
-    assert len({frame.shift for frame in stored}) == 2
 
 
 def test_a_restart_begins_the_windows_under_way_anew_and_repeats_none(tmp_path: Path) -> None:

@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.agent import Agent
-from edge_agent.local_control import described
 from edge_agent.measurer import Measurer, PointSource, public_row
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import BLOCK_WORDS, randomiser
-from edge_agent.sensors.call import CallSensor
 from edge_agent.sensors.replay import ReplaySensor
-from edge_agent.sensors.source import LineSensor, Sensor
+from edge_agent.sensors.source import Sensor
 from edge_agent.ticker import Ticker
 from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Thresholds
@@ -30,7 +28,6 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import ELSEWHERE
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, device_clock, plan_of, stream_plan, window_plan
-from tests.support.brokers import wait_until
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames, symbol_frames, window_frames
 
@@ -87,15 +84,6 @@ def symbols(folder: Path, readings: Sequence[Any], plan: StreamPlan | None = Non
     return found
 
 
-@pytest.mark.long
-def test_an_outage_of_two_thousand_ticks_says_nothing_of_the_state_before_it(tmp_path: Path) -> None:
-    """With the last state repeated, every symbol of the outage is drawn from its row, and they add up."""
-    outage: list[Any] = [NAN, "", "n/a"] * 667
-    seen = [symbols(tmp_path / f"{state}", [0.0, float(state), *outage]) for state in (0, 1)]
-    assert len(seen[0]) == len(seen[1]) == 2002
-    assert seen[0][1:] == seen[1][1:], "the same random bits give the same symbols, whatever the state was"
-
-
 def public_weights(states: int) -> list[int]:
     """How many of the 2^32 words take each row, for k rows."""
     return [high - low for low, high in pairwise([-(-row * SCALE // states) for row in range(states + 1)])]
@@ -109,19 +97,6 @@ def test_the_public_distribution_has_exactly_the_weights_that_it_says(states: in
     for row, weight in enumerate(weights):
         assert (public_row(first, states), public_row(first + weight - 1, states)) == (row, row)
         first += weight
-
-
-def test_a_device_draws_a_tick_without_a_state_from_that_distribution() -> None:
-    """Word for word: the first takes the row, the second the symbol."""
-    rows = ((1 << 30,), (1 << 31,), (3 << 30,))
-    words = [word % SCALE for pair in range(BLOCK_WORDS // 2) for word in (pair * 8388617, pair * 2654435761)]
-
-    def entropy(buffer: memoryview) -> None:
-        buffer.cast("B").cast("I")[:] = memoryview(b"".join(word.to_bytes(4, "little") for word in words)).cast("I")
-
-    draw = randomiser(NoiseTable(rows), entropy)
-    for row, word in zip(words[::-2], words[-2::-2], strict=True):  # a block is used up from its end
-        assert draw(None) == (word >= rows[row * 3 // SCALE][0])
 
 
 @pytest.mark.parametrize("states", [2, 3, 7, 100, 255])
@@ -272,36 +247,6 @@ def test_a_window_without_any_usable_reading_is_sent_and_counts_the_ticks_that_w
         assert observed == [9, 10, 10, 10], name
 
 
-def test_what_a_sensor_s_function_raises_is_in_no_status(tmp_path: Path) -> None:
-    """OverflowError above 180 and ZeroDivisionError below 40 would tell of the readings, in step with them."""
-
-    def function(pulse: float) -> float:
-        if pulse > 180:
-            raise OverflowError(f"{pulse}")
-        if pulse < 40:
-            raise ZeroDivisionError(f"{pulse}")
-        return pulse
-
-    statuses = set()
-    for pulse in (190.0, 30.0):
-        folder = tmp_path / f"{pulse:g}"
-        folder.mkdir()
-        clock = JumpingClock(1000 * SECOND)
-        sensor = CallSensor(lambda pulse=pulse: function(pulse))  # type: ignore[misc]
-        agent = Agent(agent_plan(folder, Broker(port=9)), [sensor], Sequence32(), clock)
-        wait_until(lambda sensor=sensor: sensor.trouble != "")  # type: ignore[misc]
-        for _ in range(5):
-            clock.now += SECOND
-            agent._ticks.catch_up()
-        statuses.add(agent._status(online=True).encode())
-        local = described(agent._told()) + repr(agent._told())
-        assert "its function raises an exception" in local
-        assert not any(word in local for word in ("Overflow", "ZeroDivision", "190", "30.0"))
-        assert agent._codes() == ()
-        agent._outbox.close()
-    assert len(statuses) == 1
-
-
 # Overdue ticks
 
 
@@ -343,20 +288,6 @@ def test_ticks_that_come_faster_than_they_are_drawn_for_leave_room_for_other_wor
         reached.append(stream.last_tick)
     assert 200 < reached[0] < reached[1] < reached[2] < 1_000
     outbox.close()
-
-
-def test_the_end_of_standard_input_does_not_end_the_stream(tmp_path: Path) -> None:
-    with (tmp_path / "lines").open("wb+") as lines:
-        sensor = LineSensor(lines)
-        wait_until(lambda: sensor.trouble != "")
-        clock = JumpingClock(0)
-        ticks, outbox = ticker(tmp_path, clock, stream_plan(), sensor)
-        for now in range(1, 21):
-            clock.now = now * SECOND
-            ticks.catch_up()
-        assert not ticks.over
-        assert ticks.streams[0].last_tick == 20
-        outbox.close()
 
 
 def test_missing_as_a_state_of_its_own_is_drawn_from_its_row(tmp_path: Path) -> None:

@@ -28,14 +28,6 @@ def new_outbox(folder: Path, keeping: Keeping | None = None) -> Outbox:
     return outbox
 
 
-def test_ten_ticks_make_a_frame(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
-    assert [outbox.append(PLAN, tick, bytes((tick % 2,))) for tick in range(100, 110)] == [False] * 9 + [True]
-    (frame,) = symbol_frames(outbox)
-    assert (frame.previous, frame.first, frame.last, frame.padding) == (-1, 100, 109, 0)
-    assert frame.symbols == bytes([0, 1] * 5)
-
-
 def test_a_frame_ends_before_a_tick_that_is_left_out(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
     closed = [outbox.append(PLAN, tick, b"\1") for tick in (5, 6, 8, 14, 15, 40)]
@@ -66,14 +58,6 @@ def test_frames_of_a_table_have_one_size_whatever_its_symbols_and_the_policy_tha
         sizes.add(len(outbox._db.execute("SELECT payload FROM frames").fetchone()[0]))
         assert (symbol_frames(outbox)[0].bits, symbol_frames(outbox)[0].symbols) == (2, bytes([symbol]))
     assert sizes == {45 + 3}
-
-
-def test_a_tick_is_committed_once(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
-    outbox.append(PLAN, 5, b"\1")
-    for tick in (5, 4, 0):
-        with pytest.raises(OutboxError, match=f"tick {tick} of stream hr was committed before"):
-            outbox.append(PLAN, tick, b"\0")
 
 
 @pytest.mark.long

@@ -7,7 +7,6 @@ import pickle
 import random
 import sqlite3
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -184,24 +183,6 @@ def test_a_plan_is_what_the_policy_says() -> None:
 
 
 # Noise
-
-
-@pytest.mark.long
-def test_the_noise_of_released_counts_has_its_distribution() -> None:
-    """The same 6 of 10 ticks in 3000 windows: a chi-square test of what is left when 6 is taken off."""
-    from scipy import stats  # takes as long to import as many tests to run
-
-    scale = Fraction(3, 2)
-    plan = window_plan(length=10, numerator=3, denominator=2)
-    closed = run(counter(plan), [(tick, int(tick % 10 < 6)) for tick in range(30_000)])
-    noise = [one.counts[0] - 6 for one in closed]
-    ratio = float(2.718281828459045 ** (-1 / scale))
-    inside = {n: (1 - ratio) / (1 + ratio) * ratio ** abs(n) for n in range(-6, 7)}
-    observed = [noise.count(n) for n in inside]
-    expected = [len(noise) * p for p in inside.values()]
-    observed.append(len(noise) - sum(observed))
-    expected.append(len(noise) - sum(expected))
-    assert stats.chisquare(observed, expected).pvalue > 1e-4
 
 
 def test_noise_does_not_depend_on_how_much_was_observed() -> None:

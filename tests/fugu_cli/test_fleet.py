@@ -422,14 +422,3 @@ def test_a_registry_that_is_none(fugu: Fugu, tmp_path: Path, command: str) -> No
     (tmp_path / "other.db").write_text(json.dumps({"no": "registry"}))
     other = fugu("fleet", *command.split(), "--registry", tmp_path / "other.db")
     assert (other.code, other.err.count("\n")) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["init", "keys show", "keys rotate", "enrol", "remove", "groups", "sign", "push", "status", "history"]
-    + [f"rollout {what}" for what in ("start", "show", "approve", "pause", "resume", "abort")],
-)
-def test_every_command_has_help_with_an_example(fugu: Fugu, command: str) -> None:
-    done = fugu("fleet", *command.split(), "--help")
-    assert (done.code, done.err) == (0, "")
-    assert f"fugu fleet {command} " in done.out.partition("examples:")[2]

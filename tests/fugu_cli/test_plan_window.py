@@ -99,13 +99,6 @@ def test_a_class_of_two_chains(fugu: Fugu, two_chains: Path) -> None:
     assert "does not protect" in table
 
 
-def test_the_informed_need_more_noise(fugu: Fugu) -> None:
-    words = ("plan", "window", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--mechanism", "chain", "--json", "--adversary")
-    scales = [Fraction(fugu(*words, adversary).json()["scale"]) for adversary in ("ignorant", "informed", "universal")]
-    assert scales == sorted(scales)
-    assert scales[0] < scales[1] < scales[2]
-
-
 @pytest.mark.long
 def test_a_fitted_chain_is_its_class_in_both_plans_and_a_bare_one_itself(fugu: Fugu, tmp_path: Path) -> None:
     """One rule: a file of a fit stands for what covers its recording, a bare chain for that chain; both say so."""
@@ -178,24 +171,6 @@ def test_a_printed_scale_is_accepted_by_a_device_and_hardly_less_is(fugu: Fugu, 
     assert single["epsilon"] <= epsilon
 
 
-@pytest.mark.parametrize("adversary", ADVERSARIES)
-def test_a_printed_scale_for_three_states_is_accepted_by_a_device(fugu: Fugu, tmp_path: Path, adversary: str) -> None:
-    """Against the universal, whose class a policy can declare; against others no device checks it."""
-    file = tmp_path / "chain.json"
-    rows = ((0.8, 0.15, 0.05), (0.1, 0.7, 0.2), (0.05, 0.25, 0.7))
-    file.write_text(json.dumps({"transition": rows}))
-    words = ("plan", "window", "--model", file, "--epsilon", 1, "--mechanism", "chain", "--adversary", adversary)
-    document = fugu(*words, "--json").json()
-    chains = BoundedChains(states=3, odds_ratio=odds_ratio(rows))
-    if adversary != "universal":
-        assert document["chains"] is None
-        return
-    assert document["chains"] == chains.model_dump(mode="json")
-    assert accepts(chains, document["scale"], 1.0, adversary, (1,))
-    less = Fraction(document["scale"]) * (1 - Fraction(1, 10**6))
-    assert not accepts(chains, str(lawful_scale(less)), 1.0, adversary, (1,))
-
-
 @pytest.mark.long
 def test_windows_of_a_policy_are_planned_for_the_odds_ratios_of_a_chain(fugu: Fugu, tmp_path: Path) -> None:
     """Against every adversary as much noise, and it is printed what the chain itself would lose with it."""
@@ -219,23 +194,6 @@ def test_a_start_that_no_policy_declares_is_said_to_be_none(fugu: Fugu, two_chai
     words = ("plan", "window", "--model", two_chains, "--epsilon", 1, "--mechanism", "chain")
     assert fugu(*words, "--json").json()["chains"] is None
     assert "no policy can declare these chains" in " ".join(fugu(*words).out.split())
-
-
-@pytest.mark.parametrize(
-    ("least", "lawful"),
-    [
-        (1.0, "1"),
-        (3.336408922, "3336409/1000000"),
-        (20.0, "20"),
-        (123456789.5, "123456790"),
-        (9999999998.5, "9999999999"),
-        (0.5, "1/2"),
-        (1e-10, "1/9999999999"),
-    ],
-)
-def test_a_lawful_scale_is_never_below(least: float, lawful: str) -> None:
-    assert str(lawful_scale(least)) == lawful
-    assert Window(name="w", length=1, stride=1, states=(1,), scale=str(lawful_scale(least)))
 
 
 def test_lawful_scales_are_close_from_above() -> None:
@@ -391,16 +349,6 @@ def test_windows_and_symbols_share_one_epsilon(fugu: Fugu, tmp_path: Path) -> No
     assert policy.frame_ticks == 1, "ticks of five minutes wait for no others"
     later = fugu(*words, *NAMES, "--latency", 3600, "-o", file)
     assert (later.code, Policy.from_json(file.read_text()).frame_ticks) == (0, 12)
-
-
-@pytest.mark.long
-def test_a_fitted_model_brings_its_class_period_and_threshold(fugu: Fugu, tmp_path: Path) -> None:
-    model, file = tmp_path / "model.json", tmp_path / "policy.json"
-    assert fugu("plan", "model", RECORDINGS / "hr_sleep_N10.csv.gz", "--column", "state", "-o", model).code == 0
-    words = ("plan", "window", "--epsilon", 1, "--model", model, "--window", 300, "--period", 1, *NAMES, "-o", file)
-    assert fugu(*words).code == 0
-    stream = fugu("plan", "stream", "--epsilon", 1, "--model", model, "--period", 1, "--json").json()
-    assert Policy.from_json(file.read_text()).chains.model_dump(mode="json") == stream["chains"]
 
 
 @pytest.mark.parametrize(

@@ -80,29 +80,6 @@ def test_refusals(
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("bogus",),
-        ("plan", "stream", "--bogus"),
-        ("plan", "stream"),
-        ("plan", "stream", *CHAIN, "--epsilon", "one"),
-        ("plan", "model"),
-        ("subscribe",),
-        ("subscribe", "--fleet", "f", "--count", "0"),
-        ("subscribe", "--fleet", "f", "--timeout", "nan"),
-        ("subscribe", "--fleet", "f", "--bogus"),
-    ],
-)
-def test_usage_errors_are_one_line_and_name_the_help(fugu: Fugu, words: tuple[str, ...]) -> None:
-    done = fugu(*words)
-    assert done.code == 2
-    assert done.out == ""
-    assert done.err.startswith("fugu: ")
-    assert done.err.count("\n") == 1
-    assert "--help" in done.err
-
-
-@pytest.mark.parametrize(
     ("text", "options", "message"),
     [
         ("", (), "r.csv is empty"),

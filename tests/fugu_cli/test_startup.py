@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -99,28 +98,9 @@ def test_a_group_is_loaded_only_when_it_is_used() -> None:
     assert not any(name.startswith("fugu_cli.commands") for name in modules)
 
 
-def test_without_words_it_explains_itself(fugu: Fugu) -> None:
-    done = fugu()
-    assert done.code == 2
-    assert "Usage: fugu" in done.err
-
-
-@pytest.mark.parametrize("words", [("--version",), ("--version", "plan")])
-def test_version(fugu: Fugu, words: tuple[str, ...]) -> None:
-    assert fugu(*words).out == f"fugu {version('fugu-edge')}\n"
-
-
 @pytest.mark.fresh
 def test_the_installed_command_is_this_one() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fugu", "--version"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("fugu ")
-
-
-def test_a_missing_framework_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.delitem(sys.modules, "fugu_cli.app", raising=False)
-    done = fugu("plan", "stream")
-    assert done.code == 1
-    assert done.err == "fugu: this command needs typer: pip install 'fugu-edge[gateway]'\n"
