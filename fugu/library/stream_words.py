@@ -22,7 +22,7 @@ from fugu.library.report import Line, Part, Result, Table
 from fugu.planning.answers import WindowError, error_of, window_error
 from fugu.planning.chain_source import ChainSource, cost_words
 from fugu.planning.planner import Option, Refusal, StreamPlan
-from fugu.planning.streams_plan import StreamsPlan, stream_discretiser
+from fugu.planning.streams_plan import StreamsPlan
 from fugu.planning.window_plan import JointPlan
 from fugu.privacy.chain_class import Covered
 from fugu.privacy.window_mechanisms import Mechanism, PlannedNoise, Together, WindowRelease, WindowRequest
@@ -427,7 +427,7 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
     for note in _notes(plan):
         yield Line(f"{note[0].upper()}{note[1:]}.")
     for one in request.model.streams:
-        yield Line(f"{one.name}: {protected_sentence(stream_discretiser(one))}")
+        yield Line(f"{one.name}: {protected_sentence(one.discretiser)}")
     together = "" if len(plan.streams) == 1 else ", all streams together"
     achieved = f"epsilon achieved: {lost:.10f} of {request.epsilon:g}"
     yield Line(f"{achieved} ({request.adversary}; {plan.loss.bound}){together}")
@@ -466,7 +466,7 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
             f"lose {said} together.",
             bold=True,
         )
-    found = (stream_discretiser(one) for one in request.model.streams)
+    found = (one.discretiser for one in request.model.streams)
     yield Table(*stretch_table(_of_streams(plan), discretiser=next((one for one in found if one.remembers), None)))
     yield Line(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
 

@@ -146,7 +146,7 @@ def _fitted(path: Path, model: ChainModel) -> ChainSource:
         raise ModelError(f"{path}: {stream.source}: {model.refused}")
     else:
         # the chain of a whole recording, without zeros if its class has none
-        typical = chains.typical[0] if chains.changes and chains.typical else model.transition
+        typical = chains.typical[0] if chains.changes and chains.typical else matrix_rows(model.transition)
         notes = [f"class of chains from {stream.source}: {model.class_words}"]
         if model.attacked is not None:
             notes.append(model.attacked.words)

@@ -17,16 +17,18 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract._document import problem_of
 from fugu.contract.chains import JointChains, odds_ratio, two_steps
 from fugu.contract.class_of_chains import Shown
+from fugu.contract.discretisers import Discretiser
 from fugu.planning.errors import PlanningError
-from fugu.planning.states import Recording, recording_of
+from fugu.planning.question import Question, choose_states
+from fugu.planning.states import states_of
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.covering_class import smoothed, smoothed_pairs
 from fugu.privacy.transitions import transition_matrix
 from fugu.recordings.options import ReadOptions
-from fugu.recordings.readings import load, read_readings
+from fugu.recordings.readings import Readings, read_readings
 
-__all__ = ["JointRecording", "StreamRule", "joint_class", "marginal", "read_joint", "read_stream"]
+__all__ = ["JointRecording", "Stream", "StreamRule", "joint_class", "marginal", "read_joint", "read_stream"]
 
 
 _US = 1_000_000
@@ -88,12 +90,21 @@ _ALIKE = 0.02
 
 
 class StreamRule(NamedTuple):
-    """How the states of one stream come about; `threshold` and `baseline` as for `recording_of`."""
+    """How the states of one stream come about: a number or "mean", or the ticks of a running mean, else as found."""
 
     path: Path
     column: str | None = None
     threshold: float | str | None = None
     baseline: int | None = None
+
+
+class Stream(NamedTuple):
+    """The readings of a stream, and their (n,) states, -1 where there is none; `notes` say how these were chosen."""
+
+    readings: Readings
+    discretiser: Discretiser
+    states: Ints
+    notes: tuple[str, ...]
 
 
 class JointRecording(NamedTuple):
@@ -102,24 +113,27 @@ class JointRecording(NamedTuple):
     states: Ints
     segments: Ints
     period_seconds: float | None
-    streams: tuple[Recording, ...]
+    streams: tuple[Stream, ...]
     left_out: int
 
 
-def read_stream(rule: StreamRule, options: ReadOptions) -> Recording:
-    """Read the states of a stream. The column is by default `state`, or `value` with a threshold or a baseline.
+def read_stream(rule: StreamRule, options: ReadOptions) -> Stream:
+    """Read the states of a stream, chosen as for a plan.
 
     Raises:
-        PlanningError: its readings are no states.
+        PlanningError: it has no states, or no such states.
         RecordingError: it cannot be read.
         QuestionError: it can be read in more than one way.
     """
-    loaded = load(rule.path, options)
-    column = rule.column
-    if column is None:
-        usual = "state" if rule.threshold is None and rule.baseline is None else "value"
-        column = usual if usual in loaded.table.columns else None
-    return recording_of(read_readings(loaded, replace(options, column=column)), rule.threshold, rule.baseline)
+    readings = read_readings(rule.path, replace(options, column=rule.column))
+    threshold = rule.threshold
+    if threshold == "mean":
+        if isinstance(readings.values, list):
+            raise PlanningError(f"{readings.source}: column {readings.column} holds names, which have no mean")
+        threshold = float(readings.values[readings.present].mean())
+    assert not isinstance(threshold, str)
+    made, _, *_, notes = choose_states(readings, Question(baseline=rule.baseline, threshold=threshold))
+    return Stream(readings, made, states_of(made, readings.values, readings.segments), notes)
 
 
 def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecording:
@@ -131,8 +145,8 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
         QuestionError: a file can be read in more than one way.
     """
     streams = tuple(read_stream(rule, options) for rule in rules)
-    first = streams[0].moments
-    if len({rule.path for rule in rules}) == 1 and all(_same(one.moments, first) for one in streams):
+    first = streams[0].readings.moments
+    if len({rule.path for rule in rules}) == 1 and all(_same(one.readings.moments, first) for one in streams):
         rows = [np.arange(streams[0].states.size)] * len(streams)
         breaks = np.zeros(streams[0].states.size, dtype=np.int64)
     else:
@@ -140,12 +154,12 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
         breaks = np.cumsum(np.diff(ticks, prepend=ticks[:1] - 1) != 1)
     states = np.stack([one.states[row] for one, row in zip(streams, rows, strict=True)], axis=1)
     for one, row in zip(streams, rows, strict=True):
-        breaks = breaks + np.cumsum(np.diff(one.segments[row], prepend=0) != 0)
+        breaks = breaks + np.cumsum(np.diff(one.readings.segments[row], prepend=0) != 0)
     selected = (states >= 0).all(axis=1)
     segments = (breaks + np.cumsum(~selected))[selected]
     longest = max(int((one.states >= 0).sum()) for one in streams)
     left_out = max(longest - int(selected.sum()), 0)
-    return JointRecording(states[selected], segments, streams[0].period_seconds, streams, left_out)
+    return JointRecording(states[selected], segments, streams[0].readings.period_seconds, streams, left_out)
 
 
 def _same(moments: Floats | None, others: Floats | None) -> bool:
@@ -154,9 +168,10 @@ def _same(moments: Floats | None, others: Floats | None) -> bool:
     return np.array_equal(moments, others)
 
 
-def _common(rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[list[Ints], Ints]:
+def _common(rules: Sequence[StreamRule], streams: Sequence[Stream]) -> tuple[list[Ints], Ints]:
     periods, starts = [], []
-    for rule, one in zip(rules, streams, strict=True):
+    readings = [one.readings for one in streams]
+    for rule, one in zip(rules, readings, strict=True):
         period = one.period_seconds
         if one.moments is None or period is None:
             raise PlanningError(f"{rule.path.name} has no times: nobody knows which rows belong together")
@@ -171,7 +186,7 @@ def _common(rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[
                 "streams that move together need one clock"
             )
     every = []
-    for one in streams:
+    for one in readings:
         assert one.moments is not None
         ticks, rows = np.unique(np.rint((one.moments - starts[0]) / periods[0]).astype(np.int64), return_index=True)
         every.append((ticks, rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,14 +10,10 @@ import numpy as np
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.classify import classifier_of
 from fugu.contract.compiler import compile_discretiser
-from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
-from fugu.planning.errors import PlanningError
+from fugu.contract.discretisers import Discretiser
 from fugu.recordings.places import MOST_MISSING
-from fugu.recordings.readings import Readings
 
-__all__ = ["MOST_MISSING", "Gaps", "Recording", "gaps_of", "recording_of", "states_of"]
-
-_LARGEST_STATE = 254
+__all__ = ["MOST_MISSING", "Gaps", "gaps_of", "states_of"]
 
 
 def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, segments: Ints) -> Ints:
@@ -46,86 +41,6 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
         if (state := observe(tick, value)) is not None:
             states[tick] = state
     return states
-
-
-class Recording(NamedTuple):
-    """The ticks of a recording with their (n,) states, -1 where there is none, and segment numbers that count up.
-
-    `moments` are (n,) seconds, None without times. `discretiser` is None if the column held states. `missing` counts
-    rows without a reading, `missing_share` is their share, `missing_state` their state, or None if they have none.
-    """
-
-    states: Ints
-    segments: Ints
-    moments: Floats | None
-    period_seconds: float | None
-    discretiser: Discretiser | None
-    column: str
-    missing: int
-    missing_state: int | None
-    missing_share: float
-
-
-def recording_of(readings: Readings, threshold: float | str | None, baseline: int | None = None) -> Recording:
-    """States of readings.
-
-    They are numbers from 0, or made by a threshold (a number, or "mean") or a baseline (ticks of a running mean; the
-    first of each segment have no state).
-
-    Raises:
-        PlanningError: a reading is no number, or no state.
-    """
-    values, column = readings.values, readings.column
-    if isinstance(values, list):
-        raise PlanningError(f"{readings.source}: column {column} holds names: fugu plan auto makes states of them")
-    present, absent = readings.present, readings.absent
-    rows = ~absent
-    share = float((~present[rows]).mean())
-    missing = int((~present & rows).sum())
-    made: Discretiser | None = None
-    lost = None
-    if baseline is not None:
-        lowest, highest = _range(values)
-        made = Baseline(baseline_ticks=baseline, lowest=lowest, highest=highest)
-        if share > MOST_MISSING:
-            lost = len(made.states)
-            made = made.model_copy(update={"states": (*made.states, "missing"), "missing": "missing"})
-        states = states_of(made, values, readings.segments)
-        states[absent] = -1
-    else:
-        usable = values[present]
-        if threshold is None:
-            found = _states(usable, readings.source, column)
-        else:
-            edge = float(usable.mean()) if isinstance(threshold, str) else threshold
-            found, made = (usable >= edge).astype(np.int64), Thresholds(edges=(edge,), states=("low", "high"))
-        if share > MOST_MISSING:
-            lost = int(found.max()) + 1 if made is None else 2
-            if lost > _LARGEST_STATE:
-                raise PlanningError(
-                    f"{readings.source}: {lost} states leave no room for one of the {missing} rows without reading"
-                )
-        states = np.full(len(values), -1 if lost is None else lost, dtype=np.int64)
-        states[absent] = -1
-        states[present] = found
-    return Recording(
-        *(states, readings.segments, readings.moments, readings.period_seconds, made, column, missing, lost, share)
-    )
-
-
-def _range(values: Floats) -> tuple[float, float]:
-    """A range of round numbers that holds readings (n,), NaN where there is none: of a policy, hence public."""
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    step = 10.0 ** math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-9)))
-    return math.floor(low / step) * step, (math.floor(high / step) + 1.0) * step
-
-
-def _states(values: Floats, file: str, column: str) -> Ints:
-    if ((values != np.floor(values)) | (values < 0) | (values > _LARGEST_STATE)).any():
-        raise PlanningError(
-            f"{file}: column {column} does not hold states (whole numbers from 0 to {_LARGEST_STATE}): give --threshold"
-        )
-    return values.astype(np.int64)
 
 
 _FEWEST, _SIGNIFICANT, _DRAWS = 20, 0.05, 2000

@@ -18,7 +18,6 @@ from scipy.optimize import brentq
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.dating import with_slack
-from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.losses import Adversary, Loss
@@ -29,14 +28,14 @@ from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Window, lawful_scale, total_rate
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
-from fugu.planning.policy_builder import PolicyHeader, make_policy, thresholds
+from fugu.planning.policy_builder import PolicyHeader, make_policy
 from fugu.planning.question import protected_ticks
 from fugu.planning.window_plan import WantedWindow, shares_of
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.chain_model import ChainModel, StreamStates
+from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.randomised_response import Utility, allowed_ratios, assess, rate_table
 
-__all__ = ["StreamsPlan", "StreamsRequest", "plan_streams", "stream_discretiser", "stream_policies"]
+__all__ = ["StreamsPlan", "StreamsRequest", "plan_streams", "stream_policies"]
 
 _INWARD = 1.0 - 1e-9
 _LEAST = 1e-12
@@ -134,19 +133,6 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
 def _bound(chains: JointChains, adversary: Adversary) -> StretchBound:
     """Joint loss of all streams about stretches."""
     return chains.stretch_bound(chains.joint_loss(adversary).epsilon, 1, 0.0, (), adversary)
-
-
-def stream_discretiser(stream: StreamStates) -> Discretiser:
-    """Discretiser of a stream; in a column of states, whole numbers are themselves."""
-    if stream.discretiser is not None:
-        missing = stream.missing_state is not None and stream.discretiser.missing is None
-        if not missing:
-            return stream.discretiser
-        named = {**stream.discretiser.model_dump(), "states": (*stream.discretiser.states, "missing")}
-        return type(stream.discretiser)(**{**named, "missing": "missing"})
-    count = stream.states - (stream.missing_state is not None)
-    edges = tuple(x + 0.5 for x in range(count - 1))
-    return thresholds(edges, tuple(map(str, range(count))), missing=stream.missing_state is not None)
 
 
 def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple[Policy, ...]:

@@ -9,7 +9,7 @@ further than that. The class is widened until neither is so of any attacker.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.windows import lawful_scale
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_model import Attacked as AttackedModel
-from fugu.privacy.chain_model import ChainModel, ModelError, Tried
+from fugu.privacy.chain_model import ChainModel, ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.randomised_response import calibrate, rate_table
 
@@ -184,14 +184,10 @@ def attack_model(
 def _attacked(found: TrueClass, epsilon: float) -> AttackedModel | None:
     if not found.steps:
         return None
-    tried = tuple(_tried(step) for step in found.steps)
-    return AttackedModel(epsilon=epsilon, attackers=len(found.steps[0].attacks), steps=tried)
-
-
-def _tried(step: Step) -> Tried:
-    one = asdict(step.strongest)
-    reached = {name: one[name] for name in ("attacker", "success", "low", "high", "ceiling", "guess")}
-    return Tried(odds_ratio=step.odds_ratio, count_scale=step.count_scale, **reached)
+    reached = {
+        name: getattr(found.steps[-1].strongest, name) for name in ("success", "low", "high", "ceiling", "guess")
+    }
+    return AttackedModel(epsilon=epsilon, attackers=len(found.steps[0].attacks), **reached)
 
 
 def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float) -> tuple[Attack, ...]:

@@ -13,21 +13,12 @@ from typing import Literal
 
 import numpy as np
 
-from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_model import ChainModel, Counts, Matrix, ModelError, StreamStates, Stretches, shown_states
 from fugu.privacy.covering_class import Covered, covering_class, local_transitions, stretch_lengths
-from fugu.privacy.transitions import (
-    LikelihoodRatio,
-    count_transitions,
-    count_triples,
-    likelihood_ratio,
-    log_likelihood,
-    order_test,
-    transition_matrix,
-)
+from fugu.privacy.transitions import count_transitions, count_triples, order_test
 
-__all__ = ["fit", "independence_test", "joint_states", "matrix_rows"]
+__all__ = ["fit", "joint_states", "matrix_rows"]
 
 
 _WARNING = (
@@ -72,24 +63,17 @@ def fit(
     if covered is None and len(streams) > 1:
         seen = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shows))
         refused = f"{refused} (joint states {seen})"
-    lengths = np.unique(segments, return_counts=True)[1]
-    transition = transition_matrix(counts)
     return ChainModel(
         streams=tuple(streams),
         order=order,
-        n=int(joint.size),
-        segments=lengths.size,
-        longest_segment=int(lengths.max()),
+        longest_segment=int(np.unique(segments, return_counts=True)[1].max()),
         period_seconds=period_seconds,
         shows=shows,
         counts=_count_rows(counts),
-        transition=matrix_rows(transition),
-        initial=_stationary(transition),
         chains=None if covered is None else covered.chains,
         refused=refused,
         alone=tuple(_odds(column, segments) for column in states.T) if len(streams) > 1 else (),
-        stretches=() if covered is None else _stretch_rows(covered),
-        independent=independence_test(counts, np.array(shows)) if len(streams) > 1 else None,
+        stretches=None if covered is None else _stretches(covered),
         more=order_test(count_triples(joint, segments, size)),
         warning=_WARNING,
     )
@@ -139,42 +123,9 @@ def _odds(states: Ints, segments: Ints) -> float | None:
     return None if covered is None else covered.chains.odds_bound
 
 
-def independence_test(counts: Ints, shows: Ints) -> LikelihoodRatio:
-    """Test independent streams, each with its own probabilities, against the joint chain of `counts` (K, K)."""
-    gain, degrees = log_likelihood(counts), 0
-    outcomes = np.ones(len(counts))  # of each joint state, if streams were independent
-    for column in shows.T:
-        size = int(column.max()) + 1
-        alone = np.zeros((size, size), dtype=np.int64)
-        np.add.at(alone, (column[:, None], column[None, :]), counts)
-        gain -= log_likelihood(alone)
-        reached = (alone > 0).sum(axis=1)
-        degrees -= int(np.maximum(reached - 1, 0).sum())
-        outcomes *= reached[column]
-    degrees += int((outcomes - 1.0)[counts.sum(axis=1) > 0].sum())
-    return likelihood_ratio(gain, max(degrees, 0), int(counts.sum()))
-
-
-def _stretch_rows(covered: Covered) -> tuple[Stretches, ...]:
-    """Rows about the stretches of each length, as a file holds them."""
-    return tuple(
-        Stretches(
-            ticks=length.transitions.length,
-            stretches=len(length.transitions.counts),
-            odds_ratio=length.odds_ratio,
-            covered=covered.share(length),
-            dispersion=tuple(tuple(float(d) for d in row) for row in length.transitions.dispersion),
-            changes=length.changes,
-        )
-        for length in covered.lengths
-    )
-
-
-def _stationary(transition: Floats) -> tuple[float, ...] | None:
-    try:
-        return tuple(float(p) for p in stationary_distribution(transition))
-    except ValueError:
-        return None
+def _stretches(covered: Covered) -> Stretches:
+    lengths = [length.transitions.length for length in covered.lengths]
+    return Stretches(shortest=lengths[0], longest=lengths[-1], covered=covered.share())
 
 
 def _count_rows(counts: Ints) -> Counts:

@@ -4,30 +4,23 @@ Its states show those of one stream, of two or three streams, or of one stream a
 
     format            1
     kind              "fitted"
-    streams           name, source (base name of the recording), column, discretiser (as a policy has it; null if the
-                      column held states), states k, missing_state (of rows without a reading, the last one; null if
-                      they were left out) and missing_share (of the rows) of each stream
+    streams           name, source (base name of the recording), column, discretiser (as a policy has it) and
+                      missing_share (of the rows) of each stream
     order             1; or 2, of one stream: a state of the chain is its state at the tick before and at this one
-    n                 rows that were used
-    segments          stretches without a gap
-    longest_segment   rows of the longest of them
-    period_seconds    from row to row; null if that is not known
+    longest_segment   ticks of the longest stretch without a gap
+    period_seconds    from tick to tick; null if that is not known
     shows             per state of the chain, the state of each stream; several streams have those that occurred
     counts            K x K transition counts (inside segments)
-    transition        K x K maximum-likelihood estimate, counts / row sums
-    initial           its stationary distribution; null if there are several
     chains            the class that covers the stretches, and that attackers did not refute; null if there is none
     refused           why there is none, in one line; else null
+    stretches         ticks of the shortest and longest, and the least share of those of one length that the class
+                      covers; null without a class
     alone             of several streams, the odds ratio of the class that covers each by itself; null if there is none
-    stretches         per length: stretches, the odds ratio that covers them, the share of them inside the class that
-                      covers all lengths, dispersion of each row's transitions (1 for a chain that does not change),
-                      whether they change
-    attacked          what attackers reached, and what widening cost; null if they were not run
-    independent       likelihood-ratio test of independent streams against this chain; null for one stream
+    attacked          what attackers reached; null if they were not run
     more              likelihood-ratio test of this chain against one of the next order
     warning           what a fitted chain must not be used for
 
-Loading is strict, and refuses estimates that are not those of the counts.
+Loading is strict.
 """
 
 from __future__ import annotations
@@ -39,6 +32,7 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
+from fugu.chains.arrays import Floats
 from fugu.contract._document import Document, first_problem
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Discretiser
@@ -56,13 +50,11 @@ __all__ = [
     "ModelFile",
     "StreamStates",
     "Stretches",
-    "Tried",
     "covered_words",
     "shown_states",
 ]
 
 
-_SLACK = 1e-9
 _MAX_BYTES = 1 << 24
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Matrix = tuple[tuple[Probability, ...], ...]
@@ -74,44 +66,34 @@ class ModelError(FuguError):
 
 
 class Stretches(Document):
-    """Statistics of the stretches of one length, as in `covering_class.Length`."""
+    """Lengths of stretches of a recording, in ticks, and the least share of those of one length in its class."""
 
-    ticks: int = Field(ge=1)
-    stretches: int = Field(ge=1)
-    odds_ratio: float = Field(ge=1.0)
+    shortest: int = Field(ge=1)
+    longest: int = Field(ge=1)
     covered: Probability
-    dispersion: tuple[tuple[float, ...], ...]
-    changes: bool
 
 
-class Tried(Document):
-    """A class that was attacked, and the strongest attacker's success; as in `true_class.Step`."""
+class Attacked(Document):
+    """Attacks on the symbols or counts that would be released at some epsilon, universal adversary.
 
-    odds_ratio: float = Field(ge=1.0)
-    count_scale: float = Field(gt=0.0)
-    attacker: str
+    The strongest attacker's success is on the last class that was tried.
+    """
+
+    epsilon: float = Field(gt=0.0)
+    attackers: int = Field(ge=1)
     success: Probability
     low: Probability
     high: Probability
     ceiling: Probability
     guess: Probability
 
-
-class Attacked(Document):
-    """Attacks on the symbols or counts that would be released at some epsilon, universal adversary."""
-
-    epsilon: float = Field(gt=0.0)
-    attackers: int = Field(ge=1)
-    steps: tuple[Tried, ...]
-
     @property
     def words(self) -> str:
         """Sentence about what attackers reached and what is proven."""
-        last = self.steps[-1]
         return (
             f"proven if the readings are in the class; on that recording the strongest of {self.attackers} attackers "
-            f"named {last.success:.3f} of the states at epsilon {self.epsilon:g} ({last.low:.3f} to {last.high:.3f}; "
-            f"{last.guess:.3f} without what was released, {last.ceiling:.3f} allowed)"
+            f"named {self.success:.3f} of the states at epsilon {self.epsilon:g} ({self.low:.3f} to {self.high:.3f}; "
+            f"{self.guess:.3f} without what was released, {self.ceiling:.3f} allowed)"
         )
 
 
@@ -149,16 +131,19 @@ class StreamStates(Document):
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     source: str = Field(max_length=255)
     column: str = Field(max_length=255)
-    discretiser: Discretiser | None
-    states: int = Field(ge=2, le=255)
-    missing_state: int | None = None
+    discretiser: Discretiser
     missing_share: Probability = 0.0
 
-    @model_validator(mode="after")
-    def _last(self) -> Self:
-        if self.missing_state not in (None, self.states - 1):
-            raise ValueError("missing_state is not the last state")
-        return self
+    @property
+    def states(self) -> int:
+        """The number of its states."""
+        return len(self.discretiser.states)
+
+    @property
+    def missing_state(self) -> int | None:
+        """The state of ticks without a reading, if they have one."""
+        made = self.discretiser
+        return None if made.missing is None else made.states.index(made.missing)
 
 
 class ChainModel(ModelFile):
@@ -170,31 +155,23 @@ class ChainModel(ModelFile):
     kind: Literal["fitted"] = "fitted"
     streams: Annotated[tuple[StreamStates, ...], Field(min_length=1, max_length=MOST_STREAMS)]
     order: Literal[1, 2]
-    n: int = Field(ge=2)
-    segments: int = Field(ge=1)
     longest_segment: int = Field(ge=1)
     period_seconds: float | None = Field(gt=0.0)
     shows: Annotated[tuple[tuple[_State, ...], ...], Field(min_length=2, max_length=255)]
     counts: Counts
-    transition: Matrix
-    initial: tuple[Probability, ...] | None
     chains: BinaryChains | BoundedChains | None = Field(discriminator="kind")
     refused: str | None
+    stretches: Stretches | None
     alone: tuple[Annotated[float, Field(ge=1.0)] | None, ...]
-    stretches: tuple[Stretches, ...]
     attacked: Attacked | None = None
-    independent: LikelihoodRatio | None
     more: LikelihoodRatio
     warning: str
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         size, streams = len(self.shows), len(self.streams)
-        if not self.longest_segment + self.segments - 1 <= self.n <= self.longest_segment * self.segments:
-            raise ValueError("so many segments of at most that many rows are not n rows")
-        squares = self.counts, self.transition
-        if any(len(square) != size or any(len(row) != size for row in square) for square in squares):
-            raise ValueError(f"every matrix needs {size} rows of {size} numbers")
+        if len(self.counts) != size or any(len(row) != size for row in self.counts):
+            raise ValueError(f"counts need {size} rows of {size} numbers")
         if any(len(row) != streams for row in self.shows):
             raise ValueError("shows needs a column for each stream")
         for column, one in zip(zip(*self.shows, strict=True), self.streams, strict=True):
@@ -208,28 +185,31 @@ class ChainModel(ModelFile):
             raise ValueError("order 2 is for one stream")
         if streams == 1 and self.shows != shown_states(self.streams[0].states, self.order):
             raise ValueError("one stream has all its states, or all pairs of them, the one before first")
-        if self.initial is not None and len(self.initial) != size:
-            raise ValueError(f"initial needs {size} entries")
-        expected = transition_matrix(np.array(self.counts, dtype=np.int64))
-        if np.max(np.abs(expected - np.array(self.transition))) > _SLACK:
-            raise ValueError("transition is not the estimate that belongs to the counts")
         if (self.chains is None) == (self.refused is None):
             raise ValueError("chains or refused: one of them is null")
         if self.chains is not None and self.chains.states != size:
             raise ValueError(f"the class of chains has {self.chains.states} states, not {size}")
+        if self.chains is not None and self.stretches is None:
+            raise ValueError("stretches are null, and there is a class")
         return self
+
+    @property
+    def transition(self) -> Floats:
+        """(K, K) the estimate of largest likelihood."""
+        return transition_matrix(np.array(self.counts, dtype=np.int64))
 
     @property
     def class_words(self) -> str:
         """The class, which it has, in a few words."""
-        lengths = [stretch.ticks for stretch in self.stretches]
-        over = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]}"
         assert self.chains is not None
+        assert self.stretches is not None
+        shortest, longest, covered = self.stretches.shortest, self.stretches.longest, self.stretches.covered
+        over = f"{shortest} to {longest}" if longest > shortest else f"{longest}"
         if not self.chains.changes:
             return f"q and r do not change over stretches of {over} ticks; each end of their intervals holds with 90 %"
         return (
             f"{'joint ' * (len(self.streams) > 1)}steps of odds ratios up to {self.chains.odds_bound:.4g}, which may "
-            f"change from tick to tick; it covers {covered_words(min(stretch.covered for stretch in self.stretches))} "
+            f"change from tick to tick; it covers {covered_words(covered)} "
             f"of {over} ticks"
         )
 

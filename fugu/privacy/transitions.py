@@ -20,8 +20,8 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract._document import Document
 
 __all__ = [
-    *("LikelihoodRatio", "clopper_pearson", "count_transitions", "count_triples", "likelihood_ratio"),
-    *("log_likelihood", "order_test", "transition_matrix"),
+    *("LikelihoodRatio", "clopper_pearson", "count_transitions", "count_triples", "order_test"),
+    "transition_matrix",
 ]
 
 
@@ -84,17 +84,12 @@ def order_test(triples: Ints) -> LikelihoodRatio:
     pooled = triples.sum(axis=0)
     contexts, outcomes = (triples.sum(axis=2) > 0).sum(axis=0), (pooled > 0).sum(axis=1)
     degrees = int(np.sum(np.maximum(contexts - 1, 0) * np.maximum(outcomes - 1, 0)))
-    return likelihood_ratio(log_likelihood(triples) - log_likelihood(pooled), degrees, int(triples.sum()))
-
-
-def likelihood_ratio(gain: float, degrees: int, steps: int) -> LikelihoodRatio:
-    """The test by what a wider model gains in log-likelihood, its further degrees of freedom, and the steps counted."""
-    gain = max(gain, 0.0)
+    gain, steps = max(_log_likelihood(triples) - _log_likelihood(pooled), 0.0), max(int(triples.sum()), 1)
     p_value = float(special.chdtrc(degrees, 2.0 * gain)) if degrees else 1.0
-    return LikelihoodRatio(statistic=2.0 * gain, degrees=degrees, p_value=p_value, nats_per_step=gain / max(steps, 1))
+    return LikelihoodRatio(statistic=2.0 * gain, degrees=degrees, p_value=p_value, nats_per_step=gain / steps)
 
 
-def log_likelihood(counts: Ints) -> float:
+def _log_likelihood(counts: Ints) -> float:
     """The largest log-likelihood of independent rows of counts (last axis: outcomes)."""
     rows = counts.sum(axis=-1)
     return float(special.xlogy(counts, counts).sum() - special.xlogy(rows, rows).sum())

@@ -18,8 +18,7 @@ from fugu.host.arguments import StateRules, number, positive
 from fugu.library.model_words import fitted_chain, fitted_grid
 from fugu.library.report import Result
 from fugu.planning.grid_model import fit_grid, grid_document, order_two_document
-from fugu.planning.joint_recording import JointRecording, StreamRule, read_joint
-from fugu.planning.states import Recording
+from fugu.planning.joint_recording import Stream, StreamRule, read_joint
 from fugu.planning.true_class import attack_model
 from fugu.privacy.chain_fit import fit, joint_states
 from fugu.privacy.chain_model import MOST_STREAMS, StreamStates
@@ -48,7 +47,16 @@ def fit_recordings(
         raise CommandLineError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
     with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as told:
         recording = read_joint(rules, options)
-        streams = _streams(rules, _named(given.name, rules, recording.streams), recording)
+        streams = [
+            StreamStates(
+                name=name,
+                source=one.readings.source,
+                column=one.readings.column,
+                discretiser=one.discretiser,
+                missing_share=one.readings.missing_share,
+            )
+            for name, one in zip(_named(given.name, rules, recording.streams), recording.streams, strict=True)
+        ]
         states, segments = recording.states, recording.segments
         model = fit(states, segments, streams, order=given.order, period_seconds=recording.period_seconds)
         if wanted is not None and model.chains is not None:
@@ -60,13 +68,13 @@ def fit_recordings(
     return fitted_chain(model, recording)
 
 
-def _named(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Recording]) -> Sequence[str]:
+def _named(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Stream]) -> Sequence[str]:
     """Names of streams: those given, else their columns or files, whichever tell them apart.
 
     Raises:
         CommandLineError: there are other numbers of names, or they are no names of streams, or not different ones.
     """
-    usual = [one.column for one in streams], [rule.path.name.split(".")[0] for rule in rules]
+    usual = [one.readings.column for one in streams], [rule.path.name.split(".")[0] for rule in rules]
     if names is not None and len(_words(names)) != len(streams):
         raise CommandLineError(f"there are {len(streams)} streams and {len(_words(names))} names")
     for some in usual if names is None else [_words(names)]:
@@ -104,21 +112,6 @@ def _each(words: list[str], number: int, what: str) -> list[str | None]:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
-
-
-def _streams(rules: Sequence[StreamRule], names: Sequence[str], recording: JointRecording) -> list[StreamStates]:
-    return [
-        StreamStates(
-            name=name,
-            source=rule.path.name,
-            column=one.column,
-            discretiser=one.discretiser,
-            states=max(int(one.states.max()) + 1, 2),
-            missing_state=one.missing_state,
-            missing_share=one.missing_share,
-        )
-        for name, rule, one in zip(names, rules, recording.streams, strict=True)
-    ]
 
 
 _METRES = 500.0

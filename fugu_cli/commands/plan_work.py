@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from fugu.contract.discretisers import Discretiser, Thresholds
+from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.contract.frames import WINDOW_NAME_PATTERN
 from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
@@ -25,7 +25,7 @@ from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
 from fugu.planning.profiles import profile_blocks
 from fugu.planning.question import protected_seconds, protected_ticks
-from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
+from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_policies
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.accountant import Chains
 from fugu.privacy.accountant.accountant import covered_start
@@ -151,8 +151,8 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
     """
     names = None if options.states is None else tuple(name.strip() for name in options.states.split(","))
     found = source.discretiser
-    if found is not None and not isinstance(found, Thresholds) and options.threshold:
-        raise CommandLineError(f"--threshold is for thresholds, and the model's states are made by a {found.kind}")
+    if isinstance(found, Baseline) and options.threshold:
+        raise CommandLineError("--threshold makes other states than the model's, which are made by a running mean")
     missing = source.missing_state is not None
     if options.threshold is not None:
         edges = tuple(arguments.number(part, "threshold") for part in options.threshold.split(","))
@@ -402,7 +402,7 @@ def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, device
             fleet,
             device,
             one.name,
-            stream_discretiser(one),
+            one.discretiser,
             plan.request.period_seconds,
             latency,
             epoch=epoch,

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.privacy.chain_fit import independence_test
 from fugu.privacy.chain_model import ChainModel
 from tests.support.command import Fugu
 
@@ -50,7 +49,7 @@ def test_counts_of_two_files_by_hand(fugu: Fugu, tmp_path: Path) -> None:
     assert [one["name"] for one in document["streams"]] == ["a", "b"]
     assert document["shows"] == [[0, 0], [0, 1], [1, 0], [1, 1]]
     steps = {(x, y) for x, row in enumerate(document["counts"]) for y, n in enumerate(row) if n}
-    assert (document["n"], steps, np.sum(document["counts"])) == (5, {(1, 1), (1, 2)}, 2)
+    assert (steps, np.sum(document["counts"])) == ({(1, 1), (1, 2)}, 2)
     assert document["period_seconds"] == 10.0
     assert document["chains"] is None
     assert document["refused"].startswith("too short to tell how readings depend on one another")
@@ -60,44 +59,20 @@ def test_columns_of_a_file_are_streams(fugu: Fugu, together: Path, tmp_path: Pat
     written = tmp_path / "joint.json"
     done = fugu("plan", "model", together, "--column", "light,motion", "-o", written)
     assert done.code == 0
-    assert "they move together" in done.out
     assert "Class: joint steps of odds ratios up to" in done.out.replace("\n", " ")
     model = ChainModel.from_json(written.read_bytes())
-    assert model.n == TICKS
     assert [one.name for one in model.streams] == ["light", "motion"]
     assert model.chains is not None
-    assert model.independent is not None
-    assert model.independent.p_value < 1e-9
     # The chain that it was simulated by: from (0, 0) both stay with .8 (.6 + .4 x .7).
-    assert model.transition[0][0] == pytest.approx(0.8 * 0.88, abs=0.03)
+    assert model.transition[0, 0] == pytest.approx(0.8 * 0.88, abs=0.03)
 
 
 @pytest.mark.long
 def test_symbols_of_both_streams_are_attacked_together(fugu: Fugu, together: Path) -> None:
     done = fugu("plan", "model", together, "--column", "light,motion", "--epsilon", "4", "--json").json()
-    last = done["attacked"]["steps"][-1]
-    assert done["chains"]["odds_ratio"] == last["odds_ratio"]
+    last = done["attacked"]
     assert last["guess"] < last["success"] < last["ceiling"]
     assert done["refused"] is None
-
-
-def test_streams_that_are_independent_are_not_called_dependent(fugu: Fugu, tmp_path: Path) -> None:
-    a, b = coupled(5, 0.0)
-    file = write(tmp_path / "apart.csv", {"a": a, "b": b})
-    done = fugu("plan", "model", file, "--column", "a,b", "--json").json()
-    assert done["independent"]["p_value"] > 0.01
-    assert done["independent"]["degrees"] == 8
-    assert done["more"]["p_value"] > 0.01
-
-
-def test_the_independence_test_is_twice_the_gain_in_likelihood() -> None:
-    """Counts by hand: streams that are always equal gain as much as the second stream's likelihood."""
-    shows = np.array([[0, 0], [1, 1]])
-    counts = np.array([[30, 10], [20, 40]])
-    alone = 30 * np.log(0.75) + 10 * np.log(0.25) + 20 * np.log(1 / 3) + 40 * np.log(2 / 3)
-    test = independence_test(counts, shows)
-    assert test.statistic == pytest.approx(-2.0 * alone)
-    assert test.degrees == 2 * (4 - 1) - 2 * 2
 
 
 @pytest.mark.soak
@@ -108,7 +83,6 @@ def test_two_rules_of_one_recording(fugu: Fugu, tmp_path: Path) -> None:
     assert done["shows"] == [[0, 0], [0, 1], [1, 1]]
     assert done["streams"][1]["discretiser"]["edges"] == [100.0]
     assert done["chains"]["odds_ratio"] > 1000.0
-    assert all(each["changes"] for each in done["stretches"])
 
 
 @pytest.mark.long
@@ -117,7 +91,6 @@ def test_rows_that_a_stream_lacks_cut(fugu: Fugu, tmp_path: Path) -> None:
     b[600] = ""
     file = write(tmp_path / "gap.csv", {"a": a, "b": b})
     done = fugu("plan", "model", file, "--column", "a,b", "--json").json()
-    assert done["n"] == 1199
     assert np.sum(done["counts"]) == 1197
 
 
@@ -129,10 +102,11 @@ def test_pairs_of_a_chain_of_order_two(fugu: Fugu, tmp_path: Path) -> None:
         states.append(int(rng.random() < one))
     file = write(tmp_path / "order.csv", {"state": states})
     assert "--order 2 fits pairs" in fugu("plan", "model", file).out.replace("\n", " ")
-    document = fugu("plan", "model", file, "--order", "2", "--json").json()
+    done = fugu("plan", "model", file, "--order", "2", "--json")
+    document = done.json()
     assert document["shows"] == [[0], [1], [0], [1]]
     assert [row.count(0) for row in document["counts"]] == [2, 2, 2, 2]
-    assert document["transition"][2][1] == pytest.approx(0.6, abs=0.05)  # after 1, 0
+    assert ChainModel.from_json(done.out).transition[2, 1] == pytest.approx(0.6, abs=0.05)  # after 1, 0
     assert document["more"]["p_value"] > 0.001
     assert "by the odds ratio of two of its steps" in document["refused"]
 

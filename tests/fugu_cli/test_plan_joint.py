@@ -61,7 +61,7 @@ def test_policies_of_one_device_keep_one_epsilon(fugu: Fugu, room: Path, tmp_pat
     assert light.clock == motion.clock
     assert light.chains == motion.chains
     assert isinstance(light.chains, JointChains)
-    assert light.discretiser.states == ("0", "1")
+    assert light.discretiser.states == ("off", "on")
     assert joint_epsilon([light, motion], None) <= 1.0
     for policy in ("room-light", "room-motion"):
         checked = fugu("check", "policy", tmp_path / "policies" / f"{policy}.json", "--ceiling", "1")

@@ -21,6 +21,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window, lawful_scale
+from fugu.privacy.chain_model import ChainModel
 from fugu_cli.demo.evaluation import RECORDINGS
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
@@ -105,7 +106,7 @@ def test_a_fitted_chain_is_its_class_in_both_plans_and_a_bare_one_itself(fugu: F
     data = RECORDINGS / "hr_sleep_N10.csv.gz"
     fitted, bare = tmp_path / "fitted.json", tmp_path / "bare.json"
     assert fugu("plan", "model", data, "--column", "state", "-o", fitted).code == 0
-    bare.write_text(json.dumps({"transition": json.loads(fitted.read_text())["transition"]}))
+    bare.write_text(json.dumps({"transition": ChainModel.from_json(fitted.read_text()).transition.tolist()}))
     window = ("plan", "window", "--epsilon", 1, "--mechanism", "chain", "--model")
     stream = ("plan", "stream", "--epsilon", 1, "--adversary", "ignorant", "--model")
     wide, narrow = fugu(*window, fitted, "--json").json(), fugu(*window, bare, "--json").json()

@@ -15,7 +15,6 @@ CHAIN = ("--q", ".1", "--r", ".2")
 PAGE = ("gateway", "dashboard", "--fleet", "f", "--no-login")
 NO_HEADER = "has no header: write the names of its columns in a first line"
 NO_NUMBER = "line 3, column state is no number: say what means no reading by --missing-values"
-NO_STATES = "column state does not hold states (whole numbers from 0 to 254): give --threshold"
 UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
@@ -90,8 +89,6 @@ def test_refusals(
         ("state\n\n\n", (), "r.csv has no rows"),
         ("state\n1\n1\n1\n", (), "r.csv: column state never changes: there is nothing to plan from"),
         ("state,seg\n0,1\n1,2\n", (), "r.csv: no two neighbouring rows, so there is no transition to count"),
-        ("state\n0\n1.5\n", (), f"r.csv: {NO_STATES}"),
-        ("state\n0\n-1\n", (), f"r.csv: {NO_STATES}"),
         ("state\n0\nsecret\n", (), f"r.csv: {NO_NUMBER}"),
         ("state\n0\ninf\n", (), "r.csv: line 3, column state is no finite number"),
         ("t,state\n0,0\n1\n", (), "r.csv: line 3 has 1 columns, not 2"),

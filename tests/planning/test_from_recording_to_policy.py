@@ -62,7 +62,7 @@ def test_a_recording_becomes_a_policy_that_its_device_accepts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     recording = read_joint([StreamRule(RECORDINGS / "hr_sleep_N10.csv.gz", "state")], AS_FOUND)
-    stream = StreamStates(name="heart", source="N10", column="state", discretiser=None, states=2)
+    stream = StreamStates(name="heart", source="N10", column="state", discretiser=recording.streams[0].discretiser)
     model = fit(recording.states, recording.segments, [stream], period_seconds=recording.period_seconds)
     file = tmp_path / "chain.json"
     file.write_text(model.to_json())

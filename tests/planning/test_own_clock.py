@@ -70,13 +70,13 @@ def test_a_model_counts_steps_of_the_clock_and_not_of_rows(tmp_path: Path) -> No
     """Where rows are absent no transition is counted; rows in no order are a question."""
     states = minutes(9)
     file = UNEVEN["absent"](tmp_path / "u.csv", states).path
-    recording = read_stream(StreamRule(file, "value", 75.0), AS_FOUND)
-    assert recording.moments is not None
-    stated = recording.states >= 0
-    places = np.round((recording.moments[stated] - START) / 60.0).astype(int)
-    inside = np.diff((recording.segments + np.cumsum(~stated))[stated]) == 0
-    assert recording.period_seconds == 60.0
-    assert recording.states[stated].tolist() == [states[place] for place in places]
+    readings, _, found, _ = read_stream(StreamRule(file, "value", 75.0), AS_FOUND)
+    assert readings.moments is not None
+    stated = found >= 0
+    places = np.round((readings.moments[stated] - START) / 60.0).astype(int)
+    inside = np.diff((readings.segments + np.cumsum(~stated))[stated]) == 0
+    assert readings.period_seconds == 60.0
+    assert found[stated].tolist() == [states[place] for place in places]
     assert (np.diff(places)[inside] == 1).all()
     assert inside.sum() == (np.diff(places) == 1).sum()
     with pytest.raises(QuestionError, match="earlier than the row before"):

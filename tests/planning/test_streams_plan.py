@@ -17,8 +17,8 @@ from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
-from fugu.planning.policy_builder import PolicyHeader
-from fugu.planning.streams_plan import StreamsRequest, plan_streams, stream_discretiser, stream_policies
+from fugu.planning.policy_builder import PolicyHeader, thresholds
+from fugu.planning.streams_plan import StreamsRequest, plan_streams, stream_policies
 from fugu.planning.window_plan import WantedWindow
 from fugu.privacy.chain_fit import fit
 from fugu.privacy.chain_model import ChainModel, StreamStates
@@ -28,7 +28,8 @@ TICKS = 4000
 
 
 def described(name: str, states: int = 2) -> StreamStates:
-    return StreamStates(name=name, source="made.csv", column=name, discretiser=None, states=states)
+    made = thresholds(tuple(x + 0.5 for x in range(states - 1)), tuple(map(str, range(states))))
+    return StreamStates(name=name, source="made.csv", column=name, discretiser=made)
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +143,7 @@ def test_shares_divide_what_a_tick_may_tell(model: ChainModel) -> None:
 
 def headers(model: ChainModel) -> list[PolicyHeader]:
     return [
-        PolicyHeader("home", "room", one.name, stream_discretiser(one), 60.0, epoch=1_700_000_000.0)
-        for one in model.streams
+        PolicyHeader("home", "room", one.name, one.discretiser, 60.0, epoch=1_700_000_000.0) for one in model.streams
     ]
 
 
@@ -170,13 +170,10 @@ def test_a_stream_that_tells_more_than_its_part_is_refused(model: ChainModel) ->
         loud.verify(1.0)
 
 
-def test_marginals_and_discretisers(model: ChainModel) -> None:
+def test_marginals(model: ChainModel) -> None:
     found = marginal(model, 0)
     assert found.sum(axis=1) == pytest.approx([1.0, 1.0])
     assert found[0, 0] == pytest.approx(0.7, abs=0.03)
-    made = stream_discretiser(described("level", 4).model_copy(update={"missing_state": 3}))
-    assert made.states == ("0", "1", "2", "missing")
-    assert made.missing == "missing"
 
 
 def test_what_cannot_be_planned(model: ChainModel) -> None:

@@ -28,7 +28,7 @@ AUDIENCE = '[audiences.public]\nepsilon = 2.0\nadversary = "universal"\n'
 
 def release(name: str, stream: str, share: float) -> str:
     return (
-        f'[[releases]]\nname = "{name}"\nstream = "{stream}"\nquery = "count"\nstates = ["1"]\nlength = {LENGTH}\n'
+        f'[[releases]]\nname = "{name}"\nstream = "{stream}"\nquery = "count"\nstates = ["on"]\nlength = {LENGTH}\n'
         f'audience = "public"\nshare = {share}\nsource = "symbols"\n'
     )
 
