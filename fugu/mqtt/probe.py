@@ -1,26 +1,28 @@
-"""Connections for a moment: trying a broker to find out which step fails, and hearing topics for some time."""
+"""Connections for a moment: trying a broker to find out which step fails, delivering messages, hearing topics."""
 
 from __future__ import annotations
 
+import queue
 import secrets
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
 from fugu.mqtt.link import ANSWER_SECONDS, Link
 
-__all__ = ["listen", "probe"]
+__all__ = ["deliver", "listen", "probe"]
 
 Step = Literal["address", "connection", "TLS", "login", "done"]
 _PATIENCE_SECONDS = 10.0
 _LISTEN_SECONDS = 2.0
 _CONNECT_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
+_ACCEPT_SECONDS = 30.0
 
 
 class Probe(NamedTuple):
@@ -133,6 +135,38 @@ def _wait(link: Link, condition: Callable[[], bool]) -> None:
     while not condition() and time.monotonic() < deadline:
         link.maintain()
         time.sleep(0.02)
+
+
+def deliver(
+    broker: Broker, messages: Iterable[tuple[str, bytes]], waiting: Callable[[str], None] = lambda _why: None
+) -> Generator[bool]:
+    """Publish retained messages one after the other; yields for each whether the broker has accepted it.
+
+    `waiting` is told once why, if there has been no connection for 3 seconds. LinkError: the credentials cannot be
+    read, or the broker does not answer.
+    """
+    answers = queue.SimpleQueue[bool]()
+    link = Link(
+        broker,
+        client_id=f"deliver-{secrets.token_hex(6)}",
+        on_published=lambda _id, accepted: answers.put(accepted),
+        on_absent=waiting,
+    )
+    link.start()
+    try:
+        for topic, payload in messages:
+            deadline, sent, accepted = time.monotonic() + _ACCEPT_SECONDS, False, None
+            while accepted is None:
+                link.maintain()
+                sent = sent or link.publish(topic, payload, retain=True) is not None
+                try:
+                    accepted = answers.get(timeout=_LOOK_SECONDS)
+                except queue.Empty:
+                    if time.monotonic() > deadline or link.last_error.startswith("broker refuses the connection"):
+                        raise LinkError(link.last_error or "the broker does not answer") from None
+            yield accepted
+    finally:
+        link.stop()
 
 
 def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[str, bytes]]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import queue
-import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +14,8 @@ from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
 from fugu.host.files import write_public, write_secret
 from fugu.host.toml_file import toml_lines
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker
+from fugu.mqtt.probe import deliver
 from gateway.deployment.broker_files import BrokerFolder, Credentials
 from gateway.deployment.units import AGENT, GATEWAY, SHARD_UNIT, DeploymentError, unit
 from gateway.store.shards import numbered
@@ -312,43 +311,13 @@ def check_ceilings(policies: Mapping[str, AnyPolicy], ceiling: Ceiling, measurem
             policy.verify(measurement_ceiling)
 
 
-_ANSWER_SECONDS = 30.0
-_POLL_SECONDS = 0.1
-
-
 def clear_retained(broker: Broker, topics: Sequence[str], waiting: Callable[[str], None] = lambda _why: None) -> None:
     """Let the broker, with an operator's credentials, forget what is retained on some topics.
 
-    `waiting` is told once why, if there has been no connection for 3 seconds. Raises LinkError if the credentials
-    cannot be read; DeploymentError if the broker cannot be reached, or denies it.
+    `waiting` is as for `deliver`. LinkError if the broker cannot be reached; DeploymentError if it denies it.
     """
-    answers: queue.Queue[tuple[int, bool]] = queue.Queue()
-    link = Link(
-        broker,
-        client_id=f"clear-{secrets.token_hex(6)}",
-        on_published=lambda *answer: answers.put(answer),
-        on_absent=waiting,
-    )
-    link.start()
-    unsent, sent = set(topics), set[int]()
-    deadline = time.monotonic() + _ANSWER_SECONDS
-    try:
-        while unsent or sent:
-            link.maintain()
-            for topic in sorted(unsent):
-                if (message_id := link.publish(topic, b"", retain=True)) is not None:
-                    unsent.discard(topic)
-                    sent.add(message_id)
-            try:
-                message_id, accepted = answers.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                if time.monotonic() > deadline or link.last_error.startswith("broker refuses the connection"):
-                    raise DeploymentError(link.last_error or "the broker does not answer") from None
-                continue
-            if not accepted:
-                raise DeploymentError(
-                    "the broker denies it: these are no operator's credentials, or it has not started anew"
-                )
-            sent.discard(message_id)
-    finally:
-        link.stop()
+    with closing(deliver(broker, [(topic, b"") for topic in sorted(topics)], waiting)) as answers:
+        if not all(answers):
+            raise DeploymentError(
+                "the broker denies it: these are no operator's credentials, or it has not started anew"
+            )

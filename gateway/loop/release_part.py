@@ -66,8 +66,7 @@ class Releasing(Part):
         self._releases = made = open_releases(releases, path, store, catalogue, lease=lease, history=history)
         self._monitor = monitor
         self._schedule = ReleaseSchedule(
-            *(made.jobs, made.maker, progress, made.record, link, counters),
-            impossible=made.impossible,
+            *(made, progress, link, counters),
             refused=lambda name, why: monitor.note(AlarmCode.RELEASE_REFUSED, name, why),
         )
         self._counters = counters

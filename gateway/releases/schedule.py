@@ -18,8 +18,7 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, cause
@@ -29,8 +28,8 @@ from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
 from gateway.releases.inputs import Question
 from gateway.releases.jobs import Job
-from gateway.releases.maker import EmptyWindowError, LaterError, Maker
-from gateway.releases.setup import ReleaseRecord
+from gateway.releases.maker import EmptyWindowError, LaterError
+from gateway.releases.setup import Releases
 from gateway.store.coverage import Coverage
 from gateway.store.engine import LedgerError
 from gateway.store.journal import tick_at
@@ -143,10 +142,10 @@ _LOOK_SECONDS = 5.0
 
 
 class ReleaseSchedule:
-    """Makes and publishes the releases that are due; the maker's ledger belongs to the calling thread.
+    """Makes and publishes the releases that are due; their ledger belongs to the calling thread.
 
     Counts `releases`, `releases_published`, `releases_refused`, `releases_empty`, `ledger_errors`; `seconds` is
-    monotonic. `impossible` jobs, by name, are left out; `refused` is told of a window the name of its job, and why.
+    monotonic. `refused` is told of a window the name of its job, and why.
 
     Attributes:
         also: topics of releases that others make.
@@ -154,31 +153,27 @@ class ReleaseSchedule:
 
     def __init__(
         self,
-        jobs: Sequence[Job],
-        maker: Maker,
+        releases: Releases,
         progress: StoreProgress,
-        record: ReleaseRecord,
         link: Link,
         counters: Counter[str],
         seconds: Callable[[], float] = time.monotonic,
-        *,
-        impossible: Mapping[str, str] = MappingProxyType({}),
         refused: Callable[[str, str], None] = lambda _name, _why: None,
     ) -> None:
         self._seconds = seconds
-        self._impossible = impossible
+        self._impossible = releases.impossible
         self._refused = refused
         self._gap_since: dict[str, tuple[int, float]] = {}
         self._waited_through: dict[str, int] = {}
         self._connected = float("-inf")
         self._look_again = 0.0
-        self._jobs = jobs
-        self._maker = maker
-        self._ledger = maker.ledger
+        self._jobs = releases.jobs
+        self._maker = releases.maker
+        self._ledger = releases.ledger
         self._progress = progress
         self._link = link
         self._counters = counters
-        self._record = record
+        self._record = releases.record
         self._next: dict[str, int] = {}
         self._due: deque[tuple[Job, int]] = deque()
         self._changed = True

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -27,8 +26,8 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
 from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError
-from fugu.mqtt import Broker, Link, LinkError
-from fugu.mqtt.probe import listen
+from fugu.mqtt import Broker, LinkError
+from fugu.mqtt.probe import deliver, listen
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import classes_of
 from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, load_readers
@@ -46,6 +45,7 @@ from gateway.store.store import Released, Store
 
 __all__ = [
     "ReleaseRecord",
+    "Releases",
     "histories_in",
     "history_in_store",
     "ledger_problem",
@@ -353,10 +353,6 @@ def history_in_store(store: Store, catalogue: Catalogue, device: str, stream: st
     return own(device, stream)._replace(beside=catalogue.beside(device, stream, own))
 
 
-_ANSWER_SECONDS = 20.0
-_POLL_SECONDS = 0.05
-
-
 def release_now(
     *,
     config: Path,
@@ -413,38 +409,25 @@ def _hand_out(
     waiting: Callable[[str], None] = lambda _why: None,
 ) -> None:
     """Publish what was made, or record what became of it without a broker: it is printed, or nobody will see it."""
+    record, ledger = releases.record, releases.ledger
     for entry in entries:
-        releases.record.note(releases.ledger, entry.number)
-    for entry in entries if broker is None else _published(entries, broker, waiting):
-        releases.ledger.mark(entry.number, printed if broker is None else "published")
-
-
-def _published(entries: list[Entry], broker: Broker, waiting: Callable[[str], None]) -> Iterator[Entry]:
-    """Publish entries one by one; yields each that the broker has accepted."""
-    answered = threading.Event()
-    link = Link(
-        broker,
-        client_id=f"release-{secrets.token_hex(6)}",
-        on_published=lambda _id, accepted: answered.set() if accepted else None,
-        on_absent=waiting,
-    )
-    link.start()
-    try:
+        record.note(ledger, entry.number)
+    if broker is None:
         for entry in entries:
-            answered.clear()
-            deadline = time.monotonic() + _ANSWER_SECONDS
-            sent: int | None = None
-            while not answered.wait(_POLL_SECONDS):
-                link.maintain()
-                sent = link.publish(entry.topic, entry.payload, retain=True) if sent is None else sent
-                if time.monotonic() > deadline or link.last_error.startswith("broker refuses"):
-                    raise LinkError(
-                        f"{link.last_error or 'the broker does not answer'}; entry {entry.number} stays reserved and "
-                        "charged, and a gateway with this ledger publishes it when it starts"
-                    )
-            yield entry
-    finally:
-        link.stop()
+            ledger.mark(entry.number, printed)
+        return
+    with closing(deliver(broker, [(entry.topic, entry.payload) for entry in entries], waiting)) as answers:
+        for entry in entries:
+            try:
+                problem = "" if next(answers) else "the broker does not take it"
+            except LinkError as error:
+                problem = str(error)
+            if problem:
+                raise LinkError(
+                    f"{problem}; entry {entry.number} stays reserved and charged, and a gateway with this ledger "
+                    "publishes it when it starts"
+                )
+            ledger.mark(entry.number, "published")
 
 
 def _fleet(policies: Path) -> str:

@@ -106,7 +106,7 @@ def test_with_a_broker_it_is_published_with_the_same_numbers(fugu: Fugu, broker:
 def test_without_a_broker_that_answers_the_charge_stays_and_the_release_waits(
     fugu: Fugu, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.releases.setup._ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("fugu.mqtt.probe._ACCEPT_SECONDS", 0.2)
     one_line(fugu(*words(site, "active", 0, "--broker", "127.0.0.1:1")), "entry 1 stays reserved and charged")
     shown = fugu("gateway", "ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
     assert [entry["state"] for entry in shown["entries"]] == ["reserved"]

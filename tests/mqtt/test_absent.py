@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker, Link, LinkError
 from fugu.mqtt.probe import probe
 from gateway.deployment.folders import clear_retained
-from gateway.deployment.units import DeploymentError
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.command import Fugu
 from tests.support.gateway_files import gateway_file
@@ -25,7 +24,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fugu.mqtt.link.ANSWER_SECONDS", 0.15)
     monkeypatch.setattr("fugu.mqtt.probe.ANSWER_SECONDS", 0.15)
     monkeypatch.setattr("fugu.mqtt.probe._PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr("gateway.deployment.folders._ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("fugu.mqtt.probe._ACCEPT_SECONDS", 0.5)
 
 
 @pytest.fixture
@@ -101,7 +100,7 @@ def test_what_the_network_s_thread_takes_away_between_two_looks_is_looked_at_onc
 def test_who_tries_once_or_clears_is_told(silent: Broker) -> None:
     said: list[str] = []
     assert probe(silent, waiting=said.append).reached == "login"
-    with pytest.raises(DeploymentError):
+    with pytest.raises(LinkError):
         clear_retained(silent, ["fugu/2/home/description/watch/heart"], waiting=said.append)
     assert said == [f"no answer from the broker at {silent.address}"] * 2
 

@@ -75,8 +75,7 @@ class Bench:
         self.catalogue, self.jobs, self.maker = known, opened.jobs, opened.maker
         link = Link(Broker(), client_id="none")
         progress = StoreProgress(self.scene.store, self.scene.recorder.known)
-        args = (opened.jobs, opened.maker, progress, opened.record, link, self.counters)
-        self.schedule = ReleaseSchedule(*args, seconds=lambda: self.now)
+        self.schedule = ReleaseSchedule(opened, progress, link, self.counters, lambda: self.now)
 
     def reopen(self) -> None:
         """Forget everything but the files."""

@@ -26,7 +26,6 @@ from tests.support.scenes import policy, write_policies
 yaml = pytest.importorskip("yaml")
 
 CLUSTER = ROOT / "deploy" / "cluster"
-PROGRAM = "/opt/fugu-edge/bin/fugu"
 SHARDS = 3
 DEVICES = tuple(f"sensor-{number}" for number in range(8))
 

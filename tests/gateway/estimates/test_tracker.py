@@ -93,16 +93,6 @@ def test_equals_the_kernels_on_the_whole_sequence(
         assert np.abs(row - whole[tick]).max() < 1e-12
 
 
-@pytest.mark.parametrize("version", [1, 3])
-@pytest.mark.parametrize("gaps", [(0,), (0, 4, 5, 63, 64, 65, 1_000)])
-def test_beliefs_equal_the_kernels_on_the_whole_sequence(version: int, gaps: Sequence[int]) -> None:
-    some = frames([10, 1, 1, 3, 25, 1, 7, 2, 12], gaps=gaps, versions=[version])
-    model = MODELS[version]
-    filtered = fixed_lag_marginals(laid_out(some), model.initial, model.transition, model.emission, 0)
-    for frame, belief in zip(some, distributions(some), strict=True):
-        assert np.abs(belief - filtered[frame.last]).max() < 1e-12
-
-
 @pytest.mark.long
 @SEALED
 @pytest.mark.parametrize("version", [1, 3])

@@ -22,8 +22,6 @@ from gateway.fleet.entries import (
 from gateway.fleet.registry import MOST_REFUSALS, Desired, Registry, Reported
 from tests.support.simulated_fleets import SECOND, START, document, names, new_registry
 
-ROOT = Path(__file__).parents[3]
-
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Registry]:

@@ -74,20 +74,6 @@ def test_a_subscriber_gets_every_estimate_and_the_device_its_watermark(broker: M
     device.stop()
 
 
-def test_a_birth_is_answered_with_the_watermark(broker: Mosquitto, gateway: Gateway) -> None:
-    made = frames([10, 10])
-    device = Device(broker)
-    device.say_birth()
-    wait_until(lambda: device.watermarks == 1)
-    device.send(made)
-    wait_until(lambda: not device.outbox)
-    device.outbox = made[:]
-    device.say_birth()
-    wait_until(lambda: not device.outbox)
-    assert gateway.counters["births"] == 2
-    device.stop()
-
-
 def test_whatever_is_said_the_next_frame_is_taken(broker: Mosquitto, gateway: Gateway) -> None:
     generator, device = random.Random(5), greeted(broker)
     for size in (0, 1, 5, 50, 6000):
@@ -169,28 +155,6 @@ def test_killed_between_any_two_frames_it_ends_in_the_same_state(broker: Mosquit
     times = [estimate.time for estimate in device.estimates]
     assert times == sorted(times)
     assert "Traceback" not in gateway.log
-    device.stop()
-
-
-def test_killed_while_frames_stream_in_it_ends_in_the_same_state(broker: Mosquitto, tmp_path: Path) -> None:
-    made = frames([10] * 100, gaps=[0, 0, 3, 0, 20])
-    write_policies(tmp_path / "policies")
-    device = Device(broker)
-    device.say_birth()
-    for part in range(2):
-        gateway = GatewayProcess(broker, tmp_path)
-        seen = device.watermarks
-        wait_until(device.answered_after(seen))
-        device.send(made[50 * part : 50 * part + 50])
-        wait_until(device.answered_after(seen + 1))
-        gateway.kill()
-    seen = device.watermarks
-    gateway = GatewayProcess(broker, tmp_path)
-    wait_until(device.answered_after(seen))
-    device.send_again()
-    wait_until(lambda: not device.outbox)
-    assert gateway.stop() == 0
-    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, made)
     device.stop()
 
 

@@ -21,7 +21,6 @@ from tests.support.ledgers import inputs_of
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import frames
 
-Draw = Callable[[tuple[Part, ...], Fraction, Callable[[int], int]], tuple[Part, ...]]
 ALL = (
     scheduled(scale="20"),
     scheduled("share", query="frequency", scale="20"),

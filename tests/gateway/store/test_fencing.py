@@ -22,7 +22,6 @@ pytestmark = pytest.mark.processes
 
 TAKE = Lease("shard 1", take=True)
 SHARED = [Lease(f"shard {index}", take=True, shares=True) for index in range(2)]
-OTHERS = "DELETE FROM policies"
 
 
 @pytest.fixture
