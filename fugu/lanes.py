@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from fugu.svg import points, svg
-
 __all__ = [
     *("Lane", "Look", "Plot", "Shape", "lanes_document", "lanes_svg", "part_shapes", "percent_marks", "room_beside"),
     *("share_scale", "share_shapes", "time_marks"),
@@ -35,7 +33,7 @@ class Shape(NamedTuple):
             high); "level" of one (y,), with words; "zone" of one (low, high).
         look: a class of the style.
         points: in the order of time.
-        words: of a level.
+        words: of a level, or of one dot.
     """
 
     kind: Literal["line", "range", "band", "dots", "bars", "level", "zone"]
@@ -49,7 +47,7 @@ class Lane(NamedTuple):
 
     Attributes:
         look: what it is about.
-        title, number, words: beside it: the largest of them is the number.
+        title, number, words: beside it: the largest of them is the number. All are empty where a caption has them.
         head: what is drawn, above.
         height: in pixels; 0 is a map, as wide as high.
         span, marks: of the level axis, and words below it at some places; without words where another lane has them.
@@ -183,29 +181,29 @@ class Plot:
         match shape.kind:
             case "line":
                 return "".join(
-                    f"{'L' if at else 'M'}{points([(x(a), y(b))])}" for at, (a, b) in enumerate(shape.points)
+                    f"{'L' if at else 'M'}{_places([(x(a), y(b))])}" for at, (a, b) in enumerate(shape.points)
                 )
             case "dots":
-                return "".join(f"M{points([(x(a), y(b))])}h0" for a, b in shape.points)
+                return "".join(f"M{_places([(x(a), y(b))])}h0" for a, b in shape.points)
             case "range":
                 return "".join(
-                    f"{'L' if at else 'M'}{points([(x(a), y(low)), (x(a), y(high))])}"
+                    f"{'L' if at else 'M'}{_places([(x(a), y(low)), (x(a), y(high))])}"
                     for at, (a, low, high) in enumerate(shape.points)
                 )
             case "band":
                 ends = [(x(a), y(high)) for a, _, high in shape.points], [(x(a), y(low)) for a, low, _ in shape.points]
-                return f"M{points([*ends[0], *ends[1][::-1]])}Z" if shape.points else ""
+                return f"M{_places([*ends[0], *ends[1][::-1]])}Z" if shape.points else ""
             case "bars":
                 return "".join(
-                    f"M{points([(x(a), y(low)), (x(a), y(high)), (x(b), y(high)), (x(b), y(low))])}Z"
+                    f"M{_places([(x(a), y(low)), (x(a), y(high)), (x(b), y(high)), (x(b), y(low))])}Z"
                     for a, b, low, high in shape.points
                 )
             case "level":
                 [(value,)] = shape.points
-                return f"M{points([(LEFT, y(value)), (self.right, y(value))])}"
+                return f"M{_places([(LEFT, y(value)), (self.right, y(value))])}"
             case "zone":
                 [(low, high)] = shape.points
-                return f"M{points([(LEFT, y(low)), (LEFT, y(high)), (self.right, y(high)), (self.right, y(low))])}Z"
+                return f"M{_places([(LEFT, y(low)), (LEFT, y(high)), (self.right, y(high)), (self.right, y(low))])}Z"
 
     def shown_marks(self) -> list[tuple[float, str]]:
         """Every so many of the words along the level axis, so that none is on another."""
@@ -219,7 +217,7 @@ class Plot:
     def drawing(self) -> Iterator[str]:
         """Everything of the lane, as SVG."""
         for value, words in self.lane.levels:
-            yield f'<path class="grid" d="M{points([(LEFT, self.y(value)), (self.right, self.y(value))])}"/>'
+            yield f'<path class="grid" d="M{_places([(LEFT, self.y(value)), (self.right, self.y(value))])}"/>'
             yield _text(self.right + 8, self.y(value) + 4, words)
         for x, words in self.shown_marks():
             yield _text(x, self.height - 8, words, "mark")
@@ -227,8 +225,9 @@ class Plot:
             yield f'<path class="shape {shape.look}" d="{self.path(shape)}"/>'
         for shape in self.lane.shapes:
             if shape.words:
-                y = self.y(shape.points[0][0])
-                yield _text(LEFT + 4, y - 6 if y > TOP + 16 else y + 17, shape.words, f"words {shape.look}")
+                *across, value = shape.points[0]
+                x, y = self.x(*across) + 3 if across else LEFT, self.y(value)
+                yield _text(x + 4, y - 6 if y > TOP + 16 else y + 17, shape.words, f"words {shape.look}")
 
 
 _LIGHT = (
@@ -272,6 +271,7 @@ _RULES = (
     (".cell", "stroke:var(--line)"),
     (".ran", "fill:var(--raw)"),
     (".here", "stroke:var(--raw);stroke-width:9;stroke-linecap:round"),
+    (".exposed", "stroke:var(--bad);stroke-width:9;stroke-linecap:round"),
     (".guess", "stroke:var(--eye);stroke-width:1.5"),
     ("text.words", "font-weight:650;paint-order:stroke;stroke:var(--card);stroke-width:4px;opacity:1"),
     ("text.promise", "fill:var(--eye)"),
@@ -309,8 +309,10 @@ def lanes_svg(title: str, lanes: Sequence[Lane], *, dark: bool | None = None, na
             line = f"M{left:.0f} 1V{bottom:.0f}" if maps else f"M1 {top:.0f}H{width - 1}"
             parts.append(f'<path class="{edge}" d="{line}"/>')
     card = f'<rect class="card" x=".5" y=".5" width="{width - 1}" height="{bottom - 1:.0f}" rx="14"/>'
-    size = f'class="fugu" width="{width}" height="{bottom:.0f}"'
-    return svg(title, (width, round(bottom)), [_style(dark), card, *parts], shown=size) + "\n"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom:.0f}" class="fugu" width="{width}" '
+        f'height="{bottom:.0f}" role="img"><title>{escape(title)}</title>{_style(dark)}{card}{"".join(parts)}</svg>\n'
+    )
 
 
 def _style(dark: bool | None) -> str:
@@ -324,7 +326,7 @@ def _style(dark: bool | None) -> str:
 
 def _above(lane: Lane, width: float) -> float:
     """Pixels that all words of a lane need above it."""
-    return 76 + 16 * (len(_lines(lane.words, width)) + len(_lines(lane.head, width)))
+    return (76 if lane.number else 14) + 16 * (len(_lines(lane.words, width)) + len(_lines(lane.head, width)))
 
 
 def _panel(lane: Lane, width: float, beside: float, head: float, room: float) -> tuple[str, float]:
@@ -350,6 +352,11 @@ def _swept(drawing: str) -> str:
 def _lines(words: str, room: float) -> list[str]:
     """Words in lines of so many pixels."""
     return textwrap.wrap(_whole(words), int((room - 22) / _LETTER) + 2)
+
+
+def _places(places: Iterable[tuple[float, float]]) -> str:
+    """Places one after the other, as in a path."""
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 
 def _text(x: float, y: float, words: str, look: str = "") -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fugu_cli.errors import CommandLineError
 from fugu_cli.view.terminal import say, show_table, working
-from papers.chart import line_chart
+from papers.chart import CHART_STYLE, line_chart
 from papers.rows import Chart, Drawing, Found, Row, Setting, Target, Value
 from papers.targets import TARGETS
 
@@ -30,17 +30,15 @@ th.number,td.number{text-align:right;white-space:nowrap;font-variant-numeric:tab
 td .small{display:block}
 tr.differs td:nth-child(4){color:#b83227;font-weight:600}.small{color:#555;font-size:.9em}
 figure{display:inline-block;width:min(100%,520px);margin:1em .5em 0 0;vertical-align:top}
-figcaption{font-weight:600;margin-bottom:.3em}svg{width:100%;height:auto}svg text{font:12px system-ui,sans-serif}
-svg text{fill:currentColor}code{background:#f2f4f5;padding:0 .2em}nav a{display:inline-block;margin-right:.7em}
+figcaption{font-weight:600;margin-bottom:.3em}svg{width:100%;height:auto}ul{padding:0;margin:.3em 0}
+code{background:#f2f4f5;padding:0 .2em}nav a{display:inline-block;margin-right:.7em}
 @media(max-width:720px){figure{margin:1em 0 0}tr:first-child{display:none}
 table,tbody,tr,td,td.number{display:block;text-align:left;white-space:normal}
 tr{border-bottom:1px solid #e2e2e2;padding:.4em 0}td{border:0;padding:0}td:first-child{font-weight:600}
 td:nth-child(2):not(:empty)::before{content:"paper: "}td:nth-child(3):not(:empty)::before{content:"ours: "}
 td .small{display:inline}}
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#16191c}.small{color:#aaa}code{background:#2a2f33}
-th,td,tr{border-color:#3a3f44}a{color:#7fb2f0}tr.differs td:nth-child(4){color:#ff8d80}
-[stroke="#e4e4e4"]{stroke:#34393e}[stroke="#222222"]{stroke:#ddd}[stroke="#2b5c9e"]{stroke:#6aa3ee}
-[stroke="#6b4c9a"]{stroke:#a98be0}[stroke="#0a7d5a"]{stroke:#2bb98a}[stroke="#b83227"]{stroke:#ef6a5e}}
+th,td,tr{border-color:#3a3f44}a{color:#7fb2f0}tr.differs td:nth-child(4){color:#ff8d80}}
 """
 _HEAD = (
     "The paper's number, ours, and why they differ. Agreement is within the paper's own error: half a unit of its last "
@@ -134,7 +132,7 @@ def html_report(results: Mapping[str, tuple[Target, Found]], setting: str) -> st
     parts = [
         '<!doctype html><html lang="en"><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f"<title>The papers' figures and tables, and ours</title><style>{_STYLE}</style>",
+        f"<title>The papers' figures and tables, and ours</title><style>{_STYLE}{CHART_STYLE}</style>",
         f"<h1>The papers' figures and tables, and ours</h1><p>{_HEAD}</p><p>{escape(setting)}</p><nav>{links}</nav>",
     ]
     for name, (target, result) in results.items():

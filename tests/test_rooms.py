@@ -33,7 +33,6 @@ def test_the_rooms_above_are_those_that_import_it_directly_or_not() -> None:
         "fugu.chains",
         "fugu.core",
         "fugu.lanes",
-        "fugu.svg",
         "fugu.audit.exact",
         "fugu.audit.exact.chains",
         "fugu.audit.exact.guesses",

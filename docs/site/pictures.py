@@ -1,9 +1,8 @@
-"""The six pictures of docs/guarantee.md, drawn from computed numbers: `python docs/site/pictures.py`."""
+"""The pictures of docs/guarantee.md, drawn from computed numbers: `python docs/site/pictures.py`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,93 +10,88 @@ import numpy as np
 
 from fugu.contract.chains import BoundedChains
 from fugu.contract.guarantee import StreamOutputs
-from fugu.contract.sentences import epsilon_to_odds
+from fugu.contract.sentences import most_sure
+from fugu.lanes import Lane, Look, Shape, lanes_svg, percent_marks, share_scale, share_shapes
 from fugu.planning.candidates import wanted_window
 from fugu.planning.window_plan import joint_plan
-from fugu.svg import points, svg
 
 PICTURES = Path(__file__).parents[1] / "pictures"
-WIDTH = 640
-STYLE = (
-    "<style>svg{--ink:#222;--paper:#fff;--green:#0a7d5a;--pale:#bfe3d4;--red:#b5442e}"
-    "@media (prefers-color-scheme:dark)"
-    "{svg{--ink:#e8eeea;--paper:#171d1a;--green:#4fd1a5;--pale:#22503f;--red:#ff9166}}"
-    "text{font-family:system-ui,sans-serif}.paper{fill:var(--paper)}</style>"
-)
-INK, PAPER, GREEN, PALE, RED = "var(--ink)", "var(--paper)", "var(--green)", "var(--pale)", "var(--red)"
 STAY, ODDS, EPSILON, LENGTH = 0.95, 160.0, 1.0, 300
+TICKS, HIDDEN = 40, 20
 
 
-def text(x: float, y: float, words: str, anchor: str = "start", colour: str = INK) -> str:
-    """Words of a picture."""
-    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" font-size="14" fill="{colour}">{words}</text>'
-
-
-def boxes(states: list[int], y: float, hidden: int) -> Iterator[str]:
-    """A row of states, one of them hidden."""
-    for k, state in enumerate(states):
-        fill = PAPER if k == hidden else GREEN if state else PALE
-        yield f'<rect x="{10 + 15.5 * k:.1f}" y="{y}" width="14" height="26" fill="{fill}" stroke="{INK}"/>'
-    yield text(17 + 15.5 * hidden, y + 19, "?", "middle")
-
-
-def states(stay: float, seed: int, ticks: int = 40) -> list[int]:
+def states(stay: float, seed: int) -> list[int]:
     """A recording of a symmetric chain."""
-    rng, found = np.random.default_rng(seed), [0]
-    while len(found) < ticks:
-        found.append(found[-1] if rng.random() < stay else 1 - found[-1])
-    return found
+    rng, recorded = np.random.default_rng(seed), [0]
+    while len(recorded) < TICKS:
+        recorded.append(recorded[-1] if rng.random() < stay else 1 - recorded[-1])
+    return recorded
 
 
-def sticky() -> list[str]:
+def _guessed(title: str, look: Look, stay: float, seed: int, words: str) -> Lane:
+    """Readings, one of them hidden, and how often it is guessed from two equal neighbours."""
+    right = stay**2 / (stay**2 + (1 - stay) ** 2)
+    at = [k for k, state in enumerate(states(stay, seed)) if state and k != HIDDEN]
+    ran = Shape("bars", "ran", [(k + 0.1, k + 0.9, 0.0, 1.0) for k in at])
+    off = Shape("bars", "cell", [(k + 0.1, k + 0.9, 0.0, 1.0) for k in range(TICKS)])
+    hidden = Shape("bars", "allowed", [(HIDDEN + 0.1, HIDDEN + 0.9, 0.0, 1.0)])
+    head = f"{TICKS} readings, on or off; one is hidden"
+    return Lane(
+        look, title, f"{100 * right:.3g} %", words, head, 110, (0.0, TICKS), (), (0.0, 1.2), (),
+        [off, ran, hidden, Shape("dots", "guess", [(HIDDEN - 0.1, 0.3)], "?")],
+    )  # fmt: skip
+
+
+def sticky() -> list[Lane]:
     """Neighbours tell of a hidden state."""
-    known = STAY**2 / (STAY**2 + (1 - STAY) ** 2)
     return [
-        text(10, 24, f"independent readings: neighbours tell nothing, a guess is right {0.5:.0%} of the time"),
-        *boxes(states(0.5, 3), 34, 20),
-        text(10, 94, f"sticky readings: between two equal neighbours a guess is right {known:.1%} of the time"),
-        *boxes(states(STAY, 8), 104, 20),
+        _guessed("Independent", "stays", 0.5, 3, "right about the hidden one: its neighbours tell nothing"),
+        _guessed("Sticky", "attacker", STAY, 17, "right about the hidden one, between two equal neighbours"),
     ]
 
 
-def odds() -> list[str]:
-    """The largest change of odds, and what becomes of even odds."""
-    parts = []
-    for row, epsilon in enumerate((0.5, 1.0, 2.0, 3.0, 5.0)):
-        factor, y = epsilon_to_odds(epsilon), 20 + 30 * row
-        sure = factor / (1 + factor)
-        parts += [
-            text(10, y + 15, f"epsilon {epsilon:g}"),
-            f'<rect x="100" y="{y}" width="{(sure - 0.5) * 540:.1f}" height="20" fill="{GREEN}"/>',
-            text(110 + (sure - 0.5) * 540, y + 15, f"x {factor:.3g}: from 50 % to at most {sure:.0%}"),
-        ]
-    return parts
+def odds() -> list[Lane]:
+    """How sure an attacker gets at most, by epsilon."""
+    epsilons = 0.5, 1.0, 2.0, 3.0, 5.0
+    bars = [(at + 0.2, at + 0.8, 0.5, most_sure(epsilon)) for at, epsilon in enumerate(epsilons)]
+    tops = [
+        Shape("dots", "sure", [(at + 0.4, most_sure(epsilon))], f"{100 * most_sure(epsilon):.0f} %")
+        for at, epsilon in enumerate(epsilons)
+    ]
+    marks = [(at + 0.5, f"{epsilon:g}") for at, epsilon in enumerate(epsilons)]
+    words = "at most sure at epsilon 1, whoever was 50 % sure before"
+    return [
+        Lane(
+            *(
+                "attacker",
+                "Attacker",
+                f"{100 * most_sure(EPSILON):.0f} %",
+                words,
+                "by epsilon · 50 %: a coin flip",
+                220,
+            ),
+            *((0.0, float(len(epsilons))), marks, (0.5, 1.05), percent_marks((0.5, 0.75, 1.0))),
+            [Shape("bars", "most", bars), *tops],
+            middles=True,
+        )
+    ]
 
 
-def chains() -> list[str]:
+def chains() -> list[Lane]:
     """Stretches of a recording as points, and the class that covers all of them."""
     rng = np.random.default_rng(4)
     dots = np.clip(rng.normal((0.9, 0.86), (0.025, 0.04), (40, 2)), 0.5, 0.995)
-    (left, low), (right, high) = dots.min(axis=0), dots.max(axis=0)
-
-    def x(value: float) -> float:
-        return 60 + (value - 0.7) / 0.3 * 300
-
-    def y(value: float) -> float:
-        return 220 - (value - 0.7) / 0.3 * 200
-
-    shape = f'x="{x(left):.1f}" y="{y(high):.1f}" width="{x(right) - x(left):.1f}" height="{y(low) - y(high):.1f}"'
-    return [
-        f'<path d="M60 20V220H360" fill="none" stroke="{INK}"/>',
-        f'<rect {shape} fill="{PALE}" stroke="{GREEN}"/>',
-        *(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3" fill="{INK}"/>' for a, b in dots.tolist()),
-        text(210, 242, "how often off stays off", "middle"),
-        f'<g transform="translate(24 120) rotate(-90)">{text(0, 0, "how often on stays on", "middle")}</g>',
-        text(380, 60, "a point: one stretch of the recording"),
-        text(380, 84, "the box: the class of chains", colour=GREEN),
-        text(380, 108, "the promise holds for all of the box,"),
-        text(380, 132, "and for chains that move about in it"),
+    (left, low), (right, high) = dots.min(axis=0).tolist(), dots.max(axis=0).tolist()
+    marks = percent_marks((0.75, 0.8, 0.85, 0.9, 0.95))
+    words = (
+        "stretches of a recording; the promise holds for all of the shaded box, and for chains that move about in it"
+    )
+    head = "across: how often off stays off · up: how often on stays on"
+    shapes = [
+        Shape("bars", "allowed", [(left, right, low, high)]),
+        Shape("dots", "point", [*map(tuple, dots.tolist())]),
     ]
+    return [Lane("leaves", "A class of chains", "40", words, head, 0, (0.7, 1.0), marks, (0.7, 1.0), marks, shapes)]
 
 
 def outputs() -> StreamOutputs:
@@ -107,82 +101,63 @@ def outputs() -> StreamOutputs:
     return StreamOutputs(None, plan.windows)
 
 
-def windows() -> list[str]:
+def windows() -> list[Lane]:
     """True counts of windows, and what leaves the device."""
     (window,) = outputs().windows
     rng, scale = np.random.default_rng(6), float(Fraction(window.scale))
     truth = 150 + 90 * np.sin(np.arange(20) / 3.0)
-    told, parts = truth + rng.laplace(0.0, scale, 20), []
-    for k, (true, released) in enumerate(zip(truth.tolist(), told.tolist(), strict=True)):
-        x = 20 + 30 * k
-        parts.append(f'<rect x="{x}" y="{200 - 0.55 * true:.1f}" width="26" height="{0.55 * true:.1f}" fill="{PALE}"/>')
-        parts.append(f'<circle cx="{x + 13}" cy="{200 - 0.55 * released:.1f}" r="5" fill="{GREEN}"/>')
+    released = (truth + rng.laplace(0.0, scale, 20)) / LENGTH
+    shares = (truth / LENGTH).tolist()
+    at = [k + 0.5 for k in range(20)]
+    bars = [(k + 0.1, k + 0.9, 0.0, share) for k, share in enumerate(shares)]
+    axes = (0.0, 20.0), (), (0.0, 1.0), percent_marks((0.0, 0.5, 1.0))
+    noise, top = scale * math.log(20), share_scale([1.0])
+    shapes = share_shapes(at, released.tolist(), shares, noise / LENGTH, top)
+    words = f"noisy counts: noise of {scale:.0f} ticks, {scale / LENGTH:.1%} of a window".replace("%", " %")
     return [
-        *parts,
-        f'<path d="M10 200H630" stroke="{INK}"/>',
-        text(10, 222, f"bars stay on the device: true counts of {LENGTH} ticks"),
-        text(10, 244, f"dots leave it: noise of {scale:.0f} ticks, {scale / LENGTH:.1%} of a window", colour=GREEN),
-    ]
+        Lane(*("stays", "Stays", "20", f"true counts of {LENGTH} ticks", "share of ticks, on", 150), *axes,
+             [Shape("bars", "ran", bars)]),
+        Lane(*("leaves", "Leaves", "20", words, "band: 95 % · dashes: truth", 150), *axes, shapes),
+    ]  # fmt: skip
 
 
-def stretches() -> list[str]:
+def stretches() -> list[Lane]:
     """Losses of longer stretches under a promise about a tick."""
     released = outputs()
     class_of_chains = BoundedChains(states=2, odds_ratio=ODDS)
     lost = class_of_chains.ratio_loss(*released.ratios, "universal").epsilon
     bound = released.bound(class_of_chains, "universal", lost)
-    ticks = [1, 3, 10, 30, 100, 300, 1000]
-    losses = [bound.epsilon(one) for one in ticks]
-    most = max(losses)
-    both = [*zip(ticks, losses, strict=True)]
-    places = [(70 + 530 * math.log10(one) / 3, 190 - 160 * loss / most) for one, loss in both]
-    marks = [text(x, 210, str(one), "middle") for one, (x, _) in zip(ticks, places, strict=True)]
-    said = [text(x - 6, y - 8, f"{loss:.2g}", "end") for loss, (x, y) in zip(losses, places, strict=True)]
+    losses = [(math.log10(ticks), bound.epsilon(ticks)) for ticks in (1, 3, 10, 30, 100, 300, 1000)]
+    dots = [Shape("dots", "point", [place], f"{place[1]:.2g}") for place in losses]
+    most = 10 * math.ceil(losses[-1][1] / 10)
+    levels = [(float(epsilon), f"{epsilon}") for epsilon in range(0, most + 1, most // 2)]
+    words = f"is epsilon about {LENGTH} ticks, where it is 1 about each of them"
+    head = "epsilon about a stretch, by its ticks"
     return [
-        f'<path d="M70 20V190H620" fill="none" stroke="{INK}"/>',
-        f'<polyline points="{points(places)}" fill="none" stroke="{RED}" stroke-width="2.5"/>',
-        *marks,
-        *said,
-        text(345, 234, "ticks of the stretch; above: epsilon about all of it", "middle"),
+        Lane(
+            *("leaves", "Stretches", f"{dict(losses)[math.log10(LENGTH)]:.2g}", words, head, 240, (-0.1, 3.3)),
+            *(
+                [(float(power), f"{10**power}") for power in range(4)],
+                (0.0, most),
+                levels,
+                [Shape("line", "got", losses), *dots],
+            ),
+        )
     ]
 
 
-def audiences() -> list[str]:
-    """Who is told what, and what is charged for it."""
-
-    def box(x: float, y: float, first: str, second: str) -> Iterator[str]:
-        yield f'<rect x="{x}" y="{y}" width="150" height="52" rx="6" fill="{PAPER}" stroke="{INK}"/>'
-        yield text(x + 75, y + 22, first, "middle")
-        yield text(x + 75, y + 42, second, "middle", GREEN)
-
-    arrow = f'fill="none" stroke="{INK}" stroke-width="1.5"'
-    return [
-        *box(10, 84, "device", "noise is added"),
-        *box(240, 84, "gateway", "ledger of charges"),
-        *box(470, 14, "family", "an hour, epsilon 2"),
-        *box(470, 84, "landlord", "a week, epsilon 0.5"),
-        *box(470, 154, "everybody", "nothing"),
-        f'<path d="M160 110H240M390 110H470M390 104L470 44" {arrow}/>',
-        f'<path d="M390 116L470 178" {arrow} stroke-dasharray="4 4"/>',
-    ]
-
-
-TITLES = {
-    "sticky": (sticky, "Neighbours of a sticky reading tell it", 145),
-    "odds": (odds, "How far odds may change for an epsilon", 170),
-    "chains": (chains, "A class of chains covers every stretch of a recording", 255),
-    "windows": (windows, "Counts of windows: true ones and released ones", 255),
-    "stretches": (stretches, "Epsilon of longer stretches under a promise about a tick", 245),
-    "audiences": (audiences, "Audiences are told different things, each with its charge", 220),
+DRAWINGS = {
+    "sticky": (sticky, "Neighbours of a sticky reading tell it"),
+    "odds": (odds, "How sure an attacker gets at most, by epsilon"),
+    "chains": (chains, "A class of chains covers every stretch of a recording"),
+    "windows": (windows, "Counts of windows: true ones and released ones"),
+    "stretches": (stretches, "Epsilon of longer stretches under a promise about a tick"),
 }
 
 
 def drawn() -> dict[str, str]:
     """All pictures, by the names of their files."""
-    found = {}
-    for name, (draw, title, high) in TITLES.items():
-        found[f"{name}.svg"] = svg(title, (WIDTH, high), draw(), style=STYLE) + "\n"
-    return found
+    return {f"{name}.svg": lanes_svg(title, draw(), narrow=True) for name, (draw, title) in DRAWINGS.items()}
 
 
 if __name__ == "__main__":

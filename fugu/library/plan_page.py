@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from fugu.contract.policies import AnyPolicy
 from fugu.lanes import Lane, lanes_svg, part_shapes, percent_marks, share_scale, share_shapes
 from fugu.library.auto_words import answer_words, error_words, percent, time_words, verdict
 from fugu.library.place_words import place_verdict, place_words
-from fugu.planning.auto import AutoPlan, Curve
+from fugu.planning.auto import AutoPlan
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
-from fugu.svg import Axis, frame, points, svg
 
 __all__ = ["answer_pictures", "errors", "place_page", "plan_page"]
 
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:760px;margin:1.5em auto;padding:0 1em;color:#17201c}
-h1{font-size:1.35em;line-height:1.3}h2{font-size:1.1em;margin-top:1.6em}svg{width:100%;height:auto}
-svg text{font:12px system-ui,sans-serif;fill:currentColor}ul{list-style:none;padding:0;margin:.3em 0}
-li{margin:.2em 0;padding-left:2.2em;text-indent:-2.2em}
-.key{display:inline-block;width:1.6em;height:0;margin-right:.6em;border-top:4px solid;vertical-align:middle}
-.dash{border-top-style:dashed}.small{color:#666;font-size:.9em}
-svg.fugu{max-width:520px}
-@media (prefers-color-scheme:dark){body{color:#e8eeea;background:#0f1412}.small{color:#9aa8a0}
-svg:not(.fugu),.key{filter:invert(0.9) hue-rotate(180deg)}svg:not(.fugu){color:#17201c}}
+h1{font-size:1.35em;line-height:1.3}h2{font-size:1.1em;margin-top:1.6em}svg{width:100%;max-width:520px}
+table{border-collapse:collapse}th,td{padding:.3em .5em;border-bottom:1px solid #8886;text-align:right}
+:is(th,td):first-child{text-align:left}td:not(:first-child){white-space:nowrap}
+.small{color:#666;font-size:.9em}
+@media (prefers-color-scheme:dark){body{color:#e8eeea;background:#0f1412}.small{color:#9aa8a0}}
 """
-_WIDTH, _LEFT, _RIGHT = 460, 46, 12
-_LOWEST = 0.001
-_WINDOWS = ("#a8d5c2", "#7cc3a4", "#4fae88", "#2d9871", "#1b7f5c", "#12674a", "#0c5039", "#073a29", "#042a1e")
-_SYMBOLS = ("#e0a458", "#c9742b", "#8f4a12")
+_COLUMNS = 0.5, 1.0, 2.0, 3.0, 6.0
 
 
 def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
@@ -40,9 +32,8 @@ def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
     parts: list[str] = []
     if plan.curves:
         parts += [
-            "<h2>How far off answers are, by epsilon</h2>",
-            errors(plan.curves, plan.question.epsilon, plan.recommended),
-            _keys(plan),
+            "<h2>How far off answers are</h2>",
+            errors(plan),
         ]
     if plan.told is not None:
         parts += [
@@ -66,44 +57,32 @@ def page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:
     return "\n".join([*head, *parts, "</html>"]) + "\n"
 
 
-def colours(curves: Sequence[Curve]) -> list[str]:
-    """One for each curve: windows the darker the longer, symbols apart."""
-    found = []
-    for kind, palette in (("windows", _WINDOWS), ("symbols", _SYMBOLS), ("points", _WINDOWS)):
-        places = [i for i, curve in enumerate(curves) if curve.candidate.kind == kind]
-        found += [(place, palette[(2 * i + 1) * len(palette) // (2 * len(places))]) for i, place in enumerate(places)]
-    return [colour for _, colour in sorted(found)]
+def errors(plan: AutoPlan) -> str:
+    """Mean absolute errors of every candidate at some epsilons, as a table."""
+    rows = [
+        (
+            escape(answer_words(plan, candidate)),
+            dict(points),
+            candidate.guess_error,
+            candidate.same_release(plan.recommended),
+        )
+        for candidate, points in plan.curves
+    ]
+    return _errors(rows, plan.question.epsilon, percent)
 
 
-def errors(curves: Sequence[Curve], epsilon: float, chosen: Candidate) -> str:
-    """Error against epsilon, both on logarithmic axes, of every candidate."""
-    height, bottom = 334, 296
-    xs = Axis([*(e for curve in curves for e, _ in curve.points), epsilon], True, _LEFT, _WIDTH - _RIGHT)
-    ys = Axis([_LOWEST, 1.0], True, bottom, 14)
-    title = "Mean absolute error of every candidate against epsilon"
-    parts = [*frame(xs, ys, "epsilon", percent)]
-    at = xs.place(epsilon)
-    parts.append(f'<path d="M{at:.1f} 14V{bottom}" stroke="currentColor" stroke-dasharray="4 3"/>')
-    for curve, colour in zip(curves, colours(curves), strict=True):
-        line = points((xs.place(e), ys.place(error)) for e, error in curve.points)
-        wide = 3.5 if curve.candidate.same_release(chosen) else 1.6
-        dash = "" if curve.candidate.kind == "windows" else ' stroke-dasharray="6 3"'
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{wide}"{dash}/>')
-        if curve.candidate.same_release(chosen):
-            spot = ys.place(curve.candidate.expected_error)
-            parts.append(f'<circle cx="{at:.1f}" cy="{spot:.1f}" r="5" fill="{colour}"/>')
-    return svg(title, (_WIDTH, height), parts)
-
-
-def _keys(plan: AutoPlan) -> str:
-    rows = []
-    for curve, colour in zip(plan.curves, colours(plan.curves), strict=True):
-        one = curve.candidate
-        words = f"{answer_words(plan, one)}: {percent(one.expected_error)}; always guessing {percent(one.guess_error)}"
-        kind = "key" if one.kind == "windows" else "key dash"
-        shown = f"<b>{escape(words)}</b>" if one.same_release(plan.recommended) else escape(words)
-        rows.append(f'<li><span class="{kind}" style="color:{colour}"></span>{shown}</li>')
-    return f'<ul>{"".join(rows)}</ul><p class="small">At epsilon {plan.question.epsilon:g}, the dashed line.</p>'
+def _errors(
+    rows: Sequence[tuple[str, Mapping[float, float], float, bool]], asked: float, text: Callable[[float], str]
+) -> str:
+    """Answers with their errors by epsilon, that of guessing, and whether they are chosen."""
+    epsilons = sorted({asked, *_COLUMNS} & {epsilon for _, errors, *_ in rows for epsilon in errors})
+    heads = "".join(f"<th>{epsilon:g}{' (asked)' * (epsilon == asked)}</th>" for epsilon in epsilons)
+    lines = [f"<tr><th>answer, by epsilon</th>{heads}<th>guessing</th></tr>"]
+    for words, errors, guess, chosen in rows:
+        cells = [words, *(text(errors[at]) if at in errors else "none" for at in epsilons), text(guess)]
+        weight = "<td><b>{}</b></td>" if chosen else "<td>{}</td>"
+        lines.append(f"<tr>{''.join(map(weight.format, cells))}</tr>")
+    return f"<table>{''.join(lines)}</table>"
 
 
 def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
@@ -155,23 +134,13 @@ def _answers(of: str, truth: list[float], released: list[float], release: Candid
 
 
 def place_page(plan: PlacePlan, policy: AnyPolicy | None) -> str:
-    """The page of a plan for places as HTML: errors as shares of what always guessing gives."""
+    """The page of a plan for places as HTML: errors in metres."""
     parts: list[str] = []
-    curves = [
-        Curve(
-            replace(one, expected_error=one.expected_error / one.guess_error),
-            tuple((e, off / one.guess_error) for e, off in curve),
-        )
-        for one, curve in zip(plan.candidates, plan.curves, strict=True)
-        if one.guess_error
-    ]
-    if curves:
-        parts += [
-            "<h2>How far off answers are, by epsilon: 100 % is always guessing</h2>",
-            errors(curves, plan.question.epsilon, plan.recommended),
+    if plan.candidates:
+        rows = [
+            (place_words(plan, candidate), dict(curve), candidate.guess_error, candidate.same_release(plan.recommended))
+            for candidate, curve in zip(plan.candidates, plan.curves, strict=True)
         ]
-        words = [f"{place_words(plan, one.candidate)}: {percent(one.candidate.expected_error)}" for one in curves]
-        keys = zip(colours(curves), words, strict=True)
-        rows = (f'<li><span class="key dash" style="color:{x}"></span>{escape(told)}</li>' for x, told in keys)
-        parts.append(f"<ul>{''.join(rows)}</ul>")
+        table = _errors(rows, plan.question.epsilon, "{:.0f} m".format)
+        parts += ["<h2>How far off answers are</h2>", table]
     return page(plan.traces.source, place_verdict(plan, policy), parts)

@@ -177,7 +177,7 @@ class Plan:
         pictures = []
         if isinstance(self.details, AutoPlan):
             if self.details.curves:
-                pictures.append(errors(self.details.curves, self.details.question.epsilon, self.recommended))
+                pictures.append(errors(self.details))
             pictures += answer_pictures(self.details, truth=truth)
         useful, private, *more = self.verdict
         sentences = f"<p><b>{escape(useful)}<br>{escape(private)}</b></p>" + "".join(

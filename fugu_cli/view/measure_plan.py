@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Bools, Ints
+from fugu.lanes import Lane, Shape, lanes_svg
 from fugu.places.graphs import GraphError, edge_list, restrict
 from fugu.places.hull import Hull, graph_hull
 from fugu.places.noise import noise_error
 from fugu.places.protection import Protection, exposed
 from fugu.planning.measure_planner import MeasurePlan
-from fugu.svg import points, svg
 
-__all__ = ["draw_measure_plan", "graph_svg"]
+__all__ = ["draw_measure_plan", "graph_lanes", "graph_svg"]
 
 
-SIDE = 440
-MARGIN = 34
-HEAD = 30
-FOOT = 62
 MOST_NAMES = 60
-"""Names of more states than this would cover the picture: they are shown when the mouse rests on a state."""
+"""Names of more states than this would cover the picture."""
 Points = NDArray[np.float64]
-Place = Callable[[Points], Points]
-_STYLE = """<style>
-text{font:13px system-ui,sans-serif;fill:#222}
-.small{font-size:11px;fill:#666}
-.edge{fill:none;stroke:#2f6fb3;stroke-width:1.2;stroke-opacity:.55}
-.outside{fill:none;stroke:#d5dae0;stroke-width:1}
-.added{fill:none;stroke:#c0392b;stroke-width:2;stroke-dasharray:6 3}
-.state{fill:#2f6fb3}.gone{fill:#d5dae0}
-.exposed{fill:#fff;stroke:#c0392b;stroke-width:2.5}
-.hull{fill:#0a7d5a;fill-opacity:.12;stroke:#0a7d5a;stroke-width:1.5;stroke-linejoin:round}
-.axis{stroke:#b9c1c8;stroke-width:1}
-</style>"""
+_BEND = np.linspace(0.0, 1.0, 9)
 
 
 def graph_svg(
@@ -51,10 +35,17 @@ def graph_svg(
     names: Sequence[str] | None = None,
     title: str = "Policy graph",
 ) -> str:
-    """Draw states at their measurements, the user's edges, those that were added, and the hull, as an SVG element.
+    """Draw `graph_lanes` as an SVG element of this title."""
+    return lanes_svg(title, graph_lanes(values, graph, constraint, protection, names=names))
+
+
+def graph_lanes(
+    values: Ints, graph: Bools, constraint: Bools, protection: Protection, *, names: Sequence[str] | None = None
+) -> list[Lane]:
+    """Two maps: states at their measurements with the user's edges and those that were added, and the hull.
 
     Three dimensions are drawn in oblique projection. States outside the constraint set are grey, and so are edges that
-    lead there; one that the user's own edges leave exposed is a hollow circle. Names are numbers from 0 by default.
+    lead there; one that the user's own edges leave exposed is red. Names are numbers from 0 by default.
 
     Raises:
         GraphError: There is not one name per state.
@@ -64,61 +55,65 @@ def graph_svg(
         raise GraphError(f"{len(values)} states need as many names, got {len(labels)}")
     inside = restrict(graph, constraint)
     alone = set(exposed(graph_hull(values, inside), values, constraint))
-    spots = _fitted(_flat(values.astype(np.float64)), 0)(_flat(values.astype(np.float64)))
-    width, height = 2 * SIDE, HEAD + SIDE + FOOT
-    parts = [f'<text x="12" y="20">{escape(title)}</text>']
-    bent = values.shape[1] == 1  # on a line straight edges would hide one another
-    parts += [_edge("outside", spots, pair, bent) for pair in edge_list(graph & ~inside)]
-    parts += [_edge("edge", spots, pair, bent) for pair in edge_list(inside)]
-    parts += [_edge("added", spots, pair, bent) for pair in protection.added]
-    radius = max(2.5, min(7.0, 70.0 / math.sqrt(len(values))))
+    spots = _flat(values.astype(np.float64))
+    edges = ((edge_list(graph & ~inside), "cell"), (edge_list(inside), "raw"), (protection.added, "promise"))
+    shapes = [
+        Shape("line", look, _edge(spots[list(pair)], bent=values.shape[1] == 1))
+        for pairs, look in edges
+        for pair in pairs
+    ]
+    shown = labels if len(labels) <= MOST_NAMES else [""] * len(labels)
     for state, (x, y) in enumerate(spots.tolist()):
-        kind = "exposed" if state in alone else "state" if constraint[state] else "gone"
-        name = escape(labels[state])
-        parts.append(
-            f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"><title>{name}</title></circle>'
-        )
-        if len(values) <= MOST_NAMES:
-            parts.append(f'<text class="small" x="{x + radius + 2:.1f}" y="{y - radius:.1f}">{name}</text>')
-    parts += _hull(protection.hull)
-    notes = (
-        f"{int(constraint.sum())} of {len(values)} states possible, {len(edge_list(inside))} edges between them, "
-        f"{len(protection.added)} added (dashed)",
-        f"{len(alone)} exposed without added edges (hollow)" if alone else "no state is exposed",
-    )
+        look = "exposed" if state in alone else "point" if constraint[state] else "here"
+        shapes.append(Shape("dots", look, [(x, y)], shown[state]))
+    exposure = f"{len(alone)} exposed without added edges (red)" if alone else "no state is exposed"
+    count = f"{len(edge_list(inside))} edges between them, {len(protection.added)} added (dashed)"
+    possible = f"{int(constraint.sum())} of {len(values)}"
     kind = "capped, " if protection.capped else ""
     error = math.sqrt(noise_error(protection.hull))
-    beside = (
-        f"sensitivity hull, {kind}rank {protection.hull.rank}; noise at epsilon 1: {error:.3g} steps",
-        f"any two possible states: {_number(protection.factor)} times epsilon",
-    )
-    for left, lines in ((12, notes), (SIDE + 12, beside)):
-        parts += [
-            f'<text class="small" x="{left}" y="{HEAD + SIDE + 22 + 17 * row}">{line}</text>'
-            for row, line in enumerate(lines)
-        ]
-    return svg(title, (width, height), parts, style=_STYLE, shown='width="100%"')
-
-
-def _hull(hull: Hull) -> list[str]:
-    """The hull in the right half: an outline, or all its facets in three dimensions; 0 is where the axes cross."""
-    vertices = _flat(hull.vertices / hull.scale)
-    place = _fitted(np.concatenate([vertices, np.zeros((1, 2))]), SIDE)
-    x, y = place(np.zeros((1, 2)))[0].tolist()
-    parts = [
-        f'<path class="axis" d="M{SIDE + MARGIN} {y:.1f}H{2 * SIDE - MARGIN}M{x:.1f} {HEAD + MARGIN}'
-        f'V{HEAD + SIDE - MARGIN}"/>'
+    loss = f"any two possible states: {_number(protection.factor)} times epsilon"
+    return [
+        _map("Policy graph", possible, f"states possible, {count}; {exposure}", spots, shapes),
+        _map(
+            *(
+                "Sensitivity hull",
+                f"{error:.3g} steps",
+                f"of noise at epsilon 1, {kind}rank {protection.hull.rank}; {loss}",
+            ),
+            *_hull(protection.hull),
+        ),
     ]
-    corners = place(vertices)
+
+
+def _map(title: str, number: str, words: str, points: Points, shapes: Sequence[Shape]) -> Lane:
+    """A map on which all points are, at one scale across and up."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    reach = 0.6 * max(float((high - low).max()), 1e-9)
+    (x, y) = ((low + high) / 2.0).tolist()
+    return Lane("leaves", title, number, words, "", 0, (x - reach, x + reach), (), (y - reach, y + reach), (), shapes)
+
+
+def _hull(hull: Hull) -> tuple[Points, list[Shape]]:
+    """Corners with 0, and an outline, or all facets in three dimensions; 0 is where the axes cross."""
+    corners = _flat(hull.vertices / hull.scale)
+    points = np.concatenate([corners, np.zeros((1, 2))])
+    reach = 1.2 * float(np.abs(points).max())
+    shapes = [
+        Shape("line", "cell", [(-reach, 0.0), (reach, 0.0)]),
+        Shape("line", "cell", [(0.0, -reach), (0.0, reach)]),
+    ]
     for face in hull.faces if hull.rank == 3 else [tuple(range(len(corners)))] if len(corners) else []:
-        parts.append(f'<polygon class="hull" points="{points(corners[list(face)].tolist())}"/>')
-    return parts
+        outline = [(x, y) for x, y in corners[[*face, face[0]]].tolist()]
+        shapes += [Shape("line", "within", outline), Shape("line", "got", outline)]
+    return points, shapes
 
 
-def _edge(kind: str, spots: Points, pair: tuple[int, int], bent: bool) -> str:
-    (a, b), (c, d) = spots[list(pair)].tolist()
-    way = f"Q{(a + c) / 2:.1f} {b - abs(c - a) / 2:.1f} {c:.1f} {d:.1f}" if bent else f"L{c:.1f} {d:.1f}"
-    return f'<path class="{kind}" d="M{a:.1f} {b:.1f}{way}"/>'
+def _edge(ends: Points, *, bent: bool) -> list[tuple[float, float]]:
+    """An edge; on a line it is bent, since straight ones would hide one another."""
+    (a, b), (c, d) = ends.tolist()
+    if not bent:
+        return [(a, b), (c, d)]
+    return [(a + t * (c - a), b + 2.0 * t * (1.0 - t) * abs(c - a)) for t in _BEND.tolist()]
 
 
 def _flat(points: Points) -> Points:
@@ -126,14 +121,6 @@ def _flat(points: Points) -> Points:
     across, up = points[:, 0], points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
     back = points[:, 2] if points.shape[1] > 2 else np.zeros(len(points))
     return np.stack([across + 0.45 * back, up + 0.3 * back], axis=1)
-
-
-def _fitted(points: Points, left: float) -> Place:
-    low, high = points.min(axis=0), points.max(axis=0)
-    scale = (SIDE - 2 * MARGIN) / max(float((high - low).max()), 1e-9)
-    middle = (low + high) / 2.0
-    centre = np.array([left + SIDE / 2.0, HEAD + SIDE / 2.0])
-    return lambda given: centre + (given - middle) * np.array([scale, -scale])
 
 
 def _number(value: Fraction | float) -> str:
@@ -144,5 +131,4 @@ def draw_measure_plan(plan: MeasurePlan) -> str:
     """Return the states, the policy graph and the hull of a plan as SVG."""
     spec, worst = plan.spec, plan.worst
     title = f"Policy graph and sensitivity hull, epsilon {spec.epsilon:g}"
-    drawn = graph_svg(spec.values, spec.graph, worst.possible, worst.protection, names=spec.names, title=title)
-    return drawn + "\n"
+    return graph_svg(spec.values, spec.graph, worst.possible, worst.protection, names=spec.names, title=title)

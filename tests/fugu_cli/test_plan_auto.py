@@ -25,6 +25,7 @@ from edge_agent.sensors.opening import open_sensor
 from edge_agent.sensors.replay import read_changes
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
+from fugu.library.auto_words import percent
 from fugu.planning.question import three_sets
 from fugu.planning.recorded_policy import recorded_class
 from fugu.recordings.readings import read_readings
@@ -88,6 +89,10 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.mark.long
 def test_the_document_has_every_field_that_is_promised(fugu: Fugu, planned: tuple[Path, Path]) -> None:
     document = fugu(*AUTO, planned[0], "--json").json()
+    page = (planned[1] / "plan.html").read_text()
+    asked = next(at for at, head in enumerate(re.findall(r"<th>(.*?)</th>", page)) if head.endswith(" (asked)"))
+    [chosen] = re.findall(r"<tr><td><b>.*?</tr>", page)
+    assert re.findall(r"<b>(.*?)</b>", chosen)[asked] == percent(document["recommended"]["expected_error"])
     assert len(document["candidates"]) > 5
     for one in (document["recommended"], *document["candidates"]):
         assert one.keys() >= FIELDS
@@ -202,8 +207,8 @@ def test_a_plan_is_not_overwritten_unless_that_is_asked(fugu: Fugu, planned: tup
 def test_the_page_has_its_pictures_and_needs_nothing_else(planned: tuple[Path, Path]) -> None:
     text = (planned[1] / "plan.html").read_text()
     page = Pictures(text)
-    assert page.tags.count("svg") == 2
-    assert page.tags.count("polyline") > 6
+    assert page.tags.count("svg") == page.tags.count("table") == 1
+    assert page.tags.count("tr") > 6
     assert page.loaded == []
     assert "script" not in page.tags
     assert 'name="viewport"' in text
@@ -467,7 +472,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     assert agent(["--check", str(tmp_path / "plan" / "agent.toml")]) == 0
     capsys.readouterr()
     page = Pictures((tmp_path / "plan" / "plan.html").read_text())
-    assert page.tags.count("polyline") == len(document["candidates"])
+    assert page.tags.count("tr") == 1 + len(document["candidates"])
     assert page.loaded == []
     sensor = tomllib.loads((tmp_path / "plan" / "agent.toml").read_text())["streams"][0]["sensor"]
     held_back = three_sets(np.zeros(2_600, dtype=np.int64), 0).test.rows.tolist()

@@ -19,10 +19,9 @@ ROOMS: dict[str, set[str]] = {
     "fugu.host": {"fugu.contract"},
     "fugu.mqtt": {"fugu.contract"},
     "fugu.chains": set(),
-    "fugu.svg": set(),
-    "fugu.lanes": {"fugu.svg"},
+    "fugu.lanes": set(),
     "fugu.privacy": {"fugu.contract", "fugu.chains"},
-    "fugu.places": {*_NUMBERS, "fugu.svg"},
+    "fugu.places": _NUMBERS,
     "fugu.attackers": {"fugu.contract", "fugu.chains", "fugu.privacy"},
     "fugu.recordings": {"fugu.contract", "fugu.host", "fugu.chains"},
     "fugu.planning": {*_NUMBERS, "fugu.host", "fugu.places", "fugu.attackers", "fugu.recordings"},
@@ -144,23 +143,23 @@ ROOMS: dict[str, set[str]] = {
     },
     "fugu_cli.view": {
         *(_EDGE | _NUMBERS | _SITE),
-        *("edge_agent", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.recordings", "fugu.svg"),
-        *("fugu.library",),
+        *("edge_agent", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.recordings"),
+        *("fugu.lanes", "fugu.library"),
     },
     "fugu.library": {
         *("fugu.attackers", "fugu.contract", "fugu.host", "fugu.mqtt", "fugu.places", "fugu.planning", "fugu.privacy"),
-        *("fugu.lanes", "fugu.recordings", "fugu.svg", "gateway.config", "gateway.history"),
+        *("fugu.lanes", "fugu.recordings", "gateway.config", "gateway.history"),
     },
     "fugu_cli": {
         "fugu_helper",
         *(_EDGE | _NUMBERS | _SITE),
-        *("edge_agent", "firmware_sim", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.svg"),
+        *("edge_agent", "firmware_sim", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning"),
         *("fugu.lanes", "fugu_cli.view", "fugu.library", "fugu.recordings"),
     },
     "papers": {
         *_NUMBERS,
-        *("fugu.attackers", "fugu.places", "fugu.planning", "fugu.recordings"),
-        *("fugu_cli", "fugu_cli.view", "fugu.svg"),
+        *("fugu.attackers", "fugu.lanes", "fugu.places", "fugu.planning", "fugu.recordings"),
+        *("fugu_cli", "fugu_cli.view"),
     },
 }
 """By full name: what a room may import; a name that goes on is a room of its own."""

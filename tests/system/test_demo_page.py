@@ -14,14 +14,20 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
+import numpy as np
 import pytest
 
 from fugu.lanes import lanes_document
+from fugu.places.graphs import complete, lattice
+from fugu.places.protection import protect
 from fugu_cli.demo import session
 from fugu_cli.demo.evaluation import Replay, load_night
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.replay_lanes import replay_lanes, stretches_lane
 from fugu_cli.demo.session import NIGHTS
+from fugu_cli.view.measure_plan import graph_lanes
+from papers.chart import chart_lane
+from papers.rows import Chart, Line
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.browser import MOST_MOVED, Browser
 from tests.support.replays import check_layout, check_points
@@ -304,16 +310,28 @@ def of_epsilon(replay: Replay, epsilon: float) -> Replay:
 @pytest.mark.long
 def test_a_browser_and_a_file_have_the_same_points(browser: Browser, nights: list[Replay]) -> None:
     night = nights[1]
-    results = night.results(night.simulated())
-    lanes = replay_lanes(night, 9000, results)
+    line = Line.through("a", [(0.01, 3.0), (1.0, 1.0), (50.0, 2.5)])
+    chart = chart_lane(Chart("T", "x", "y", (line, line._replace(joined=False)), log_x=True))
+    corners, whole = lattice([[0, 0], [2, 1], [1, 3]]), np.ones(3, dtype=np.bool_)
+    graph, hull = graph_lanes(corners, complete(3), whole, protect(corners, complete(3), whole))
+    pictures = (
+        replay_lanes(night, 9000, night.results(night.simulated())),
+        [chart._replace(look="stays"), graph, hull._replace(look="attacker")],
+    )
     with Page(browser=False) as page:
         page.show(title="Two drawings", stage="here")
-        page.show_replay(0, name="A night")
-        session.draw_replay(page, 0, night, 9000, results)
+        for at, lanes in enumerate(pictures):
+            *two, attacker = lanes_document(lanes)
+            page.show_replay(at, name=f"picture {at}")
+            page.draw(at, {"lanes": two, "attackers": {"knows": attacker}})
         browser.look(1100, dark=False)
         browser.open(page.address)
         wait_until(lambda: browser.count("path.shape") > 8, "a picture")
-        check_points(browser, lanes)
+        for at, lanes in enumerate(pictures):
+            choose(browser, f"picture {at}")
+            check_points(browser, lanes)
+        words = browser.run("return [...document.querySelectorAll('.leaves text.words')].map((one) => one.textContent)")
+        assert words == ["0", "1", "2"]
 
 
 def pixel(browser: Browser, selector: str) -> tuple[int, ...]:

@@ -69,8 +69,9 @@ export class Plot {
       ...this.marks().map(([x, words]) => text(x, this.height - 8, words, "mark")),
       ...shapes.map((one) => draw("path", { class: `shape ${one.look}`, d: this.path(one) })),
       ...shapes.filter(({ words }) => words).map(({ points, words, look }) => {
-        const y = this.y(points[0][0]);
-        return text(LEFT + 4, y > TOP + 16 ? y - 6 : y + 17, words, `words ${look}`);
+        const [value, at] = [...points[0]].reverse();
+        const [x, y] = [at === undefined ? LEFT : this.x(at) + 3, this.y(value)];
+        return text(x + 4, y > TOP + 16 ? y - 6 : y + 17, words, `words ${look}`);
       }),
     ];
   }
