@@ -78,7 +78,7 @@ def lanes_document(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
     return [
         lane._asdict()
         | {"number": _whole(lane.number), "words": _whole(lane.words), "head": _whole(lane.head)}
-        | {"shapes": [{**one._asdict(), "points": [*map(rounded, one.points)]} for one in lane.shapes]}
+        | {"shapes": [{**shape._asdict(), "points": [*map(rounded, shape.points)]} for shape in lane.shapes]}
         for lane in lanes
     ]
 
@@ -107,7 +107,7 @@ _STEPS = (
 
 def time_marks(hours: float) -> list[tuple[float, str]]:
     """Words along an axis of time that begins at 0: as many as the widest picture has room for."""
-    step, unit, per_hour = next((one for one in _STEPS[::-1] if hours >= 4 * one[0]), _STEPS[0])
+    step, unit, per_hour = next((step_unit for step_unit in _STEPS[::-1] if hours >= 4 * step_unit[0]), _STEPS[0])
     step *= max(1, math.ceil(hours / step / 16))
     return [(step * at, f"{step * at * per_hour:g} {unit}") for at in range(1, int(hours / step + 1e-9) + 1)]
 
@@ -296,17 +296,17 @@ def lanes_svg(title: str, lanes: Sequence[Lane], *, dark: bool | None = None, na
     maps = not lanes[0].height
     width = _NARROW if narrow else _WIDTH
     column, beside = (width / len(lanes) if maps else width), (0 if maps or narrow else _BESIDE)
-    parts, left, top, bottom = list[str](), 0.0, 0.0, 0.0
+    parts, x, top, bottom = list[str](), 0.0, 0.0, 0.0
     heads = [_HEAD if beside else _above(lane, column) for lane in lanes]
     for lane, head in zip(lanes, [max(heads)] * len(lanes) if maps else heads, strict=True):
         panel, height = _panel(lane, column, beside, head, room_beside(lanes))
         drawing = panel if maps or narrow else _swept(panel)
-        parts.append(f'<g class="{lane.look}" transform="translate({left:.0f} {top:.0f})">{drawing}</g>')
+        parts.append(f'<g class="{lane.look}" transform="translate({x:.0f} {top:.0f})">{drawing}</g>')
         bottom = max(bottom, top + height)
         if lane is not lanes[-1]:
             edge = "edge" if lane.look == "stays" else "grid"
-            left, top = (left + column, 0.0) if maps else (0.0, bottom)
-            line = f"M{left:.0f} 1V{bottom:.0f}" if maps else f"M1 {top:.0f}H{width - 1}"
+            x, top = (x + column, 0.0) if maps else (0.0, bottom)
+            line = f"M{x:.0f} 1V{bottom:.0f}" if maps else f"M1 {top:.0f}H{width - 1}"
             parts.append(f'<path class="{edge}" d="{line}"/>')
     card = f'<rect class="card" x=".5" y=".5" width="{width - 1}" height="{bottom - 1:.0f}" rx="14"/>'
     return (

@@ -112,10 +112,10 @@ def _answer(
     if not chains:
         return {"none": _NO_CHAIN}
     try:
-        found = [_read(*chain, groups, outputs, heard, newest, length) for chain in chains]
+        readings = [_read(*chain, groups, outputs, heard, newest, length) for chain in chains]
     except (ValueError, IndexError, ArithmeticError):
         return {"none": _UNFIT}
-    together, alone, before = (np.array(each) for each in zip(*found, strict=True))
+    together, alone, before = (np.array(each) for each in zip(*readings, strict=True))
     bands = {"": together, "_alone": alone, "_before": before}
     return {
         **{f"low{of}": band.min(axis=0).tolist() for of, band in bands.items()},

@@ -144,10 +144,10 @@ def epsilon_bound(truth: Ints, prior: Floats, evidence: Floats, epsilon: float, 
     for x in range(k):
         true = truth == x
         for threshold in _THRESHOLDS:
-            said = evidence[:, x] > threshold * epsilon
+            positive = evidence[:, x] > threshold * epsilon
             share = np.clip(prior[:, x], 1e-9, 1 - 1e-9)
-            hits = block_sums(np.where(said & true, 1 / share, 0.0), n // _BLOCKS)
-            alarms = block_sums(np.where(said & ~true, 1 / (1 - share), 0.0), n // _BLOCKS)
+            hits = block_sums(np.where(positive & true, 1 / share, 0.0), n // _BLOCKS)
+            alarms = block_sums(np.where(positive & ~true, 1 / (1 - share), 0.0), n // _BLOCKS)
             best = max(best, _refuted(hits, alarms, level))
     return best
 
@@ -262,7 +262,7 @@ def attack(
     prior = smoothing(nothing, knowledge)[judged]
     slack = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
     best_guess = float((prior.argmax(axis=1) == truth).mean())
-    found = []
+    attacks = []
     for name, attacker in chosen.items():
         after, before = (attacker(seen, knowledge)[judged] for seen in (outputs, nothing))
         right, guessed = after.argmax(axis=1) == truth, before.argmax(axis=1) == truth
@@ -279,8 +279,8 @@ def attack(
         if not (after.max(axis=1) == 1.0).all():
             change = _change(after, before)
             odds = float((change > epsilon * (1 + 1e-9)).mean()), math.exp(min(_LARGEST, change.max()))
-        found.append(Attack(name, success, low, high, ceiling, guess, proven, *odds))
-    return tuple(sorted(found, key=lambda one: -one.success))
+        attacks.append(Attack(name, success, low, high, ceiling, guess, proven, *odds))
+    return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
 
 def learners(outputs: Outputs) -> dict[str, Attacker]:
@@ -291,8 +291,8 @@ def learners(outputs: Outputs) -> dict[str, Attacker]:
 
 def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
     """The attacker whose odds moved furthest, of those who do not know the chain beforehand; `None` without any."""
-    learners = [one for one in attacks if one.attacker not in _KNOWN_CHAIN and one.furthest is not None]
-    return max(learners, key=lambda one: (one.beyond, one.furthest), default=None)
+    learners = [attack for attack in attacks if attack.attacker not in _KNOWN_CHAIN and attack.furthest is not None]
+    return max(learners, key=lambda learner: (learner.beyond, learner.furthest), default=None)
 
 
 def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smoothing) -> Floats:

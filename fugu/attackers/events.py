@@ -83,31 +83,35 @@ def attacked(
     for chain in chains:
         far = reach(chain, 3.0)
         for radius in dict.fromkeys((min(far, 20), min(far, 200)) if recorded is None else (min(far, 20), 10, 2, 0)):
-            made = mechanisms(radius)
-            judged = _judged(made)
+            mechanism = mechanisms(radius)
+            judged = _judged(mechanism)
             work = 1 if judged is None else judged.work
             counted = min(trials, max(_LEAST_TRIALS, _WORK // work))
             if recorded is not None:
-                counted = min(counted, recorded.trials(made, chain))
+                counted = min(counted, recorded.trials(mechanism, chain))
             if not counted:
                 continue
-            for one in _candidates(made, chain, generator, counted, level, pairs):
-                if best is None or one.promise > best.promise:
-                    best = one
+            for chosen in _candidates(mechanism, chain, generator, counted, level, pairs):
+                if best is None or chosen.promise > best.promise:
+                    best = chosen
     if best is None:
         return Event(0.0, 0, 0, 0, None, chains[0], 0)
     x, z = best.pair
-    made, counted = best.made, best.trials
-    drawn = [paths(best.chain, made, state, counted, generator) for state in (x, z)]
+    mechanism, counted = best.made, best.trials
+    drawn = [paths(best.chain, mechanism, state, counted, generator) for state in (x, z)]
     if recorded is not None:
-        counted = recorded.enough(made, *drawn)
+        counted = recorded.enough(mechanism, *drawn)
         recorded.rewind()
     hits, alarms = (
-        int((best.statistic(release(made, states[:counted], recorded or Simulated(generator))) >= best.threshold).sum())
+        int(
+            (
+                best.statistic(release(mechanism, states[:counted], recorded or Simulated(generator))) >= best.threshold
+            ).sum()
+        )
         for states in drawn
     )
     least = least_epsilon(hits, alarms, counted, level)
-    return Event(least, counted, hits, alarms, (x, z), best.chain, made.ticks)
+    return Event(least, counted, hits, alarms, (x, z), best.chain, mechanism.ticks)
 
 
 def reach(chain: MarkovChain, times: float) -> int:
@@ -117,20 +121,20 @@ def reach(chain: MarkovChain, times: float) -> int:
 
 
 def _candidates(
-    made: Mechanism,
+    mechanism: Mechanism,
     chain: MarkovChain,
     generator: np.random.Generator,
     counted: int,
     level: float,
     among: Container[tuple[int, int]] | None,
 ) -> Iterator[_Chosen]:
-    judged = _judged(made)
+    judged = _judged(mechanism)
     work = 1 if judged is None else judged.work
     trials = min(_CHOOSING, max(counted, _LEAST_TRIALS), max(_LEAST_TRIALS, _WORK // work))
-    every = secret_pairs(made)
+    every = secret_pairs(mechanism)
     pairs = [pair for pair in every if among is None or pair in among][:_MOST_PAIRS]
     heard = {
-        state: release(made, paths(chain, made, state, trials, generator), Simulated(generator))
+        state: release(mechanism, paths(chain, mechanism, state, trials, generator), Simulated(generator))
         for state in dict.fromkeys(state for pair in pairs for state in pair)
     }
     logs = {} if judged is None else {state: log_likelihoods(judged, chain, own) for state, own in heard.items()}
@@ -142,7 +146,7 @@ def _candidates(
             statistic, used = _weighted(heard[x], heard[z])
             under, other = (statistic(Heard({}, heard[state].counts[used:])) for state in (x, z))
         threshold, promise = _best_threshold(under, other, counted, level)
-        yield _Chosen(promise, threshold, statistic, made, chain, (x, z), counted)
+        yield _Chosen(promise, threshold, statistic, mechanism, chain, (x, z), counted)
 
 
 def _best_threshold(under: Floats, other: Floats, trials: int, level: float) -> tuple[float, float]:
@@ -152,15 +156,15 @@ def _best_threshold(under: Floats, other: Floats, trials: int, level: float) -> 
     """
     best, threshold = 0.0, math.inf
     ordered = np.sort(other)
-    for one in np.unique(np.quantile(under, np.linspace(0, 1, _THRESHOLDS))):
-        share = float((under >= one).mean())
-        against = float(ordered.size - np.searchsorted(ordered, one)) / ordered.size
+    for limit in np.unique(np.quantile(under, np.linspace(0, 1, _THRESHOLDS))):
+        share = float((under >= limit).mean())
+        against = float(ordered.size - np.searchsorted(ordered, limit)) / ordered.size
         hits, alarms = int(share * trials), math.ceil(against * trials)
         if share * under.size < _FEWEST:
             break
-        found = least_epsilon(hits, alarms, trials, level)
-        if found > best:
-            best, threshold = found, float(one)
+        epsilon = least_epsilon(hits, alarms, trials, level)
+        if epsilon > best:
+            best, threshold = epsilon, float(limit)
     return threshold, best
 
 
@@ -173,25 +177,25 @@ def least_epsilon(hits: int, alarms: int, trials: int, level: float) -> float:
     return max(0.0, math.log(low / high)) if low > 0.0 else 0.0
 
 
-def _judged(made: Mechanism) -> Mechanism | None:
+def _judged(mechanism: Mechanism) -> Mechanism | None:
     """Outputs to attack: all that is heard, or the symbols if counts make it too large; `None` without any."""
-    if made.telling and made.cells <= _MOST_CELLS:
-        return made
-    return made._replace(counts=()) if any(one.heard for one in made.sources) else None
+    if mechanism.telling and mechanism.cells <= _MOST_CELLS:
+        return mechanism
+    return mechanism._replace(counts=()) if any(source.heard for source in mechanism.sources) else None
 
 
-def _ratio(made: Mechanism, chain: MarkovChain, x: int, z: int) -> Statistic:
+def _ratio(mechanism: Mechanism, chain: MarkovChain, x: int, z: int) -> Statistic:
     def statistic(heard: Heard) -> Floats:
-        logs = log_likelihoods(made, chain, heard)
+        logs = log_likelihoods(mechanism, chain, heard)
         return _clipped(logs[:, x] - logs[:, z])
 
     return statistic
 
 
-def _weighted(one: Heard, other: Heard) -> tuple[Statistic, int]:
+def _weighted(heard: Heard, other: Heard) -> tuple[Statistic, int]:
     """The sum of counts that differs most between two states (Fisher), found on a half of the trials; and how many."""
-    half = len(one.counts) // 2
-    under, against = one.counts[:half].astype(np.float64), other.counts[:half].astype(np.float64)
+    half = len(heard.counts) // 2
+    under, against = heard.counts[:half].astype(np.float64), other.counts[:half].astype(np.float64)
     spread = np.cov(under, rowvar=False) + np.cov(against, rowvar=False)
     weights = np.linalg.lstsq(np.atleast_2d(spread), under.mean(axis=0) - against.mean(axis=0), rcond=None)[0]
     return lambda heard: np.asarray(heard.counts @ weights), half

@@ -163,7 +163,7 @@ def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: boo
         )  # fmt: skip
 
     first = min(_FIRST_ROUNDS, max(3, rounds))
-    best = max((learn(start, first) for start in starts), key=lambda one: one.log_likelihoods[-1])
+    best = max((learn(start, first) for start in starts), key=lambda learner: learner.log_likelihoods[-1])
     best = learn(best.transition, max(0, min(_ROUNDS, rounds - first * len(starts))), best.initial)
     model = (symbols, best.initial, best.transition, wide)
     if decode:
@@ -225,7 +225,7 @@ def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
     grid = (np.arange(_LEVELS) + 0.5) / _LEVELS
     windows, odds = outputs.windows(), prior.copy()
     for group, counts in zip(outputs.groups, outputs.counts.T, strict=True):
-        shares = max(_models(outputs, counts, grid), key=lambda one: one[0])[1] @ grid
+        shares = max(_models(outputs, counts, grid), key=lambda fit: fit[0])[1] @ grid
         usual = float(np.clip(knowledge.distribution[list(group)].sum(), 1e-6, 1 - 1e-6))
         odds[:, group] *= np.append(shares / (1 - shares) * (1 - usual) / usual, 1.0)[windows][:, None]
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
@@ -326,12 +326,12 @@ def supervised(outputs: Outputs, knowledge: Knowledge) -> Floats:
         return prior
     chosen = np.flatnonzero(truth >= 0)
     chosen = chosen[:: -(-chosen.size // _MOST_TICKS)]
-    found = np.empty_like(prior)
+    posteriors = np.empty_like(prior)
     for x in range(outputs.states):
         odds = np.log(np.clip(prior[:, x], 1e-9, 1.0)) - np.log(np.clip(1 - prior[:, x], 1e-9, 1.0))
-        given = np.column_stack([np.ones(outputs.ticks), odds - odds.mean(), *_features(outputs, knowledge, x)])
-        found[:, x] = np.clip(expit(given @ _regression(given[chosen], truth[chosen] == x)), 1e-12, 1.0)
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
+        features = np.column_stack([np.ones(outputs.ticks), odds - odds.mean(), *_features(outputs, knowledge, x)])
+        posteriors[:, x] = np.clip(expit(features @ _regression(features[chosen], truth[chosen] == x)), 1e-12, 1.0)
+    return np.asarray(posteriors / posteriors.sum(axis=1, keepdims=True))
 
 
 def folded(attacker: Attacker, folds: int) -> Attacker:
@@ -343,12 +343,12 @@ def folded(attacker: Attacker, folds: int) -> Attacker:
     def attack(outputs: Outputs, knowledge: Knowledge) -> Floats:
         if (truth := knowledge.truth) is None:
             return attacker(outputs, knowledge)
-        found = np.empty((outputs.ticks, outputs.states))
+        posteriors = np.empty((outputs.ticks, outputs.states))
         for low, high in pairwise(np.linspace(0, outputs.ticks, folds + 1).astype(int)):
             held, margin = truth.copy(), (high - low) // 10
             held[max(0, low - margin) : high + margin] = -1
-            found[low:high] = attacker(outputs, replace(knowledge, truth=held))[low:high]
-        return found
+            posteriors[low:high] = attacker(outputs, replace(knowledge, truth=held))[low:high]
+        return posteriors
 
     return attack
 

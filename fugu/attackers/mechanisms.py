@@ -87,8 +87,8 @@ class Mechanism(NamedTuple):
     @property
     def independent(self) -> tuple[int, ...]:
         """The counts that do not follow from symbols that are heard."""
-        heard = [one.heard for one in self.sources]
-        return tuple(n for n, one in enumerate(self.counts) if one.symbols is None or not heard[one.symbols])
+        heard = [source.heard for source in self.sources]
+        return tuple(n for n, count in enumerate(self.counts) if count.symbols is None or not heard[count.symbols])
 
     @property
     def telling(self) -> tuple[int, ...]:
@@ -98,12 +98,12 @@ class Mechanism(NamedTuple):
     @property
     def drawn(self) -> tuple[int, ...]:
         """The sources that anything which is heard is made of."""
-        counted = {one.symbols for one in self.counts}
-        return tuple(n for n, one in enumerate(self.sources) if one.heard or n in counted)
+        counted = {count.symbols for count in self.counts}
+        return tuple(n for n, source in enumerate(self.sources) if source.heard or n in counted)
 
     def uses(self, name: str) -> int:
         """How many noises of a name are drawn."""
-        return sum(one.name == name for one in self.counts)
+        return sum(count.name == name for count in self.counts)
 
     @property
     def cells(self) -> int:
@@ -112,16 +112,16 @@ class Mechanism(NamedTuple):
         for tick in range(self.ticks):
             size = 1
             for n in self.telling:
-                one = self.counts[n]
-                if one.first <= tick < one.first + one.length:
-                    size *= tick - one.first + 2
+                count = self.counts[n]
+                if count.first <= tick < count.first + count.length:
+                    size *= tick - count.first + 2
             most = max(most, size)
         return most * self.states
 
     @property
     def work(self) -> int:
         """About how many steps the likelihood of one trial takes."""
-        symbols = max((one.emission.shape[1] for one in self.sources), default=1)
+        symbols = max((source.emission.shape[1] for source in self.sources), default=1)
         return self.cells * self.ticks * self.states * symbols
 
 
@@ -140,12 +140,12 @@ class Simulated:
 
     def symbols(self, states: Ints, source: Source) -> Ints:
         """A symbol for each state of the chain, in the same shape."""
-        found = np.empty_like(states)
+        symbols = np.empty_like(states)
         for x, distribution in enumerate(source.emission):
             at = states == x
             limits = np.cumsum(distribution)[:-1]
-            found[at] = np.searchsorted(limits, self._generator.random(int(at.sum())), side="right")
-        return found
+            symbols[at] = np.searchsorted(limits, self._generator.random(int(at.sum())), side="right")
+        return symbols
 
     def noise(self, count: Counted, trials: int) -> Ints:
         """(trials,) noise of a count."""
@@ -168,36 +168,39 @@ class Recorded:
         self._symbols = [0] * len(self.drawn)
         self._noise = dict.fromkeys(self.noises, 0)
 
-    def trials(self, made: Mechanism, chain: MarkovChain) -> int:
+    def trials(self, mechanism: Mechanism, chain: MarkovChain) -> int:
         """About how many trials of each of two states the draws are enough for."""
-        most = min((self.noises[one.name].size // (2 * made.uses(one.name)) for one in made.counts), default=10**9)
-        for n in made.drawn:
+        most = min(
+            (self.noises[count.name].size // (2 * mechanism.uses(count.name)) for count in mechanism.counts),
+            default=10**9,
+        )
+        for n in mechanism.drawn:
             assert chain.initial is not None
-            distribution = np.bincount(made.sources[n].shows, chain.initial)
-            needed = 2 * np.maximum(made.ticks * distribution, 1.0)
+            distribution = np.bincount(mechanism.sources[n].shows, chain.initial)
+            needed = 2 * np.maximum(mechanism.ticks * distribution, 1.0)
             most = min(most, *(int(own.size / each) for own, each in zip(self.drawn, needed, strict=True)))
         return most
 
-    def enough(self, made: Mechanism, *states: Ints) -> int:
+    def enough(self, mechanism: Mechanism, *states: Ints) -> int:
         """For how many of the paths (trials, ticks) of each of some hypotheses the draws are enough."""
         most = len(states[0])
-        for one in made.counts:
-            most = min(most, self.noises[one.name].size // (len(states) * made.uses(one.name)))
-        for n, (x, own) in product(made.drawn, enumerate(self.drawn)):
-            shown = np.array(made.sources[n].shows)
+        for count in mechanism.counts:
+            most = min(most, self.noises[count.name].size // (len(states) * mechanism.uses(count.name)))
+        for n, (x, own) in product(mechanism.drawn, enumerate(self.drawn)):
+            shown = np.array(mechanism.sources[n].shows)
             used = np.cumsum(sum((shown[each] == x).sum(axis=1) for each in states))
             most = min(most, int(np.searchsorted(used, own.size, side="right")))
         return most
 
     def symbols(self, states: Ints, source: Source) -> Ints:
         """A symbol for each state of the chain, in the same shape."""
-        found, shown = np.empty_like(states), np.array(source.shows)[states]
+        drawn, shown = np.empty_like(states), np.array(source.shows)[states]
         for x in range(len(self.drawn)):
             at = shown == x
             begin, number = self._symbols[x], int(at.sum())
-            found[at] = self.drawn[x][begin : begin + number]
+            drawn[at] = self.drawn[x][begin : begin + number]
             self._symbols[x] += number
-        return found
+        return drawn
 
     def noise(self, count: Counted, trials: int) -> Ints:
         """(trials,) noise of a count."""
@@ -210,29 +213,29 @@ def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, ge
     """Paths (trials, ticks) of a stationary chain that show a secret at its ticks."""
     distribution, forward = _distribution(chain), chain.transition
     backward = (distribution[:, None] * forward).T / distribution[:, None]
-    found = np.empty((trials, mechanism.ticks), dtype=np.int64)
+    paths = np.empty((trials, mechanism.ticks), dtype=np.int64)
     staying = _staying(mechanism, chain, secret)
     inside = distribution * staying[0]
-    found[:, mechanism.secret] = generator.choice(len(distribution), trials, p=inside / inside.sum())
+    paths[:, mechanism.secret] = generator.choice(len(distribution), trials, p=inside / inside.sum())
     for tick in range(mechanism.secret + 1, mechanism.ticks):
         step = forward
         if tick < mechanism.secret + mechanism.stretch:
             step = forward * staying[tick - mechanism.secret]
             step = step / np.maximum(step.sum(axis=1, keepdims=True), 1e-300)
-        found[:, tick] = _stepped(found[:, tick - 1], step, generator)
+        paths[:, tick] = _stepped(paths[:, tick - 1], step, generator)
     for tick in range(mechanism.secret - 1, -1, -1):
-        found[:, tick] = _stepped(found[:, tick + 1], backward, generator)
-    return found
+        paths[:, tick] = _stepped(paths[:, tick + 1], backward, generator)
+    return paths
 
 
 def _staying(mechanism: Mechanism, chain: MarkovChain, secret: int) -> Floats:
     """(stretch, k) how likely all later ticks of the stretch show a secret too, from each state that does; scaled."""
     shows = (mechanism.secrets == secret).astype(np.float64)
-    found = [shows]
+    probabilities = [shows]
     for _ in range(1, mechanism.stretch):
-        further = shows * (chain.transition @ found[-1])
-        found.append(further / further.max())
-    return np.array(found[::-1])
+        further = shows * (chain.transition @ probabilities[-1])
+        probabilities.append(further / further.max())
+    return np.array(probabilities[::-1])
 
 
 def _stepped(states: Ints, transition: Floats, generator: np.random.Generator) -> Ints:
@@ -244,12 +247,12 @@ def release(mechanism: Mechanism, states: Ints, randomness: Simulated | Recorded
     """Draw the outputs that are heard of paths (trials, ticks)."""
     symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn}
     counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
-    for n, one in enumerate(mechanism.counts):
-        of = (states if one.symbols is None else symbols[one.symbols])[:, one.first : one.first + one.length]
-        if one.consecutive:
-            assert one.symbols is not None
-            of = of[:, :-1] * mechanism.sources[one.symbols].emission.shape[1] + of[:, 1:]
-        counts[:, n] = np.isin(of, one.members).sum(axis=1) + randomness.noise(one, len(states))
+    for n, count in enumerate(mechanism.counts):
+        of = (states if count.symbols is None else symbols[count.symbols])[:, count.first : count.first + count.length]
+        if count.consecutive:
+            assert count.symbols is not None
+            of = of[:, :-1] * mechanism.sources[count.symbols].emission.shape[1] + of[:, 1:]
+        counts[:, n] = np.isin(of, count.members).sum(axis=1) + randomness.noise(count, len(states))
     return Heard(symbols, counts)
 
 
@@ -279,7 +282,7 @@ def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int
     open_: list[int] = []
     for tick in range(mechanism.ticks):
         if tick:
-            weights = np.moveaxis(np.tensordot(weights, chain.transition, axes=(1, 0)), -1, 1)
+            weights = _predict(weights, chain.transition)
         if mechanism.secret <= tick < mechanism.secret + mechanism.stretch:
             weights[:, mechanism.secrets != secret] = 0.0
         for n in mechanism.telling:
@@ -287,13 +290,12 @@ def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int
                 open_.append(n)
                 weights = weights[..., None]
         if open_:
-            weights = _counted(weights, [mechanism.counts[n] for n in open_], mechanism.sources)
+            weights = _predict_counts(weights, [mechanism.counts[n] for n in open_], mechanism.sources)
         for source, symbols in heard.symbols.items():
             if mechanism.sources[source].heard:
-                seen = mechanism.sources[source].emission[:, symbols[:, tick]].T
-                weights = weights * seen.reshape(seen.shape + (1,) * (weights.ndim - 2))
+                weights = _condition_on(weights, mechanism.sources[source].emission[:, symbols[:, tick]].T)
         for n in [n for n in open_ if mechanism.counts[n].first + mechanism.counts[n].length == tick + 1]:
-            weights = _told(weights, 2 + open_.index(n), mechanism.counts[n], heard.counts[:, n])
+            weights = _condition_on_count(weights, 2 + open_.index(n), mechanism.counts[n], heard.counts[:, n])
             open_.remove(n)
         scale = weights.reshape(len(weights), -1).sum(axis=1)
         with np.errstate(divide="ignore"):
@@ -302,16 +304,27 @@ def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int
     return total
 
 
-def _counted(weights: Floats, counts: Sequence[Counted], sources: Sequence[Source]) -> Floats:
+def _predict(weights: Floats, transition: Floats) -> Floats:
+    return np.moveaxis(np.tensordot(weights, transition, axes=(1, 0)), -1, 1)
+
+
+def _condition_on(weights: Floats, likelihoods: Floats) -> Floats:
+    """Weights times (trials, k) likelihoods of a symbol, whatever the counts."""
+    return weights * likelihoods.reshape(likelihoods.shape + (1,) * (weights.ndim - 2))
+
+
+def _predict_counts(weights: Floats, counts: Sequence[Counted], sources: Sequence[Source]) -> Floats:
     """One more tick in all windows under way."""
     grown = np.zeros((*weights.shape[:2], *(size + 1 for size in weights.shape[2:])))
-    used = sorted({one.symbols for one in counts if one.symbols is not None})
+    used = sorted({count.symbols for count in counts if count.symbols is not None})
     for x in range(weights.shape[1]):
         added: dict[tuple[int, ...], float] = {}
         for drawn in product(*(range(sources[n].emission.shape[1]) for n in used)):
             symbols = dict(zip(used, drawn, strict=True))
             chance = float(np.prod([sources[n].emission[x, z] for n, z in symbols.items()]))
-            step = tuple(int((x if one.symbols is None else symbols[one.symbols]) in one.members) for one in counts)
+            step = tuple(
+                int((x if count.symbols is None else symbols[count.symbols]) in count.members) for count in counts
+            )
             added[step] = added.get(step, 0.0) + chance
         for step, chance in added.items():
             at = tuple(slice(s, s + size) for s, size in zip(step, weights.shape[2:], strict=True))
@@ -320,12 +333,12 @@ def _counted(weights: Floats, counts: Sequence[Counted], sources: Sequence[Sourc
     return grown
 
 
-def _told(weights: Floats, axis: int, count: Counted, told: Ints) -> Floats:
+def _condition_on_count(weights: Floats, axis: int, count: Counted, released: Ints) -> Floats:
     """The end of a window: its count is added up with the probability that noise makes of it what was told."""
     size = weights.shape[axis]
-    distance = told[:, None] - np.arange(size)
+    distance = released[:, None] - np.arange(size)
     distribution = np.exp(_log_noise(count, distance))
-    shape = [len(told)] + [1] * (weights.ndim - 1)
+    shape = [len(released)] + [1] * (weights.ndim - 1)
     shape[axis] = size
     return np.asarray((weights * distribution.reshape(shape)).sum(axis=axis))
 
@@ -337,8 +350,8 @@ def _log_noise(count: Counted, distance: Ints) -> Floats:
         return np.asarray(-(size - size.min(axis=1, keepdims=True)) / float(count.scale))
     most = int(size.max())
     reach = max(most, int(40 * float(count.scale) * count.terms)) + 1
-    one = np.exp(-np.abs(np.arange(-reach, reach + 1)) / float(count.scale))
-    distribution = one / one.sum()
+    noise = np.exp(-np.abs(np.arange(-reach, reach + 1)) / float(count.scale))
+    distribution = noise / noise.sum()
     whole = distribution
     for _ in range(count.terms - 1):
         whole = np.convolve(whole, distribution, mode="same")

@@ -72,10 +72,10 @@ class CountOutputs:
 
     def windows(self) -> Ints:
         """The window that each tick is in (n,), or -1."""
-        found = np.full(self.ticks, -1, dtype=np.int64)
+        numbers = np.full(self.ticks, -1, dtype=np.int64)
         for w, first in enumerate(self.first):
-            found[first : first + self.length] = w
-        return found
+            numbers[first : first + self.length] = w
+        return numbers
 
     def seen(self) -> SymbolOutputs:
         """The symbols beside the counts; of a single meaningless kind where there are none."""

@@ -96,21 +96,21 @@ def attack_stretches(
         asked = list(by_windows(states, outputs, outputs.groups.index(counted), ticks, unknown))
     else:
         asked = list(anywhere(states, ticks, unknown))
-    asked = [one for one in asked if segments[one.begin - 1] == segments[one.end]]
+    asked = [stretch for stretch in asked if segments[stretch.begin - 1] == segments[stretch.end]]
     asked = asked[:: max(1, len(asked) // MOST)]
     if not asked:
         return ()
-    own = [inside[states[one.first - 1 : one.first + ticks]] for one in asked]
+    own = [inside[states[stretch.first - 1 : stretch.first + ticks]] for stretch in asked]
     usual = float(np.median([course[1:].sum() for course in own]))
     odds = Odds(chain, inside, ticks, usual, outputs)
-    found: dict[str, list[tuple[bool, float, float]]] = {secret: [] for secret in SECRETS}
-    for one, course in zip(asked, own, strict=True):
-        ends = int(states[one.begin - 1]), int(states[one.end])
-        before, after = odds.before(one, *ends), odds.after(one, *ends)
+    trials: dict[str, list[tuple[bool, float, float]]] = {secret: [] for secret in SECRETS}
+    for stretch, course in zip(asked, own, strict=True):
+        ends = int(states[stretch.begin - 1]), int(states[stretch.end])
+        before, after = odds.before(stretch, *ends), odds.after(stretch, *ends)
         for secret, true, prior, now in zip(SECRETS, secrets_of(course, usual), before, after, strict=True):
             if np.isfinite(prior):  # what is certain from what is known is no secret
-                found[secret].append((true, prior, now))
-    return tuple(_judged(secret, ticks, some, epsilon) for secret, some in found.items() if some)
+                trials[secret].append((true, prior, now))
+    return tuple(_judged(secret, ticks, some, epsilon) for secret, some in trials.items() if some)
 
 
 def secrets_of(course: Bools, usual: float) -> tuple[bool, bool, bool]:
@@ -174,33 +174,33 @@ class Odds:
         self._moves = cache(self._counted)
         self._priors: dict[tuple[int, ...], Floats] = {}
 
-    def before(self, one: _Asked, start: int, end: int) -> Floats:
+    def before(self, stretch: _Asked, start: int, end: int) -> Floats:
         """The log-odds (secrets,) by what is known."""
-        shape = (one.first - one.begin, one.end - one.begin, start, end)
+        shape = (stretch.first - stretch.begin, stretch.end - stretch.begin, start, end)
         if shape not in self._priors:
-            self._priors[shape] = self._asked(one, start, end, None)
+            self._priors[shape] = self._asked(stretch, start, end, None)
         return self._priors[shape]
 
-    def after(self, one: _Asked, start: int, end: int) -> Floats:
+    def after(self, stretch: _Asked, start: int, end: int) -> Floats:
         """The log-odds (secrets,) by the outputs as well."""
-        return self._asked(one, start, end, self._outputs)
+        return self._asked(stretch, start, end, self._outputs)
 
-    def _asked(self, one: _Asked, start: int, end: int, outputs: Outputs | None) -> Floats:
+    def _asked(self, stretch: _Asked, start: int, end: int, outputs: Outputs | None) -> Floats:
         left = np.eye(len(self._chain))[start]
         right = self._chain[:, end]
         if isinstance(self._outputs, SymbolOutputs):
-            weights = self._by_symbols(one, left, right, outputs)
+            weights = self._by_symbols(stretch, left, right, outputs)
         else:
-            weights = self._by_counts(one, left, right, self._outputs, read=outputs is not None)
+            weights = self._by_counts(stretch, left, right, self._outputs, read=outputs is not None)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.maximum(weights[:, 1], 0.0)) - np.log(np.maximum(weights[:, 0], 0.0)))
 
-    def _by_symbols(self, one: _Asked, left: Floats, right: Floats, outputs: Outputs | None) -> Floats:
-        likelihoods = np.ones((one.end - one.begin, len(self._chain)))
+    def _by_symbols(self, stretch: _Asked, left: Floats, right: Floats, outputs: Outputs | None) -> Floats:
+        likelihoods = np.ones((stretch.end - stretch.begin, len(self._chain)))
         if isinstance(outputs, SymbolOutputs):
-            symbols = outputs.symbols[one.begin : one.end]
+            symbols = outputs.symbols[stretch.begin : stretch.end]
             likelihoods = np.where(symbols[:, None] >= 0, outputs.emission.T[np.maximum(symbols, 0)], 1.0)
-        low = one.first - one.begin
+        low = stretch.first - stretch.begin
         for likelihood in likelihoods[:low]:
             left = (left @ self._chain) * likelihood
             left = left / left.sum()
@@ -210,26 +210,26 @@ class Odds:
         moves = self._through(left[None], likelihoods[low : low + self._ticks])[0]  # (to, onset, count)
         return self._told(np.einsum("yoc,y->oc", moves, right))
 
-    def _by_counts(self, one: _Asked, left: Floats, right: Floats, outputs: CountOutputs, *, read: bool) -> Floats:
+    def _by_counts(self, stretch: _Asked, left: Floats, right: Floats, outputs: CountOutputs, *, read: bool) -> Floats:
         """Windows before the stretch, those that hold it, and those after it."""
         length, numbers = outputs.length, np.arange(outputs.length + 1)
 
         def likelihood(window: int) -> Floats:
             if not read:
                 return np.ones(length + 1)
-            weights = -np.abs(one.counts[window] - numbers) / float(outputs.scale)
+            weights = -np.abs(stretch.counts[window] - numbers) / float(outputs.scale)
             return np.asarray(np.exp(weights - weights.max()))
 
-        low, whole = (one.first - one.begin) // length, max(1, self._ticks // length)
+        low, whole = (stretch.first - stretch.begin) // length, max(1, self._ticks // length)
         for window in range(low):
             left = np.einsum("x,xyoc,c->y", left, self._moves(length), likelihood(window))
             left = left / left.sum()
-        for window in range(len(one.counts) - 1, low + whole - 1, -1):
+        for window in range(len(stretch.counts) - 1, low + whole - 1, -1):
             right = np.einsum("xyoc,c,y->x", self._moves(length), likelihood(window), right)
             right = right / right.max()
         if self._ticks >= length:
             return self._whole(left, right, [likelihood(low + n) for n in range(whole)], length)
-        return self._part(left, right, likelihood(low), (one.first - one.begin) % length, length)
+        return self._part(left, right, likelihood(low), (stretch.first - stretch.begin) % length, length)
 
     def _whole(self, left: Floats, right: Floats, likelihoods: list[Floats], length: int) -> Floats:
         """A stretch of whole windows: the counts of each are weighed, and add up."""
@@ -255,12 +255,12 @@ class Odds:
         ahead = np.einsum("x,xyc->yc", left, self._moves(offset).sum(axis=2))
         behind = np.einsum("xyc,y->xc", self._moves(length - offset - self._ticks).sum(axis=2), right)
         own = self._moves(self._ticks)
-        told = np.zeros(own.shape[2:])
+        weights_within = np.zeros(own.shape[2:])
         for u in range(len(self._chain)):
             for v in range(len(self._chain)):
                 around = fftconvolve(ahead[u], behind[v])
-                told += own[u, v] * np.correlate(weights, np.maximum(around, 0.0), "valid")
-        return self._told(told)
+                weights_within += own[u, v] * np.correlate(weights, np.maximum(around, 0.0), "valid")
+        return self._told(weights_within)
 
     def _told(self, weights: Floats) -> Floats:
         """(secrets, 2): what no and yes weigh, of weights (onset, count)."""

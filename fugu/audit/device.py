@@ -125,14 +125,14 @@ class Tested(NamedTuple):
 
 def checked(of: str, cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> Tested:
     """Test draws, (n,) cells in 0..m-1, against (m,) probabilities, with a probability of a false alarm."""
-    found = [
+    alarms = [
         *frequencies(_counted(cells, distribution.size), distribution, false_alarms / 3),
         *_lags(cells, distribution, false_alarms / 3),
     ]
     length = _unlikely(cells.size, distribution, false_alarms / 3)
     if length is not None:
-        found += _repeats(cells, length)
-    return Tested(of, cells.size, tuple(found), smallest_error(cells.size, distribution, false_alarms), length)
+        alarms += _repeats(cells, length)
+    return Tested(of, cells.size, tuple(alarms), smallest_error(cells.size, distribution, false_alarms), length)
 
 
 def _counted(cells: Cells, m: int) -> NDArray[np.int64]:
@@ -188,12 +188,12 @@ def _lags(cells: Cells, distribution: NDArray[np.float64], false_alarms: float) 
 
 
 def related(
-    one: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], false_alarms: float
+    first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], false_alarms: float
 ) -> list[Alarm]:
     """Test whether the draws of two streams depend on each other, at any distance either way, as `checked` does."""
-    (values, p), (others, r) = _centred(one[1]), _centred(other[1])
-    n = min(one[0].size, other[0].size)
-    x, y, most = (one[0][:n], values), (other[0][:n], others), min(n // 2, _MOST_LAGS)
+    (values, p), (others, r) = _centred(first[1]), _centred(other[1])
+    n = min(first[0].size, other[0].size)
+    x, y, most = (first[0][:n], values), (other[0][:n], others), min(n // 2, _MOST_LAGS)
     if most < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - most) < _FEWEST_TOGETHER:
         return []
     together = n - np.arange(most + 1)
@@ -216,14 +216,14 @@ def scaled(noise: Sequence[int], scale: Fraction, false_alarms: float) -> list[A
     values = np.abs(np.asarray(noise, dtype=np.int64))
     draws, total, zeros = values.size, int(values.sum()), int((values == 0).sum())
     a = math.exp(-float(1 / scale))
-    found = []
+    alarms = []
     if min(total_tails(total, draws, a)) * 4 < false_alarms:
         mean = draws * 2 * a / (1 - a * a)
-        found.append(Alarm("scale", f"the noise adds up to {total}, and to {mean:.0f} by its scale"))
+        alarms.append(Alarm("scale", f"the noise adds up to {total}, and to {mean:.0f} by its scale"))
     if stats.binom.sf(zeros - 1, draws, (1 - a) / (1 + a)) * 2 < false_alarms:
         expected = draws * (1 - a) / (1 + a)
-        found.append(Alarm("scale", f"{zeros} of {draws} counts have no noise, {expected:.1f} were expected"))
-    return found
+        alarms.append(Alarm("scale", f"{zeros} of {draws} counts have no noise, {expected:.1f} were expected"))
+    return alarms
 
 
 def total_tails(total: int, draws: int, a: float) -> tuple[float, float]:
@@ -255,10 +255,10 @@ def _centred(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float64], fl
 
 
 def _products(
-    one: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], most: int
+    first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], most: int
 ) -> NDArray[np.float64]:
     """Sums over t of x_t y_{t+lag}, for lags 0..most: cells, and the value of each, of x and of y."""
-    (cells, values), (others, other_values) = one, other
+    (cells, values), (others, other_values) = first, other
     total = np.zeros(most + 1)
     for at in _pieces(cells.size):
         x, y = values[cells[at]], other_values[others[at.start : at.stop + most]]
@@ -295,11 +295,11 @@ def _repeats(cells: Cells, length: int) -> list[Alarm]:
         ]
     )
     order = np.argsort(hashes, kind="stable")
-    known = hashes[order]
+    digest = hashes[order]
     for at in _pieces(cells.size - length + 1):
         hashed = _hashes(cells[at.start : at.stop + length - 1], length)
-        place = np.minimum(np.searchsorted(known, hashed), known.size - 1)
-        for start in at.start + np.flatnonzero(known[place] == hashed):
+        place = np.minimum(np.searchsorted(digest, hashed), digest.size - 1)
+        for start in at.start + np.flatnonzero(digest[place] == hashed):
             first = int(starts[order[place[start - at.start]]])
             if abs(first - start) >= length and np.array_equal(
                 cells[first : first + length], cells[start : start + length]
@@ -315,14 +315,14 @@ def _hashes(cells: Cells, length: int) -> NDArray[np.uint64]:
     power, width, scale = ones, 1, _BASE
     with np.errstate(over="ignore"):
         shift = np.uint64(1)
-        left = length
-        while left:
-            if left & 1:
+        bit = length
+        while bit:
+            if bit & 1:
                 keep = min(total.size, power.size - done)
                 total = total[:keep] + shift * power[done : done + keep]
                 done, shift = done + width, shift * scale
-            left >>= 1
-            if left:
+            bit >>= 1
+            if bit:
                 power = power[:-width] + scale * power[width:]
                 width, scale = 2 * width, scale * scale
     return total
@@ -347,8 +347,8 @@ class _Sample(NamedTuple):
         """Test them by themselves."""
         if not self.noise:
             return checked(self.of, self.cells, self.distribution, false_alarms)
-        one = checked(self.of, self.cells, self.distribution, false_alarms / 2)
-        return one._replace(alarms=(*one.alarms, *scaled(self.noise, self.scale, false_alarms / 2)))
+        test = checked(self.of, self.cells, self.distribution, false_alarms / 2)
+        return test._replace(alarms=(*test.alarms, *scaled(self.noise, self.scale, false_alarms / 2)))
 
 
 def device_tests(
@@ -372,10 +372,10 @@ def device_tests(
     pooled = list(_pooled(policy, noise, changed))
     tested = [sample.tested(false_alarms / 2 / len(samples + pooled)) for sample in samples + pooled]
     pairs = list(combinations(samples, 2))
-    for one, other in pairs:
-        if alarms := related(one[1:3], other[1:3], false_alarms / 4 / len(pairs)):
-            few = min(one.cells.size, other.cells.size)
-            tested.append(Tested(f"{one.of}, and {other.of}", few, tuple(alarms), 1.0, None))
+    for first, other in pairs:
+        if alarms := related(first[1:3], other[1:3], false_alarms / 4 / len(pairs)):
+            few = min(first.cells.size, other.cells.size)
+            tested.append(Tested(f"{first.of}, and {other.of}", few, tuple(alarms), 1.0, None))
     for of, (ticks, drawn) in changed.items():
         tested.append(_at_changes(policy, of, ticks, drawn, np.array(script), false_alarms / 4 / len(changed)))
     for (_, number), released in points.items():
@@ -469,7 +469,7 @@ def _at_changes(
                         counts = np.bincount(chosen, minlength=distribution.size)
                         groups.append((what + about, counts, distribution))
     each = false_alarms / max(1, len(groups))
-    found = [
+    alarms = [
         Alarm("changes", f"{about}: {alarm.about}")
         for about, counts, distribution in groups
         for alarm in frequencies(counts, distribution, each)
@@ -478,7 +478,7 @@ def _at_changes(
     name = (
         f"window {of}" if isinstance(of, str) else "symbols" if isinstance(policy, Policy) else f"points of table {of}"
     )
-    return Tested(f"{name} at changes", len(drawn), tuple(found), min(1.0, smallest), None)
+    return Tested(f"{name} at changes", len(drawn), tuple(alarms), min(1.0, smallest), None)
 
 
 def _places(each_tick: int, now: int, other: int) -> list[tuple[str, list[int]]]:

@@ -25,8 +25,10 @@ def _begin(entry: Floats, row: Floats, adds: Ints, lattice: Floats) -> None:
 
 
 @part
-def _advance(before: Floats, transition: Floats, row: Floats, adds: Ints, reach: int, after: Floats) -> None:
-    """One tick on: lattice (counts, k) to lattice, counts up to `reach` before; scaled to mass 1."""
+def _predict_and_condition(
+    before: Floats, transition: Floats, row: Floats, adds: Ints, reach: int, after: Floats
+) -> None:
+    """Take a lattice one tick on: lattice (counts, k) to lattice, counts up to `reach` before; scaled to mass 1."""
     k = row.size
     for c in range(reach + 2):
         for y in range(k):
@@ -60,7 +62,7 @@ def _normalise(distributions: Floats, t: int) -> bool:
 
 
 @part
-def _before(transition: Floats, weighed: Floats, message: Floats) -> None:
+def _predict_backward(transition: Floats, weighed: Floats, message: Floats) -> None:
     """The backward message (k,) one tick earlier, its largest entry 1, from the weighed one (k,)."""
     top = 0.0
     for x in range(weighed.size):
@@ -104,7 +106,7 @@ def _forward(
                     _begin(distribution, row, adds[t], lattice[now])
                     reach = 1
                 else:
-                    _advance(lattice[now], transition, row, adds[t], reach, lattice[1 - now])
+                    _predict_and_condition(lattice[now], transition, row, adds[t], reach, lattice[1 - now])
                     now, reach = 1 - now, reach + 1
                 if t + 1 < starts[sequence + 1] and windows[t + 1] == w:
                     continue
@@ -137,7 +139,7 @@ def _backward(
                     forward[t, x] *= after[x]
                     weighed[x] = rows[symbols[t], x] * after[x]
                 _normalise(forward, t)
-                _before(transition, weighed, after)
+                _predict_backward(transition, weighed, after)
                 t -= 1
                 continue
             first = t
@@ -145,7 +147,9 @@ def _backward(
                 first -= 1
             _begin(entries[w], rows[symbols[first]], adds[first], lattices[0])
             for j in range(1, t - first + 1):
-                _advance(lattices[j - 1], transition, rows[symbols[first + j]], adds[first + j], j, lattices[j])
+                _predict_and_condition(
+                    lattices[j - 1], transition, rows[symbols[first + j]], adds[first + j], j, lattices[j]
+                )
             now = 0
             for c in range(counts):
                 for x in range(k):
@@ -160,7 +164,7 @@ def _backward(
                 if j == 0:
                     for x in range(k):
                         weighed[x] = row[x] * later[now, add[x], x]
-                    _before(transition, weighed, after)
+                    _predict_backward(transition, weighed, after)
                     break
                 top = 0.0
                 for c in range(j + 1):

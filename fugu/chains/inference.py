@@ -14,7 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel, part
-from fugu.chains.messages import LIFT, Message, advance, combine, condition_row, first, lift, lift_row, scaled, store
+from fugu.chains.messages import (
+    LIFT,
+    Message,
+    combine,
+    condition_on,
+    first,
+    lift,
+    lift_row,
+    predict_and_condition,
+    scaled,
+    store,
+)
 from fugu.chains.model import Problem, check_distribution, check_transition, impossible, pose
 
 __all__ = [
@@ -61,7 +72,7 @@ def _filter_small(
             return int(low)
         store(beliefs, low, scaled(a, 1.0 / mass))
         for t in range(low + 1, high):
-            a, mass, more = lift(advance(a, table, symbols, t))
+            a, mass, more = lift(predict_and_condition(a, table, symbols, t))
             lifts += more
             if mass == 0.0:
                 return int(t)
@@ -88,7 +99,7 @@ def _filter_wide(
             else:
                 _predict_row(work, now, 1 - now, transition)
                 now = 1 - now
-            mass, more = lift_row(work, now, condition_row(work, now, rows, symbols[t]))
+            mass, more = lift_row(work, now, condition_on(work, now, rows, symbols[t]))
             lifts += more
             if mass == 0.0:
                 return int(t)
@@ -106,11 +117,11 @@ def run_filter(problem: Problem) -> Filtered:
     k = problem.transition.shape[0]
     beliefs = np.empty((problem.symbols.size, k))
     logs = np.empty(problem.starts.size - 1)
-    given = (problem.symbols, problem.starts, problem.initial, problem.rows)
+    arrays = (problem.symbols, problem.starts, problem.initial, problem.rows)
     if _fits_registers(k):
-        bad = _filter_small(*given, _step_tables(problem)[0], (1.0,) * k, beliefs, logs)
+        bad = _filter_small(*arrays, _step_tables(problem)[0], (1.0,) * k, beliefs, logs)
     else:
-        bad = _filter_wide(*given, problem.transition, beliefs, logs, False)
+        bad = _filter_wide(*arrays, problem.transition, beliefs, logs, False)
     if bad >= 0:
         raise impossible(bad)
     return Filtered(beliefs, logs)
@@ -151,7 +162,7 @@ def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
     return np.asarray(later / later.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
-class _Given(NamedTuple):
+class _Inputs(NamedTuple):
     """Inputs of messages over 2, 3 or 4 states.
 
     Symbols (n,) are in -1..m-1; `initial` is (sequences, k); `rows` (m + 1, k) are likelihoods, those of an unobserved
@@ -175,7 +186,7 @@ class _Given(NamedTuple):
 
 
 def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
-    """The matrices Pr(next state, symbol | state) of every symbol for `messages.advance`, and their transposes.
+    """The matrices Pr(next state, symbol | state) of every symbol for `predict_and_condition`, and their transposes.
 
     The first is that of an unobserved tick: the transition alone.
     """
@@ -184,63 +195,65 @@ def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
 
 
 @part
-def _leave(
-    given: _Given, left: int, right: int, ticks: int, a: Message, b: Message, out: Floats
+def _store_messages(
+    inputs: _Inputs, left: int, right: int, ticks: int, a: Message, b: Message, out: Floats
 ) -> tuple[Message, Message]:
-    """Take the forward message `a` of `left` and the backward one `b` of `right` so many ticks on, leaving them."""
+    """Store the forward message `a` from `left` on and the backward one `b` from `right` back; returns the next."""
     done = 0
     while done < ticks:
-        until = min(done + given.every, ticks)
+        until = min(done + inputs.every, ticks)
         for i in range(done, until):
             store(out, left + i, a)
             store(out, right - i, b)
-            a = advance(a, given.forward, given.symbols, left + i + 1)
-            b = advance(b, given.backward, given.symbols, right - i)
+            a = predict_and_condition(a, inputs.forward, inputs.symbols, left + i + 1)
+            b = predict_and_condition(b, inputs.backward, inputs.symbols, right - i)
         a, b, done = lift(a)[0], lift(b)[0], until
     return a, b
 
 
 @part
 def _middle(
-    given: _Given, middle: int, last: int, a: Message, b: Message, out: Floats
+    inputs: _Inputs, middle: int, last: int, a: Message, b: Message, out: Floats
 ) -> tuple[bool, Message, Message]:  # fmt: skip
     """The posterior of the tick at which both messages are, and the messages beyond it; whether it is not 0."""
     store(out, middle, a)
     possible = combine(out, middle, b)
-    a = advance(a, given.forward, given.symbols, min(middle + 1, last))
-    return possible, a, advance(b, given.backward, given.symbols, middle)
+    a = predict_and_condition(a, inputs.forward, inputs.symbols, min(middle + 1, last))
+    return possible, a, predict_and_condition(b, inputs.backward, inputs.symbols, middle)
 
 
 @part
-def _find(given: _Given, left: int, right: int, ticks: int, last: int, a: Message, b: Message, out: Floats) -> int:
-    """Make posteriors of the messages left at so many ticks to each side; -1, or a position where one would be 0."""
+def _combine_messages(
+    inputs: _Inputs, left: int, right: int, ticks: int, last: int, a: Message, b: Message, out: Floats
+) -> int:
+    """Turn stored messages of so many ticks to each side into posteriors; -1, or a position where one would be 0."""
     done = 0
     while done < ticks:
-        until = min(done + given.every, ticks)
+        until = min(done + inputs.every, ticks)
         for i in range(done, until):
             if not (combine(out, left + i, a) and combine(out, right - i, b)):
                 return left + i
-            a = advance(a, given.forward, given.symbols, min(left + i + 1, last))
-            b = advance(b, given.backward, given.symbols, right - i)
+            a = predict_and_condition(a, inputs.forward, inputs.symbols, min(left + i + 1, last))
+            b = predict_and_condition(b, inputs.backward, inputs.symbols, right - i)
         a, b, done = lift(a)[0], lift(b)[0], until
     return -1
 
 
 @kernel
-def _smooth_small(given: _Given, starts: Ints, unit: Message, out: Floats) -> int:
+def _smooth_small(inputs: _Inputs, starts: Ints, unit: Message, out: Floats) -> int:
     """Smooth sequences with k = 2, 3 or 4; -1, or a position of impossible evidence."""
     for sequence in range(starts.size - 1):
         low, high = starts[sequence], starts[sequence + 1]
         if low == high:
             continue
         half, last = (high - low) // 2, high - 1
-        a, b = lift(first(given.initial, sequence, given.rows, given.symbols[low], unit))[0], unit
-        a, b = _leave(given, low, last, half, a, b, out)
+        a, b = lift(first(inputs.initial, sequence, inputs.rows, inputs.symbols[low], unit))[0], unit
+        a, b = _store_messages(inputs, low, last, half, a, b, out)
         if (high - low) % 2:
-            possible, a, b = _middle(given, low + half, last, a, b, out)
+            possible, a, b = _middle(inputs, low + half, last, a, b, out)
             if not possible:
                 return int(low + half)
-        bad = _find(given, high - half, low + half - 1, half, last, a, b, out)
+        bad = _combine_messages(inputs, high - half, low + half - 1, half, last, a, b, out)
         if bad >= 0:
             return int(bad)
     return -1
@@ -258,7 +271,7 @@ def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, reverse: Floats, o
                 for j in range(k):
                     work[0, j] = 1.0
             else:
-                lift_row(work, 0, condition_row(work, 0, rows, symbols[t + 1]))
+                lift_row(work, 0, condition_on(work, 0, rows, symbols[t + 1]))
                 _predict_row(work, 0, 1, reverse)
                 for j in range(k):
                     work[0, j] = work[1, j]
@@ -311,20 +324,20 @@ def posterior_marginals(
     problem = pose(symbols, initial, transition, emission, lengths)
     k = problem.transition.shape[0]
     out = np.empty((problem.symbols.size, k))
-    given = (problem.symbols, problem.starts, problem.initial, problem.rows)
+    arrays = (problem.symbols, problem.starts, problem.initial, problem.rows)
     if _fits_registers(k):
-        bad = _smooth_small(_Given.of(problem), problem.starts, (1.0,) * k, out)
+        bad = _smooth_small(_Inputs.of(problem), problem.starts, (1.0,) * k, out)
     else:
-        bad = _backward_wide(*given[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
+        bad = _backward_wide(*arrays[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
         if bad < 0:
-            bad = _filter_wide(*given, problem.transition, out, np.empty(problem.starts.size - 1), True)
+            bad = _filter_wide(*arrays, problem.transition, out, np.empty(problem.starts.size - 1), True)
     if bad >= 0:
         raise impossible(bad)
     return out
 
 
 @kernel
-def _look_ahead_small(given: _Given, starts: Ints, lag: int, unit: Message, out: Floats) -> int:
+def _look_ahead_small(inputs: _Inputs, starts: Ints, lag: int, unit: Message, out: Floats) -> int:
     """Turn filtered beliefs `out` (n, k), k = 2, 3 or 4, into fixed-lag marginals; -1, or a position."""
     for sequence in range(starts.size - 1):
         high = starts[sequence + 1]
@@ -332,9 +345,9 @@ def _look_ahead_small(given: _Given, starts: Ints, lag: int, unit: Message, out:
             b = unit
             later = min(t + lag, high - 1)
             while later > t:
-                until = max(later - given.every, t)
+                until = max(later - inputs.every, t)
                 for tick in range(later, until, -1):
-                    b = advance(b, given.backward, given.symbols, tick)
+                    b = predict_and_condition(b, inputs.backward, inputs.symbols, tick)
                 b, later = lift(b)[0], until
             if not combine(out, t, b):
                 return int(t)
@@ -353,7 +366,7 @@ def _look_ahead_wide(symbols: Ints, starts: Ints, lag: int, rows: Floats, revers
             for j in range(k):
                 work[now, j] = 1.0
             for later in range(min(t + lag, high - 1), t, -1):
-                lift_row(work, now, condition_row(work, now, rows, symbols[later]))
+                lift_row(work, now, condition_on(work, now, rows, symbols[later]))
                 _predict_row(work, now, 1 - now, reverse)
                 now = 1 - now
             if not _normalise_product(out, t, work, now):
@@ -383,7 +396,7 @@ def fixed_lag_marginals(
     out = run_filter(problem).beliefs
     reach = min(lag, problem.symbols.size)
     if _fits_registers(k):
-        bad = _look_ahead_small(_Given.of(problem), problem.starts, reach, (1.0,) * k, out)
+        bad = _look_ahead_small(_Inputs.of(problem), problem.starts, reach, (1.0,) * k, out)
     else:
         reverse = np.ascontiguousarray(problem.transition.T)
         bad = _look_ahead_wide(problem.symbols, problem.starts, reach, problem.rows, reverse, out)

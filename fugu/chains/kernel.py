@@ -102,9 +102,9 @@ def compile_beside(submit: Callable[[Callable[[], bool]], object] | None) -> Non
 
 def _compile(compiled: Any, *args: Any, **names: Any) -> Callable[..., Any]:
     """Return what a call runs whose types were not there before."""
-    if _submit is None or any(getattr(one, "size", 0) > _MOST_PLAIN for one in args):
+    if _submit is None or any(getattr(array, "size", 0) > _MOST_PLAIN for array in args):
         return cast(Callable[..., Any], cast(Any, Dispatcher)._compile_for_args(compiled, *args, **names))
-    types = tuple(compiled.typeof_pyval(one) for one in args)
+    types = tuple(compiled.typeof_pyval(array) for array in args)
     if (id(compiled), types) not in _submitted:
         _submitted.add((id(compiled), types))
         _submit(partial(_compile_now, compiled, types))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.inference import run_filter
 from fugu.chains.kernel import kernel
-from fugu.chains.messages import LIFT, TINY, condition_row, lift_row
+from fugu.chains.messages import LIFT, TINY, condition_on, lift_row
 from fugu.chains.model import Problem, check_distribution, check_emission, check_transition, pose
 
 __all__ = ["Expected", "Learned", "baum_welch", "expectations"]
@@ -78,7 +78,7 @@ def _expect(
         for t in range(high - 1, low, -1):
             for i in range(k):
                 work[0, i] = work[1, i]
-            lift_row(work, 0, condition_row(work, 0, rows, symbols[t]))
+            lift_row(work, 0, condition_on(work, 0, rows, symbols[t]))
             mass = 0.0
             for i in range(k):
                 work[1, i] = 0.0

@@ -20,12 +20,12 @@ __all__ = [
     "LIFT",
     "TINY",
     "Message",
-    "advance",
     "combine",
-    "condition_row",
+    "condition_on",
     "first",
     "lift",
     "lift_row",
+    "predict_and_condition",
     "scaled",
     "store",
 ]
@@ -90,7 +90,7 @@ def _times_column(a: Message, table: Floats, z: int, y: int) -> float:
 
 
 @part
-def advance(a: Message, table: Floats, symbols: Ints, t: int) -> Message:
+def predict_and_condition(a: Message, table: Floats, symbols: Ints, t: int) -> Message:
     """Predict and condition in one: the row vector `a` times the matrix of the symbol of tick t, not normalised.
 
     The `table` (m + 1, k, k) is as from `step_tables`, that of an unobserved tick (symbol -1) first.
@@ -138,7 +138,7 @@ def combine(out: Floats, t: int, a: Message) -> bool:
 
 
 @part
-def condition_row(work: Floats, row: int, rows: Floats, z: int) -> float:
+def condition_on(work: Floats, row: int, rows: Floats, z: int) -> float:
     """Weigh a row of `work` (rows, k) by the likelihood `rows[z]` (k,) of a symbol; returns its sum."""
     mass = 0.0
     for j in range(work.shape[1]):

@@ -84,10 +84,10 @@ def check_emission(emission: ArrayLike, states: int) -> Floats:
 
 def check_symbols(symbols: ArrayLike, alphabet: int) -> Ints:
     """Check symbols in -1..m-1, -1 for an unobserved tick: a C-contiguous int64 array (n,), else a ValueError."""
-    given = np.asarray(symbols)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise ValueError(f"symbols must be a vector of integers, not {given.dtype} of shape {given.shape}")
-    stream = np.ascontiguousarray(given, dtype=np.int64)
+    array = np.asarray(symbols)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(f"symbols must be a vector of integers, not {array.dtype} of shape {array.shape}")
+    stream = np.ascontiguousarray(array, dtype=np.int64)
     if stream.size and (stream.min() < -1 or stream.max() >= alphabet):
         raise ValueError(f"symbols reach from {stream.min()} to {stream.max()}; allowed: -1..{alphabet - 1}")
     return stream

@@ -14,19 +14,19 @@ __all__ = ["derived", "read"]
 
 def derived(policies: list[bytes], image: "Any", idle: "Callable[[], None]") -> list[Policy]:
     """Read policies that are to run, and hold their derived guarantees against what is burnt in; or RefusedError."""
-    found = read(policies)
-    pinned = {policy.stream: policy for policy in (found if policies == image.POLICIES else read(image.POLICIES))}
-    for policy in found:
-        if policy.stream not in pinned or len([one for one in found if one.stream == policy.stream]) > 1:
+    stored = read(policies)
+    pinned = {policy.stream: policy for policy in (stored if policies == image.POLICIES else read(image.POLICIES))}
+    for policy in stored:
+        if policy.stream not in pinned or len([other for other in stored if other.stream == policy.stream]) > 1:
             raise RefusedError("guarantee", "stream %s: no sensor, or two policies of a document" % policy.stream)
         policy.device = image.DEVICE
     from .guarantee import GuaranteeError, check, check_ceilings, keeps
 
     reason = "guarantee"
     try:
-        for policy in found:
+        for policy in stored:
             check(policy, (), idle)
-        for policy in found:
+        for policy in stored:
             reason = "pinned"
             keeps(policy, pinned[policy.stream])
             reason = "ceiling"
@@ -36,7 +36,7 @@ def derived(policies: list[bytes], image: "Any", idle: "Callable[[], None]") -> 
     finally:
         GuaranteeError = check = check_ceilings = keeps = None  # type: ignore[assignment, misc]
         release("fugu.core.guarantee", "fugu.core.leakage")
-    return found
+    return stored
 
 
 def read(policies: list[bytes]) -> list[Policy]:

@@ -240,15 +240,15 @@ def _table_ratios(policy: Policy) -> tuple[int, int]:
     if not policy.symbols:
         return ONE, ONE
     ends = [(0,) + row + (1 << 32,) for row in policy.rows]
-    one = other = (1, 1)
+    upward = other = (1, 1)
     for symbol in range(policy.symbols):
         weights = [row[symbol + 1] - row[symbol] for row in ends]
         if policy.states == 2:
             up, down = (weights[0], weights[1]), (weights[1], weights[0])
         else:
             up = down = (max(weights), min(weights))
-        if less(one, up):
-            one = up
+        if less(upward, up):
+            upward = up
         if less(other, down):
             other = down
-    return ratio_up(*one), ratio_up(*other)
+    return ratio_up(*upward), ratio_up(*other)

@@ -100,16 +100,16 @@ class Reader(Unpacker):
 
     def skip(self) -> None:
         """Leave a value out, whatever it is."""
-        left = 1
-        while left:
-            left -= 1
+        open_ = 1
+        while open_:
+            open_ -= 1
             code = self.take(1)[0]
             if code < 0x80 or code >= 0xE0 or code in (0xC0, 0xC2, 0xC3):
                 continue
             if code < 0x90:
-                left += 2 * (code & 15)
+                open_ += 2 * (code & 15)
             elif code < 0xA0:
-                left += code & 15
+                open_ += code & 15
             elif code < 0xC0:
                 self.take(code & 31)
             elif 0xC4 <= code <= 0xC6 or 0xD9 <= code <= 0xDB:
@@ -118,7 +118,7 @@ class Reader(Unpacker):
                 self.take((4, 8, 1, 2, 4, 8, 1, 2, 4, 8)[code - 0xCA])
             elif 0xDC <= code <= 0xDF:
                 size = int.from_bytes(self.take(4 if code & 1 else 2), "big")
-                left += size if code < 0xDE else 2 * size
+                open_ += size if code < 0xDE else 2 * size
             else:
                 raise MessageError("a form that is not known")
 
@@ -183,10 +183,13 @@ class Root:
                     raise ValueError("a key of another name")
                 self.keys[bytes.fromhex(name)] = public
             for role in _ROLES:
-                one = values[role]
-                if set(one) != {"keys", "threshold"} or not 1 <= one["threshold"] <= len(one["keys"]) <= _MOST_KEYS:
+                signers = values[role]
+                if (
+                    set(signers) != {"keys", "threshold"}
+                    or not 1 <= signers["threshold"] <= len(signers["keys"]) <= _MOST_KEYS
+                ):
                     raise ValueError("a role of another form")
-                roles[role] = [bytes.fromhex(name) for name in one["keys"]], one["threshold"]
+                roles[role] = [bytes.fromhex(name) for name in signers["keys"]], signers["threshold"]
                 names += roles[role][0]
         except (ValueError, TypeError):
             raise RefusedError("malformed", "a signed root document is malformed") from None
@@ -250,17 +253,17 @@ def _follow(payload: bytes, trusted: TrustState, verified: "Verify") -> TrustSta
         count = read.array(256)
         if not count:
             raise MessageError("none at all")
-        begin, left = read.at, count
+        begin, rest = read.at, count
         for i in range(count):
             if Envelope(read.binary(len(payload))).payload == trusted.root:  # those before have been followed
-                begin, left = read.at, count - i - 1
+                begin, rest = read.at, count - i - 1
         if read.at != len(payload):
             raise MessageError("bytes follow the end")
     except MessageError as error:
         raise RefusedError("malformed", "no root documents: %s" % error) from None
     read.at = begin
     refusal = updated = last = None
-    for _ in range(left):
+    for _ in range(rest):
         envelope = Envelope(read.binary(len(payload)))
         if envelope.kind != "root":
             raise RefusedError("malformed", "a %s document among root documents" % envelope.kind)
@@ -331,7 +334,7 @@ def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int, idl
     running = read(trusted.policies)
     from .guarantee import other_windows
 
-    if any(other_windows(policies, one) for one in running):
+    if any(other_windows(policies, policy) for policy in running):
         raise RefusedError("outbox", "a window of the same name with other ticks")
     running = []
     silent = values["on_expiry"] == "stop"

@@ -57,15 +57,15 @@ def losses(
         return _with_odds(worst_odds(members), up, down, sides[0], sides[1])
     corners = [(q_low, r_low)] if _beyond_one(q_low, r_low) < 0 else []
     point = not less(q_low, q_high) and not less(r_low, r_high)
-    one, other = up, down
+    upward, other = up, down
     if alternating and (point or adversary == "ignorant"):
         corners.append((q_high, r_high))
     elif alternating:
-        one, other = _with_odds(worst_odds((q_high, q_high, r_high, r_high)), up, down, worst, worst)
+        upward, other = _with_odds(worst_odds((q_high, q_high, r_high, r_high)), up, down, worst, worst)
     for q, r in corners:
         first, second = _side(q, r, up, down, adversary, idle), _side(r, q, down, up, adversary, idle)
-        one, other = max(one, times_up(up, first, first)), max(other, times_up(down, second, second))
-    return one, other
+        upward, other = max(upward, times_up(up, first, first)), max(other, times_up(down, second, second))
+    return upward, other
 
 
 def _with_odds(odds: "Fraction", up: int, down: int, first: int, second: int) -> tuple[int, int]:
@@ -264,9 +264,9 @@ def _image(step: "Step", value: int, up: bool) -> int:
     return ratio_up(top, bottom) if up else (top << BITS) // bottom
 
 
-def less(one: "Fraction", other: "Fraction") -> bool:
+def less(first: "Fraction", other: "Fraction") -> bool:
     """True if a fraction is below another."""
-    return one[0] * other[1] < other[0] * one[1]
+    return first[0] * other[1] < other[0] * first[1]
 
 
 def ratio_up(top: int, bottom: int) -> int:

@@ -38,7 +38,7 @@ def pack(value: "Any") -> bytes:
     if isinstance(value, bytes):
         return bytes([0xC4, len(value)]) + value
     if isinstance(value, list):
-        return bytes([0x90 | len(value)]) + b"".join([pack(one) for one in value])
+        return bytes([0x90 | len(value)]) + b"".join([pack(part) for part in value])
     if value < 128:
         return bytes([value])
     for code, form, size in ((0xCC, ">BB", 8), (0xCD, ">BH", 16), (0xCE, ">BI", 32), (0xCF, ">BQ", 64)):
@@ -162,11 +162,11 @@ def hmac(key: bytes, message: bytes) -> bytes:
     return outer.digest()
 
 
-def same(one: bytes, other: bytes) -> bool:
+def same(first: bytes, other: bytes) -> bool:
     """True if two byte strings are equal; takes as long either way."""
-    if len(one) != len(other):
+    if len(first) != len(other):
         return False
     differs = 0
-    for a, b in zip(one, other):
+    for a, b in zip(first, other):
         differs |= a ^ b
     return not differs

@@ -36,24 +36,24 @@ def randomiser(
     so that a later look into memory does not tell which words made the symbols. After discard() no word that is there
     is used: a process and its child never use one twice. `find` says how many numbers of a row are not above a word.
     """
-    left, states = 0, len(rows)
+    count, states = 0, len(rows)
     public = [-(-(row << 32) // states) for row in range(1, states)]  # word * states >> 32 of them are <= word
 
     def draw(state: "int | None", rows: "Sequence[Sequence[int]]" = rows) -> int:
-        nonlocal left
+        nonlocal count
         if state is None:
             state = draw(0, (public,))
-        if not left:
+        if not count:
             fill()
-            left = len(words)
-        left -= 1
-        word = words[left]
-        words[left] = 0
+            count = len(words)
+        count -= 1
+        word = words[count]
+        words[count] = 0
         return find(rows[state], word)
 
     def discard() -> None:
-        nonlocal left
-        left = 0
+        nonlocal count
+        count = 0
 
     return draw, discard
 

@@ -39,8 +39,8 @@ class Stream:
         self._first = 0
         self._symbols = bytearray()
         draw = uniform_below(noise_entropy or entropy)
-        known = last_indices or {}
-        self.counters = [Counter(window, draw, known.get(window.name, -1), since) for window in policy.windows]
+        indices = last_indices or {}
+        self.counters = [Counter(window, draw, indices.get(window.name, -1), since) for window in policy.windows]
 
     @property
     def memory(self) -> "tuple[bytes, Classifier]":

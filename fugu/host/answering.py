@@ -40,17 +40,17 @@ class Answering:
                 _make_own(path.parent)
             if path.is_socket():
                 path.unlink()
-            made = socket.socket(socket.AF_UNIX)
+            server = socket.socket(socket.AF_UNIX)
             try:
-                os.fchmod(made.fileno(), 0o600)  # Linux gives the file this mode, less the umask
-                made.bind(str(path))
+                os.fchmod(server.fileno(), 0o600)  # Linux gives the file this mode, less the umask
+                server.bind(str(path))
                 self._node = path.stat().st_ino
                 path.chmod(0o600)
-                made.listen(_MOST_WAITING)  # until now nobody could connect
+                server.listen(_MOST_WAITING)  # until now nobody could connect
             except BaseException:
-                made.close()
+                server.close()
                 raise
-            self._socket = made
+            self._socket = server
         except (OSError, AttributeError):
             pass
 
@@ -94,7 +94,7 @@ def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
     the folder's owner may write, the socket is the owner's, whatever the process's account: systemd 257 maps the folder
     of a service's passing account, which on the disk is another's.
     """
-    found = b""
+    received = b""
     try:
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(_PATIENCE_SECONDS)
@@ -108,10 +108,10 @@ def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
                     "the socket, and start the gateway or agent again"
                 )
             while more := asking.recv(1 << 16):
-                found += more
+                received += more
     except (OSError, AttributeError):
         return None
-    return found.decode(errors="replace")
+    return received.decode(errors="replace")
 
 
 def _account_of(connection: socket.socket) -> int | None:

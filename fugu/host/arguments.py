@@ -94,9 +94,9 @@ def positive(value: float, name: str) -> float:
     return value
 
 
-def period(given: float | None, known: float | None = None) -> float | None:
+def period(value: float | None, default: float | None = None) -> float | None:
     """The seconds of a tick that were given, checked as by `positive`, else those that are known."""
-    return known if given is None else positive(given, "period")
+    return default if value is None else positive(value, "period")
 
 
 def moment(text: str, name: str) -> int:
@@ -161,11 +161,11 @@ def _shown(text: str) -> str:
 
 def stream_units(texts: Sequence[str] | None) -> dict[str, Fraction]:
     """Read words like `hr=1/10`: by stream, what a reading of 1 stands for."""
-    found = {}
+    fractions = {}
     for text in texts or ():
         stream, _, unit = text.partition("=")
         try:
-            found[stream] = Fraction(unit)
+            fractions[stream] = Fraction(unit)
         except (ValueError, ZeroDivisionError):
             raise UsageError(f"--unit must be like hr=1/10, got {_shown(text)}") from None
-    return found
+    return fractions

@@ -80,7 +80,7 @@ def some_names(names: Sequence[str]) -> str:
 
 def lines(findings: Iterable[Finding]) -> list[str]:
     """One line for each."""
-    return [f"{one.verdict:<4} {one.check}: {' '.join(one.text.split())}" for one in findings]
+    return [f"{finding.verdict:<4} {finding.check}: {' '.join(finding.text.split())}" for finding in findings]
 
 
 def randomness(read: Callable[[int], bytes] = lambda count: os.getrandom(count, os.GRND_NONBLOCK)) -> Finding:
@@ -113,14 +113,14 @@ def disk(what: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")
             file.write(b"\0" * _RANDOM_BYTES)
             file.flush()
             os.fsync(file.fileno())
-        found = os.statvfs(folder)
+        space = os.statvfs(folder)
     except OSError as error:
         return [Finding(name, "FAIL", f"{folder} takes no file: {error.strerror}; run this as the service's account")]
-    free = found.f_bavail * found.f_frsize
+    free = space.f_bavail * space.f_frsize
     shown = f"{free / 1e6:.0f} MB free in {folder}"
     findings = [Finding(name, "ok", shown)]
-    if free < _NO_BYTES or (found.f_files and found.f_favail < _FEW_FILES):
-        findings = [Finding(name, "FAIL", f"{shown}, {found.f_favail} files more: make room")]
+    if free < _NO_BYTES or (space.f_files and space.f_favail < _FEW_FILES):
+        findings = [Finding(name, "FAIL", f"{shown}, {space.f_favail} files more: make room")]
     elif free < _LOW_BYTES:
         findings = [Finding(name, "warn", f"{shown}: make room before it is full")]
     if (system := _file_system(folder, mounts)) in _VOLATILE:
@@ -145,8 +145,8 @@ def private_database(path: Path) -> Iterator[Finding]:
     """Check whether a database's file is its owner's alone, and what lies beside it: logs, sockets, copies."""
     yield private_file(path)
     for file in sorted(path.parent.glob(f"{escape(path.name)}?*")):
-        if file.suffix not in _MARKS and (found := private_file(file)).verdict != "ok":
-            yield found
+        if file.suffix not in _MARKS and (finding := private_file(file)).verdict != "ok":
+            yield finding
 
 
 def certificate(what: str, path: Path, now: float) -> Finding:
@@ -174,34 +174,36 @@ def broker(
     address: str, reached: str, problem: str, *, end: float | None, writable: Mapping[str, bool] | None, now: float
 ) -> list[Finding]:
     """Result of trying a broker, as in `fugu.mqtt.probe.Probe`; its certificate's end is `None` without TLS."""
-    found = [Finding("broker", "ok", f"{address} accepts the connection")]
+    findings = [Finding("broker", "ok", f"{address} accepts the connection")]
     if reached != "done":
-        found = [Finding("broker", "FAIL", f"{problem}: {_REMEDIES[reached]}")]
+        findings = [Finding("broker", "FAIL", f"{problem}: {_REMEDIES[reached]}")]
     if end is not None:
-        found.append(lasts("broker's certificate", end, now))
+        findings.append(lasts("broker's certificate", end, now))
     elif reached == "done" and address.rpartition(":")[0] not in ("127.0.0.1", "localhost", "[::1]"):
-        found.append(Finding("TLS", "warn", "it is off: whoever is on the network reads passwords (fugu deploy)"))
+        findings.append(Finding("TLS", "warn", "it is off: whoever is on the network reads passwords (fugu deploy)"))
     if reached != "done":
-        return found
+        return findings
     if writable is None:
-        return [*found, Finding("access list", "ok", "MQTT 3.1.1 does not tell whether messages are taken")]
+        return [*findings, Finding("access list", "ok", "MQTT 3.1.1 does not tell whether messages are taken")]
     if refused := ", ".join(sorted(topic for topic, accepted in writable.items() if not accepted)):
         text = f"the account may not publish {refused}: see fugu deploy, then install the broker's files anew"
-        return [*found, Finding("access list", "FAIL", text)]
-    return [*found, Finding("access list", "ok", f"{len(writable)} topics may be published")]
+        return [*findings, Finding("access list", "FAIL", text)]
+    return [*findings, Finding("access list", "ok", f"{len(writable)} topics may be published")]
 
 
 def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
     """State of a systemd unit; empty where systemd does not run or know it. `show` gives properties, a line each."""
-    found = dict(line.split("=", 1) for line in (show or _shown)(name).splitlines() if "=" in line)
-    if found.get("LoadState") != "loaded":
+    properties = dict(line.split("=", 1) for line in (show or _shown)(name).splitlines() if "=" in line)
+    if properties.get("LoadState") != "loaded":
         return []
     findings = [Finding(name, "ok", "it runs")]
-    if found.get("ActiveState") != "active":
-        findings = [Finding(name, "FAIL", f"it is {found.get('ActiveState')}: journalctl -u {name}")]
-    elif int(found.get("NRestarts") or 0) > 0:
-        findings = [Finding(name, "warn", f"systemd has started it {found['NRestarts']} x anew: journalctl -u {name}")]
-    if found.get("WatchdogUSec", "0") == "0" and found.get("Type") == "notify":
+    if properties.get("ActiveState") != "active":
+        findings = [Finding(name, "FAIL", f"it is {properties.get('ActiveState')}: journalctl -u {name}")]
+    elif int(properties.get("NRestarts") or 0) > 0:
+        findings = [
+            Finding(name, "warn", f"systemd has started it {properties['NRestarts']} x anew: journalctl -u {name}")
+        ]
+    if properties.get("WatchdogUSec", "0") == "0" and properties.get("Type") == "notify":
         findings.append(Finding(name, "warn", "it has no watchdog: install the unit that fugu deploy writes"))
     return findings
 
@@ -213,7 +215,11 @@ def versions(wanted: Iterable[str] | None = None) -> list[Finding]:
     findings = [Finding("Python", "ok" if good else "FAIL", python if good else f"{python}: install 3.11 or newer")]
     if wanted is None:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            wanted = [one for one in importlib.metadata.requires(_DISTRIBUTION) or () if ";" not in one]
+            wanted = [
+                requirement
+                for requirement in importlib.metadata.requires(_DISTRIBUTION) or ()
+                if ";" not in requirement
+            ]
     for requirement in wanted or ():
         match = re.match(r"([A-Za-z0-9_.-]+)(.*)", requirement)
         assert match is not None
@@ -243,8 +249,8 @@ def _fits(version: str, limit: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    found = re.match(r"[0-9]+(\.[0-9]+)*", version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
+    match = re.match(r"[0-9]+(\.[0-9]+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def _file_system(folder: Path, mounts: Path) -> str:
@@ -264,12 +270,12 @@ _LISTENS = "0A"
 
 def loopback_only(what: str, port: int, *, sockets: Path = Path("/proc/net")) -> Finding:
     """Check whether what listens on a TCP port of this machine can be reached from this machine only."""
-    found = listening(port, sockets)
-    if found is None:
+    addresses = listening(port, sockets)
+    if addresses is None:
         return Finding(what, "warn", "this system does not say where it listens: see to it that it is 127.0.0.1 only")
-    if not found:
+    if not addresses:
         return Finding(what, "warn", f"nothing listens on port {port}: start it, or look at the port")
-    beyond = sorted(str(address) for address in found if not address.is_loopback)
+    beyond = sorted(str(address) for address in addresses if not address.is_loopback)
     if beyond:
         text = (
             f"it listens on {', '.join(beyond)} port {port}: whoever reaches that may read raw readings. "
@@ -281,18 +287,18 @@ def loopback_only(what: str, port: int, *, sockets: Path = Path("/proc/net")) ->
 
 def listening(port: int, sockets: Path) -> set[IPv4Address | IPv6Address] | None:
     """The addresses at which something listens on a TCP port, in any process; none if the system does not say."""
-    found: set[IPv4Address | IPv6Address] = set()
-    known = False
+    addresses: set[IPv4Address | IPv6Address] = set()
+    any_socket = False
     for name in ("tcp", "tcp6"):
         try:
             rows = (sockets / name).read_text().splitlines()[1:]
         except OSError:
             continue
-        known = True
+        any_socket = True
         for _, local, _, state, *_ in map(str.split, rows):
             digits, _, number = local.partition(":")
             if state == _LISTENS and int(number, 16) == port:
                 words = (int(digits[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(digits), 8))
                 address = ip_address(b"".join(words))
-                found.add(getattr(address, "ipv4_mapped", None) or address)
-    return found if known else None
+                addresses.add(getattr(address, "ipv4_mapped", None) or address)
+    return addresses if any_socket else None

@@ -265,7 +265,7 @@ def _prepared(
 def _header(db: sqlite3.Connection) -> tuple[int, int, int]:
     asked = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     with snapshot(db):
-        application, version, tables = (db.execute(one).fetchone()[0] for one in asked)
+        application, version, tables = (db.execute(query).fetchone()[0] for query in asked)
     return application, version, tables
 
 
@@ -344,14 +344,14 @@ class _HeldFiles:
         Unless the connection itself has just written (`own`), only another process's connection may have, and it is
         seen whether the file is whole. Files may have grown.
         """
-        for file, known in self._known.items():
-            found = self._look(file)
-            if (found.st_dev, found.st_ino) != (known.st_dev, known.st_ino):
+        for file, before in self._known.items():
+            status = self._look(file)
+            if (status.st_dev, status.st_ino) != (before.st_dev, before.st_ino):
                 raise FileLostError(f"{self._what(file)} is another file now")
-            if found.st_size < known.st_size:
+            if status.st_size < before.st_size:
                 raise FileLostError(f"{self._what(file)} has been cut short")
-            self._known[file] = found
-            written = found.st_mtime_ns != known.st_mtime_ns and not own
+            self._known[file] = status
+            written = status.st_mtime_ns != before.st_mtime_ns and not own
             if file == self._main and written and (problem := _damage(file)):
                 raise FileLostError(f"{self._what(file)} has been overwritten, and is damaged ({problem})")
 
@@ -371,8 +371,8 @@ def damage(db: sqlite3.Connection, table: str = "") -> str:
     Empty if nothing is found, also because it could not be read now: somebody may hold it, or have interrupted this.
     """
     try:
-        (found,) = db.execute(f"PRAGMA quick_check({table or 1})").fetchone()
-        return _damaged_record(db, table) if found == "ok" else " ".join(found.split())
+        (problem,) = db.execute(f"PRAGMA quick_check({table or 1})").fetchone()
+        return _damaged_record(db, table) if problem == "ok" else " ".join(problem.split())
     except UnicodeDecodeError as error:  # what is wrong is in words that are no text
         return str(error)
     except sqlite3.DatabaseError as error:
@@ -412,7 +412,7 @@ def _with_checksums(schema: str) -> tuple[str, frozenset[tuple[str, str, str]]]:
         }
     script = re.sub(
         r"CREATE TABLE (\w+) \(",
-        lambda found: f"{found[0]}record_sum INTEGER AS (record_sum({columns[found[1]]})) STORED, ",
+        lambda match: f"{match[0]}record_sum INTEGER AS (record_sum({columns[match[1]]})) STORED, ",
         schema,
     )
     for table, names in columns.items():
@@ -468,9 +468,9 @@ class _Checking(sqlite3.Cursor):
 def _named(error: sqlite3.OperationalError) -> sqlite3.DatabaseError:
     if str(error) != _RAISED:
         return error
-    found = sqlite3.DatabaseError("a record does not match its checksum")
-    found.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return found
+    damaged = sqlite3.DatabaseError("a record does not match its checksum")
+    damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return damaged
 
 
 def _record_sum(*values: Any) -> int:

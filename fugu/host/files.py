@@ -119,6 +119,6 @@ def certificate_end(path: Path) -> tuple[float, float]:
     """Unix seconds when a PEM file's certificates begin and end to be valid together; OSError, ValueError if none."""
     from cryptography import x509  # here, because a running agent does without
 
-    found = x509.load_pem_x509_certificates(path.read_bytes())
-    begin = max(one.not_valid_before_utc for one in found)
-    return begin.timestamp(), min(one.not_valid_after_utc for one in found).timestamp()
+    certificates = x509.load_pem_x509_certificates(path.read_bytes())
+    begin = max(certificate.not_valid_before_utc for certificate in certificates)
+    return begin.timestamp(), min(certificate.not_valid_after_utc for certificate in certificates).timestamp()

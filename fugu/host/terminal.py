@@ -29,8 +29,8 @@ __all__ = [
 class Parser(argparse.ArgumentParser):
     """A parser that raises what is wrong instead of printing it, and takes no abbreviations."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **given})
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
         """Refuse a command line; a `UsageError`."""

@@ -60,10 +60,10 @@ def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _keys(annotation: object, where: Sequence[int | str]) -> set[str]:
-    known = {name: kind for form in _forms(annotation) for name, kind in _fields(form).items()}
+    kinds = {name: kind for form in _forms(annotation) for name, kind in _fields(form).items()}
     if not where:
-        return set(known)
-    return _keys(known.get(str(where[0]), annotation), where[1:])  # an index, a name or the tag of a form: as it was
+        return set(kinds)
+    return _keys(kinds.get(str(where[0]), annotation), where[1:])  # an index, a name or the tag of a form: as it was
 
 
 def _forms(annotation: object) -> Iterator[type[Any]]:

@@ -234,8 +234,8 @@ class Link:
         wanted = dict.fromkeys(topics)
         _check_filters(wanted)
         with self._changing:
-            known = set(self.subscriptions)
-            more = [topic for topic in wanted if topic not in known]
+            subscriptions = set(self.subscriptions)
+            more = [topic for topic in wanted if topic not in subscriptions]
             self.subscriptions += tuple(more)
             self._requests.ask(self._client, more)
 

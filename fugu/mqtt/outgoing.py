@@ -48,9 +48,9 @@ class Outgoing:
     def answered(self, mid: int) -> bool:
         """The broker has answered for one, so that another may go; false if it was not with the broker."""
         with self._lock:
-            known = self._in_flight.pop(mid, None) is not None
+            waited = self._in_flight.pop(mid, None) is not None
             self._fill()
-            return known
+            return waited
 
     def connected(self) -> None:
         """Send again, as duplicates and in order, what was with the broker when an earlier connection ended."""

@@ -87,8 +87,8 @@ def _reached(broker: Broker) -> tuple[Probe | None, float | None]:
             if context is None:
                 return None, None
             with context.wrap_socket(plain, server_hostname=broker.host) as wrapped:
-                found: Any = wrapped.getpeercert() or {}
-                return None, float(ssl.cert_time_to_seconds(found["notAfter"]))
+                certificate: Any = wrapped.getpeercert() or {}
+                return None, float(ssl.cert_time_to_seconds(certificate["notAfter"]))
     except ssl.SSLError as error:
         return Probe("TLS", getattr(error, "verify_message", "") or error.reason or cause(error)), None
     except OSError as error:
@@ -188,8 +188,8 @@ def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[
             link.maintain()
             time.sleep(_LOOK_SECONDS)
         end = time.monotonic() + seconds
-        while link.subscribed and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, _LOOK_SECONDS))
+        while link.subscribed and (wait_seconds := end - time.monotonic()) > 0:
+            time.sleep(min(wait_seconds, _LOOK_SECONDS))
         if not link.subscribed or link.last_error:
             raise LinkError(link.last_error or f"no connection to {broker.address}")
     finally:

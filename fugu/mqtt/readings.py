@@ -167,7 +167,7 @@ class Descriptions:
         described = Description.decode(payload)
         if (described.fleet, described.device, described.stream) != (fleet, device, stream):
             raise TopicError(f"a description of {described.device}/{described.stream} under {device}/{stream}")
-        others = versions | {one.version: _Entry(one, b"") for one in described.others}
+        others = versions | {description.version: _Entry(description, b"") for description in described.others}
         others.pop(described.version, None)
         following = others | {described.version: _Entry(described, payload)}
         for version in [*following][:-VERSIONS]:
@@ -225,10 +225,14 @@ class Decoder:
         frame = SymbolFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, frame.symbols), topic, frame.first):
             return []
-        known = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
-        times = _times(known, frame.first, len(frame.symbols), frame.shift)
-        named = known is not None and known.table is not None and len(known.table[0]) + 1 == len(known.states)
-        labels = dict(enumerate(known.states)) if known is not None and named else {}
+        description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
+        times = _times(description, frame.first, len(frame.symbols), frame.shift)
+        named = (
+            description is not None
+            and description.table is not None
+            and len(description.table[0]) + 1 == len(description.states)
+        )
+        labels = dict(enumerate(description.states)) if description is not None and named else {}
         return [
             SymbolReading(topic.device, topic.stream, tick, symbol, frame.shift, time, labels.get(symbol))
             for tick, (symbol, time) in enumerate(zip(frame.symbols, times, strict=True), frame.first)
@@ -238,9 +242,9 @@ class Decoder:
         frame = MeasureFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, repr(frame.released)), topic, frame.first):
             return []
-        known = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
-        grid = known.place if known is not None and frame.dimensions == 2 else None
-        times = _times(known, frame.first, len(frame.released), frame.shift)
+        description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
+        grid = description.place if description is not None and frame.dimensions == 2 else None
+        times = _times(description, frame.first, len(frame.released), frame.shift)
         rows = zip(frame.released, times, strict=True)
         return [
             PointReading(
@@ -252,12 +256,12 @@ class Decoder:
 
     def _window(self, topic: Topic, payload: bytes) -> list[Reading]:
         frame = WindowFrame.decode(payload)
-        told = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
-        if not self._is_new(told, topic, frame.window, frame.index):
+        content = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
+        if not self._is_new(content, topic, frame.window, frame.index):
             return []
-        known = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
-        since, time = _times(known, frame.first, 2, frame.shift, frame.length)
-        states = _counted(known, frame.window, len(frame.counts))
+        description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
+        since, time = _times(description, frame.first, 2, frame.shift, frame.length)
+        states = _counted(description, frame.window, len(frame.counts))
         place = (frame.window, frame.first, frame.length, frame.observed)
         return [WindowReading(topic.device, topic.stream, *place, frame.counts, frame.shift, since, time, states)]
 
@@ -283,9 +287,9 @@ class Decoder:
             return []
         return [DescriptionReading(topic.device, topic.stream, described)]
 
-    def _is_new(self, told: object, *key: object) -> bool:
+    def _is_new(self, message: object, *key: object) -> bool:
         """True if a message says something new under its key, and note it; accounting for more ticks is nothing new."""
-        content = hash(told)
+        content = hash(message)
         if self._seen.pop(key, None) == content:
             self._seen[key] = content
             return False
@@ -296,22 +300,22 @@ class Decoder:
 
 
 def _times(
-    known: DescribedVersion | None, first: int, count: int, shift: int, every: int = 1
+    version: DescribedVersion | None, first: int, count: int, shift: int, every: int = 1
 ) -> Sequence[datetime] | Sequence[None]:
     """When so many ticks were, every so many from a first one on; None each if that is not known."""
-    if known is None:
+    if version is None:
         return [None] * count
-    begin, step = known.time_of(first, shift), timedelta(microseconds=known.period_us * every)
-    known.time_of(first + (count - 1) * every, shift)  # refuses what lies after the year 9999
+    begin, step = version.time_of(first, shift), timedelta(microseconds=version.period_us * every)
+    version.time_of(first + (count - 1) * every, shift)  # refuses what lies after the year 9999
     return [begin + number * step for number in range(count)]
 
 
-def _counted(known: DescribedVersion | None, window: str, counts: int) -> tuple[str, ...] | None:
+def _counted(version: DescribedVersion | None, window: str, counts: int) -> tuple[str, ...] | None:
     """The states that a window counts, if its description has as many counts as came."""
-    found = next((one for one in known.windows if one.name == window), None) if known else None
-    if known is None or found is None:
+    description = next((counted for counted in version.windows if counted.name == window), None) if version else None
+    if version is None or description is None:
         return None
-    names = found.named(known.states)
-    if found.query.single and counts == 1:
-        return sum(found.groups(known.states), ())
+    names = description.named(version.states)
+    if description.query.single and counts == 1:
+        return sum(description.groups(version.states), ())
     return names if counts == len(names) else None

@@ -128,13 +128,13 @@ class Subscription(Subscriber):
         """The next reading; none if there is none within so many seconds, or after the end."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._ready:
-            left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
+            wait_seconds = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
             try:
-                self._take(*self._arrived.get(timeout=max(left, 0.0)))
+                self._take(*self._arrived.get(timeout=max(wait_seconds, 0.0)))
             except queue.Empty:
                 if self._left:
                     return None
-            if left <= 0.0 and not self._ready:
+            if wait_seconds <= 0.0 and not self._ready:
                 return None
             self.link.maintain()
         return self._ready.popleft()
@@ -182,14 +182,14 @@ class AsyncSubscription(Subscriber):
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._ready:
             await asyncio.sleep(0)  # other tasks go on, however fast messages come
-            left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
+            wait_seconds = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
             try:
                 self._take(*self._arrived.get_nowait())
             except queue.Empty:
                 if self._left:
                     return None
-                await self._wait_for_messages(max(left, 0.0))
-            if left <= 0.0 and not self._ready:
+                await self._wait_for_messages(max(wait_seconds, 0.0))
+            if wait_seconds <= 0.0 and not self._ready:
                 return None
         return self._ready.popleft()
 

@@ -130,10 +130,10 @@ def measured_loss(
         raise GuaranteeError(f"not computed for more than {_MOST_ACCOUNTED} states")
     distribution = initial if start == "given" else None
     _refuse_others(measurement, transition, start)
-    told = accepted_loss(measurement)
+    loss = accepted_loss(measurement)
     if shows := list(measurement.shows):  # between any two that show different states: a bound for what they show
-        told = told[np.ix_(shows, shows)]
-    return stream_loss([told], "stationary" if start == "stationary" else distribution, transition, adversary)
+        loss = loss[np.ix_(shows, shows)]
+    return stream_loss([loss], "stationary" if start == "stationary" else distribution, transition, adversary)
 
 
 def _refuse_others(measurement: Measurement, transition: ArrayLike, start: StreamStart) -> None:
@@ -165,13 +165,13 @@ def verify_stream(policy: MeasurePolicy) -> ChainLoss:
     """
     claim = policy.stream_loss
     try:
-        found = measured_loss(policy.measurement, policy.matrix, policy.initial, claim.start, claim.adversary)
+        chain_loss = measured_loss(policy.measurement, policy.matrix, policy.initial, claim.start, claim.adversary)
     except (FuguError, GraphError) as error:
         raise GuaranteeError(f"the epsilon {claim.epsilon} of the whole stream is not verified: {error}") from None
-    if claim.epsilon is None or not found.epsilon <= claim.epsilon:
-        actual = f"it is {found.epsilon:.6g}" if math.isfinite(found.epsilon) else "there is no bound"
+    if claim.epsilon is None or not chain_loss.epsilon <= claim.epsilon:
+        actual = f"it is {chain_loss.epsilon:.6g}" if math.isfinite(chain_loss.epsilon) else "there is no bound"
         raise GuaranteeError(
             f"the epsilon {claim.epsilon} of the whole stream, for the {claim.adversary} adversary and "
             f"{START_WORDS[claim.start]}, is not verified: {actual}"
         )
-    return found
+    return chain_loss

@@ -47,14 +47,14 @@ def lattice(coordinates: ArrayLike) -> Ints:
     Raises:
         GraphError: A coordinate is not whole or is 2^16 or more in size, or d is not in 1..3.
     """
-    given = np.asarray(coordinates)
-    given = given[:, None] if given.ndim == 1 else given
-    if given.ndim != 2 or given.shape[0] < 1 or not 1 <= given.shape[1] <= 3:
-        raise GraphError(f"measurements are points in 1 to 3 dimensions, one per state; got shape {given.shape}")
-    if not np.all(np.abs(given) < COORDINATE_LIMIT):
+    array = np.asarray(coordinates)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.shape[0] < 1 or not 1 <= array.shape[1] <= 3:
+        raise GraphError(f"measurements are points in 1 to 3 dimensions, one per state; got shape {array.shape}")
+    if not np.all(np.abs(array) < COORDINATE_LIMIT):
         raise GraphError("a coordinate is 65536 or more in size: declare a coarser resolution")
-    points = given.astype(np.int64)
-    if not np.array_equal(points, given):
+    points = array.astype(np.int64)
+    if not np.array_equal(points, array):
         raise GraphError("coordinates must be whole numbers: scale them by a declared resolution first")
     return points
 
@@ -92,22 +92,22 @@ def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> 
         GraphError: A value or resolution is not finite, a resolution is not above 0, the shape does not fit, or a
             result is 65536 or more in size.
     """
-    given: Any = np.asarray(values)
-    given = given[:, None] if given.ndim == 1 else given
-    if given.ndim != 2:
-        raise GraphError(f"measurements are points, one per state; got shape {given.shape}")
-    steps = list(resolution) if isinstance(resolution, Sequence) else [resolution] * given.shape[1]
-    if len(steps) != given.shape[1]:
-        raise GraphError(f"{len(steps)} resolutions do not fit measurements in {given.shape[1]} dimensions")
+    array: Any = np.asarray(values)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2:
+        raise GraphError(f"measurements are points, one per state; got shape {array.shape}")
+    steps = list(resolution) if isinstance(resolution, Sequence) else [resolution] * array.shape[1]
+    if len(steps) != array.shape[1]:
+        raise GraphError(f"{len(steps)} resolutions do not fit measurements in {array.shape[1]} dimensions")
     units = [_written(step, "a resolution") for step in steps]
     if any(unit <= 0 for unit in units):
         raise GraphError(f"a resolution is above 0, got {min(units)}")
     rows = [
         [math.floor(_written(value, "a measurement") / unit + _HALF) for value, unit in zip(row, units, strict=True)]
-        for row in given.tolist()
+        for row in array.tolist()
     ]
     # as objects, so that a number too large for 64 bits is refused by `lattice`, not by numpy
-    return lattice(np.array(rows, dtype=object).reshape(given.shape))
+    return lattice(np.array(rows, dtype=object).reshape(array.shape))
 
 
 def _written(value: Resolution, what: str) -> Fraction:

@@ -123,7 +123,7 @@ def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
     """
     points = distinct(points)
     start = _first_facet(points)
-    found = {start: None}
+    parents = {start: None}
     waiting = [start]
     crossed: set[tuple[int, int]] = set()
     while waiting:
@@ -135,12 +135,12 @@ def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
             third = _pivot(points, there, points[here] - points[there])
             neighbour = _facet(points, there, np.cross(points[here] - points[there], points[third] - points[there]))
             crossed.update(zip(neighbour, neighbour[1:] + neighbour[:1], strict=True))
-            if neighbour not in found:
-                found[neighbour] = None
+            if neighbour not in parents:
+                parents[neighbour] = None
                 waiting.append(neighbour)
-    used = sorted({corner for facet in found for corner in facet})
+    used = sorted({corner for facet in parents for corner in facet})
     number = {corner: index for index, corner in enumerate(used)}
-    return points[used], tuple(tuple(number[corner] for corner in facet) for facet in found)
+    return points[used], tuple(tuple(number[corner] for corner in facet) for facet in parents)
 
 
 def _first_facet(points: Ints) -> tuple[int, ...]:

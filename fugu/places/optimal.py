@@ -115,7 +115,7 @@ def _demands(hull: Hull, places: Ints, epsilon: Fraction | int | float) -> list[
     """Constraints on the rows of n distinct places: epsilon for pairs within K, and theorem 6.3 for all others."""
     near = hull.pairs_within(places)
     np.fill_diagonal(near, False)
-    found = [_Demand(near, floor_exp(epsilon))]
+    demands = [_Demand(near, floor_exp(epsilon))]
     steps = shortest_path(csr_array(near), unweighted=True)
     gauges = np.array([hull.ceil_gauges(place - places) for place in places])
     for size in np.unique(gauges[gauges < steps]).tolist():
@@ -125,8 +125,8 @@ def _demands(hull: Hull, places: Ints, epsilon: Fraction | int | float) -> list[
                 pairs[i, j] = pairs[j, i] = True
                 through = steps[:, i, None] + size + steps[None, j, :]
                 steps = np.minimum(steps, np.minimum(through, through.T))
-        found.append(_Demand(pairs, floor_exp(min(Fraction(epsilon) * size, _MOST_EPSILON))))
-    return found
+        demands.append(_Demand(pairs, floor_exp(min(Fraction(epsilon) * size, _MOST_EPSILON))))
+    return demands
 
 
 def _solved(costs: Floats, demands: list[_Demand], seconds: float) -> Floats:
@@ -161,7 +161,7 @@ def _solved(costs: Floats, demands: list[_Demand], seconds: float) -> Floats:
         (np.ones(count * choice), (np.repeat(np.arange(count), choice), np.arange(count * choice))),
         shape=(count, blocks * choice),
     )
-    found = linprog(
+    solution = linprog(
         np.concatenate([costs.ravel(), np.zeros((blocks - count) * choice)]),
         A_ub=bounds.tocsr(),
         b_ub=np.zeros(height * choice),
@@ -174,31 +174,31 @@ def _solved(costs: Floats, demands: list[_Demand], seconds: float) -> Floats:
             "dual_feasibility_tolerance": _TOLERANCE,
         },
     )
-    if found.status == _LIMIT_REACHED:
+    if solution.status == _LIMIT_REACHED:
         raise TableError(f"no optimal table within {seconds:g} seconds: allow more time, or build one from the hull")
-    if found.x is None or found.status != 0:
-        raise TableError(f"no optimal table: {' '.join(found.message.split())}")
-    mass = np.maximum(found.x[: count * choice].reshape(count, choice), 0.0)
+    if solution.x is None or solution.status != 0:
+        raise TableError(f"no optimal table: {' '.join(solution.message.split())}")
+    mass = np.maximum(solution.x[: count * choice].reshape(count, choice), 0.0)
     return np.asarray(mass / mass.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def _cliques(pairs: Bools) -> Iterator[list[int]]:
     """Cliques that cover every pair; those of more than two states only where they save constraints."""
-    left = pairs.copy()
-    while left.any():
-        i, j = divmod(int(np.argmax(left)), len(left))
+    pairs_left = pairs.copy()
+    while pairs_left.any():
+        i, j = divmod(int(np.argmax(pairs_left)), len(pairs_left))
         clique = [i, j]
         candidates = pairs[i] & pairs[j]
         while candidates.any():
             # the one with the most pairs still to cover, and of equals the lowest
-            chosen = int(np.argmax(np.where(candidates, left[:, clique].sum(axis=1), -1)))
+            chosen = int(np.argmax(np.where(candidates, pairs_left[:, clique].sum(axis=1), -1)))
             clique.append(chosen)
             candidates &= pairs[chosen]
         inside = np.ix_(clique, clique)
         # both directions are counted in `left`, and a clique of k states costs 2 k constraints and a variable
-        if left[inside].sum() > 2 * len(clique):
-            left[inside] = False
+        if pairs_left[inside].sum() > 2 * len(clique):
+            pairs_left[inside] = False
             yield sorted(clique)
         else:
-            left[i, j] = left[j, i] = False
+            pairs_left[i, j] = pairs_left[j, i] = False
             yield [i, j]

@@ -52,7 +52,7 @@ def cheapest(hull: Hull, differences: Ints, *, by_error: bool) -> int:
     estimates = _errors(hull, candidates) if by_error else _areas(hull, candidates)
     candidates = candidates[estimates <= estimates.min() * _CLOSE]
     grown = [hull.extended(candidate) for candidate in candidates]
-    costs = [noise_error(one) if by_error else one.area for one in grown]
+    costs = [noise_error(region) if by_error else region.area for region in grown]
     least = min(costs)
     winners = [candidate for candidate, value in zip(candidates, costs, strict=True) if value == least]
     return min(int(np.argmax(np.all(upright == winner, axis=1))) for winner in winners)
@@ -236,12 +236,12 @@ def protect_likely(
         return protect(values, graph, possible, objective=objective, cap=cap)
     surrogate = surrogates(values, likely)
     # a state measured as its surrogate has the difference 0 to all that share the row, and 0 lies in every hull
-    found = protect(values[surrogate], graph, possible, objective=objective, cap=cap)
+    protection = protect(values[surrogate], graph, possible, objective=objective, cap=cap)
     final = _joined(graph, possible, likely, surrogate)
-    added = tuple((state, int(surrogate[partner])) for state, partner in found.added)
+    added = tuple((state, int(surrogate[partner])) for state, partner in protection.added)
     for state, partner in added:
         final[state, partner] = final[partner, state] = True
-    return found._replace(graph=final, added=added)
+    return protection._replace(graph=final, added=added)
 
 
 def _joined(graph: Bools, possible: Bools, likely: Bools, surrogate: Ints) -> Bools:

@@ -272,9 +272,9 @@ def build_table(
     best: tuple[Ints, float] | None = None
     # Away from the lattice of the differences rows need different normalisers; a little more noise makes up for it.
     for effort in (1.0,) if box.step == 1 else (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5):
-        found = certified(clamped_mass(full, places, box, exact_ratio**effort), demands)
-        if best is None or found[1] < best[1]:
-            best = found
+        candidate = certified(clamped_mass(full, places, box, exact_ratio**effort), demands)
+        if best is None or candidate[1] < best[1]:
+            best = candidate
         if best[1] <= _SMALL_SHARE:
             break
     assert best is not None

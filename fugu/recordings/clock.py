@@ -202,9 +202,9 @@ def _iso_clock(cells: Sequence[str], zone: ZoneInfo | None) -> Clock:
         times = np.fromiter(map(datetime.timestamp, dates), np.float64, len(dates))  # type: ignore[arg-type]
         twice = 0
     else:
-        known = [math.nan if date is None else _stamp(date) for date in dates]
+        stamps = [math.nan if date is None else _stamp(date) for date in dates]
         naive = np.array([date is not None and date.tzinfo is None for date in dates])
-        times = np.array(known)
+        times = np.array(stamps)
         times[naive], twice = _unix_times(times[naive], zone)
     offsets = {offset for own in zones if own is not None and (offset := own.utcoffset(None))}
     words = tuple(sorted(map(_offset_words, offsets)))

@@ -272,8 +272,8 @@ def keys_of(table: Table, value: str, others: Sequence[str], times: Floats | Non
     numbers that is called like such a column, or without which times come twice, or steps and values make no sense.
     """
     if table.keys:
-        found = [Key(name, dict(Counter(table.columns[name])), True) for name in table.keys]
-        return [key for key in found if len(key.counts) > 1]
+        candidates = [Key(name, dict(Counter(table.columns[name])), True) for name in table.keys]
+        return [key for key in candidates if len(key.counts) > 1]
     keys = []
     for name, cells in table.columns.items():
         if name == value or name in others or _plain(name) in (*BOUNDARIES, *_VALUES):

@@ -69,11 +69,11 @@ class Traces(NamedTuple):
 
 def place_columns(loaded: Loaded) -> tuple[str, str] | None:
     """The columns of latitude and longitude, None if it has none."""
-    found = [
+    columns = [
         next((column for column in loaded.table.columns if column.lower() in names), None)
         for names in (_LATITUDE, _LONGITUDE)
     ]
-    return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
+    return (columns[0], columns[1]) if columns[0] is not None and columns[1] is not None else None
 
 
 def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
@@ -123,7 +123,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         at, trace = at[sorting], trace[sorting]
     missing = int(absent.sum())
     facts = facts_of(loaded, table, " and ".join(names), only, time, clock, options)
-    found = Traces(
+    path = Traces(
         places=places.T[at],
         trace=trace,
         times=None if clock is None else moments[at],
@@ -135,8 +135,8 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         columns=names,
         notes=notes,
     )
-    facts = facts._replace(missing={"": missing} if missing else {}, period_seconds=found.median_step)
-    return found._replace(facts=facts)
+    facts = facts._replace(missing={"": missing} if missing else {}, period_seconds=path.median_step)
+    return path._replace(facts=facts)
 
 
 def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:

@@ -253,7 +253,7 @@ def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
     unused = tuple(name for name in table.columns if name not in (column, *taken, *BOUNDARIES, *dict(only)))
     facts = facts_of(loaded, table, column, only, time, clock, options)
     facts = facts._replace(missing=values.missing, unused=unused)
-    found = Readings(
+    readings = Readings(
         *(values.readings, parts, options.period, options.period is not None, False, "numbers"),
         *(label, loaded.name, 0.0, table.notes),
         rows=np.arange(len(table.lines), dtype=np.int64) if table.plain else None,
@@ -262,8 +262,10 @@ def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
     if clock is None:
         ask(evidence._replace(readings=_numbers(values.readings)))
     else:
-        found = _timed(found, table, values, clock, evidence)
-    return found._replace(kind=kind_of_values(found), missing_share=float((~found.present[~found.absent]).mean()))
+        readings = _timed(readings, table, values, clock, evidence)
+    return readings._replace(
+        kind=kind_of_values(readings), missing_share=float((~readings.present[~readings.absent]).mean())
+    )
 
 
 def _without_all(times: Sequence[str], values: Sequence[str]) -> set[int]:
@@ -283,19 +285,19 @@ class _Rows(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _timed(found: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
+def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
     """Readings on the clock that their times show."""
-    options, facts = evidence.options, found.facts[0]
+    options, facts = evidence.options, recording.facts[0]
     changes = (
         True if facts.time is not None and facts.time.lower() in _CHANGES and table.changes is None else table.changes
     )
-    rows = _ordered(clock, found.segments)
+    rows = _ordered(clock, recording.segments)
     steps = steps_of(rows.times, rows.parts)
     readings, works = _at(values.readings, rows.at), values.works[rows.at]
     kind, why = (options.rows, "was said") if options.rows else (None, "")
     if kind is None:
         kind, why = _kind_of_rows(table, readings, rows, steps, changes, facts) or (None, "")
-    earlier = (np.diff(clock.times) < 0.0) & (np.diff(found.segments) == 0)
+    earlier = (np.diff(clock.times) < 0.0) & (np.diff(recording.segments) == 0)
     ask(
         evidence._replace(
             readings=_numbers(readings),
@@ -309,7 +311,7 @@ def _timed(found: Readings, table: Table, values: Values, clock: Clock, evidence
         )
     )
     assert kind is not None
-    period, notes = options.period, (*found.notes, *rows.notes)
+    period, notes = options.period, (*recording.notes, *rows.notes)
     if kind == "samples" and options.rows is None and period and abs(period / steps.median - 1.0) > _SAME_PERIOD:
         raise RecordingError(
             f"--period is for logs of changes; here a row comes every {steps.median:g} s (--samples puts them on "
@@ -351,7 +353,7 @@ def _timed(found: Readings, table: Table, values: Values, clock: Clock, evidence
         replayable=table.plain and simple,
         period_seconds=ticks.period_seconds,
     )
-    return found._replace(
+    return recording._replace(
         values=_at(readings, ticks.rows),
         segments=ticks.segments,
         period_seconds=ticks.period_seconds,
@@ -484,34 +486,34 @@ def joined(recordings: Sequence[Readings]) -> Readings:
     first = recordings[0]
     if len(recordings) == 1:
         return first
-    for number, one in enumerate(recordings, 1):
-        if isinstance(one.values, list) != isinstance(first.values, list) or one.steady != first.steady:
+    for number, recording in enumerate(recordings, 1):
+        if isinstance(recording.values, list) != isinstance(first.values, list) or recording.steady != first.steady:
             raise RecordingError(
                 f"recording {number} has other readings than the first: names, numbers and events differ"
             )
-        if first.steady and abs(one.period / first.period - 1.0) > _SAME_PERIOD:
+        if first.steady and abs(recording.period / first.period - 1.0) > _SAME_PERIOD:
             raise RecordingError(
-                f"recording {number} has a reading every {one.period:g} s, the first every {first.period:g} s: one "
-                "policy has one tick"
+                f"recording {number} has a reading every {recording.period:g} s, the first every {first.period:g} s: "
+                "one policy has one tick"
             )
-    lengths = [len(one.segments) for one in recordings]
+    lengths = [len(recording.segments) for recording in recordings]
     values: Floats | list[str | None]
     if isinstance(first.values, list):
-        values = [value for one in recordings for value in one.values]
+        values = [value for recording in recordings for value in recording.values]
     else:
-        values = np.concatenate([one.values for one in recordings])
-    begins = [np.diff(one.segments, prepend=one.segments[0] - 1) != 0 for one in recordings]
-    moments = [one.moments for one in recordings if one.moments is not None]
-    found = first._replace(
+        values = np.concatenate([recording.values for recording in recordings])
+    begins = [np.diff(recording.segments, prepend=recording.segments[0] - 1) != 0 for recording in recordings]
+    moments = [recording.moments for recording in recordings if recording.moments is not None]
+    joint = first._replace(
         values=values,
         segments=np.cumsum(np.concatenate(begins)).astype(np.int64),
         source=f"{len(recordings)} recordings",
-        missing_share=max(one.missing_share for one in recordings),
-        notes=tuple(dict.fromkeys(note for one in recordings for note in one.notes)),
+        missing_share=max(recording.missing_share for recording in recordings),
+        notes=tuple(dict.fromkeys(note for recording in recordings for note in recording.notes)),
         rows=None,
         without_row=None,
         starts=(0, *np.cumsum(lengths[:-1]).tolist()),
         moments=np.concatenate(moments) if len(moments) == len(recordings) else None,
-        facts=tuple(facts for one in recordings for facts in one.facts),
+        facts=tuple(facts for recording in recordings for facts in recording.facts),
     )
-    return found._replace(kind=kind_of_values(found))
+    return joint._replace(kind=kind_of_values(joint))

@@ -74,17 +74,17 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     missing = {cell for cell in counts if is_missing(cell) or cell in coded}
     words = {cell: count for cell, count in counts.items() if cell in missing}
     works = np.array([cell.lower() not in _BROKEN for cell in cells]) if words else np.ones(len(cells), dtype=bool)
-    known: dict[str, float | None] = {cell: np.nan if cell in missing else _number(cell) for cell in counts}
-    wrong = {cell for cell, number in known.items() if number is None}
+    of_cell: dict[str, float | None] = {cell: np.nan if cell in missing else _number(cell) for cell in counts}
+    wrong = {cell for cell, number in of_cell.items() if number is None}
     if wrong and sum(map(bool, map(_GROUPED.fullmatch, wrong))) >= 0.5 * len(wrong):
-        if not (numbers_of := _ungrouped(known.keys() - missing)):
+        if not (numbers_of := _ungrouped(of_cell.keys() - missing)):
             raise _thousands(file, column)
-        known |= numbers_of
-        wrong = {cell for cell, number in known.items() if number is None}
+        of_cell |= numbers_of
+        wrong = {cell for cell, number in of_cell.items() if number is None}
     if wrong and all(map(_DECIMAL_COMMA.fullmatch, wrong)):
         if all(map(_THOUSANDS.fullmatch, wrong)):
             raise _thousands(file, column)
-        known |= {cell: float(cell.replace(",", ".")) for cell in wrong}
+        of_cell |= {cell: float(cell.replace(",", ".")) for cell in wrong}
         wrong = set()
     amounts = {cell: match for cell in wrong if (match := AMOUNT.fullmatch(cell))}
     unit = ""
@@ -93,7 +93,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
         scaled = {cell: _scaled(match) for cell, match in amounts.items()}
         units = {unit for _, unit in scaled.values()}
         if len(units) == 1:
-            known |= {cell: number for cell, (number, _) in scaled.items()}
+            of_cell |= {cell: number for cell, (number, _) in scaled.items()}
             wrong, unit = wrong - amounts.keys(), units.pop()
         elif len(amounts) > _MOST_WORDS:  # few may be names, as 1st and 2nd
             raise RecordingError(
@@ -102,7 +102,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     refused = sum(counts[cell] for cell in wrong)
     if 2 * refused > present:
         return Values([None if cell in missing else cell for cell in cells], works, words)
-    numbers = np.array([known[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
+    numbers = np.array([of_cell[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
     no_number = (
         [place for place, cell in enumerate(cells) if cell in wrong] if wrong else np.flatnonzero(np.isinf(numbers))
     )

@@ -138,7 +138,7 @@ def _follow(
         if known != GIVEN:
             goes_on = known >= 0 and facts[known, 1] == meaning and state[s, 2] == shift[row]
             if goes_on:
-                _ahead(distribution, s, k, numbers, chain, first[row] - state[s, 1], work)
+                _predict_ahead(distribution, s, k, numbers, chain, first[row] - state[s, 1], work)
             else:
                 for x in range(k):
                     distribution[s, x] = numbers[initial + x]
@@ -148,8 +148,9 @@ def _follow(
         else:
             for t in range(count[row]):
                 if t:
-                    _step(distribution, s, k, numbers, chain, work)
-                _weigh(distribution, s, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
+                    _predict(distribution, s, k, numbers, chain, work)
+                at = rows + k * _symbol(packed, start[row], t, bits[row])
+                _condition_on(distribution, s, k, numbers, at, initial)
         state[s, 0], state[s, 1], state[s, 2] = m, first[row] + count[row] - 1, shift[row]
 
 
@@ -190,8 +191,8 @@ def _copy(source: Floats, s: int, target: Floats, t: int, k: int) -> None:
 
 
 @part
-def _step(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, work: Floats) -> None:
-    """One tick ahead."""
+def _predict(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, work: Floats) -> None:
+    """Take a distribution one tick ahead."""
     for y in range(k):
         total = 0.0
         for x in range(k):
@@ -202,7 +203,7 @@ def _step(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, wor
 
 
 @part
-def _weigh(distribution: Floats, s: int, k: int, numbers: Floats, at: int, initial: int) -> None:
+def _condition_on(distribution: Floats, s: int, k: int, numbers: Floats, at: int, initial: int) -> None:
     """Condition on a symbol; where that is impossible, on the symbol alone."""
     total = 0.0
     for x in range(k):
@@ -218,18 +219,18 @@ def _weigh(distribution: Floats, s: int, k: int, numbers: Floats, at: int, initi
 
 
 @part
-def _ahead(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, ticks: int, work: Floats) -> None:
-    """So many ticks ahead, at least one, and normalised; far ahead by squaring."""
+def _predict_ahead(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, ticks: int, work: Floats) -> None:
+    """Take a distribution at least one tick ahead and normalise it; far ahead by squaring."""
     if ticks <= _FEW:
         for _ in range(ticks):
-            _step(distribution, s, k, numbers, chain, work)
+            _predict(distribution, s, k, numbers, chain, work)
     else:
         power, square = np.empty(k * k), np.empty(k * k)
         for i in range(k * k):
             power[i] = numbers[chain + i]
         while ticks:
             if ticks & 1:
-                _step(distribution, s, k, power, 0, work)
+                _predict(distribution, s, k, power, 0, work)
             ticks >>= 1
             for x in range(k):
                 for y in range(k):
@@ -272,8 +273,8 @@ def _look_back(
         for t in range(n):
             if t:
                 _copy(work, t - 1, work, t, k)
-                _step(work, t, k, numbers, chain, work[spare])
-            _weigh(work, t, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
+                _predict(work, t, k, numbers, chain, work[spare])
+            _condition_on(work, t, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
         _copy(work, n - 1, lasts, row, k)
         for t in range(n):
             for x in range(k):

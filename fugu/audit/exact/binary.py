@@ -31,15 +31,15 @@ def binary_loss(q: Pair, r: Pair, most: Pair, adversary: str) -> Fraction:
     odds = [(1 - a) * (1 - b) / (a * b) for a in q for b in r]  # monotone in q and in r: a corner is worst
     if adversary == "universal":
         return odds_ratio_loss(max(*odds, 1 / min(odds)), max(most))
-    found, corners = [max(most)], [low] if sum(low) < 1 else []
+    losses, corners = [max(most)], [low] if sum(low) < 1 else []
     if sum(high) > 1 and adversary == "informed" and low != high:
-        found = [odds_ratio_loss(max(1 / odds[-1], odds[-1]), max(most))]
+        losses = [odds_ratio_loss(max(1 / odds[-1], odds[-1]), max(most))]
     elif sum(high) > 1:
         corners.append(high)
     for a, b in corners:
-        for one, other, g in ((a, b, most[0]), (b, a, most[1])):
-            found.append(g * Fraction(_leakage(one, other, g, informed=adversary == "informed"), ONE) ** 2)
-    return max(found)
+        for first, other, g in ((a, b, most[0]), (b, a, most[1])):
+            losses.append(g * Fraction(_leakage(first, other, g, informed=adversary == "informed"), ONE) ** 2)
+    return max(losses)
 
 
 def odds_ratio_loss(alpha: Fraction, most: Fraction) -> Fraction:
@@ -137,8 +137,8 @@ class _Powers:
         return [value >> shift for value in low], [-(-value >> shift) for value in high]
 
 
-def _after(one: Map, two: Map) -> Map:
-    (a, b, c, d), (e, f, g, h) = one, two
+def _after(inner: Map, two: Map) -> Map:
+    (a, b, c, d), (e, f, g, h) = inner, two
     return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
 
 

@@ -49,10 +49,16 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
     outputs = [name for name, there in (("symbols", policy.get("table")), ("windows", counted)) if there]
     chains, rate, most = policy["chains"], window_rate(policy), tick_ratios(policy)
     names = (policy["stream"], f"{policy['device']}/{policy['stream']}")
-    own, streams = [one["rate"] for one in chains.get("streams", ()) if one["name"] in names], chains.get("streams", ())
+    own, streams = (
+        [chain["rate"] for chain in chains.get("streams", ()) if chain["name"] in names],
+        chains.get("streams", ()),
+    )
     asked = [(" and ".join(outputs), policy["guarantee"], chains, most)]
     if len(outputs) == 2:  # of streams that move together the others tell what they may
-        alone = {**chains, "streams": [{**one, "rate": rate} if one["name"] in names else one for one in streams]}
+        alone = {
+            **chains,
+            "streams": [{**stream, "rate": rate} if stream["name"] in names else stream for stream in streams],
+        }
         asked.append(("windows alone", policy["windows_guarantee"], alone, (exp_up(rate),) * 2))
     claims = []
     for of, stated, each, ratios in asked:
@@ -61,7 +67,7 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
             symbols = log_up(max(tick_ratios({**policy, "windows": (), "sums": ()})))
         loss = partial(_stretch_loss, policy, each, ratios, stated, symbols)
         claims.append(_claim(of, stated["epsilon"], stated["adversary"], loss))
-    return [*claims, *(Claim("a tick of the stream", Fraction(one), "any", log_up(max(most))) for one in own)]
+    return [*claims, *(Claim("a tick of the stream", Fraction(loss), "any", log_up(max(most))) for loss in own)]
 
 
 def _stretch_loss(
@@ -76,24 +82,24 @@ def _stretch_loss(
     Of joint chains past and future may each be all of what one tick loses, as states may differ that show the same.
     """
     ticks: int = stated.get("stretch_ticks", 1)
-    one = stream_loss(chains, ratios, stated["adversary"])
+    fraction = stream_loss(chains, ratios, stated["adversary"])
     if ticks == 1:
-        return one
-    told = symbols + window_rate(policy)  # of any tick, whichever windows a change of policy or of a clock puts it into
+        return fraction
+    rate = symbols + window_rate(policy)  # of any tick, whichever windows a change of policy or of a clock puts it into
     if chains["kind"] == "joint":
         rates = [Fraction(stream["rate"]) for stream in chains["streams"]]
-        return Fraction(2 * one + ticks * (told if len(rates) == 1 else sum(rates)))
-    return Fraction(one + (ticks - 1) * told)
+        return Fraction(2 * fraction + ticks * (rate if len(rates) == 1 else sum(rates)))
+    return Fraction(fraction + (ticks - 1) * rate)
 
 
 def _claim(of: str, stated: float, adversary: str, loss: Callable[[], Fraction], *, sharp: bool = True) -> Claim:
     try:
-        found = loss()
+        epsilon = loss()
     except NotRecomputed as error:
         return Claim(of, Fraction(stated), adversary, None, str(error))
-    if found > stated and not sharp:
-        return Claim(of, Fraction(stated), adversary, None, f"only that it is at most {float(found):.6g}")
-    return Claim(of, Fraction(stated), adversary, found)
+    if epsilon > stated and not sharp:
+        return Claim(of, Fraction(stated), adversary, None, f"only that it is at most {float(epsilon):.6g}")
+    return Claim(of, Fraction(stated), adversary, epsilon)
 
 
 def _all_points(policy: Mapping[str, Any], all_points: PointsLoss | None) -> Fraction:
@@ -107,8 +113,8 @@ def tick_ratios(policy: Mapping[str, Any]) -> Ratios:
     beside = exp_up(window_rate(policy))
     table = policy.get("table") or {"rows": [[], []]}  # windows alone
     rows = [[b - a for a, b in pairwise([0, *row, 1 << 32])] for row in table["rows"]]
-    told = [[beside * max(Fraction(a, b) for a, b in zip(x, y, strict=True)) for y in rows] for x in rows]
-    return (told[0][1], told[1][0]) if len(rows) == 2 else (max(map(max, told)),) * 2
+    ratios = [[beside * max(Fraction(a, b) for a, b in zip(x, y, strict=True)) for y in rows] for x in rows]
+    return (ratios[0][1], ratios[1][0]) if len(rows) == 2 else (max(map(max, ratios)),) * 2
 
 
 def window_rate(policy: Mapping[str, Any]) -> Fraction:
@@ -116,7 +122,7 @@ def window_rate(policy: Mapping[str, Any]) -> Fraction:
 
     A sum over homes adds -log p, p the ratio of the discrete Laplace noise that `honest` shares are together.
     """
-    each = ((one, 2 if one["states"] == "histogram" else 1) for one in policy.get("windows") or ())
+    each = ((window, 2 if window["states"] == "histogram" else 1) for window in policy.get("windows") or ())
     own = sum((-(-w["length"] // w["stride"]) * most / Fraction(w["scale"]) for w, most in each), Fraction(0))
     groups = (shared["group"] for shared in policy.get("sums") or ())
     return own + sum((log_up(1 / (1 - Fraction(g["noise"], 1 << 32) ** g["honest"])) for g in groups), Fraction(0))

@@ -90,7 +90,7 @@ def joined(policy: Mapping[str, Any]) -> list[set[int]]:
     """For each state those that the policy graph joins to it."""
     ((kind, value),) = policy["graph"].items()
     at, states = policy["coordinates"], range(len(policy["coordinates"]))
-    parts = (policy["transition"], *(one["transition"] for one in policy.get("changes", ())))
+    parts = (policy["transition"], *(change["transition"] for change in policy.get("changes", ())))
     following = [{(policy.get("shows") or states)[y] for y, _ in row} for rows in parts for row in rows]
     test: dict[str, Callable[[int, int], bool]] = {
         "complete": lambda x, y: True,

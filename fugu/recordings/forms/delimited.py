@@ -57,7 +57,7 @@ def read_delimited(file: File, least: int | None = None) -> Table:
             )
         except csv.Error as error:
             raise RecordingError(f"{file.name} is no CSV file: {cause(error)}") from None
-    signed = next((known for known in ",;\t" if known in lines[at]), ",")
+    signed = next((mark for mark in ",;\t" if mark in lines[at]), ",")
     # As fugu.host.csv_file reads it, which an agent does.
     plain = at == 0 and sign == signed and file.zipped == (file.path.suffix == ".gz") and file.in_utf8
     return table._replace(plain=plain and not notes, notes=tuple(notes))
@@ -70,10 +70,10 @@ DELIMITED = Form(lambda file: b"\0" not in file.head, lambda file, only: read_de
 def _layout(lines: list[str]) -> tuple[str, int]:
     """The sign between cells, and the place of the header among the first lines of a file."""
     first = 0
-    if lines and (told := re.fullmatch(r"\s*\"?sep=(.)\"?\s*", lines[0], re.IGNORECASE)):
-        sign, first = told[1], 1
+    if lines and (match := re.fullmatch(r"\s*\"?sep=(.)\"?\s*", lines[0], re.IGNORECASE)):
+        sign, first = match[1], 1
     else:
-        sign = max(_SIGNS, key=lambda one: _regular(lines, one))
+        sign = max(_SIGNS, key=lambda mark: _regular(lines, mark))
     cells = {place: _cells(line, sign) for place, line in enumerate(lines) if place >= first and line.strip()}
     if not cells:
         return sign, first
@@ -91,7 +91,7 @@ def _regular(lines: list[str], sign: str) -> tuple[float, int]:
     width = _usual(widths) if widths else 1
     if width == 1:
         return 0.0, 0
-    return sum(one == width for one in widths) / len(widths), -_SIGNS.index(sign)
+    return sum(fields == width for fields in widths) / len(widths), -_SIGNS.index(sign)
 
 
 def _usual(widths: list[int]) -> int:

@@ -78,8 +78,8 @@ class Kernel:
         """
         above, below = self.up[x], [max(p - 1, 0) for p in self.up[y]]
         at = [z for z in self.size if above[z] or self.up[y][z]]
-        one, other = ([self.rough[state][z] for z in at] for state in (x, y))
-        guess, flow = guessed_ratio(one, other, [[rough[a][b] for b in at] for a in at], LIMIT / ONE)
+        row, other = ([self.rough[state][z] for z in at] for state in (x, y))
+        guess, flow = guessed_ratio(row, other, [[rough[a][b] for b in at] for a in at], LIMIT / ONE)
         ratio = int(min(guess, LIMIT / ONE) * ONE)
         if not proof or ratio == LIMIT:
             return ratio
@@ -105,28 +105,28 @@ class Kernel:
     def soft(self) -> list[tuple[int, int, int, int, int]]:
         """x, y, a, b and the root of K[x][a] K[y][b] / (K[x][b] K[y][a]), at least 1."""
         pairs = [(x, y) for x in self.size for y in self.size if x != y]
-        found = []
+        steps = []
         for x, y, a, b in ((x, y, a, b) for x, y in pairs if x > y for a, b in pairs):
             high = self.up[x][a] * self.up[y][b]
             low = max(self.up[x][b] - 1, 0) * max(self.up[y][a] - 1, 0)
             if high > low:
-                found.append((x, y, a, b, sqrt_of(-(-high * ONE // low)) if low else LIMIT))
-        return found
+                steps.append((x, y, a, b, sqrt_of(-(-high * ONE // low)) if low else LIMIT))
+        return steps
 
 
 def soft_step(odds: Sequence[tuple[int, int, int, int, int]], wide: Matrix) -> Matrix:
     """One tick more for whoever has any evidence on single states: its columns are weighted, two of them at worst."""
-    found = each(lambda _: ONE, wide)
+    ratios = each(lambda _: ONE, wide)
     for x, y, a, b, root in odds:
         for row, column, high in ((x, y, sqrt_of(wide[a][b])), (y, x, sqrt_of(wide[b][a]))):
             ratio = -(-(root * high + ONE * ONE) // (root + high)) if root < LIMIT else high
-            found[row][column] = max(found[row][column], times(ratio, ratio))
-    return found
+            ratios[row][column] = max(ratios[row][column], times(ratio, ratio))
+    return ratios
 
 
 def _of_two(kernel: Kernel, wide: Matrix, apart: Matrix) -> Matrix:
     """The same for two states whose weights have ratios w within those of distributions: rises with w, then falls."""
-    found = soft_step(kernel.soft(), wide)
+    ratios = soft_step(kernel.soft(), wide)
     for x, a in ((0, 0), (0, 1), (1, 0), (1, 1)):
         u, low, high = (Fraction(*v) for v in ((wide[a][1 - a], ONE), (ONE, apart[1 - a][a]), (apart[a][1 - a], ONE)))
         (p, q), (r, s) = ((row[a], row[1 - a]) for row in (kernel.up[x], kernel.up[1 - x]))
@@ -134,13 +134,13 @@ def _of_two(kernel: Kernel, wide: Matrix, apart: Matrix) -> Matrix:
             ends = [(p * w * u + q) * (r * w + s) / ((p * w + q) * (r * w * u + s)) for w in (low, high)]
             least = min(v for v in (p, q, r, s) if v)  # a probability is too large by one unit at most
             margin = 1 + Fraction(1, max(least >> 8, 1))
-            found[x][1 - x] = min(found[x][1 - x], ceil_of(max(Fraction(1), *ends) * margin))
-    return found
+            ratios[x][1 - x] = min(ratios[x][1 - x], ceil_of(max(Fraction(1), *ends) * margin))
+    return ratios
 
 
-def _product(one: Rows, other: Rows) -> Matrix:
+def _product(rows: Rows, other: Rows) -> Matrix:
     columns = turned(other)
-    return [[-(-sum(map(mul, row, column)) >> BITS) for column in columns] for row in one]
+    return [[-(-sum(map(mul, row, column)) >> BITS) for column in columns] for row in rows]
 
 
 def _ratios(distributions: Rows, error: int) -> Matrix:
@@ -173,7 +173,7 @@ def _proven(step: Step, leakage: Matrix, slacks: Sequence[float]) -> tuple[Matri
 
 def quilts(kernel: Kernel, most: int, worth: Callable[[int, Matrix, Matrix], Matrix]) -> Matrix:
     """The least worth over some n: of what n - 1 ticks can tell, and what states n and n + 1 ticks away tell."""
-    found, paid = each(lambda _: LIMIT, kernel.up), [ONE]
+    quilt, paid = each(lambda _: LIMIT, kernel.up), [ONE]
 
     def all_told(n: int) -> int:
         while len(paid) < n:
@@ -181,8 +181,8 @@ def quilts(kernel: Kernel, most: int, worth: Callable[[int, Matrix, Matrix], Mat
         return paid[n - 1]
 
     for n in useful_distances(kernel.rough, all_told, worth, ONE, LIMIT):
-        found = each(min, found, worth(all_told(n), kernel.told(n), kernel.told(n + 1)))
-    return found
+        quilt = each(min, quilt, worth(all_told(n), kernel.told(n), kernel.told(n + 1)))
+    return quilt
 
 
 def followed(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[Matrix], any_of: bool) -> Matrix:
@@ -201,8 +201,8 @@ def followed(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[M
         longer, within = kernel.step(each(times, before, apart), True), apart
         distributions, error = _product(distributions, turned(kernel.up)), error + len(tick) + 2
         apart, dead = _ratios(distributions, error), [not any(distribution) for distribution in turned(distributions)]
-        known = [soft_step(odds, before) if len(tick) > 2 else _of_two(kernel, before, within)] if any_of else []
-        leakage = each(min, each(times, longer, turned(apart)), cap, *known)
+        matrixes = [soft_step(odds, before) if len(tick) > 2 else _of_two(kernel, before, within)] if any_of else []
+        leakage = each(min, each(times, longer, turned(apart)), cap, *matrixes)
         leakage = [[ONE if dead[x] or dead[y] else v for y, v in enumerate(row)] for x, row in enumerate(leakage)]
         worst, off = each(max, worst, leakage), max(map(max, apart))
         if max(map(max, leakage)) >= LIMIT:
@@ -235,10 +235,10 @@ def known_odds(chain: Rows) -> Fraction | None:
 def least_loss(chain: Rows, most: Fraction, loss: Callable[[], Fraction]) -> Fraction:
     """The less of the bound by odds ratios, if no step is impossible, and of another, if there is one."""
     odds = known_odds(chain)
-    found = [odds_ratio_loss(odds, most)] if odds else []
-    with suppress(NotRecomputed) if found else nullcontext():
-        found.append(loss())
-    return min(found)
+    losses = [odds_ratio_loss(odds, most)] if odds else []
+    with suppress(NotRecomputed) if losses else nullcontext():
+        losses.append(loss())
+    return min(losses)
 
 
 def stationary(chain: Rows) -> list[Fraction]:
@@ -276,7 +276,9 @@ def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None) -> Fr
         density = [Fraction(p) / q for p, q in zip(start, distribution, strict=True)]
         start = [ceil_of(value / max(density)) for value in density]
     kinds = ((Kernel(future), None), (Kernel(past), start))
-    return _of_secrets(tick, *(_leakage(kernel, tick, one, adversary == "informed") for kernel, one in kinds))
+    return _of_secrets(
+        tick, *(_leakage(kernel, tick, most_quilts, adversary == "informed") for kernel, most_quilts in kinds)
+    )
 
 
 def _leakage(kernel: Kernel, tick: Rows, start: Any, informed: bool) -> Matrix:
@@ -292,21 +294,21 @@ def _leakage(kernel: Kernel, tick: Rows, start: Any, informed: bool) -> Matrix:
                 min, leakage, followed(kernel, tick, distributions, (leakage, quilt, ignorant), start == "any")
             )
     if informed and start != "any":  # a state that is known is a start
-        known = quilts(kernel, most, lambda paid, near, far: each(partial(times, paid), near, turned(far)))
+        near = quilts(kernel, most, lambda paid, near, far: each(partial(times, paid), near, turned(far)))
         if few:
-            ends = [followed(kernel, tick, [one], (known, quilt, ignorant), False) for one in turned(kernel.up)]
-            known = each(min, known, each(lambda *values: max(values), *ends))
-        leakage = each(max, leakage, known)
+            ends = [followed(kernel, tick, [one_end], (near, quilt, ignorant), False) for one_end in turned(kernel.up)]
+            near = each(min, near, each(lambda *values: max(values), *ends))
+        leakage = each(max, leakage, near)
     return leakage
 
 
-def _any_start(told: Matrix, most: int, paid: int) -> int:
-    odds = max(map(max, each(times, told, turned(told))))
+def _any_start(leaks: Matrix, most: int, paid: int) -> int:
+    odds = max(map(max, each(times, leaks, turned(leaks))))
     return min(odds_leakage(odds, most, paid), LIMIT) if max(odds, paid) < LIMIT else LIMIT
 
 
 def _of_secrets(tick: Rows, *leakages: Matrix) -> Fraction:
-    loss = max(map(max, each(lambda one, *both: times(one, *both) if one > ONE else ONE, tick, *leakages)))
+    loss = max(map(max, each(lambda ratio, *both: times(ratio, *both) if ratio > ONE else ONE, tick, *leakages)))
     if loss >= LIMIT:
         raise NotRecomputed("known chains that never forget, or too slowly for a bound")
     return Fraction(loss, ONE)
@@ -322,10 +324,10 @@ def all_points_loss(policy: Mapping[str, Any]) -> Fraction:
     if any(p and not possible for p, possible in zip(first, initial, strict=True)):
         raise NotRecomputed("a start in states that the policy takes for impossible")
     accepted, shows = _accepted(policy), policy.get("shows") or range(len(initial))
-    told = [exp_up(Fraction(policy["epsilon"]) * count) for count in range(max(map(max, accepted)) + 1)]
-    tick = [[ceil_of(told[accepted[x][y]]) for y in shows] for x in shows]
+    ratios = [exp_up(Fraction(policy["epsilon"]) * count) for count in range(max(map(max, accepted)) + 1)]
+    tick = [[ceil_of(ratios[accepted[x][y]]) for y in shows] for x in shows]
     begins = {"stationary": None, "any": "any", "given": initial}[start]
-    return least_loss(chain, told[-1], lambda: known_loss(chain, tick, adversary, begins))
+    return least_loss(chain, ratios[-1], lambda: known_loss(chain, tick, adversary, begins))
 
 
 def _accepted(policy: Mapping[str, Any]) -> list[list[int]]:

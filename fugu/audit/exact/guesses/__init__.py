@@ -67,12 +67,12 @@ def guessed_ratio(
     return amounts[target], [(a, b, amount) for a, b, amount in flow if a != b]
 
 
-def guessed_limit(step: Callable[[Matrix], Matrix], one: int, size: int, most: int) -> Matrix:
-    """The limit of leakage <- step(leakage) from `one` on, by steps that shrink geometrically in the end.
+def guessed_limit(step: Callable[[Matrix], Matrix], unit: int, size: int, most: int) -> Matrix:
+    """The limit of leakage <- step(leakage) from `unit` on, by steps that shrink geometrically in the end.
 
     `most` counts as infinite.
     """
-    leakage = [[one] * size for _ in range(size)]
+    leakage = [[unit] * size for _ in range(size)]
     for _ in range(_MOST_GUESSES):
         first = step(leakage)
         second = step(first)
@@ -96,25 +96,25 @@ def _cells(function: Callable[..., int], *matrices: Matrix) -> Matrix:
     return [[function(*cell) for cell in zip(*rows, strict=True)] for rows in zip(*matrices, strict=True)]
 
 
-def _moved(one: Matrix, other: Matrix) -> float:
-    return max(abs(math.log(b / a)) for rows in zip(one, other, strict=True) for a, b in zip(*rows, strict=True))
+def _moved(before: Matrix, other: Matrix) -> float:
+    return max(abs(math.log(b / a)) for rows in zip(before, other, strict=True) for a, b in zip(*rows, strict=True))
 
 
 def useful_distances(
-    rows: Rows, paid: Callable[[int], int], worth: Callable[[int, Matrix, Matrix], Matrix], one: int, most: int
+    rows: Rows, paid: Callable[[int], int], worth: Callable[[int, Matrix, Matrix], Matrix], unit: int, most: int
 ) -> Iterable[int]:
     """The n for which a quilt of n ticks is the best of any two states; `rows` are of the kernel.
 
     `paid` is what the n - 1 nearest ticks can tell; `worth` is of that, and of what states n and n + 1 ticks away tell.
-    `one` is a ratio of 1; `most` is infinite.
+    `unit` is a ratio of 1; `most` is infinite.
     """
     power, columns = rows, list(zip(*rows, strict=True))
-    near = _told(power, one, most)
+    near = _told(power, unit, most)
     best: Matrix = [[most] * len(rows) for _ in rows]
     used: Matrix = [[0] * len(rows) for _ in rows]
     for n in range(1, _MOST_DISTANCE):
         power = [[sum(map(mul, row, column)) for column in columns] for row in power]
-        far, all_told = _told(power, one, most), paid(n)
+        far, all_told = _told(power, unit, most), paid(n)
         value = worth(all_told, near, far)
         used = _cells(lambda a, b, last, n=n: n if a < b else last, value, best, used)
         best, near = _cells(min, best, value), far
@@ -123,6 +123,6 @@ def useful_distances(
     return {n for x, row in enumerate(used) for y, n in enumerate(row) if n and x != y}
 
 
-def _told(power: Rows, one: int, most: int) -> Matrix:
+def _told(power: Rows, unit: int, most: int) -> Matrix:
     quotients = ((max(a / b if b else math.inf for a, b in zip(x, y, strict=True) if a) for y in power) for x in power)
-    return [[int(min(quotient, most / one) * one) for quotient in row] for row in quotients]
+    return [[int(min(quotient, most / unit) * unit) for quotient in row] for row in quotients]
