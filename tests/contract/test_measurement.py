@@ -63,16 +63,6 @@ def test_graphs_are_those_of_the_gateway(seed: int) -> None:
         check({"radius": radius}, within_radius(points, radius))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("radius", [1.0, 3.5, 400.0])
-def test_a_radius_finds_the_same_pairs_by_steps_and_by_pairs(radius: float) -> None:
-    """Many states near one another, and few far apart: the search goes the shorter way."""
-    generator = np.random.default_rng(1)
-    for points in (generator.integers(0, 25, (300, 2)), generator.integers(0, 900, (60, 3))):
-        found = neighbours_of({"radius": radius}, [tuple(point) for point in points.tolist()], ())
-        assert np.array_equal(matrix(found), within_radius(points, radius))
-
-
 def test_labels_of_different_types_are_different() -> None:
     points = [(0,)] * 3
     assert neighbours_of({"categories": [1, "1", 1]}, points, ()) == (0b100, 0, 0b001)

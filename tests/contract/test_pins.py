@@ -236,17 +236,6 @@ def test_some_of_the_pinned_ticks_are_enough_unless_hysteresis_remembers(
     assert (violations(slower, pins_of(heart(discretiser=states))) == ()) == ok
 
 
-def test_fewer_ticks_tell_no_more() -> None:
-    """Every second tick, through the same table: the chain of the others, P squared, loses less, by enumeration."""
-    for q, r in ((0.05, 0.1), (0.9, 0.8)):
-        emission = np.array([[0.8, 0.2], [0.3, 0.7]])
-        every = np.array([[1 - q, q], [r, 1 - r]])
-        start = np.array([r, q]) / (q + r)
-        often = worst_loss(start, [every] * 4, emission, informed=True).max()
-        seldom = worst_loss(start, [every @ every] * 2, emission, informed=True).max()
-        assert seldom <= often
-
-
 BELOW, ABOVE = math.nextafter(0.25, 0), math.nextafter(0.25, 1)
 HALF = BinaryChains(q=(0.25, 0.25), r=(0.5, 0.5))
 PAIRS = JointChains(

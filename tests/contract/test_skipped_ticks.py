@@ -73,14 +73,6 @@ def test_a_clock_set_forward_again_and_again_tells_no_more_than_the_guarantee() 
     assert seen > log(1 + (exp(bound) - 1) / 3), "the bound is not far away"
 
 
-def test_seven_eighths_of_a_step_have_seven_eighths_of_its_changes() -> None:
-    """Least distance of two draws while a late machine makes up; of a chain in continuous time."""
-    for q, r in product([k / 20 for k in range(1, 20)], repeat=2):
-        if (eigenvalue := 1 - q - r) > 0:
-            share = (1 - eigenvalue ** (7 / 8)) / (1 - eigenvalue)
-            assert 7 / 8 < share < 1
-
-
 @pytest.mark.parametrize(("q", "r", "told"), [(0.05, 0.06, 1.14), (0.2, 0.35, 1.19)])
 def test_what_epsilon_1_would_be_if_every_step_were_an_eighth_short(q: float, r: float, told: float) -> None:
     def epsilon(odds: float, share: float) -> float:
@@ -97,9 +89,3 @@ def test_what_epsilon_1_would_be_if_every_step_were_an_eighth_short(q: float, r:
         check_printed("epsilon 1 would be {} (q = 0.05, r = 0.06)", epsilon(low, 7 / 8))
     else:
         check_printed("(q = 0.05, r = 0.06) to {} (q = 0.2, r = 0.35)", epsilon(low, 7 / 8))
-
-
-def test_ticks_closer_than_a_period_would_lose_more() -> None:
-    """The control: what the spacing of ticks is for. Four draws for one state."""
-    chains = BinaryChains(q=(Q, Q), r=(R, R))
-    assert most_told([KEPT] * 6, 3) > loss(chains, TABLE, "ignorant").epsilon

@@ -241,17 +241,6 @@ def test_a_state_that_is_known_after_a_gap_breaks_an_ignorant_guarantee() -> Non
     check_printed("(with q = r = 0.02 an epsilon of 4 would be {})", worst)
 
 
-def test_no_state_after_a_gap_is_the_same_for_all_recordings() -> None:
-    """It was 0 for certain: a public mark."""
-    generator, seen = random.Random(8), set()
-    for _ in range(200):
-        readings: list[Any] = [generator.uniform(40, 200) for _ in range(12)] + [None] * 5
-        seen.add(tuple(states(document(PULSE), readings + [generator.uniform(40, 200) for _ in range(7)])[17:]))
-    assert {none[:4] for none in seen} == {(None,) * 4}
-    for place in (4, 5, 6):
-        assert {one[place] for one in seen} == {0, 1}
-
-
 def test_which_ticks_have_a_state_depends_on_ticks_and_missing_readings_only() -> None:
     generator = random.Random(5)
     for _ in range(50):

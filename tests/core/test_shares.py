@@ -77,19 +77,6 @@ def test_so_many_shares_are_discrete_laplace_noise_exactly() -> None:
         assert total == [(1 - p) * p**k for k in range(12)]
 
 
-def test_every_cell_of_the_words_is_as_wide_as_its_probability() -> None:
-    """Each border, to a 2^-64th: the first word of a cell is of it, and the word before is not."""
-    homes, threshold = 3, 4_000_000_000
-    probabilities, _ = law(homes, threshold, 40)
-    shares, total = Shares(threshold, homes), Fraction(0)
-    for k, probability in enumerate(probabilities[:-1]):
-        total += probability
-        border = -(-total.numerator * (1 << 64) // total.denominator)  # the first whole word of cell k + 1
-        if probabilities[k + 1] > Fraction(1, 1 << 60):
-            assert shares._invert(border, 64) == k + 1
-            assert shares._invert(border - 2, 64) == k
-
-
 def test_a_share_has_no_largest_value() -> None:
     """The tail of the words goes on where 64 bits end: no edge of the support."""
     shares = Shares(3_000_000_000, 3)

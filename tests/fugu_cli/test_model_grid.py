@@ -75,12 +75,6 @@ def test_the_device_puts_places_into_the_same_cells(fugu: Fugu, tmp_path: Path) 
     np.testing.assert_allclose(np.array(document["initial"]) @ document["transition"], document["initial"], atol=1e-12)
 
 
-def test_a_file_may_begin_with_a_byte_order_mark(fugu: Fugu, walks: Path) -> None:
-    before = fitted(fugu, walks)
-    walks.write_bytes(b"\xef\xbb\xbf" + walks.read_bytes())
-    assert fitted(fugu, walks) == before
-
-
 def test_a_period_takes_the_newest_place_and_cuts_silences(fugu: Fugu, tmp_path: Path) -> None:
     a, b = place(0, 0), place(1, 0)
     # ticks 0, 10, 20, 30 of the first part: a a b b (8 and 29 are the newest); a new part at 100: b b a

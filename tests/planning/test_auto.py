@@ -107,13 +107,6 @@ def test_a_true_chain_gets_windows_that_are_worth_it(chain_plan: AutoPlan) -> No
 
 
 @pytest.mark.long
-def test_a_policy_says_how_many_readings_are_missing(chain_plan: AutoPlan) -> None:
-    """Else the gateway takes the symbols of such ticks for those of another chain, and estimates for sure."""
-    few = chain_plan._replace(readings=chain_plan.readings._replace(missing_share=0.005))
-    assert [auto_policy(plan).missing_share for plan in (chain_plan, few)] == [None, 0.005]
-
-
-@pytest.mark.long
 def test_a_plan_of_some_readings_says_that_a_tick_is_one_of_them(chain_plan: AutoPlan) -> None:
     fifth = next(one for one in chain_plan.candidates if (one.kind, one.every) == ("symbols", 5))
     for one, said in ((fifth, True), (chain_plan.recommended, False)):
@@ -159,14 +152,6 @@ def test_a_symbol_stream_that_is_useful_is_not_called_useless(chain_plan: AutoPl
     assert ": off by 1.1 points on average; guessing is off by 5." in told(0.011)
     assert "No symbol stream" not in told(0.011)
     assert "No symbol stream is useful at epsilon 1: the best is off by 2.6 points" in told(0.026)
-
-
-@pytest.mark.long
-def test_errors_fall_as_epsilon_grows(chain_plan: AutoPlan) -> None:
-    for curve in chain_plan.curves:
-        assert [epsilon for epsilon, _ in curve.points] == sorted(epsilon for epsilon, _ in curve.points)
-        errors = dict(curve.points)
-        assert errors[20.0] < errors[1.0]
 
 
 @pytest.mark.long

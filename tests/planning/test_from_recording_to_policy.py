@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.errors import GuaranteeError
 from fugu.planning.chain_source import file_source, interval_source
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import StreamRule, read_joint
@@ -85,19 +85,6 @@ def test_a_policy_says_what_its_header_says(plan: StreamPlan) -> None:
     assert build_policy(plan, replace(HEADER, epoch=1.5)).clock.epoch_us == 1_500_000
 
 
-@pytest.mark.parametrize("wrong", [{"epoch": -1.0}, {"epoch": 2.0**42}, {"period_seconds": 0.0}])
-def test_a_clock_out_of_range_is_an_error_of_planning(plan: StreamPlan, wrong: dict[str, float]) -> None:
-    with pytest.raises(PlanningError, match="epoch and period"):
-        build_policy(plan, replace(HEADER, **wrong))
-
-
-def test_a_file_that_is_no_chain_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "chain.json"
-    file.write_text('{"counts": []}')
-    with pytest.raises(FuguError, match=r"chain\.json"):
-        file_source(file)
-
-
 @pytest.mark.long
 def test_every_mechanism_is_announced_before_its_noise_is_sought() -> None:
     begun: list[str] = []
@@ -120,10 +107,3 @@ def test_a_measurement_says_which_fields_its_policy_lacks(tmp_path: Path) -> Non
     complete = replace(measured, spec=replace(measured.spec, header=header))
     assert missing_fields(complete.spec) == []
     assert build_measure_policy(complete, epoch=0.0).epsilon == 1.0
-
-
-def test_a_wrong_specification_is_an_error_of_planning(tmp_path: Path) -> None:
-    file = tmp_path / "spec.json"
-    file.write_text("{}")
-    with pytest.raises(PlanningError, match=r"spec\.json: graph is missing"):
-        read_spec(file)

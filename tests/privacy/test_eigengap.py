@@ -192,15 +192,6 @@ def test_the_exact_mechanism_never_needs_more(seed: int) -> None:
         assert mqm_exact((stationary,), 60, 1.0).scale <= best * (1 + 1e-9)
 
 
-def test_general_reversible_and_sharp_gaps_are_in_order() -> None:
-    for seed in range(10):
-        chain = random_chains(seed)[1]
-        assert is_reversible(chain)
-        assert eigengap(chain) <= eigengap(chain, True) <= eigengap(chain, True, sharp=True)
-        values = np.sort(np.abs(np.linalg.eigvals(chain.transition)))
-        assert eigengap(chain, True) == close(2 * (1 - values[-2]))
-
-
 def test_beyond_the_fast_path_length_the_window_does_not_matter() -> None:
     for chain in (THETA1, THETA2):
         for epsilon in (0.2, 1.0, 5.0):

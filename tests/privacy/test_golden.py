@@ -153,15 +153,6 @@ def test_counterexamples(row: dict[str, Any]) -> None:
     assert row["ln_LR_known"] <= chains.ratio_loss(*ratios, "informed").epsilon
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("row", GOLDEN["figure2"], ids=lambda row: str(row["theta"]))
-def test_figure_2(row: dict[str, Any]) -> None:
-    chains = symmetric(row["theta"])
-    ratio = Fraction((1 - row["rho_dp"]) / row["rho_dp"])
-    assert chains.ratio_loss(ratio, ratio, "informed").epsilon == close(row["T1_loss_of_dp"])
-    assert calibrated(chains, 0.5).rho0 == close(row["rho_T1"])
-
-
 ALPHA = {row["chain"]: row["alpha_max"] for row in GOLDEN["kary_calibrated"]}
 
 

@@ -192,37 +192,12 @@ def test_on_a_stationary_stream_the_best_pair_of_widths_decides(epsilon: float) 
     assert mqm_exact((chain,), 10**6, epsilon).scale == close(best)
 
 
-def test_fifty_one_states_and_a_million_ticks() -> None:
-    chain = sticky_chain(np.random.default_rng(1), 51, 0.1)
-    found = mqm_exact((chain,), 10**6, 1.0)
-    a, b = found.quilt
-    assert a is not None
-    assert b is not None
-    assert found.scale == close((a + b - 1) / (1.0 - influence(chain, None, a, b)))
-    assert mqm_exact((chain,), None, 1.0).scale == found.scale
-
-
 def test_a_stream_without_end_from_any_start_is_the_limit_of_long_windows() -> None:
     for chain in (CHAINS["theta1"], CHAINS["theta2"], MarkovChain(np.array(P2), None)):
         endless = mqm_exact((chain,), None, 1.0)
         assert endless.scale == close(mqm_exact((chain,), 5000, 1.0).scale)
         stationary = mqm_exact((MarkovChain.stationary(chain.transition),), None, 1.0)
         assert endless.scale >= stationary.scale
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("q", "r"),
-    [((0.1, 0.4), (0.2, 0.5)), ((0.6, 0.9), (0.7, 0.8)), ((0.2, 0.9), (0.3, 0.85)), ((0.05, 0.9), (0.4, 0.5))],
-)
-def test_the_worst_chain_of_an_interval_is_a_corner(q: tuple[float, float], r: tuple[float, float]) -> None:
-    for epsilon, length in product((0.3, 1.0, 4.0), (7, None)):
-        whole = mqm_exact(BinaryChains(q=q, r=r), length, epsilon).scale
-        inside = [
-            mqm_exact((MarkovChain.stationary([[1 - a, a], [b, 1 - b]]),), length, epsilon).scale
-            for a, b in product(np.linspace(*q, 3), np.linspace(*r, 3))
-        ]
-        assert max(inside) == close(whole)
 
 
 # ---- tables and edges

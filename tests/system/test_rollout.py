@@ -66,24 +66,3 @@ def test_it_completes_although_the_gateway_is_killed_and_the_absent_catch_up(
         gateway.process.kill()
         crowd.link.stop()
         registry.close()
-
-
-def test_it_stops_at_its_error_threshold_and_offers_the_way_back(broker: Mosquitto, tmp_path: Path, keys: Keys) -> None:
-    registry, enrolments, offline = scene(tmp_path, keys)
-    rollouts = Rollouts(registry)
-    crowd = Crowd(broker.broker, enrolments, offline)
-    gateway = Gateway(tmp_path, broker.port)
-    try:
-        number = rollouts.draft(plan(Fraction(1, 50)), who="me", time_us=time.time_ns() // 1000)
-        wait_until(lambda: sum(device.online for device in registry.devices()) == DEVICES - OFFLINE, "births")
-        rollouts.start(number, who="me", time_us=time.time_ns() // 1000)
-        wait_until(lambda: rollouts.show(number).state.phase == "stopped", "the stop")
-        shown = rollouts.show(number)
-        (stage,) = [tally for tally in shown.tallies if tally.refused * 50 >= tally.size and tally.refused]
-        assert stage.refused >= 1
-        assert crowd.versions().count(1) < DEVICES - OFFLINE - REFUSING, "it did not go on to the end"
-        assert rollouts.show(number).state.way_back().keys() == {None}
-    finally:
-        gateway.process.kill()
-        crowd.link.stop()
-        registry.close()
