@@ -88,7 +88,7 @@ def main() -> None:
             rows = int(_PROBE * options.megabytes * 1e6 / path.stat().st_size)
             path.unlink()
             _write(path, rows)
-            command = [sys.executable, "-m", "fugu", "read", str(path), "--samples", *words]
+            command = [sys.executable, "-m", "fugu", "read", str(path), "--rows", "samples", *words]
             seconds = _processor_seconds(command, options.runs)
             figures[f"{name}, {rows} rows: fugu read, s"] = round(seconds, 2)
             if peer is not None:

@@ -12,9 +12,8 @@ from fugu.host.terminal import Parser
 
 __all__ = ["parser", "read_file", "read_words"]
 
-_VALUES = ("column", "time", "zone", "missing_values", "gap")
+_VALUES = ("column", "time", "zone", "missing_values", "rows", "gap")
 _SEVERAL = ("only", "as_it_is")
-_KINDS = ("events", "samples", "changes")
 
 
 def read_words(words: Sequence[str]) -> bool:
@@ -23,11 +22,8 @@ def read_words(words: Sequence[str]) -> bool:
         options = vars(parser().parse_args(words))
     except UsageError:
         return False
-    kinds = {*(options.pop("rows") or ())}
-    if len(kinds) > 1:
-        return False
     file, output, as_json = (options.pop(name) for name in ("file", "output", "json"))
-    read_file(file, output, options | {"rows": next(iter(kinds), None)}, as_json=as_json)
+    read_file(file, output, options, as_json=as_json)
     return True
 
 
@@ -40,8 +36,6 @@ def parser() -> Parser:
     parser.add_argument("--period", type=float)
     for name in _VALUES + _SEVERAL:
         parser.add_argument(f"--{name.replace('_', '-')}", action="append" if name in _SEVERAL else "store")
-    for kind in _KINDS:
-        parser.add_argument(f"--{kind}", dest="rows", action="append_const", const=kind)
     return parser
 
 

@@ -314,7 +314,7 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
     period, notes = options.period, (*recording.notes, *rows.notes)
     if kind == "samples" and options.rows is None and period and abs(period / steps.median - 1.0) > _SAME_PERIOD:
         raise RecordingError(
-            f"--period is for logs of changes; here a row comes every {steps.median:g} s (--samples puts them on "
+            f"--period is for logs of changes; here a row comes every {steps.median:g} s (--rows samples puts them on "
             "another clock)"
         )
     if kind == "samples" and options.gap is not None and not isinstance(readings, list):

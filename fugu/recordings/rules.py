@@ -133,9 +133,9 @@ def _rows(evidence: Evidence) -> _Asked | None:
     return _Asked(
         f"rows are {low:.3g} to {high:.3g} s apart, which says not what they are",
         [
-            Option(("--samples",), f"readings on a clock of {evidence.steps.median:g} s, some absent"),
-            Option(("--changes",), "each value holds until the next"),
-            Option(("--events",), "each row is a tick, as a heartbeat is"),
+            Option(("--rows", "samples"), f"readings on a clock of {evidence.steps.median:g} s, some absent"),
+            Option(("--rows", "changes"), "each value holds until the next"),
+            Option(("--rows", "events"), "each row is a tick, as a heartbeat is"),
         ],
     )
 

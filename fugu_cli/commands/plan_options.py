@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,6 +66,21 @@ ProtectOption = Annotated[
 ]
 
 
+_PeriodOption = Annotated[float | None, Option(metavar="SECONDS", help="Length of one tick (default: the model's).")]
+_WindowOption = Annotated[
+    list[str] | None,
+    Option(
+        metavar="[NAME=]LENGTH[:SHARE]",
+        help="A window of each policy: LENGTH in ticks, or as 90s, 5m, 8h, 1d; SHARE of what epsilon allows "
+        "(default: equal errors of shares). Several may be given.",
+    ),
+]
+_SymbolsOption = Annotated[
+    float | None,
+    Option(metavar="SHARE", help="With --window: share of what epsilon allows for a symbol every tick."),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class ChainOptions:
     """A class of chains: intervals of q and r, or a file."""
@@ -93,9 +108,7 @@ class StreamOptions:
         str, Option(help="information (most informative symbols) or flips (fewest wrong symbols, rho <= 1/2).")
     ] = "information"
     every: Annotated[int, Option(metavar="D", help="Take one reading every D ticks of the chain.")] = 1
-    period: Annotated[
-        float | None, Option(metavar="SECONDS", help="Length of one tick of the chain (default: the model's).")
-    ] = None
+    period: _PeriodOption = None
     protect: ProtectOption = None
 
 
@@ -104,18 +117,8 @@ class WindowOptions:
     """Options for the plan of windows."""
 
     epsilon: _EpsilonOption
-    window: Annotated[
-        list[str] | None,
-        Option(
-            metavar="[NAME=]LENGTH[:SHARE]",
-            help="A window of a policy: LENGTH in ticks, or as 90s, 5m, 8h, 1d; SHARE of what epsilon allows "
-            "(default: equal errors of shares). Several may be given.",
-        ),
-    ] = None
-    symbols: Annotated[
-        float | None,
-        Option(metavar="SHARE", help="With --window: share of what epsilon allows for a symbol every tick."),
-    ] = None
+    window: _WindowOption = None
+    symbols: _SymbolsOption = None
     mechanism: Annotated[
         str | None,
         Option(
@@ -151,9 +154,7 @@ class WindowOptions:
     ] = None
     start: StartOption = None
     segments: SegmentsOption = None
-    period: Annotated[
-        float | None, Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
-    ] = None
+    period: _PeriodOption = None
     protect: ProtectOption = None
 
 
@@ -170,17 +171,9 @@ class JointOptions:
         str | None,
         Option(metavar="A,B[,C]", help="What each stream may tell of a tick, as parts, as in 2,1 (default: equal)."),
     ] = None
-    window: Annotated[
-        list[str] | None,
-        Option(
-            metavar="[NAME=]LENGTH[:SHARE]", help="As for plan window: a window of every stream, instead of symbols."
-        ),
-    ] = None
-    symbols: Annotated[
-        float | None,
-        Option(metavar="SHARE", help="With --window: share of each stream's part for a symbol every tick."),
-    ] = None
-    period: Annotated[float | None, Option(metavar="SECONDS", help="Length of one tick (default: the model's).")] = None
+    window: _WindowOption = None
+    symbols: _SymbolsOption = None
+    period: _PeriodOption = None
     protect: ProtectOption = None
 
 
@@ -256,11 +249,14 @@ class RecordingOptions:
         str | None,
         Option(metavar="VALUE,VALUE...", help="Cells that are no reading, such as codes of a failed sensor: -127,85."),
     ] = None
-    events: Annotated[bool, Option("--events", help="Each row is a tick, as a heartbeat is.")] = False
-    samples: Annotated[
-        bool, Option("--samples", help="Rows are on a clock; absent ones are ticks without a reading.")
-    ] = False
-    changes: Annotated[bool, Option("--changes", help="Each row holds until the next.")] = False
+    rows: Annotated[
+        str | None,
+        Option(
+            metavar="events|samples|changes",
+            help="What rows are: a tick each, as a heartbeat is; on a clock, absent ones ticks without a reading; or "
+            "values that hold until the next (default: found).",
+        ),
+    ] = None
     period: Annotated[
         float | None,
         Option(
@@ -282,16 +278,8 @@ class RecordingOptions:
     ] = None
 
     def words(self) -> dict[str, Any]:
-        """The arguments that `fugu.recordings.options.read_options` takes.
-
-        Raises:
-            CommandLineError: two options contradict each other.
-        """
-        kinds = [name for name in ("events", "samples", "changes") if getattr(self, name)]
-        if len(kinds) > 1:
-            raise CommandLineError(f"rows are of one kind: --{kinds[0]} or --{kinds[1]}")
-        names = ("column", "time", "only", "zone", "missing_values", "period", "gap", "as_it_is")
-        return {name: getattr(self, name) for name in names} | {"rows": kinds[0] if kinds else None}
+        """The arguments that `fugu.recordings.options.read_options` takes."""
+        return {field.name: getattr(self, field.name) for field in fields(RecordingOptions)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,8 +201,6 @@ def _card(plan: Plan, name: str, at: int | None, options: dict[str, str]) -> dic
 
 def _field(options: AutoOptions, name: str) -> str:
     """The text of an option in a form."""
-    if name == "rows":
-        return next((kind for kind in ("events", "samples", "changes") if getattr(options, kind)), "")
     value = getattr(options, name)
     return "" if value is None else ",".join(value) if isinstance(value, list) else str(value)
 

@@ -33,7 +33,7 @@ from edge_agent.sensors.source import Reading
 from fugu.contract._document import first_problem
 from fugu.contract.errors import FuguError, cause
 from fugu.contract.topics import topic_of
-from fugu.host.arguments import number, one_of
+from fugu.host.arguments import number
 from fugu.host.database import STORE
 from fugu.library.recordings import read
 from fugu.mqtt import Broker
@@ -72,7 +72,6 @@ _QUESTION = (
 )
 _LISTS = {"only": re.compile(",(?=[^,=]+=)"), "as_it_is": re.compile(",")}
 """Fields that hold several words, with what is between them."""
-_KINDS = ("events", "samples", "changes")
 _MOST_READ = 10 << 20
 """Of an upload that is read at once."""
 _FIELDS = ("do", "topic", "path", "local", "folder", *_QUESTION)
@@ -383,8 +382,6 @@ def _options(asked: dict[str, str]) -> AutoOptions:
     """The options of a plan that the form has; empty ones are the usual ones."""
     words: dict[str, Any] = {name: asked[name] for name in _QUESTION if asked[name]}
     words |= {name: pattern.split(words[name]) for name, pattern in _LISTS.items() if name in words}
-    if kind := words.pop("rows", ""):
-        words[one_of(kind, "rows", _KINDS)] = True
     words |= {name: number(words[name], name) for name in ("epsilon", "threshold", "period") if name in words}
     return AutoOptions(**words)
 
@@ -393,10 +390,9 @@ def _answers(question: QuestionError, asked: dict[str, str]) -> list[dict[str, A
     """Buttons that answer a question, beside what was answered before."""
     buttons = []
     for words, meaning in question.options:
-        name, *value = (words[0].removeprefix("--").replace("-", "_"), *words[1:])
-        if value and value[0].rpartition("=")[2] in ("NAME", "COLUMN"):  # which has to be written
+        field, text = words[0].removeprefix("--").replace("-", "_"), words[1]
+        if text.rpartition("=")[2] in ("NAME", "COLUMN"):  # which has to be written
             continue
-        field, text = (name, value[0]) if value else ("rows", name)
         if field in _LISTS and asked[field]:
             text = f"{asked[field]},{text}"
         buttons.append({"words": f"{' '.join(words)}: {meaning}".removeprefix("--"), "options": {field: text}})

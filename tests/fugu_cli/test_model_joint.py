@@ -45,7 +45,7 @@ def test_counts_of_two_files_by_hand(fugu: Fugu, tmp_path: Path) -> None:
         tmp_path / "b.csv",
         {"t": [10, 20.4, 29.7, 40, 50, 60, 70], "state": [1, 1, 0, 0, 1, 0, 0], "seg": [1, 1, 1, 1, 1, 2, 2]},
     )
-    document = fugu("plan", "model", first, second, "--samples", "--json").json()
+    document = fugu("plan", "model", first, second, "--rows", "samples", "--json").json()
     assert [one["name"] for one in document["streams"]] == ["a", "b"]
     assert document["shows"] == [[0, 0], [0, 1], [1, 0], [1, 1]]
     steps = {(x, y) for x, row in enumerate(document["counts"]) for y, n in enumerate(row) if n}

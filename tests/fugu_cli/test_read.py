@@ -86,7 +86,7 @@ def test_a_plain_file_is_its_owners_and_has_the_same_ticks(fugu: Fugu, tmp_path:
 
 def test_options_that_contradict_or_cannot_be_read_are_one_line(fugu: Fugu, two: Path) -> None:
     for words, said in (
-        (["--events", "--samples"], "rows are of one kind: --events or --samples"),
+        (["--rows", "ticks"], "rows must be one of events, samples, changes, got 'ticks'"),
         (["--as-it-is", "all"], "as-it-is takes keys, dates, step, order, rows, codes, names, hold, zone, got 'all'"),
         (["--only", "hall"], "rows are chosen as sensor=hall, got 'hall'"),
         (["--zone", "Berlin"], "there is no zone 'Berlin': it is like Europe/Berlin, or UTC"),

@@ -51,7 +51,7 @@ def test_edge_commands_load_neither_framework_nor_numbers() -> None:
 
 
 def test_fugu_read_loads_no_framework_and_has_the_options_that_its_help_has() -> None:
-    codes, modules = loaded("read tests/data/occupancy_office.csv.gz --samples --json", "read no-such.csv")
+    codes, modules = loaded("read tests/data/occupancy_office.csv.gz --rows samples --json", "read no-such.csv")
     assert codes == ["0", "1"]
     assert not modules & (FRAMEWORK | {"pydantic", "numba", "scipy", "gateway"})
     command = load("read")

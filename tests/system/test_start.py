@@ -136,11 +136,11 @@ def test_a_recording_that_can_be_read_in_two_ways_has_a_button_for_each(tmp_path
         assert "readings in column value, times in column time" in " ".join(state["understood"])
         assert state["step"] == 2
     asked = dict.fromkeys(wizard._FIELDS, "") | {"as_it_is": "codes", "rows": "samples", "only": "a=b,c=d"}
-    question = QuestionError("order", "", [Option(("--as-it-is", "order"), ""), Option(("--events",), "")])
+    question = QuestionError("order", "", [Option(("--as-it-is", "order"), ""), Option(("--rows", "events"), "")])
     answers = [offer["options"] for offer in wizard._answers(question, asked)]
     assert answers == [{"as_it_is": "codes,order"}, {"rows": "events"}]
     options = wizard._options(asked | answers[0])
-    assert (options.as_it_is, options.samples, options.only) == (["codes", "order"], True, ["a=b", "c=d"])
+    assert (options.as_it_is, options.rows, options.only) == (["codes", "order"], "samples", ["a=b", "c=d"])
 
 
 def test_a_file_that_becomes_too_large_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
