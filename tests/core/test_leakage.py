@@ -31,10 +31,6 @@ def _leaving(generator: random.Random) -> tuple[float, float]:
     return one, other
 
 
-def _told_at(q: Fraction, r: Fraction, ratio: Fraction, ticks: list[int], known: int) -> Decimal:
-    return max(told(q, r, ratio, known, each) for each in ticks)
-
-
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_loss_is_that_of_the_second_certificate(seed: int, adversary: Adversary) -> None:

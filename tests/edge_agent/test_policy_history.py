@@ -209,42 +209,6 @@ def test_a_first_version_is_always_true_and_of_what_was_before_a_later_one_nothi
     other.stop()
 
 
-def test_a_power_cut_forgets_ticks_and_no_policy(device: Device) -> None:
-    """Frames of ten ticks: what a cut loses was never released, and counts for no distance."""
-    device.start(policy(1, 4.0))
-    device.live(13)
-    device.lose_power()
-    device.start(policy(2, 1.0))
-    device.live(25)
-    device.lose_power()
-    device.start(policy(2, 1.0))
-    released, spans = device.released(), ticks_of(device_history(policy(2, 1.0), {"hr": device.drawn}))
-    assert set(released.values()) == {1, 2}
-    noises = {made.version: Noise.of(made) for made in device.running}
-    assert all(spans[tick].noise == noises[version] for tick, version in released.items())
-    assert [row[1] - row[0] + 1 for row in device.drawn["rows"]] == [10, 10]
-    device.stop()
-
-
-def test_a_document_that_is_refused_leaves_the_history_as_it_was(device: Device) -> None:
-    device.start(policy(1, 4.0))
-    device.live(15)
-    before = device.drawn
-
-    def full() -> None:
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(OSError, match="No space"):
-        device.agent._ticks.switch([replace(plan_of(policy(2, 1.0), SENSOR))], full)
-    device.agent._outbox.register(plan_of(policy(1, 4.0), SENSOR))
-    assert device.drawn == before
-    with pytest.raises(OutboxError, match="has changed"):
-        device.agent._ticks.switch([replace(plan_of(policy(2, 1.0), SENSOR), period_us=7)], lambda: None)
-    device.live(10)
-    assert {edition[0] for edition in device.drawn["editions"].values()} == {1}
-    device.stop()
-
-
 def test_another_policy_under_the_same_number_is_another_one(device: Device) -> None:
     device.start(policy(1, 4.0))
     device.live(20)

@@ -28,7 +28,7 @@ from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import WindowFrame
-from fugu.contract.queries import ELSEWHERE, Query
+from fugu.contract.queries import ELSEWHERE
 from tests.support.agents import SECOND, JumpingClock, stream_plan, ticks, window_plan
 from tests.support.lives import READS, lives
 from tests.support.outboxes import symbol_frames, window_frames
@@ -386,14 +386,6 @@ def test_counts_beyond_what_a_frame_holds_are_kept_as_far_as_ticks_can_bring_the
     file.keep(plan, [(plan.windows[0], edge)])
     assert WindowFile(tmp_path / "outbox", b"salt").begin([plan]) == {("hr", "high"): [edge]}
     assert WindowFile(tmp_path / "outbox", b"other").begin([plan]) == {}
-
-
-class UpTo(Query):
-    """A count, or six if it is more: so a window remembers how many ticks it has counted."""
-
-    def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
-        counts = place == 0 and memory < 6
-        return place if counts else None, memory + counts
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])

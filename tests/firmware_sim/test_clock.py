@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from fugu.contract.compiler import compile_board_policy
 from fugu.contract.windows import Window
@@ -18,57 +15,9 @@ from tests.support.clocked_device import Device, check
 from tests.support.clocks import SECOND, TwoClocks
 
 NOW = 1_800_000_000
-HOUR = 3600 * SECOND
 MINUTE = Window(name="minute", length=60, stride=60, states=(1,), scale="20")
 MORE = Window(name="more", length=90, stride=90, states=(1,), scale="20")
 SENSOR = {"kind": "call", "target": "time:time", "silence": "samples", "keep_alive_ticks": None}
-
-
-def _moves(generator: random.Random) -> Iterator[tuple[int, int] | None]:
-    """A board that does not know the time, then drift, small steps, jumps that last and jumps that do not.
-
-    None is a switch to another policy.
-    """
-    for _ in range(40):
-        yield 250_000, 0
-    yield 250_000, NOW * SECOND
-    lasting = [-HOUR, *generator.sample((-HOUR, -70 * SECOND, -3 * SECOND, 5 * SECOND, 2 * HOUR), 2)]
-    for what in generator.sample([0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5], 15):
-        match what:
-            case 0:
-                yield 100_000, lasting.pop()
-                for _ in range(700):
-                    yield SECOND, 0
-            case 1:
-                away = generator.choice((-HOUR, 365 * 24 * HOUR, 90 * SECOND))
-                yield 100_000, away
-                for _ in range(generator.choice((5, 100, 500))):
-                    yield SECOND, 0
-                yield 100_000, -away
-            case 2:
-                drift = generator.choice((-900, -300, 300, 900))  # microseconds a second
-                for _ in range(600):
-                    yield SECOND // 2, drift // 2
-            case 3:
-                yield 100_000, generator.randrange(-900_000, 900_000)
-                for _ in range(100):
-                    yield 100_000, 0
-            case 4:
-                for _ in range(5):
-                    yield generator.randrange(SECOND, 8 * SECOND), 0  # a machine that was late
-            case _:
-                for _ in range(generator.randrange(1, 40)):
-                    yield 250_000, 0
-                yield None
-                for _ in range(40):
-                    yield 250_000, 0
-
-
-@pytest.mark.long
-def test_a_board_ticks_when_an_agent_does(tmp_path: Path) -> None:
-    drawn = _same(tmp_path, list(_moves(random.Random(1))), SECOND)
-    assert drawn[0][2] > 15 * SECOND, "something was drawn before the time was known"
-    assert len({shift for _, shift, _ in drawn}) > 1
 
 
 def test_a_switch_between_fast_ticks_loses_none_and_draws_none_again(tmp_path: Path) -> None:

@@ -110,29 +110,6 @@ class JumpingClock:
             self.now += max(1, int(seconds * 1e6))
 
 
-class ScriptedClock(JumpingClock):
-    """A clock that jumps from wait to wait, and at given moments is set, or sleeps, until another.
-
-    Args:
-        asleep: whether time passes in these jumps.
-    """
-
-    def __init__(self, now_us: int, jumps: dict[int, int], *, asleep: bool = False) -> None:
-        super().__init__(now_us)
-        self._asleep = asleep
-        self._jumps = dict(jumps)
-        self._set = 0
-
-    def now_us(self) -> int:
-        for at in [at for at in self._jumps if self.now >= at]:
-            self._set += 0 if self._asleep else self._jumps[at] - self.now
-            self.now = self._jumps.pop(at)
-        return self.now
-
-    def elapsed_us(self) -> int:
-        return self.now - self._set
-
-
 def device_clock(clock: JumpingClock) -> DeviceClock:
     """A device's clock, of which nothing is kept."""
     return DeviceClock(clock, ClockSettings(), None, lambda _anchor: None)

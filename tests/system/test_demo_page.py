@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import base64
 import http.client
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
-from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -28,7 +24,7 @@ from fugu_cli.demo.session import NIGHTS
 from fugu_cli.view.measure_plan import graph_lanes
 from papers.chart import chart_lane
 from papers.rows import Chart, Line
-from tests.support.brokers import PATIENCE, wait_until
+from tests.support.brokers import wait_until
 from tests.support.browser import MOST_MOVED, Browser
 from tests.support.replays import check_layout, check_points
 
@@ -152,38 +148,6 @@ def test_a_browser_comes_in_by_the_file_and_stays(
         browser.open(other.as_uri())
         browser.click("a")
         wait_until(lambda: "asked from another page" in browser.text(), "a refusal")
-
-
-@pytest.mark.long
-def test_an_address_that_two_have_ends_the_program(tmp_path: Path) -> None:
-    program = (
-        "import sys, threading\n"
-        "from fugu_cli.commands.demo import _ending_in_order\n"
-        "from fugu_cli.main import guarded\n"
-        "from fugu_cli.demo.page import Page\n"
-        "def run():\n"
-        "    with _ending_in_order(), Page(browser=False): threading.Event().wait()\n"
-        "sys.exit(guarded(run))"
-    )
-    output = tmp_path / "output"
-    with output.open("w") as file:
-        process = subprocess.Popen([sys.executable, "-u", "-c", program], stdout=file, stderr=file)
-    try:
-        wait_until(lambda: "?token=" in output.read_text(), "its address")
-        address = output.read_text().rpartition(" ")[2].strip()
-        with urlopen(address) as answer:
-            cookie = answer.headers["Set-Cookie"].partition(";")[0]
-        for _ in range(2):
-            with suppress(OSError):  # HTTP's refusal, and later that nobody listens
-                urlopen(address).close()
-        assert process.wait(PATIENCE) == 1
-        with pytest.raises(OSError, match="refused"):
-            urlopen(Request(address.partition("?")[0], headers={"Cookie": cookie}))
-        assert "fugu: somebody else on this machine has used the address" in output.read_text()
-        assert "Traceback" not in output.read_text()
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
 
 
 @pytest.mark.long

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from gateway.page.login import password_line
-from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.browser import Browser
 from tests.support.pages import ServedPage, Site
-from tests.support.processes import GatewayProcess, policy
 
 pytestmark = pytest.mark.long
 PASSWORD = "correct horse battery"
@@ -46,20 +45,6 @@ def test_a_session_that_has_expired_leads_to_the_login(
         sees_the_session_end(browser, page)
     finally:
         assert page.stop() == 0
-
-
-@pytest.mark.soak
-def test_so_it_does_beside_a_gateway(broker: Mosquitto, tmp_path: Path, login: str, browser: Browser) -> None:
-    (tmp_path / "policies").mkdir()
-    (tmp_path / "policies" / "watch.json").write_text(policy(epoch_us=0, period_us=1_000_000).to_json())
-    site = Site(free_port())
-    page = {"listen": f"127.0.0.1:{site.port}", "login_file": login, "session_seconds": float(SECONDS)}
-    gateway = GatewayProcess(tmp_path, broker.port, page=page)
-    try:
-        wait_until(site.answers, "the page")
-        sees_the_session_end(browser, site)
-    finally:
-        assert gateway.stop() == 0
 
 
 def test_nobody_keeps_others_out(broker: Mosquitto, tmp_path: Path, login: str) -> None:
