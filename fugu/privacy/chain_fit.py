@@ -124,8 +124,8 @@ def _odds(states: Ints, segments: Ints) -> float | None:
 
 
 def _stretches(covered: Covered) -> Stretches:
-    lengths = [length.transitions.length for length in covered.lengths]
-    return Stretches(shortest=lengths[0], longest=lengths[-1], covered=covered.share())
+    lengths = covered.lengths
+    return Stretches(shortest=lengths[0].length, longest=lengths[-1].length, covered=covered.share())
 
 
 def _count_rows(counts: Ints) -> Counts:

@@ -79,21 +79,21 @@ class LocalTransitions(NamedTuple):
     Attributes:
         length: ticks of a stretch; a rest of less than half of one belongs to the last.
         counts: (s, k, k) steps from state x to y in each stretch.
-        low, high: (s, k, k) the range of each probability, inside (0, 1).
+        low: (s, k, k) the lower end of the range of each probability, inside (0, 1).
         log_odds: (s,) the largest of the logarithms of the odds ratios of a step, at the far end of its range.
-        dispersion: (k, k) variance between blocks of visits, over that of binomial counts: 1 if constant.
-        p_value: (k, k) how likely a constant probability scatters that much; 1 where too little was seen.
-        changes: (k, k) whether that is too unlikely.
+        changes: (k, k) whether blocks of visits scatter more than a constant probability does.
     """
 
     length: int
     counts: Ints
     low: Floats
-    high: Floats
     log_odds: Floats
-    dispersion: Floats
-    p_value: Floats
     changes: Bools
+
+    @property
+    def odds_ratio(self) -> float:
+        """The largest odds ratio of a step of all but a share of the stretches."""
+        return _odds(float(np.sort(self.log_odds)[math.ceil(self.log_odds.size * (1.0 - _SHARE)) - 1]))
 
 
 def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) -> tuple[LocalTransitions, ...]:
@@ -110,9 +110,7 @@ def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int)
     number = max(1, (n + length // 2) // length)
     cells = (np.minimum(rows // length, number - 1) * k + here) * k + there
     counts = np.bincount(cells, minlength=number * k * k).reshape(number, k, k).astype(np.int64)
-    dispersion, p_value = np.ones((k, k)), np.ones((k, k))
-    for x in range(k):
-        dispersion[x], p_value[x] = _scatter(there[here == x], k, number)
+    p_value = np.array([_scatter(there[here == x], k, number) for x in range(k)])
     changes = p_value < _SIGNIFICANT / max(1, int((p_value < 1.0).sum()))
     low, high = np.empty(counts.shape), np.empty(counts.shape)
     for x in range(k):
@@ -122,7 +120,7 @@ def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int)
         if k == 2:  # staying is not leaving
             low[:, x, x], high[:, x, x] = 1.0 - high[:, x, 1 - x], 1.0 - low[:, x, 1 - x]
     log_odds = np.array([largest_log_odds(*pair) for pair in zip(low, high, strict=True)])
-    return LocalTransitions(length, counts, low, high, log_odds, dispersion, p_value, changes)
+    return LocalTransitions(length, counts, low, log_odds, changes)
 
 
 def largest_log_odds(low: Floats, high: Floats) -> float:
@@ -157,21 +155,20 @@ def _range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats 
     return low, high
 
 
-def _scatter(followers: Ints, k: int, number: int) -> tuple[Floats, Floats]:
-    """Pearson's statistic over its degrees of freedom for blocks of visits, by next state, and its p-value."""
+def _scatter(followers: Ints, k: int, number: int) -> Floats:
+    """How likely blocks of visits scatter so much by Pearson's statistic, by next state; 1 if too little was seen."""
     size = followers.size // number
-    dispersion, p_value = np.ones(k), np.ones(k)
+    p_value = np.ones(k)
     if size < 2 or number < 2:
-        return dispersion, p_value
+        return p_value
     blocks = followers[: size * number].reshape(number, size)
     for y in range(k):
         seen = (blocks == y).sum(axis=1)
         probability = float(seen.mean()) / size
         if min(probability, 1.0 - probability) * size >= _LEAST_EXPECTED:
             statistic = float(((seen - size * probability) ** 2).sum()) / (size * probability * (1.0 - probability))
-            dispersion[y] = statistic / (number - 1)
             p_value[y] = special.chdtrc(number - 1, statistic)
-    return dispersion, p_value
+    return p_value
 
 
 def constant_probability(seen: int, of: int, tail: float = TAIL) -> tuple[float, float]:
@@ -266,16 +263,10 @@ _LEAST_LEFT = 10
 _SIGNIFICANT_CHANGE = 1e-4
 _OUTWARD = 1.0 + 1e-9
 _MOST_ODDS = 1e280
+_SHARE = 0.02
+"""Of the stretches of a length so many may have a larger odds ratio."""
 
 CoveringChains = BinaryChains | BoundedChains
-
-
-class Length(NamedTuple):
-    """Requirement of the stretches of one length: the largest odds ratio of a step of all but a share of them."""
-
-    transitions: LocalTransitions
-    odds_ratio: float
-    changes: bool
 
 
 class Covered(NamedTuple):
@@ -283,58 +274,47 @@ class Covered(NamedTuple):
 
     Attributes:
         transition: (k, k) the chain of the whole recording; steps that were never seen count as half a one.
-        low, high: (k, k) the least and largest probability of any stretch that is covered.
+        lengths: stretches of each length.
         regimes: those that the recording switches between; a single one if there are no others.
         order: test of whether the state before the last tells something.
     """
 
     chains: CoveringChains
     transition: Floats
-    low: Floats
-    high: Floats
-    lengths: tuple[Length, ...]
+    lengths: tuple[LocalTransitions, ...]
     regimes: tuple[Regime, ...]
     order: LikelihoodRatio
 
     @property
     def changes(self) -> bool:
         """True if probabilities change over time, so that no chain of constant probabilities is declared."""
-        return any(length.changes for length in self.lengths) or self.order.p_value < _SIGNIFICANT_CHANGE
+        return any(length.changes.any() for length in self.lengths) or self.order.p_value < _SIGNIFICANT_CHANGE
 
-    def share(self, *lengths: Length) -> float:
-        """The share of the stretches of some length, by default the worst, that the class covers; all for one chain."""
+    def share(self) -> float:
+        """The share of the stretches of the worst length that the class covers; all for one chain."""
         if not self.chains.changes:
             return 1.0
         limit = math.log(self.chains.odds_bound)
-        return min(float(np.mean(length.transitions.log_odds <= limit)) for length in lengths or self.lengths)
+        return min(float(np.mean(length.log_odds <= limit)) for length in self.lengths)
 
 
-def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02) -> Covered:
+def covering_class(states: Ints, segments: Ints, k: int) -> Covered:
     """Find the class of chains that covers a recording; arguments as for `fit_regimes`.
 
-    Of the stretches of a length a `share` may have a larger odds ratio. Raises ModelError if the recording is too short
-    to tell, or a state never occurs.
+    Raises ModelError if the recording is too short to tell, or a state never occurs.
     """
     states, segments = _without_gaps(states, segments)
     counts = count_transitions(states, segments, k)
     _refuse_short(counts)
     regimes = fit_regimes(states, segments, k)
-    lengths = tuple(
-        _length(transitions, share)
-        for transitions in local_transitions(states, segments, k, stretch_lengths(states.size))
-    )
+    lengths = local_transitions(states, segments, k, stretch_lengths(states.size))
     transition = smoothed(counts)
     order = order_test(count_triples(states, segments, k))
-    low: Floats = np.min(np.stack([_quantile(length.transitions.low, share) for length in lengths]), axis=0)
-    high: Floats = np.max(np.stack([_quantile(length.transitions.high, 1.0 - share) for length in lengths]), axis=0)
-    constant = _constant(counts) if k == 2 else _bounded(class_odds(low, high), transition)
-    found = Covered(constant, transition, low, high, lengths, regimes, order)
-    if k == 2 and not found.changes:
-        return found
-    slow = [regime for regime in regimes if regime.ticks >= lengths[0].transitions.length / 2 and regime.share >= share]
     visited = counts.sum(axis=1)
-    odds = [class_odds(_floored(regime, visited)) for regime in slow]
-    return found._replace(chains=_bounded(max(odds + [length.odds_ratio for length in lengths]), transition))
+    slow = [regime for regime in regimes if regime.ticks >= lengths[0].length / 2 and regime.share >= _SHARE]
+    odds = [class_odds(_floored(regime, visited)) for regime in slow] + [length.odds_ratio for length in lengths]
+    covered = Covered(_bounded(max(odds), transition), transition, lengths, regimes, order)
+    return covered._replace(chains=_constant(counts)) if k == 2 and not covered.changes else covered
 
 
 def _without_gaps(states: Ints, segments: Ints) -> tuple[Ints, Ints]:
@@ -372,9 +352,9 @@ def union(classes: Sequence[CoveringChains]) -> CoveringChains:
     return max((widened(one, 1.0) for one in classes), key=lambda one: one.odds_bound)
 
 
-def class_odds(low: Floats, high: Floats | None = None) -> float:
-    """Bound P[x,y] P[w,z] / (P[x,z] P[w,y]) over all matrices between two (k, k), inside (0, 1], or of the only one."""
-    return _odds(largest_log_odds(low, low if high is None else high))
+def class_odds(transition: Floats) -> float:
+    """Bound P[x,y] P[w,z] / (P[x,z] P[w,y]) of a matrix (k, k), inside (0, 1]."""
+    return _odds(largest_log_odds(transition, transition))
 
 
 def _odds(logarithm: float) -> float:
@@ -397,16 +377,6 @@ def stretch_lengths(rows: int) -> list[int]:
     """Ticks of stretches, each length twice the last, while so many rows have some of them."""
     length = min(SHORTEST, rows // _FEWEST)
     return [length << i for i in range(64) if (length << i) * _FEWEST <= rows]
-
-
-def _length(transitions: LocalTransitions, share: float) -> Length:
-    covered = np.sort(transitions.log_odds)[math.ceil(transitions.log_odds.size * (1.0 - share)) - 1]
-    return Length(transitions, _odds(float(covered)), bool(transitions.changes.any()))
-
-
-def _quantile(transitions: Floats, share: float) -> Floats:
-    """The probability (k, k) that a share of the stretches is below, never further inside than one of theirs."""
-    return np.quantile(transitions, share, axis=0, method="lower" if share < 0.5 else "higher")
 
 
 def _floored(regime: Regime, visited: Ints) -> Floats:
