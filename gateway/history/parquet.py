@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, timedelta
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import dataset
 
 from fugu.chains.arrays import Ints
 from fugu.contract.errors import PolicyError
@@ -76,9 +77,9 @@ TABLES: dict[str, Any] = {
 """By name; all but `policies` have a column `time`, by whose date in UTC they are partitioned."""
 _EPOCH = date(1970, 1, 1)
 _GROUP_ROWS = 1 << 18
-_PART_ROWS = 1 << 25
-_OPEN = 3
-"""Dates of a table that are written to at once: one, what is known of the end of the one before, and a clock's jump."""
+_PART_ROWS = 1 << 20
+"""Of a table that wait in memory; then they are written, to a file for each of their dates."""
+_MOST_BATCHES = 4096
 
 
 @contextmanager
@@ -117,86 +118,59 @@ class ParquetFolder:
     def __init__(self, path: Path, group: str = "") -> None:
         self.path = path
         self._group = group
-        self._parts: dict[tuple[str, str], _Part] = {}
-        self._numbers: dict[tuple[str, str], int] = {}
-        self.rows: dict[str, int] = {}
+        self._waiting: dict[str, list[Any]] = {}
+        self._parts, self._written = Counter[str](), Counter[str]()
+        self.rows = Counter[str]()
 
     def add(self, table: str, batch: Any) -> None:
         """Write rows of a table, each to the date of its time."""
-        self.rows[table] = self.rows.get(table, 0) + batch.num_rows
-        if not batch.num_rows:
-            return
-        if table == "policies":
-            self._part(table, "").add(batch)
-            return
-        days = _numbers(batch, "time") // DAY_US
-        edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(days)]
-        for low, high in pairwise(edges):
-            self._part(table, str(_EPOCH + timedelta(int(days[low])))).add(batch.slice(low, high - low))
+        self.rows[table] += batch.num_rows
+        waiting = self._waiting.setdefault(table, [])
+        waiting.append(batch)
+        if len(waiting) >= _MOST_BATCHES:
+            waiting[:] = _joined(table, waiting).to_batches()
+        if self.rows[table] - self._written[table] >= _PART_ROWS:
+            self._write(table)
 
     def close(self) -> None:
-        """Finish all files; a table without rows gets a file that says so."""
-        for table in TABLES.keys() & self.rows.keys():
-            if not self.rows[table]:
-                self._part(table, "")
-        for part in self._parts.values():
-            part.close()
-        self._parts.clear()
-        for folder, _, _ in os.walk(self.path):
-            _sync(Path(folder))
+        """Finish all files, durably; a table without rows gets a file that says so."""
+        for table in TABLES.keys() & self._waiting.keys():
+            self._write(table)
+        for folder, _, files in os.walk(self.path):
+            for name in (*files, "."):
+                _sync(Path(folder, name))
 
-    def _part(self, table: str, date: str) -> _Part:
-        key = table, date
-        part = self._parts.pop(key, None)
-        if part is None or part.rows >= _PART_ROWS:
-            if part is not None:
-                part.close()
-            folder = self.path / table / (f"date={date}" if date else "")
-            folder.mkdir(parents=True, exist_ok=True)
-            number = self._numbers[key] = self._numbers.get(key, -1) + 1
-            part = _Part(folder / f"part-{self._group}{number}.parquet", TABLES[table])
-        self._parts[key] = part  # the last one used is the last
-        others = [one for one in self._parts if one[0] == table]
-        if len(others) > _OPEN:
-            self._parts.pop(others[0]).close()
-        return part
-
-
-class _Part:
-    def __init__(self, path: Path, schema: Any) -> None:
-        self._path = path
-        self._schema = schema
-        dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    def _write(self, table: str) -> None:
+        schema, name = TABLES[table], f"part-{self._group}{self._parts[table]}"
+        rows = _joined(table, self._waiting.pop(table))
+        self._parts[table] += 1
+        self._written[table] += rows.num_rows
+        if "time" not in schema.names or not self.rows[table]:
+            (self.path / table).mkdir(parents=True, exist_ok=True)
+            pq.write_table(rows, self.path / table / f"{name}.parquet", compression="zstd")
+            return
+        form = dataset.ParquetFileFormat()
         deltas = [field.name for field in schema if field.type == pa.int64() or pa.types.is_timestamp(field.type)]
-        self._writer = pq.ParquetWriter(
-            path,
-            schema,
-            compression="zstd",
-            use_dictionary=dictionaries,
-            column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+        dataset.write_dataset(
+            rows.append_column("date", rows.column("time").cast(pa.timestamp("us")).cast(pa.date32())),
+            self.path / table,
+            format=form,
+            file_options=form.make_write_options(
+                compression="zstd",
+                use_dictionary=[field.name for field in schema if pa.types.is_dictionary(field.type)],
+                column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+            ),
+            partitioning=dataset.partitioning(pa.schema([("date", pa.date32())]), flavor="hive"),
+            basename_template=f"{name}-{{i}}.parquet",
+            existing_data_behavior="overwrite_or_ignore",
+            max_rows_per_group=_GROUP_ROWS,
+            max_partitions=_PART_ROWS,
+            use_threads=False,  # so that rows stay in order
         )
-        self._waiting: list[Any] = []
-        self._waiting_rows = 0
-        self.rows = 0
 
-    def add(self, batch: Any) -> None:
-        self._waiting.append(batch)
-        self._waiting_rows += batch.num_rows
-        self.rows += batch.num_rows
-        if self._waiting_rows >= _GROUP_ROWS:
-            self._flush()
 
-    def close(self) -> None:
-        """Finish the file, durably."""
-        self._flush()
-        self._writer.close()
-        _sync(self._path)
-
-    def _flush(self) -> None:
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting, schema=self._schema).unify_dictionaries().combine_chunks()
-            self._writer.write_table(table, row_group_size=_GROUP_ROWS)
-            self._waiting, self._waiting_rows = [], 0
+def _joined(table: str, batches: Sequence[Any]) -> Any:
+    return pa.Table.from_batches(batches, schema=TABLES[table]).unify_dictionaries().combine_chunks()
 
 
 def _sync(path: Path) -> None:

@@ -241,39 +241,43 @@ def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest
     assert "ok   store: " in capsys.readouterr().out
 
 
+@contextmanager
+def mosquitto(
+    folder: Path, version: tuple[int, int, int], more: str = "", files: int = 1124
+) -> Iterator[list[Finding]]:
+    """A Mosquitto of 100 connections that may open so many files: findings about it, said to be of a version."""
+    port = free_port()
+    lines = f"listener {port} 127.0.0.1\nmax_connections 100\nallow_anonymous true\n{more}"
+    (folder / "mosquitto.conf").write_text(lines)
+    command = [shutil.which("mosquitto", path="/usr/sbin:/usr/bin") or "mosquitto", "-c", "mosquitto.conf"]
+    most = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (files, files))
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, preexec_fn=most) as process:
+        wait_until(lambda: says_of_running(port, version), "the broker")
+        yield says_of_running(port, version)
+        process.terminate()
+
+
 @pytest.mark.long
 def test_a_broker_that_may_open_more_files_than_its_connections_need_is_named(tmp_path: Path) -> None:
-    port = free_port()
-    (tmp_path / "mosquitto.conf").write_text(f"listener {port} 127.0.0.1\nmax_connections 100\nallow_anonymous true\n")
     for files, verdict in ((1124, "ok"), (1125, "warn")):
-        command = [shutil.which("mosquitto", path="/usr/sbin:/usr/bin") or "mosquitto", "-c", "mosquitto.conf"]
-        most = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (files, files))
-        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, preexec_fn=most) as process:
-            wait_until(lambda: [*says_of_running(port, (2, 0, 22))], "the broker")
-            found = [*says_of_running(port, (2, 0, 22))]
-            process.terminate()
-        assert [one.verdict for one in found] == [verdict]
-        assert str(files) in found[0].text
+        with mosquitto(tmp_path, (2, 0, 22), files=files) as found:
+            assert [one.verdict for one in found] == [verdict]
+            assert str(files) in found[0].text
     assert "ulimit -n 1124" in found[0].text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "version", "verdicts"),
-    [(60, (2, 0, 21), ["warn"]), (600, (2, 0, 21), []), (60, (2, 0, 22), [])],
+    ("seconds", "version", "texts"),
+    [
+        (60, (2, 0, 21), ["2.0.21 drops connections at max_keepalive 60: write 600, and restart it"]),
+        *((600, (2, 0, 21), []), (60, (2, 0, 22), [])),
+    ],
 )
 def test_a_running_broker_that_drops_connections_is_named(
-    tmp_path: Path, seconds: int, version: tuple[int, int, int], verdicts: list[str]
+    tmp_path: Path, seconds: int, version: tuple[int, int, int], texts: list[str]
 ) -> None:
-    port = free_port()
-    lines = f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_connections 100\nmax_keepalive {seconds}\n"
-    (tmp_path / "mosquitto.conf").write_text(lines)
-    command = [shutil.which("mosquitto", path="/usr/sbin:/usr/bin") or "mosquitto", "-c", "mosquitto.conf"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: [*says_of_running(port, version)], "the broker")
-        found = [one for one in says_of_running(port, version) if one.check == "broker's keep-alive"]
-        process.terminate()
-    assert [one.verdict for one in found] == verdicts
-    assert not found or "max_keepalive 60: write 600" in found[0].text
+    with mosquitto(tmp_path, version, f"max_keepalive {seconds}\n") as found:
+        assert [one.text for one in found if one.check == "broker's keep-alive"] == texts
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ def test_a_part_and_a_group_of_rows_have_an_end(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("gateway.history.export._MOST_PIECES", 1)
     folder = exported(scene, tmp_path / "out") / "symbols" / "date=1970-01-01"
     parts = {path.name: pq.ParquetFile(path).metadata for path in sorted(folder.iterdir())}
-    assert list(parts) == [f"part-{i}.parquet" for i in range(4)]
+    assert list(parts) == [f"part-{i}-0.parquet" for i in range(4)]
     assert [one.num_rows for one in parts.values()] == [250] * 4
     assert all(one.row_group(i).num_rows <= 100 for one in parts.values() for i in range(one.num_row_groups))
 

@@ -137,7 +137,7 @@ def test_an_exported_folder_is_smoothed_as_its_store(tmp_path: Path, monkeypatch
             np.testing.assert_array_equal(mine.loc[tick, "probabilities"], row.astype(np.float32))
     assert len(found) == sum(len(pd.read_parquet(part)) for part in (exported / "symbols").rglob("*.parquet"))
     some = {path.name for path in (tmp_path / "a" / "smoothed").rglob("*.parquet")}
-    assert some == {"part-0-0.parquet", "part-1-0.parquet"}
+    assert some == {"part-0-0-0.parquet", "part-1-0-0.parquet"}
 
 
 @pytest.mark.long

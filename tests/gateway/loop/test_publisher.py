@@ -225,21 +225,6 @@ def test_what_is_told_after_a_crash_is_what_would_have_been_told(tmp_path: Path)
         assert service.heard(DEVICES[0]) == [told]
 
 
-def test_of_a_backlog_the_newest_of_each_stream_is_told_and_what_came_before_is_counted(tmp_path: Path) -> None:
-    service = Service(tmp_path)
-    service.link.connected = False
-    for frame in frames([3] * 4):
-        send(service, DEVICES, frame)
-    service.pump()
-    service.link.connected = True
-    service.drain()
-    for device in DEVICES:
-        assert [one.tick for one in service.heard(device)] == [11]
-        assert service.told(device) == {9, 10, 11}
-    assert service.scene.counters["coalesced"] == 3 * len(DEVICES)
-    assert service.scene.counters["estimates"] == len(DEVICES)
-
-
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_connection_that_breaks_in_the_middle_loses_no_newest(tmp_path: Path, sealed: bool) -> None:
     service = Service(tmp_path)
