@@ -24,8 +24,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from edge_agent.plan import WindowPlan
-from edge_agent.window import StreamWindows
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.compiled import read_policy
 from fugu.contract.compiler import compile_policy
@@ -33,6 +31,8 @@ from fugu.contract.errors import FuguError
 from fugu.contract.frames import WindowFrame
 from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
+from fugu.core.noise import uniform_below
+from fugu.core.windows import Counter
 from fugu.mqtt import Broker, Link
 from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
@@ -109,16 +109,14 @@ def released(policy: Policy, states: Ints, seed: int) -> Iterator[WindowFrame]:
         buffer[:] = chance.randbytes(len(buffer))
 
     compiled = read_policy(compile_policy(policy))
-    plans = [WindowPlan.of(compiled.windows[0], compiled)]
-    windows, previous = StreamWindows(plans, [-1], entropy), -1
+    (window,), previous = compiled.windows, -1
+    counter = Counter(window, uniform_below(entropy), -1, 0)
     for tick, state in enumerate(states.tolist()):
-        windows.observe(tick, state if state >= 0 else None)
-        for one in windows.close(tick):
-            name, length = one.window.name, one.window.length
-            yield WindowFrame(
-                policy.version, name, previous, one.index, tick - length + 1, length, one.observed, one.counts
-            )
-            previous = one.index
+        counter.observe(tick, state if state >= 0 else None)
+        for index, observed, counts in counter.close(tick):
+            place = previous, index, *window.ticks(index)
+            yield WindowFrame(policy.version, window.name, *place, observed, tuple(counts))
+            previous = index
 
 
 def told(policy: Policy, states: Ints, seed: int) -> Floats:

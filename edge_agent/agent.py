@@ -280,7 +280,7 @@ class Agent:
 
     def _codes(self) -> tuple[StatusCode, ...]:
         """Codes of problems with link, storage, clock and policy; nothing here may depend on a reading."""
-        found = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
+        found: set[str | None] = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
         if self._link.last_error:
             found.add(StatusCode.LINK)
         if self._paused:
@@ -291,7 +291,7 @@ class Agent:
             found.add(StatusCode.GATEWAY_CLOCK)
         if any(stream.refusal for stream in self._ticks.streams):
             found.add(StatusCode.TABLE_REFUSED)
-        return _ordered(code for code in found if code is not None)
+        return _ordered(StatusCode(code) for code in found if code is not None)
 
     def _status(self, *, online: bool) -> Status:
         streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticks.streams)

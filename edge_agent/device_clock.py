@@ -61,84 +61,71 @@ class Anchor(NamedTuple):
 _log = logging.getLogger(__name__)
 
 
-class DeviceClock:
+class DeviceClock(Anchored):
     """Wall time by the monotonic clock; used from the agent's loop.
 
-    `anchors` counts them, as in `Anchored`. `continues` is whether the first is that of an agent before, on the same
-    machine since it was switched on. A jump that nobody confirms waits for `patience_us` before it counts.
+    `continues` is whether the first anchor is that of an agent before, on the same machine since it was switched on. A
+    jump that nobody confirms waits for `patience_us` before it counts.
     """
 
     def __init__(
         self, clock: SystemClock, settings: ClockSettings, anchor: Anchor | None, keep: Callable[[Anchor], None]
     ) -> None:
-        self._clock = clock
-        self._settings = settings
-        self._keep = keep
-        self.patience_us = int(settings.confirm_seconds * 1e6)
+        self._machine, self._keep = clock, keep
         self._boot = clock.boot()
         self.continues = anchor is not None and anchor.boot != "" and anchor.boot == self._boot
-        offset_us = anchor.offset_us if anchor is not None and self.continues else None
-        self._anchored = Anchored(
-            clock, lambda _wall: settings.trusted or clock.synchronised(), self.patience_us, offset_us
+        super().__init__(
+            clock,
+            lambda _wall: settings.trusted or clock.synchronised(),
+            int(settings.confirm_seconds * 1e6),
+            anchor.offset_us if anchor is not None and self.continues else None,
         )
         self._stored = self.offset_us
         self._told: int | None = None
-        self.elapsed_us, self.now_us = self._anchored.elapsed_us, self._anchored.now_us
-
-    @property
-    def anchors(self) -> int:
-        """The number of anchors so far: none before the time is known, another with each jump that counts."""
-        return self._anchored.anchors
-
-    @property
-    def offset_us(self) -> int:
-        """The offset of wall time: by so much it is ahead of elapsed time."""
-        return self._anchored.offset_us
 
     @property
     def uncertain(self) -> bool:
         """True if the time is not known yet, or the wall clock has jumped and that is not confirmed."""
-        return not self._anchored.anchors or self._anchored.jump is not None
+        return not self.anchors or self.jump is not None
 
     def rest(self, microseconds: int) -> None:
         """Let some time pass, whatever arrives."""
         if microseconds > 0:
-            self._clock.wait(Wake(), microseconds / 1e6)
+            self._machine.wait(Wake(), microseconds / 1e6)
 
     def follow(self, signed: int | None = None) -> None:
-        """Look at the wall clock; call it often, and with each newer Unix time that the gateway has signed."""
-        anchored = self._anchored
-        anchors, offset_us, jump = anchored.anchors, anchored.offset_us, anchored.jump
-        anchored.follow(None if signed is None else signed * 1_000_000)
-        if anchored.jump is not None and anchored.jump is not jump:
-            self._tell_of_jump(anchored.jump[0] - offset_us)
-        if anchored.anchors > anchors:
+        """Look at the wall clock; call it often, and with each newer Unix time in seconds that was signed."""
+        anchors, offset_us, jump = self.anchors, self.offset_us, self.jump
+        super().follow(signed)
+        if self.jump is not None and self.jump is not jump:
+            self._tell_of_jump(self.jump[0] - offset_us)
+        if self.anchors > anchors:
             if anchors:
                 _log.warning(
-                    "clock: the jump of the wall clock by %+.1f s counts now", (anchored.offset_us - offset_us) / 1e6
+                    "clock: the jump of the wall clock by %+.1f s counts now", (self.offset_us - offset_us) / 1e6
                 )
             elif self._told is not None:
                 _log.warning("clock: it is synchronised now; ticks begin")
             self._told = None
             self._remember()
         elif not anchors and self._told is None:
-            self._told = anchored.elapsed_us()
+            self._told = self.elapsed_us()
             _log.warning(
                 "clock: it is not synchronised, and no tick is drawn until it is: let NTP set it "
                 "(timedatectl set-ntp true), or, if it is right, say so: [clock] trusted = true"
             )
-        elif anchors and abs(anchored.offset_us - self._stored) > SMALL_US // 2:
+        elif anchors and abs(self.offset_us - self._stored) > SMALL_US // 2:
             self._remember()
 
     def _tell_of_jump(self, by_us: int) -> None:
-        elapsed = self._anchored.elapsed_us()
+        elapsed = self.elapsed_us()
         if self._told is None or elapsed - self._told >= self.patience_us:
             self._told = elapsed
             _log.warning(
                 "clock: the wall clock jumped by %+.1f s; ticks go on without it, until the gateway's signed time "
                 "confirms that, or it has stayed there for %g s",
                 by_us / 1e6,
-                self._settings.confirm_seconds,
+                self.patience_us / 1e6,
             )
 
     def _remember(self) -> None:

@@ -33,13 +33,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edge_agent.device_clock import Anchor
-from edge_agent.plan import StreamPlan, SumPlan, WindowPlan
+from edge_agent.plan import StreamPlan
 from edge_agent.policy_history import HISTORY_SCHEMA, DrawnTicks
 from edge_agent.stored_frames import FRAMES_SCHEMA, Keeping, StoredFrames
-from edge_agent.window import ClosedWindow
+from fugu.contract.compiled import SharedSum
 from fugu.contract.errors import FuguError, Reason
-from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
+from fugu.contract.frames import SymbolFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.core.frames import window_frame
+from fugu.core.policy import Window
 from fugu.host.database import OUTBOX, damage, open_database, transaction
 
 __all__ = ["Outbox", "OutboxError", "OutboxFullError", "StoredKey", "identifiers"]
@@ -338,7 +340,7 @@ class Outbox:
             self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (number, *key))
             self.frames.add(sequence_name(*key), previous, number, payload)
 
-    def register_window(self, stream: str, window: WindowPlan | SumPlan) -> int:
+    def register_window(self, stream: str, window: Window | SharedSum) -> int:
         """Register a window; the last index ever committed, or -1. Raises OutboxError if its ticks have changed."""
         ticks = (window.start, window.length, window.stride)
         row = self._db.execute(
@@ -428,8 +430,11 @@ class Outbox:
         for frame in self._open.values():
             self._written(frame, frame.last)
 
-    def append_windows(self, plan: StreamPlan, closed: Sequence[ClosedWindow]) -> None:
+    def append_windows(self, plan: StreamPlan, closed: Sequence[tuple[Window, int, int, Sequence[int]]]) -> None:
         """Turn the noisy counts of ended windows into frames; force them to disk with what was drawn for their ticks.
+
+        Of each: its definition, its index, the ticks drawn for in it, and its counts.
+
 
         After sqlite3.Error or OutboxFullError they must not be released any other way. Raises OutboxError for a window
         that is not later than every committed one of its name.
@@ -438,25 +443,15 @@ class Outbox:
         reserved = max(frame.reserved, frame.last)
         frame.drawn.changed |= plan.noise is None  # no frame of symbols says which ticks are durable
         with self._changing(forced=True):
-            for one in closed:
-                window, index = one.window, one.index
+            for window, index, observed, counts in closed:
                 key = (plan.stream, window.name)
                 (previous,) = self._db.execute(
                     "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", key
                 ).fetchone()
                 if previous >= index:
                     raise OutboxError(f"window {index} of {plan.stream}/{window.name} was committed before")
-                counts = WindowFrame(
-                    plan.version,
-                    window.name,
-                    previous,
-                    index,
-                    *window.ticks(index),
-                    one.observed,
-                    one.counts,
-                    frame.shift,
-                )
-                payload = counts.encode()
+                head = plan.version, frame.shift, window.name, window.ticks(index)
+                payload = window_frame(*head, previous, index, observed, counts)
                 if not self.frames.free(len(payload)):
                     raise self._full()
                 self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))

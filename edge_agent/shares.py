@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from edge_agent.outbox import Outbox, StoredKey
-from edge_agent.plan import StreamPlan, SumPlan
+from edge_agent.plan import StreamPlan
 from edge_agent.reporter import BAD_KEY, TOO_OLD, join_fields, split_fields
 from fugu.contract.calendar import DAY
+from fugu.contract.compiled import SharedSum
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FrameError, FuguError, Reason
 from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, numbers, packed
@@ -103,7 +104,7 @@ class Helpers:
 
     def follow(self, plans: Sequence[StreamPlan]) -> None:
         """Use the keys of these policies' groups."""
-        self._roots = {one.name: bytes.fromhex(one.helper) for plan in plans for one in plan.sums}
+        self._roots = {one.name: one.helper for plan in plans for one in plan.sums}
         self._keys = {group: key for group, key in self._keys.items() if group in self._roots}
         self._stored = {group: self._outbox.opening_key(group) for group in self._roots}
         if self._roots and not self._seed:
@@ -130,7 +131,7 @@ class Helpers:
         self._check()
         return True
 
-    def has_key(self, plan: SumPlan, tick: int) -> bool:
+    def has_key(self, plan: SharedSum, tick: int) -> bool:
         """True if there is a key for a window that begins at a tick, which is not older than a helper keeps it."""
         stored = self._stored.get(plan.name)
         if plan.name not in self._keys or stored is None or stored.made != self._keys[plan.name].message.made:
@@ -138,10 +139,10 @@ class Helpers:
         day = -(-DAY * 1_000_000 // plan.period_us)
         return tick - stored.tick <= plan.length + plan.deadline_ticks + day
 
-    def seal(self, plan: SumPlan, number: int, take: Callable[[Sealed], None]) -> None:
+    def seal(self, plan: SharedSum, number: int, take: Callable[[Sealed], None]) -> None:
         """Draw and encrypt the masks of a window; `take` gets them in the loop, or never."""
         key = self._keys[plan.name]
-        document, digest = bytes.fromhex(plan.digest), key.message.digest
+        document, digest = plan.digest, key.message.digest
         head = header(self._fleet, self._device, document, digest, number)
 
         def sealed(answer: list[bytes]) -> None:
@@ -270,7 +271,7 @@ class _Count:
 class _Sum:
     """One sum of a stream: the window under way, and what is ready for the next."""
 
-    def __init__(self, plan: SumPlan, last: int) -> None:
+    def __init__(self, plan: SharedSum, last: int) -> None:
         self.plan = plan
         self.last = last
         self.shares = Shares(plan.noise, plan.honest)
@@ -346,5 +347,5 @@ class StreamSums:
 
     def _report(self, one: _Sum, count: _Count) -> bytes:
         previous, one.last = one.last, count.number
-        head = self._version, one.plan.name, previous, count.number, bytes.fromhex(one.plan.digest)
+        head = self._version, one.plan.name, previous, count.number, one.plan.digest
         return Report(*head, tuple(count.observed), count.take(), count.sealed).encode()

@@ -1,12 +1,8 @@
-"""The ticks of a device's streams: one symbol a tick on a steady clock, reserved before it is drawn.
+"""The ticks of a device's streams: `fugu.core.ticks` with the agent's sensors, its outbox and its windows.
 
-A tick is drawn for when it comes or not at all: one that is overdue, because the machine slept or the clock was set, is
-absent. Only a recording still knows the readings of past ticks, and may catch up a little. Smaller delays are made up
-for by an eighth of a period with each tick, since readings closer together than a period are more alike than the
-policy's class says. Numbers never go back: see `fugu.core.clocks`.
-
-A tick is counted in its windows once the outbox has its symbol, and a window leaves at the first tick at or after its
-end. A count that cannot be made durable is thrown away, as is one whose record cannot be made blank before.
+Only a recording still knows the readings of past ticks, and may catch up a little. A tick is counted in its windows
+once the outbox has its symbol, and a window leaves at the first tick at or after its end. A count that cannot be made
+durable is thrown away, as is one whose record cannot be made blank before.
 """
 
 from __future__ import annotations
@@ -25,12 +21,12 @@ from edge_agent.randomiser import Mechanism
 from edge_agent.sensors.sharing import Sensors, SharedSensor, check_shared
 from edge_agent.sensors.source import Sensor
 from edge_agent.watch import Watch
-from edge_agent.window import StreamWindows
-from edge_agent.window_file import WindowFile, WindowRecord
+from edge_agent.window_file import RecordedCounter, WindowFile, WindowRecord
 from fugu.contract.compiled import read_discretiser
 from fugu.contract.errors import FuguError, StatusCode, cause
-from fugu.contract.frames import MAX_TICK
-from fugu.core.clocks import LATE_US, SMALL_US, TickClock, common_multiple
+from fugu.core.clocks import LATE_US, TickClock
+from fugu.core.noise import uniform_below
+from fugu.core.ticks import Pace, find_place, multiple_of, restarted
 from fugu.host.database import FileLostError, is_full
 
 if TYPE_CHECKING:
@@ -51,14 +47,10 @@ _JUDGING_SHARE = 6
 """A piece of a watch's judgement has so long, and at most one part in so many of the shortest period."""
 
 
-class Stream:
-    """A stream: its plan, its sensor, what it draws from, and where it is.
-
-    `clock` counts the ticks of all streams of an epoch and a period. `last_tick` is the last ever committed, or -1.
+class Stream(Pace):
+    """A stream: its plan, its sensor, what it draws from, and where it is; `last_tick` is the last ever committed.
 
     Attributes:
-        drawn_us: elapsed time at which it, or one of its clock, may have been drawn for last, if any was.
-        trouble: why no tick is drawn now, if none is.
         refusal: why the newest table was refused, if it was; for the journal.
         watch: over its class, if there is anything to see; for the owner only.
         ticks, silent: how many were drawn for since the start, and how many of them had no reading.
@@ -71,20 +63,18 @@ class Stream:
         sensor: SharedSensor,
         entropy: Callable[[memoryview], None],
         last_tick: int,
-        windows: StreamWindows,
+        counters: Sequence[RecordedCounter] = (),
         sums: StreamSums | None = None,
     ) -> None:
+        super().__init__(plan, clock, last_tick)
         self.plan = plan
-        self.clock = clock
-        self.drawn_us: int | None = None
         self.sensor = sensor
-        self.windows = windows
+        self.recorded = sensor.recorded
+        self.late_us = REPLAY_LATE_US if sensor.recorded else LATE_US
+        self.counters = counters
         self.sums = sums
         self.discretiser = sensor.discretiser(plan.discretiser)
-        self.last_tick = last_tick
-        self.next_tick = last_tick + 1
         self.finished = False
-        self.trouble: StatusCode | None = None
         self.refusal = ""
         self.ticks = 0
         self.watch = None if plan.watch is None else Watch(read_discretiser(plan.discretiser).states, plan.watch)
@@ -114,7 +104,7 @@ class Stream:
         """
         tick = max(self.next_tick, self.clock.at(now_us) + 1)
         ends = [window.last(window.first_from(tick)) for window in self.plan.windows]
-        under_way = (window.last(index) for window, counter in self.windows.counters for index in counter.open)
+        under_way = (counter.window.last(index) for counter in self.counters for index in counter.open)
         ends += [last for last in under_way if last >= tick]
         if self.plan.noise is not None:
             ends.append(tick + self.plan.frame_ticks - 1)
@@ -192,11 +182,7 @@ class Ticker:
             self._helpers.follow(plans)
         for plan, sensor in zip(plans, sensors, strict=True):
             self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor), stored))
-        drawn = {stream.clock for stream in self.streams if stream.last_tick >= 0}
-        for stream in [one for one in self.streams if one.clock in drawn]:
-            stream.drawn_us = self._clock.elapsed_us()  # when that was, nobody knows: perhaps a moment ago
-            if not self._clock.continues:
-                stream.clock.rested(self._clock.elapsed_us())
+        restarted(self.streams, self._clock, self._clock.continues)
         self._look()
 
     def switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
@@ -248,14 +234,16 @@ class Ticker:
         while came and self._clock.elapsed_us() < until:
             came = False
             for stream in self.streams:
-                if not stream.finished and not self.stopping and self._due(stream):
+                stream.next_tick = max(stream.next_tick, stream.sensor.newest)  # before it nothing is known
+                if not stream.finished and not self.stopping and stream.comes(self._clock, self._silent):
                     self._tick(stream)
                     came = True
 
     def prepare(self) -> None:
         """Draw the noise of the windows that begin next, while there is time; let reports of sums leave."""
         for stream in self.streams:
-            stream.windows.prepare(stream.next_tick)
+            for counter in stream.counters:
+                counter.prepare(stream.next_tick)
             if stream.sums is not None and self._placed > 0:
                 try:
                     for group, number, report in stream.sums.advance(stream.next_tick):
@@ -289,7 +277,7 @@ class Ticker:
         if self._placed != self._clock.anchors or not self._placed:
             return IDLE_SECONDS
         now = self._clock.elapsed_us()
-        due = [(self._ready_us(stream) - now) / 1e6 for stream in self.streams if not stream.finished]
+        due = [(stream.ready_us(self._clock) - now) / 1e6 for stream in self.streams if not stream.finished]
         return max(0.0, min([IDLE_SECONDS, *due]))
 
     def finish(self) -> None:
@@ -305,7 +293,7 @@ class Ticker:
     def forget_readings(self) -> None:
         """Use nothing that sensors have said until now for a tick that comes."""
         for stream in self.streams:
-            if not stream.sensor.recorded:
+            if not stream.recorded:
                 stream.sensor.read(stream.next_tick - 1)
 
     @property
@@ -322,16 +310,19 @@ class Ticker:
         last_tick = self._outbox.register(plan)
         clock = self._clocks.setdefault((plan.epoch_us, plan.period_us), TickClock(plan.epoch_us, plan.period_us))
         clock.follow(*self._outbox.shift(plan.stream))
-        records = [  # one of a later tick than the outbox has is not of its life
-            [record for record in (stored or {}).get((plan.stream, window.name), ()) if record.through <= last_tick]
-            for window in plan.windows
-        ]
-        windows = self._windows(plan, clock.since, records)
-        return Stream(plan, clock, sensor, self._entropy, last_tick, windows, self._sums(plan, clock.shift))
+        counters = self._counters(plan, clock.since, last_tick, stored or {})
+        return Stream(plan, clock, sensor, self._entropy, last_tick, counters, self._sums(plan, clock.shift))
 
-    def _windows(self, plan: StreamPlan, since: int, records: Sequence[Sequence[WindowRecord]] = ()) -> StreamWindows:
-        released = [self._outbox.register_window(plan.stream, window) for window in plan.windows]
-        return StreamWindows(plan.windows, released, self._entropy, since, records)
+    def _counters(
+        self, plan: StreamPlan, since: int, last_tick: int, stored: Mapping[tuple[str, str], Sequence[WindowRecord]]
+    ) -> list[RecordedCounter]:
+        draw, counters = uniform_below(self._entropy), []
+        for window in plan.windows:
+            records = stored.get((plan.stream, window.name), ())
+            records = [record for record in records if record.through <= last_tick]  # others are not of its life
+            last_index = self._outbox.register_window(plan.stream, window)
+            counters.append(RecordedCounter(window, draw, last_index, since, records))
+        return counters
 
     def _sums(self, plan: StreamPlan, shift: int) -> StreamSums | None:
         return self._helpers.sums(plan, self._entropy, shift) if self._helpers is not None and plan.sums else None
@@ -353,18 +344,13 @@ class Ticker:
         return self._placed > 0
 
     def _place(self, clock: TickClock, streams: Sequence[Stream]) -> None:
-        """Find the next tick of the streams of one clock, and its shift: the same, unless that meant a silence."""
-        wall = clock.next_wall(self._clock.now_us(), self._clock.offset_us)
-        last = max(stream.last_tick for stream in streams)
-        patience = SMALL_US
-        if not self._placed:  # what was reserved before the start may not have been drawn
-            patience = max(patience, max(stream.plan.frame_ticks + 1 for stream in streams) * clock.period_us)
-        shift, since, first = clock.place(wall, last, min(patience, self._clock.patience_us), self._multiple(clock))
+        """Find the next tick of the streams of one clock, and its shift."""
+        shift, since, first = find_place(streams, self._clock, self._placed != 0)
         for stream in streams:
-            known, _ = self._outbox.shift(stream.plan.stream)
+            before, _ = self._outbox.shift(stream.plan.stream)
             self._outbox.set_shift(stream.plan, shift, since)
-            if shift != known:
-                stream.windows = self._windows(stream.plan, since)
+            if shift != before:
+                stream.counters = self._counters(stream.plan, since, -1, {})
         for stream in streams:
             stream.next_tick = first
             stream.sums = self._sums(stream.plan, shift)  # a clock that was set ends the windows under way
@@ -373,46 +359,15 @@ class Ticker:
     def _is_misplaced(self, stream: Stream) -> bool:
         """True if what goes by the time of day is another now, or an older stream has brought a larger shift along."""
         shift, _ = self._outbox.shift(stream.plan.stream)
-        return shift != stream.clock.shift or stream.clock.shift % self._multiple(stream.clock) != 0
-
-    def _multiple(self, clock: TickClock) -> int:
-        return common_multiple(stream.plan.repeats for stream in self.streams if stream.clock is clock)
-
-    def _ready_us(self, stream: Stream) -> int:
-        drawn_us = None if stream.sensor.recorded else stream.drawn_us
-        return stream.clock.ready(stream.next_tick, self._clock.offset_us, drawn_us)
-
-    def _due(self, stream: Stream) -> bool:
-        """True if the stream's next tick has come; leaves out ticks that are too late to be made up for."""
-        clock, elapsed = stream.clock, self._clock.elapsed_us()
-        now = elapsed + self._clock.offset_us
-        late = max(stream.plan.period_us, REPLAY_LATE_US if stream.sensor.recorded else LATE_US)
-        overdue = clock.at(now - late) + 1
-        stream.next_tick = max(stream.next_tick, stream.sensor.newest, overdue)  # before the newest nothing is known
-        if stream.next_tick > MAX_TICK:
-            stream.trouble = StatusCode.CLOCK
-            return False
-        if elapsed < self._ready_us(stream):
-            return False
-        if (silent := self._silent(now / 1e6)) is not None:
-            stream.trouble = silent
-            stream.next_tick = clock.at(now) + 1
-            return False
-        if not stream.plan.valid_at(clock.time_of(stream.next_tick)):
-            stream.trouble = StatusCode.POLICY_INACTIVE
-            stream.next_tick = clock.at(now) + 1
-            return False
-        return True
+        ours = [other for other in self.streams if other.clock is stream.clock]
+        return shift != stream.clock.shift or stream.clock.shift % multiple_of(ours) != 0
 
     def _tick(self, stream: Stream) -> None:
         """Draw for one tick, if the outbox has reserved it, and hand it over."""
-        tick = stream.next_tick
-        stream.next_tick += 1
-        if stream.sensor.finished(tick):
+        if stream.sensor.finished(stream.next_tick):
             stream.finished = True
             return
-        stream.clock.begin(tick, self._clock.offset_us)
-        stream.drawn_us = self._clock.elapsed_us()
+        tick = stream.begin(self._clock)
         state = stream.observe(tick)
         reserved = False
         try:
@@ -427,18 +382,21 @@ class Ticker:
             stream.last_tick = tick
             stream.trouble = None
             if not stream.discretiser.beginning:
-                stream.windows.observe(tick, state)
+                for counter in stream.counters:
+                    counter.observe(tick, state)
                 if stream.sums is not None:
                     stream.sums.observe(tick, state)
         self._close_windows(stream, tick)
 
     def _close_windows(self, stream: Stream, tick: int) -> None:
         """Let windows that have ended leave, and keep the counts of others; in this order for any kill between them."""
-        windows = stream.windows
-        closed, records = windows.close(tick), windows.keep(tick)
+        counters = stream.counters
+        closed = [(counter.window, *window) for counter in counters for window in counter.close(tick)]
+        records = [(counter.window, record) for counter in counters for record in counter.records(tick)]
         try:
-            self._window_file.blank(stream.plan, windows.to_blank)
-            windows.to_blank.clear()
+            self._window_file.blank(stream.plan, ((each.window, slot) for each in counters for slot in each.to_blank))
+            for counter in counters:
+                counter.to_blank.clear()
             if closed or records:  # what is counted in a record is durable before it is: no tick is counted twice
                 self._outbox.append_windows(stream.plan, closed)
             self._window_file.keep(stream.plan, records)

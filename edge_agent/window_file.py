@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -22,12 +22,15 @@ from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_agent.plan import StreamPlan, WindowPlan
+from edge_agent.plan import StreamPlan
+from fugu.contract.compiled import AgentWindow
+from fugu.contract.frames import MAX_WINDOW_TICKS
+from fugu.core.windows import COUNT_HIGH, COUNT_LOW, Counter, NoisyCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["WindowFile", "WindowRecord"]
+__all__ = ["RecordedCounter", "WindowFile", "WindowRecord"]
 
 _CHECK_BYTES = 16
 _HEAD = Struct("<QQQ")
@@ -42,6 +45,47 @@ class WindowRecord:
     through: int
     observed: int
     counts: tuple[int, ...]
+
+
+class RecordedCounter(Counter):
+    """The windows of one definition under way, with records: those of a life before go on if their time is not over.
+
+    After a restart the ticks since a record are in no count, and the window says how many it has observed.
+
+    Attributes:
+        to_blank: remainders of the indices whose records are to be blank before anything is released.
+    """
+
+    window: AgentWindow
+
+    def __init__(
+        self,
+        window: AgentWindow,
+        draw: Callable[[int], int],
+        last_index: int,
+        since: int = 0,
+        records: Iterable[WindowRecord] = (),
+    ) -> None:
+        counted = [(record.index, record.observed, record.counts) for record in records]
+        super().__init__(window, draw, last_index, since, counted)
+        self.to_blank = set(range(window.overlap)) - {index % window.overlap for index in self.open}
+
+    def end(self, index: int) -> NoisyCounts:
+        """End a window, and hand out its counts."""
+        self.to_blank.add(index % self.window.overlap)
+        return super().end(index)
+
+    def records(self, tick: int) -> list[WindowRecord]:
+        """Return the records of windows of which a quarter ends at a tick, the last one left out.
+
+        Ticks to come cannot bring what is beyond a record's bounds back into a frame's.
+        """
+        bounds = COUNT_LOW - MAX_WINDOW_TICKS, COUNT_HIGH
+        return [
+            WindowRecord(index, tick, counts.observed, tuple(counts.look(*bounds)))
+            for index, counts in self.under_way(tick)
+            if self.window.is_recorded(index, tick)
+        ]
 
 
 class _Place(NamedTuple):
@@ -109,12 +153,12 @@ class WindowFile:
                 os.ftruncate(file, end)
         return records
 
-    def keep(self, plan: StreamPlan, records: Iterable[tuple[WindowPlan, WindowRecord]]) -> None:
+    def keep(self, plan: StreamPlan, records: Iterable[tuple[AgentWindow, WindowRecord]]) -> None:
         """Force the counts of windows to disk, in place of what their records were. Raises OSError."""
         places = [(self._places[plan.stream, window.name], count) for window, count in records]
         self._change((place.at(count.index % place.slots).start, place.encode(count)) for place, count in places)
 
-    def blank(self, plan: StreamPlan, slots: Iterable[tuple[WindowPlan, int]]) -> None:
+    def blank(self, plan: StreamPlan, slots: Iterable[tuple[AgentWindow, int]]) -> None:
         """Force blanks over records of windows, given by the remainders of their indices. Raises OSError."""
         places = [(self._places[plan.stream, window.name], slot) for window, slot in slots]
         self._change((place.at(slot).start, bytes(place.size)) for place, slot in places)
@@ -139,9 +183,9 @@ class WindowFile:
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from None
 
-    def _key(self, plan: StreamPlan, window: WindowPlan) -> bytes:
+    def _key(self, plan: StreamPlan, window: AgentWindow) -> bytes:
         clock = plan.epoch_us, plan.period_us
-        what = (plan.stream, plan.version, clock, plan.discretiser.hex(), window)
+        what = (plan.stream, plan.version, clock, plan.discretiser.hex(), sorted(vars(window).items()))
         return sha256(self._salt + repr(what).encode()).digest()
 
 

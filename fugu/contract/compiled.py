@@ -8,26 +8,57 @@ says when ticks are and how readings become states; its tables are in its JSON f
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from fugu.contract.calendar import DAY, DayBlocks
 from fugu.core import compiled
 from fugu.core.policy import JOINT, NONE, Policy, PolicyError, Window
 from fugu.core.shares import UNIT, rate_up
 
-__all__ = ["BLOCKS", "CELLS", "AgentPolicy", "SharedSum", "read_discretiser", "read_policy"]
+__all__ = ["BLOCKS", "CELLS", "AgentPolicy", "AgentWindow", "SharedSum", "read_discretiser", "read_policy"]
 
 BLOCKS = 2
 """A query beside those of a board: a count for each block of the local day."""
 CELLS = 3
 """A discretiser beside those of a board: a grid of places."""
-_DAY = 86_400
+
+
+class AgentWindow(Window):
+    """A window that may have a count for each block of the local day, of the ticks whose states count at all."""
+
+    blocks: DayBlocks | None = None
+    epoch_us: int
+    period_us: int
+
+    def place(self, tick: int, state: int | None) -> int | None:
+        """The number that a tick counts towards, or another than the window has; None for a tick without a state."""
+        place = super().place(tick, state)
+        if self.blocks is None:
+            return place
+        block = self.blocks.at(self.epoch_us + tick * self.period_us)  # the same is done for every state
+        return place if place is None or place == NONE else block
+
+    def is_recorded(self, index: int, tick: int) -> bool:
+        """True if one of the first three quarters of a window ends at a tick: its count is then put on the disk."""
+        done = tick - self.first(index) + 1
+        return done < self.length and 4 * done // self.length > 4 * (done - 1) // self.length
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSum:
-    """A sum over homes, as in `fugu.contract.groups.GroupDocument`; `places` and `blocks` as of a window."""
+    """A sum over homes, as in `fugu.contract.groups.GroupDocument`: what this home counts, and its share of the noise.
+
+    Windows go by wall ticks: n has start + n * length .. + length - 1. Of `places` each state has the number that it
+    counts towards, or `NONE`.
+
+    Attributes:
+        digest, helper: of the group's document; the public key of its helper.
+        noise, honest: what a share is drawn from.
+        deadline: seconds within which a report is of use, after the end of its window.
+    """
 
     name: str
     digest: bytes
@@ -37,13 +68,43 @@ class SharedSum:
     noise: int
     honest: int
     deadline: int
-    places: bytes
-    blocks: tuple[int, tuple[tuple[int, int], ...]] | None
+    places: Sequence[int]
+    blocks: DayBlocks | None
+    epoch_us: int
+    period_us: int
 
     @property
     def rate(self) -> tuple[int, int]:
         """The loss that it adds to every tick, in nats, as a fraction; rounded up."""
         return rate_up(self.noise, self.honest), 1 << UNIT
+
+    @property
+    def counts(self) -> int:
+        """Numbers that a window has, each with a share of its own."""
+        return 1 if self.blocks is None else DAY // self.blocks.seconds
+
+    @property
+    def stride(self) -> int:
+        """Ticks from the beginning of one window to that of the next."""
+        return self.length
+
+    @property
+    def deadline_ticks(self) -> int:
+        """The deadline in ticks, rounded up."""
+        return -(-self.deadline * 1_000_000 // self.period_us)
+
+    def begin(self, number: int) -> int:
+        """First wall tick of a window."""
+        return self.start + number * self.length
+
+    def at(self, wall: int) -> int:
+        """Number of the window of a wall tick; below 0 before the first."""
+        return (wall - self.start) // self.length
+
+    def places_at(self, wall: int, state: int | None) -> tuple[int, int | None]:
+        """The number whose ticks a wall tick is one of, and the number that its state counts towards, if any."""
+        block = 0 if self.blocks is None else self.blocks.at(self.epoch_us + wall * self.period_us)
+        return block, None if state is None or self.places[state] == NONE else block
 
 
 class AgentPolicy(Policy):
@@ -53,6 +114,7 @@ class AgentPolicy(Policy):
         origin, step, cells: of a grid, as in `fugu.contract.discretisers.Cells`.
     """
 
+    windows: list[AgentWindow]  # type: ignore[assignment]  # its own class of windows
     sums: tuple[SharedSum, ...] = ()
     points = False
     origin: tuple[float, ...]
@@ -67,6 +129,7 @@ class _Reader(compiled.PolicyReader):
     most_states = 1024
     least_ratio = 0  # above e^1000, nothing is promised
     policy = AgentPolicy
+    window = AgentWindow
 
     def unit(self, policy: Policy) -> None:
         """Read nothing: a double stands for itself."""
@@ -84,11 +147,11 @@ class _Reader(compiled.PolicyReader):
         count = of.states - self.number(1, 0, 1)
         of.cells = tuple((self.signed(), self.signed()) for _ in range(count))
 
-    def other_query(self, kind: int, of: Window) -> None:
+    def other_query(self, kind: int, of: AgentWindow, policy: AgentPolicy) -> None:
         if kind != BLOCKS:
             raise PolicyError("a query that is not known")
-        of.blocks = self._blocks()
-        of.counts = _DAY // of.blocks[0]
+        of.blocks, of.epoch_us, of.period_us = self._blocks(), policy.epoch_us, policy.period_us
+        of.counts = DAY // of.blocks.seconds
 
     def other_chains(self, kind: int, of: AgentPolicy) -> None:
         if kind != JOINT:
@@ -109,21 +172,22 @@ class _Reader(compiled.PolicyReader):
     def _sum(self, policy: AgentPolicy) -> SharedSum:
         name, digest, helper = self.name(32), self.take(32), self.take(32)
         start, length = self.number(8, 0, 1 << 53), self.number(4, 1, 1 << 31)
-        noise, honest, deadline = self.number(4, 1, (1 << 32) - 1), self.number(2, 1, 10_000), self.number(4, 1, _DAY)
+        noise, honest, deadline = self.number(4, 1, (1 << 32) - 1), self.number(2, 1, 10_000), self.number(4, 1, DAY)
         places = self.take(policy.states)
         if set(places) != {0, NONE}:
             raise PolicyError("a sum that counts no state, or all")
         blocks = self._blocks() if self.number(1, 0, 1) else None
-        return SharedSum(name, digest, helper, start, length, noise, honest, deadline, places, blocks)
+        clock = policy.epoch_us, policy.period_us
+        return SharedSum(name, digest, helper, start, length, noise, honest, deadline, places, blocks, *clock)
 
-    def _blocks(self) -> tuple[int, tuple[tuple[int, int], ...]]:
-        seconds = self.number(4, 900, _DAY)
-        if _DAY % seconds:
+    def _blocks(self) -> DayBlocks:
+        seconds = self.number(4, 900, DAY)
+        if DAY % seconds:
             raise PolicyError("blocks that do not fill a day")
         offsets = tuple(struct.unpack(">qi", self.take(12)) for _ in range(self.number(1, 1, 64)))
         if any(low[0] >= high[0] for low, high in pairwise(offsets)):
             raise PolicyError("the transitions of a time zone do not increase")
-        return seconds, offsets
+        return DayBlocks("", seconds, offsets)
 
 
 def read_policy(data: bytes) -> AgentPolicy:

@@ -54,7 +54,7 @@ class Anchored:
         patience_us: int = PATIENCE_US,
         offset_us: int | None = None,
     ) -> None:
-        self._clock, self._right, self._patience_us = clock, right, patience_us
+        self._clock, self._right, self.patience_us = clock, right, patience_us
         self.anchors = 0 if offset_us is None else 1
         self.offset_us = offset_us or 0
         self._followed = clock.elapsed_us()
@@ -68,11 +68,11 @@ class Anchored:
         """Microseconds of Unix time; those of the wall clock until the time is known."""
         return self._clock.elapsed_us() + self.offset_us if self.anchors else self._clock.now_us()
 
-    def follow(self, signed_us: int | None = None) -> None:
-        """Look at the wall clock; call it often, and with each newer Unix time that the gateway has signed."""
+    def follow(self, signed: int | None = None) -> None:
+        """Look at the wall clock; call it often, and with each newer Unix time in seconds that was signed."""
         wall, elapsed = self._clock.now_us(), self._clock.elapsed_us()
         offset = wall - elapsed
-        away = _NEAR_US + 1 if signed_us is None else abs(wall - signed_us)
+        away = _NEAR_US + 1 if signed is None else abs(wall - signed * 1000000)
         if not self.anchors:
             if away <= _NEAR_US or self._right(wall):
                 self._set(offset, elapsed)
@@ -87,7 +87,7 @@ class Anchored:
             if self.jump is None or abs(offset - self.jump[0]) > SMALL_US:
                 self.jump = offset, elapsed
             confirmed = away <= _NEAR_US and abs(offset - self.offset_us) > 2 * away
-            if confirmed or elapsed - self.jump[1] >= self._patience_us:
+            if confirmed or elapsed - self.jump[1] >= self.patience_us:
                 self._set(offset, elapsed)
 
     def _set(self, offset: int, elapsed: int) -> None:

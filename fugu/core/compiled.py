@@ -27,6 +27,7 @@ class PolicyReader:
     most_states = 255
     least_ratio = 1
     policy = Policy
+    window = Window
 
     def __init__(self, data: bytes) -> None:
         if len(data) > self.most_bytes:
@@ -98,7 +99,7 @@ class PolicyReader:
         if not policy.slope or not policy.span:
             raise PolicyError("a range that is none")
 
-    def other(self, kind: int, of: "Any") -> None:
+    def other(self, kind: int, *of: "Any") -> None:
         """Read a kind of a part that only a host has which does more than a board."""
         raise PolicyError("a number is out of range")
 
@@ -202,7 +203,7 @@ def _table(policy: Policy, read: PolicyReader) -> None:
 
 
 def _window(policy: Policy, read: PolicyReader) -> Window:
-    window = Window()
+    window = read.window()
     window.name = read.name(32)
     window.start = read.number(8, 0, _MOST_TICK - (1 << 31))
     window.length = read.number(4, 1, 1 << 31)
@@ -218,7 +219,7 @@ def _window(policy: Policy, read: PolicyReader) -> Window:
         if set(places) - {0, NONE} or 0 not in places:
             raise PolicyError("a window that counts what is no state")
     if query > 1:
-        read.other_query(query, window)
+        read.other_query(query, window, policy)
     if window.overlap * window.counts > read.most_counts:
         raise PolicyError("windows under way hold more than %d counts" % read.most_counts)
     return window

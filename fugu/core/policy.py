@@ -48,8 +48,7 @@ def above(edges: "Sequence[int]", value: int) -> int:
 class Window:
     """One window of a policy: n holds the ticks start + n * stride .. + length - 1, and `counts` numbers are counted.
 
-    `places` has for each state the number that it counts towards, or another than the window has. An
-    agent has windows with a count for each block of the local day: its seconds, and the offsets of the local time.
+    `places` has for each state the number that it counts towards, or another than the window has.
     """
 
     name: str
@@ -61,7 +60,6 @@ class Window:
     histogram: bool
     counts: int
     places: "Sequence[int]"
-    blocks: "tuple[int, tuple[tuple[int, int], ...]] | None" = None
 
     @property
     def overlap(self) -> int:
@@ -144,6 +142,11 @@ class Policy:
     sums: "Sequence[Any]" = ()
     guarantee: tuple[int, int, int]
     windows_guarantee: tuple[int, int, int] | None
+
+    @property
+    def repeats(self) -> list[int]:
+        """Ticks after which what goes by the time of day repeats: the strides of windows."""
+        return [window.stride for window in self.windows]
 
     @property
     def bits(self) -> int:

@@ -1,68 +1,153 @@
-"""The ticks of a board's stream: one symbol a tick on a steady clock, reserved before it is drawn."""
+"""The ticks of a device's streams: one symbol a tick on a steady clock, reserved before it is drawn.
 
-from .clocks import LATE_US, PATIENCE_US, SMALL_US, Anchored, TickClock, common_multiple
+A tick is drawn for when it comes or not at all: one that is overdue, because the machine slept or the clock was set, is
+absent. Smaller delays are made up for by an eighth of a period with each tick, since readings closer together than a
+period are more alike than the policy's class says. Numbers never go back: see `fugu.core.clocks`.
+"""
+
+from .clocks import LATE_US, SMALL_US, Anchored, TickClock, common_multiple
 from .policy import Policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["Ticker"]
+__all__ = ["Pace", "Ticker", "find_place", "multiple_of", "restarted"]
 
 _NO_SPACE = 28
+_MOST_TICK = 1 << 53
 
 
-class Ticker:
-    """Draws for the ticks of one stream when they come.
+class Pace:
+    """Where a stream is: `next_tick` is to be drawn for, `trouble` says as a code of a status why no tick is drawn now.
+
+    `policy` says when ticks are valid. `clock` counts those of all streams with one epoch and one period. `last_tick`
+    was the last ever drawn for, or -1. `drawn_us` is the elapsed time at which this stream, or one of its clock, may
+    have been drawn for last. A recording is `late_us` behind at most, and need not wait after `drawn_us`.
+    """
+
+    late_us = LATE_US
+    recorded = False
+
+    def __init__(self, policy: "Any", clock: TickClock, last_tick: int) -> None:
+        self.policy = policy
+        self.clock = clock
+        self.last_tick = last_tick
+        self.next_tick = last_tick + 1
+        self.drawn_us: int | None = None
+        self.trouble: str | None = None
+
+    def ready_us(self, anchored: Anchored) -> int:
+        """Elapsed time at which the next tick may be drawn for."""
+        return self.clock.ready(self.next_tick, anchored.offset_us, None if self.recorded else self.drawn_us)
+
+    def comes(self, anchored: Anchored, silent: "Callable[[int], str | None]") -> "bool | None":
+        """Tell whether the next tick has come, without those that are overdue; None if it is not to be drawn for.
+
+        `silent` says why nothing may be drawn at a Unix time in seconds: a code of a status, or None.
+        """
+        clock, policy, elapsed = self.clock, self.policy, anchored.elapsed_us()
+        now = elapsed + anchored.offset_us
+        self.next_tick = max(self.next_tick, clock.at(now - max(policy.period_us, self.late_us)) + 1)
+        if self.next_tick > _MOST_TICK:
+            self.trouble = "clock"
+            return None
+        if elapsed < self.ready_us(anchored):
+            return False
+        seconds, until = clock.time_of(self.next_tick) // 1000000, policy.valid_until
+        self.trouble = silent(now // 1000000)
+        if not self.trouble and (seconds < policy.valid_from or (until and seconds >= until)):
+            self.trouble = "policy-inactive"
+        if not self.trouble:
+            return True
+        self.next_tick = clock.at(now) + 1
+        return None
+
+    def begin(self, anchored: Anchored) -> int:
+        """Go on to the tick after this one, which has come."""
+        tick = self.next_tick
+        self.next_tick += 1
+        self.clock.begin(tick, anchored.offset_us)
+        self.drawn_us = anchored.elapsed_us()
+        return tick
+
+
+def restarted(streams: "Sequence[Pace]", anchored: Anchored, goes_on: bool = False) -> None:
+    """Begin after another life, which may have drawn for ticks a moment ago; by the same clock if it `goes_on`."""
+    elapsed = anchored.elapsed_us()
+    drawn = [stream.clock for stream in streams if stream.last_tick >= 0]
+    for stream in streams:
+        if stream.clock in drawn:
+            stream.drawn_us = elapsed
+            if not goes_on:
+                stream.clock.rested(elapsed)
+
+
+def find_place(streams: "Sequence[Pace]", anchored: Anchored, started: bool) -> tuple[int, int, int]:
+    """Shift, since when it is, and the next tick of the streams of one clock, once the time is known or has jumped.
+
+    The shift is as before, unless that meant a silence. Ticks that were reserved before the start may not have been
+    drawn for: then it may last as long as they do.
+    """
+    clock, patience = streams[0].clock, SMALL_US
+    if not started:
+        patience = max(patience, max([stream.policy.frame_ticks + 1 for stream in streams]) * clock.period_us)
+    wall, last = clock.next_wall(anchored.now_us(), anchored.offset_us), max([stream.last_tick for stream in streams])
+    return clock.place(wall, last, min(patience, anchored.patience_us), multiple_of(streams))
+
+
+def multiple_of(streams: "Sequence[Pace]") -> int:
+    """Return what the shift of streams of one clock is a multiple of: then all is at the same time of day."""
+    return common_multiple([each for stream in streams for each in stream.policy.repeats])
+
+
+class Ticker(Pace):
+    """Draws for the ticks of one stream of a board when they come.
 
     `policy` is verified; None for a stream that has none now. `stream` makes a `Stream` of a policy that begins after
-    what the outbox knows; `read`, the sensor, gives a reading or None; `silent` says why nothing may be drawn at a Unix
-    time in seconds: a code of a status, or None, as `trouble` says what keeps ticks from being drawn. `next_tick` is
-    the next to draw for.
+    what the outbox knows; `read`, the sensor, gives a reading or None; `silent` is as for `Pace.comes`.
     """
 
     def __init__(
         self,
         policy: Policy | None,
-        clock: Anchored,
+        anchored: Anchored,
         outbox: "Any",
         stream: "Callable[[Policy, Any], Any]",
         read: "Callable[[], object]",
         silent: "Callable[[int], str | None]" = lambda _seconds: None,
     ) -> None:
-        self.policy: Any = policy
-        self._clock, self._outbox, self._read = clock, outbox, read
+        super().__init__(policy, TickClock(*outbox.clock), outbox.reserved)
+        self.clock.follow(outbox.shift, outbox.since)
+        self._anchored, self._outbox, self._read = anchored, outbox, read
         self._silent = silent
         self._make = stream
         self._stream: Any = None
         self._memory: Any = None
-        self._last: int = outbox.reserved
-        self._ticks = TickClock(*outbox.clock)
-        self._ticks.follow(outbox.shift, outbox.since)
         self._placed = 0
-        self._drawn_us: int | None = None
-        self.next_tick = max(0, self._last + 1)
-        self.trouble: str | None = None
-        if self._last >= 0:
-            self._drawn_us = clock.elapsed_us()
-            self._ticks.rested(self._drawn_us)
+        restarted([self], anchored)
 
     def due_us(self) -> int | None:
         """Elapsed time at which the next tick comes; none if that is not known yet."""
         if not self._placed or self.policy is None:
             return None
-        return self._ticks.ready(self.next_tick, self._clock.offset_us, self._drawn_us)
+        return self.ready_us(self._anchored)
 
     def step(self) -> bool:
         """Draw for the next tick if it has come; whether frames have ended."""
-        self._clock.follow()
+        self._anchored.follow()
         if self.policy is None:
             return False
         try:
-            if self._placed != self._clock.anchors:
+            if self._placed != self._anchored.anchors:
                 self._place()
-            return bool(self._placed) and self._comes() and self._tick()
+            if not self._placed:
+                return False
+            comes = self.comes(self._anchored, self._silent)
+            if comes is None:
+                self.close()
+            return bool(comes) and self._tick()
         except OSError as error:
             self.trouble = "storage-full" if error.errno == _NO_SPACE else "storage"
             return False
@@ -70,7 +155,7 @@ class Ticker:
     def close(self) -> None:
         """Let the frame under way leave, as it is; after an OSError it stays, and leaves with the next."""
         if self._stream is not None and not self._stream.is_empty:
-            self._outbox.seal(self._stream.close(), self._last)
+            self._outbox.seal(self._stream.close(), self.last_tick)
 
     def switch(self, policy: Policy | None) -> None:
         """Go on with the next tick under another policy, of the same clock, or under none; `close` comes first."""
@@ -78,28 +163,23 @@ class Ticker:
         if policy is None:
             return
         self._outbox.expect(policy)
-        self.next_tick = max(self.next_tick, self._last + 1)
-        if self._placed == self._clock.anchors and not self._outbox.shift % self._multiple():
+        self.next_tick = max(self.next_tick, self.last_tick + 1)
+        if self._placed == self._anchored.anchors and not self._outbox.shift % multiple_of([self]):
             self._begin()
         elif self._placed:
             self._placed = -1
 
     def _place(self) -> None:
-        ticks, clock, policy = self._ticks, self._clock, self.policy
-        wall = ticks.next_wall(clock.now_us(), clock.offset_us)
-        patience = SMALL_US
-        if not self._placed:
-            patience = max(patience, (policy.frame_ticks + 1) * policy.period_us)
-        shift, since, first = ticks.place(wall, self._last, min(patience, PATIENCE_US), self._multiple())
-        changed = shift != ticks.shift
+        shift, since, first = find_place([self], self._anchored, self._placed != 0)
+        changed = shift != self.clock.shift
         if changed and self._stream is not None:
             self._outbox.seal(self._stream.close(), self._outbox.reserved)
         self._outbox.set_shift(shift, since)
-        ticks.follow(shift, since)
+        self.clock.follow(shift, since)
         if changed or self._stream is None:
             self._begin()
         self.next_tick = first
-        self._placed = clock.anchors
+        self._placed = self._anchored.anchors
 
     def _begin(self) -> None:
         self._stream = self._make(self.policy, self._outbox)
@@ -107,32 +187,8 @@ class Ticker:
             self._stream.go_on(self._memory)
         self._memory = self._stream.memory
 
-    def _multiple(self) -> int:
-        return common_multiple([window.stride for window in self.policy.windows])
-
-    def _comes(self) -> bool:
-        elapsed = self._clock.elapsed_us()
-        now = elapsed + self._clock.offset_us
-        overdue = self._ticks.at(now - max(self.policy.period_us, LATE_US)) + 1
-        self.next_tick = max(self.next_tick, overdue)
-        if elapsed < self.due_us():  # type: ignore[operator]  # a place is known
-            return False
-        seconds = self._ticks.time_of(self.next_tick) // 1000000
-        until = self.policy.valid_until
-        self.trouble = self._silent(now // 1000000)
-        if not self.trouble and (seconds < self.policy.valid_from or (until and seconds >= until)):
-            self.trouble = "policy-inactive"
-        if not self.trouble:
-            return True
-        self.next_tick = self._ticks.at(now) + 1
-        self.close()
-        return False
-
     def _tick(self) -> bool:
-        tick, policy, outbox, stream = self.next_tick, self.policy, self._outbox, self._stream
-        self.next_tick += 1
-        self._ticks.begin(tick, self._clock.offset_us)
-        self._drawn_us = self._clock.elapsed_us()
+        tick, policy, outbox, stream = self.begin(self._anchored), self.policy, self._outbox, self._stream
         try:
             reading = self._read()
         except Exception:  # a sensor that fails gives no reading; what it says may be one
@@ -148,7 +204,7 @@ class Ticker:
             outbox.reserve(through - 1 if tick > outbox.reserved else tick)
         else:
             through = tick
-        self._last = tick
+        self.last_tick = tick
         done = stream.tick(tick, reading)
         if done:
             outbox.seal(done, through if stream.is_empty else outbox.reserved)

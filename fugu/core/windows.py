@@ -65,8 +65,7 @@ class Counter:
 
     `last_index` is of the last window that was ever released, -1 for none; none that begins before `since` is counted:
     it would hold ticks from before the clock was set. `records` are (index, ticks observed, noisy counts) of windows
-    that go on if their time is not over. `over` is told of each window that is over, before its counts are handed out.
-    `open` are the windows under way, by index.
+    that go on if their time is not over. `open` are the windows under way, by index.
     """
 
     def __init__(
@@ -76,11 +75,10 @@ class Counter:
         last_index: int,
         since: int,
         records: "Sequence[tuple[int, int, Sequence[int]]]" = (),
-        over: "Callable[[int], object] | None" = None,
     ) -> None:
         self.window = window
         self.last_index = last_index
-        self._draw, self._over = draw, over
+        self._draw = draw
         self._next = max(last_index + 1, window.first_from(since))
         self.open: dict[int, NoisyCounts] = {}
         for index, observed, counts in records:
@@ -96,7 +94,7 @@ class Counter:
         window = self.window
         for index in sorted(self.open):
             if window.last(index) < tick and not self.open[index].goes_on:
-                self._end(index)
+                self.end(index)
         for index in window.holding(tick):
             if index >= self._next and index not in self.open:
                 scale = window.numerator, window.denominator
@@ -114,7 +112,7 @@ class Counter:
         closed = []
         for index in sorted(self.open):
             if self.window.last(index) <= tick:
-                counts = self._end(index)
+                counts = self.end(index)
                 self._next = index + 1
                 if counts.goes_on or (counts.observed and self.window.last(index) == tick):
                     closed.append((index, counts.observed, counts.take()))
@@ -126,7 +124,6 @@ class Counter:
             if index in self.open:
                 yield index, self.open[index]
 
-    def _end(self, index: int) -> NoisyCounts:
-        if self._over is not None:
-            self._over(index)
+    def end(self, index: int) -> NoisyCounts:
+        """End a window, and hand out its counts."""
         return self.open.pop(index)

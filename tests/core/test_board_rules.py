@@ -34,7 +34,7 @@ def tape(seed: int) -> Callable[[memoryview], None]:
 
 def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
     class Clock:
-        anchors, offset_us, elapsed = 1, 0, HOUR
+        anchors, offset_us, patience_us, elapsed = 1, 0, 0, HOUR
 
         def elapsed_us(self) -> int:
             return self.elapsed
@@ -45,7 +45,9 @@ def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
         def follow(self) -> None:
             self.elapsed += PERIOD
 
-    policy = SimpleNamespace(period_us=PERIOD, frame_ticks=4, valid_from=0, valid_until=0, windows=(), symbols=False)
+    policy = SimpleNamespace(
+        period_us=PERIOD, frame_ticks=4, valid_from=0, valid_until=0, windows=(), repeats=(), symbols=False
+    )
     outbox = SimpleNamespace(reserved=-1, clock=(0, PERIOD), shift=0, since=0, set_shift=lambda *_: None)
     drawn: list[int] = []
     stream = SimpleNamespace(memory=None, is_empty=True, before=lambda _: None, tick=lambda tick, _: drawn.append(tick))
@@ -83,7 +85,7 @@ def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch
         policy = {"stream": name, "period_us": period, "frame_ticks": 4, "valid_from": 0, "valid_until": 0}
         outbox = SimpleNamespace(reserved=-1, clock=(0, period), shift=0, since=0, set_shift=lambda *_: None)
         stream = SimpleNamespace(memory=None, is_empty=True, before=lambda _: None, tick=lambda *_: drawn.append(name))
-        given = SimpleNamespace(**policy, windows=(), symbols=False)
+        given = SimpleNamespace(**policy, repeats=(), symbols=False)
         return ticks.Ticker(given, anchored, outbox, lambda *_: stream, lambda: 70)
 
     first, second = ticker("first"), ticker("second")

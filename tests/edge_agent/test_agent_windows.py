@@ -11,17 +11,16 @@ import pytest
 from edge_agent import sender
 from edge_agent.agent import Agent
 from edge_agent.outbox import Outbox, OutboxError
-from edge_agent.plan import WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.sensors.sharing import SharedSensor
 from edge_agent.ticker import Stream
-from edge_agent.window import StreamWindows
-from edge_agent.window_file import WindowRecord
+from edge_agent.window_file import RecordedCounter, WindowRecord
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Committed, Gap, StreamCommit, WindowFrame
 from fugu.contract.topics import topic_of
 from fugu.core.clocks import TickClock
+from fugu.core.noise import uniform_below
 from fugu.mqtt import Broker, Link
 from tests.support.agents import (
     SECOND,
@@ -204,11 +203,14 @@ def test_the_first_share_is_the_first_whole_window_or_the_first_full_frame(
 ) -> None:
     plan = stream_plan(
         frame_ticks=8,
-        windows=tuple(WindowPlan(f"w{at}", *one, 1, (0, 0), 1, 1) for at, one in enumerate(windows)),
+        windows=tuple(
+            window_plan(name=f"w{at}", start=one[0], length=one[1], stride=one[2]) for at, one in enumerate(windows)
+        ),
         **({} if noise else {"noise": None}),
     )
     clock = TickClock(1_000_000, 500_000)
-    counted = StreamWindows(plan.windows, [-1] * len(windows), system_entropy())
+    draw = uniform_below(system_entropy())
+    counted = [RecordedCounter(window, draw, -1) for window in plan.windows]
     sensor = SharedSensor(ReplaySensor([0.0], loop=True))
     stream = Stream(plan, clock, sensor, system_entropy(), next_tick - 1, counted)
     assert stream.first_share_us(1_000_000) == (None if share is None else clock.time_of(share))
@@ -217,8 +219,8 @@ def test_the_first_share_is_the_first_whole_window_or_the_first_full_frame(
 @pytest.mark.parametrize(("next_tick", "share"), [(5, 9), (9, 9), (10, 19), (15, 29)])
 def test_the_first_share_after_a_restart_is_that_of_the_window_that_goes_on(next_tick: int, share: int) -> None:
     """A record of a window whose time is over is none."""
-    plan = stream_plan(windows=(WindowPlan("hour", 0, 10, 10, 1, (0, 0), 1, 1),), noise=None)
-    counted = StreamWindows(plan.windows, [-1], system_entropy(), 0, [[WindowRecord(0, 4, 5, (2,))]])
+    plan = stream_plan(windows=(window_plan(name="hour"),), noise=None)
+    counted = [RecordedCounter(plan.windows[0], uniform_below(system_entropy()), -1, 0, [WindowRecord(0, 4, 5, (2,))])]
     clock = TickClock(1_000_000, 500_000)
     sensor = SharedSensor(ReplaySensor([0.0], loop=True))
     stream = Stream(plan, clock, sensor, system_entropy(), next_tick - 1, counted)

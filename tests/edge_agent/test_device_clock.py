@@ -483,7 +483,7 @@ def test_validity_goes_by_the_device_s_clock_and_not_by_what_somebody_sets(tmp_p
     device.clocks.wall -= 2 * HOUR
     device.run(200)
     assert device.numbers[-1] <= int(NOW) + 100, "nor does one that is set back renew it"
-    assert device.ticks.streams[0].trouble is StatusCode.POLICY_INACTIVE
+    assert device.ticks.streams[0].trouble == StatusCode.POLICY_INACTIVE
     device.crash()
 
 

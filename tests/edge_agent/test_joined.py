@@ -228,7 +228,7 @@ def test_no_window_is_reported_again_under_another_document_of_the_site_s(device
     (report,) = device.run(9, [1] * 11)
     other = shared(**{**QUIET, "noise": 3_000_000_000}).group
     plan = device.plan.sums[0]
-    device.plan = replace(device.plan, sums=(replace(plan, digest=other.digest.hex()),), version=2)
+    device.plan = replace(device.plan, sums=(replace(plan, digest=other.digest),), version=2)
     device.restart(shift=20)
     assert device.run(29, [1] * 11) == []
     device.ready(39)
@@ -428,7 +428,7 @@ def test_a_policy_with_a_sum_runs_only_where_the_owner_has_joined(tmp_path: Path
         load(written(tmp_path))
     plan = load(written(tmp_path, terms=TERMS))
     assert plan.groups == ("street",)
-    assert plan.streams[0].sums[0].digest == group().digest.hex()
+    assert plan.streams[0].sums[0].digest == group().digest
 
 
 @pytest.mark.parametrize(
@@ -509,7 +509,7 @@ def test_a_document_that_is_sent_brings_a_sum_only_to_a_device_whose_owner_has_j
     answer = json.loads(subprocess.run(command, input=payload, capture_output=True, check=True).stdout)
     if joined:
         ((plan, _),) = answer["plans"]
-        assert StreamPlan.of(plan, {}).sums[0].digest == group().digest.hex()
+        assert StreamPlan.of(plan, {}).sums[0].digest == group().digest
     else:
         assert answer["refused"] == "pinned"
         assert "has not joined" in answer["detail"]

@@ -16,7 +16,6 @@ from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, TableRefusedError
 from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.sensors.sharing import SharedSensor
 from edge_agent.ticker import Stream
-from edge_agent.window import StreamWindows
 from fugu.contract.errors import FrameError, FuguError, GuaranteeError
 from fugu.contract.measure_frames import Released
 from fugu.contract.measure_policy import MeasurePolicy
@@ -279,8 +278,7 @@ def test_bytes_that_nearly_are_a_table_change_nothing(seed: int) -> None:
 
 def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     sensor = SharedSensor(ReplaySensor(["c0"], loop=True))
-    windows = StreamWindows((), [], seeded(1))
-    stream = Stream(plan_of(WALK), TickClock(0, 1), sensor, seeded(1), -1, windows)
+    stream = Stream(plan_of(WALK), TickClock(0, 1), sensor, seeded(1), -1)
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError

@@ -25,7 +25,7 @@ from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.queries import ELSEWHERE
+from fugu.core.policy import NONE
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, device_clock, plan_of, stream_plan, window_plan
 from tests.support.measured import measure_policy
@@ -296,7 +296,7 @@ def test_missing_as_a_state_of_its_own_is_drawn_from_its_row(tmp_path: Path) -> 
     gone_too = Thresholds(edges=(0.5,), states=("low", "high", "gone"), missing="gone")
     plan = stream_plan(table=NoiseTable(rows), discretiser=compile_discretiser(gone_too))
     assert symbols(tmp_path / "a", [0.0, 0.0, 1.0, NAN, "", 1.0], plan) == bytes([0, 1, 2, 2, 1])
-    gone = window_plan(places=(ELSEWHERE, ELSEWHERE, 0))
+    gone = window_plan(places=(NONE, NONE, 0))
     seen, payloads = everything(
         tmp_path / "b", stream_plan(table=NoiseTable(rows), discretiser=plan.discretiser, windows=(gone,)), [NAN]
     )

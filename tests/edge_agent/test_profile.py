@@ -9,10 +9,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from edge_agent.plan import AgentPlan, WindowPlan
+from edge_agent.plan import AgentPlan
 from fugu.contract.calendar import DayBlocks
+from fugu.contract.compiled import AgentWindow
 from fugu.contract.frames import WindowFrame
-from fugu.contract.queries import ELSEWHERE
+from fugu.core.policy import NONE
 from fugu.host.process import Wake
 from fugu.planning.profiles import transitions
 from tests.support.agents import SECOND, JumpingClock, nowhere, run, ticks_left, window_plan, windows_left
@@ -33,15 +34,15 @@ def plan(folder: Path, epoch: int, seconds: int) -> AgentPlan:
             "name": "day",
             "length": LENGTH,
             "counts": 86_400 // seconds,
-            "day": blocks,
-            "places": (0, 0, ELSEWHERE),
+            "blocks": blocks,
+            "places": (0, 0, NONE),
         },
         **clock,
     )
     return replace(nowhere(folder, profile, **clock), status_seconds=float(PERIOD))
 
 
-def kept(run: list[int], window: WindowPlan, frame: WindowFrame, last: bool) -> list[int]:
+def kept(run: list[int], window: AgentWindow, frame: WindowFrame, last: bool) -> list[int]:
     """The ticks of a run that are in a window: a run that is not the last keeps those up to its last record."""
     inside = [tick for tick in run if frame.first <= tick < frame.first + frame.length]
     if last or inside[-1:] != run[-1:]:

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.stored_frames import Keeping, StoredFrames
-from edge_agent.window import ClosedWindow
 from fugu.contract.frames import SymbolFrame
 from tests.support.agents import stream_plan, window_plan
 from tests.support.lives import READS, lives
@@ -188,7 +187,7 @@ def _live(folder: Path, kill_at: int, keeping: Keeping) -> None:
         if number == 4:
             index = outbox.register_window("hr", PLAN.windows[0]) + 1
             os.write(diary, f"window {index}\n".encode())
-            outbox.append_windows(PLAN, [ClosedWindow(PLAN.windows[0], index, 1, (0,))])
+            outbox.append_windows(PLAN, [(PLAN.windows[0], index, 1, (0,))])
         while (frame := outbox.frames.next(sent)) is not None:
             sent = frame.id
             if frame.sequence == "hr":
@@ -305,7 +304,7 @@ def test_what_was_drawn_for_the_ticks_of_a_window_is_forced_to_disk_with_its_cou
     for tick in range(10, 13):
         outbox.append(PLAN, tick, b"\1")
         if tick < 12:
-            outbox.append_windows(PLAN, [ClosedWindow(PLAN.windows[0], tick, 1, (0,))])
+            outbox.append_windows(PLAN, [(PLAN.windows[0], tick, 1, (0,))])
     outbox.close()
     again, last = opened(tmp_path)
     assert last == 13

@@ -12,7 +12,6 @@ from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.stored_frames import Keeping, StoredFrames
-from edge_agent.window import ClosedWindow
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Gap
 from fugu.mqtt import Broker
@@ -161,7 +160,7 @@ def test_a_full_outbox_keeps_the_oldest_and_draws_no_more_until_there_is_room(tm
     assert fill(outbox, end + 50) == end + 50
     assert outbox._db.total_changes == changes, "nothing is written while it is full"
     with pytest.raises(OutboxFullError):
-        outbox.append_windows(PLAN, [ClosedWindow(PLAN.windows[0], 3, 1, (0,))])
+        outbox.append_windows(PLAN, [(PLAN.windows[0], 3, 1, (0,))])
     assert window_frames(outbox) == []
     assert symbol_frames(outbox)[0].first == 0
     outbox.frames.forget_committed("hr", 399, (), sent_through=10**6, grace=3600.0)
@@ -179,7 +178,7 @@ def test_the_oldest_are_dropped_and_those_after_them_account_for_their_ticks(tmp
     outbox, _ = outbox_of(tmp_path, 0, Keeping(max_bytes=SMALL, drop_oldest=True))
     seal(outbox, 0)
     for index in (0, 1, 5):
-        outbox.append_windows(PLAN, [ClosedWindow(PLAN.windows[0], index, 1, (index,))])
+        outbox.append_windows(PLAN, [(PLAN.windows[0], index, 1, (index,))])
     for tick in range(2000):
         outbox.append(PLAN, tick, bytes((tick % 2,)))
     assert outbox.path.stat().st_size <= SMALL

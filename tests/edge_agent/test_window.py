@@ -14,19 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.outbox import Outbox, OutboxError
-from edge_agent.plan import StreamPlan, WindowPlan
+from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.window import ClosedWindow, StreamWindows
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.chains import BoundedChains
+from fugu.contract.compiled import AgentWindow
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import Gap, WindowFrame
-from fugu.contract.queries import ELSEWHERE
 from fugu.contract.windows import Window
-from fugu.core.windows import COUNT_HIGH, COUNT_LOW, NoisyCounts
+from fugu.core.noise import uniform_below
+from fugu.core.policy import NONE
+from fugu.core.windows import COUNT_HIGH, COUNT_LOW, Counter, NoisyCounts
 from tests.support.agents import plan_of, stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.processes import policy
+
+Closed = tuple[int, int, list[int]]
 
 
 def seeded(seed: int = 1) -> Callable[[memoryview], None]:
@@ -39,11 +42,11 @@ def seeded(seed: int = 1) -> Callable[[memoryview], None]:
     return fill
 
 
-def counter(*plans: WindowPlan, last: int = -1, seed: int = 1) -> StreamWindows:
-    return StreamWindows(plans, [last] * len(plans), seeded(seed))
+def counter(window: AgentWindow, last: int = -1, seed: int = 1, since: int = 0) -> Counter:
+    return Counter(window, uniform_below(seeded(seed)), last, since)
 
 
-def run(windows: StreamWindows, ticks: list[tuple[int, int]]) -> list[ClosedWindow]:
+def run(windows: Counter, ticks: list[tuple[int, int]]) -> list[Closed]:
     """Observe (tick, state) one after the other; what was closed on the way."""
     closed = []
     for tick, state in ticks:
@@ -52,8 +55,8 @@ def run(windows: StreamWindows, ticks: list[tuple[int, int]]) -> list[ClosedWind
     return closed
 
 
-def rows(closed: list[ClosedWindow]) -> list[tuple[int, int, tuple[int, ...]]]:
-    return [(one.index, one.observed, one.counts) for one in closed]
+def rows(closed: list[Closed]) -> list[tuple[int, int, tuple[int, ...]]]:
+    return [(index, observed, tuple(counts)) for index, observed, counts in closed]
 
 
 # Which ticks count where; the noise of these plans is 0 (a value other than 0 has a probability below e^-99)
@@ -62,7 +65,7 @@ def rows(closed: list[ClosedWindow]) -> list[tuple[int, int, tuple[int, ...]]]:
 def test_tumbling_windows_count_the_states_that_they_name() -> None:
     states = [(tick, tick % 3) for tick in range(20)]
     assert rows(run(counter(window_plan(length=6)), states)) == [(0, 6, (2,)), (1, 6, (2,)), (2, 6, (2,))]
-    two = window_plan(length=6, places=(ELSEWHERE, 0, 0))
+    two = window_plan(length=6, places=(NONE, 0, 0))
     assert rows(run(counter(two), states)) == [(0, 6, (4,)), (1, 6, (4,)), (2, 6, (4,))]
     histogram = window_plan(length=4, stride=4, counts=3, places=(0, 1, 2))
     assert rows(run(counter(histogram), states))[:2] == [(0, 4, (2, 1, 1)), (1, 4, (1, 2, 1))]
@@ -78,9 +81,9 @@ def test_a_tick_without_a_state_is_observed_and_counts_nowhere() -> None:
 
 @pytest.mark.parametrize("profile", [False, True])
 def test_a_tick_counts_in_a_place_elsewhere_or_has_none(profile: bool) -> None:
-    blocks = {"day": DayBlocks("UTC", 43_200, ((0, 0),)), "counts": 2} if profile else {}
-    plan = window_plan(**blocks, places=(ELSEWHERE, ELSEWHERE, 0), period_us=43_200_000_000)
-    assert [plan.place(3, state) for state in (2, 0, None)] == [int(profile), ELSEWHERE, None]
+    blocks = {"blocks": DayBlocks("UTC", 43_200, ((0, 0),)), "counts": 2} if profile else {}
+    plan = window_plan(**blocks, places=(NONE, NONE, 0), epoch_us=0, period_us=43_200_000_000)
+    assert [plan.place(3, state) for state in (2, 0, None)] == [int(profile), NONE, None]
 
 
 def test_every_place_of_a_histogram_and_every_window_has_noise_of_its_own() -> None:
@@ -117,7 +120,7 @@ def test_an_unobserved_tick_ends_a_window_too() -> None:
 
 def test_no_window_begins_before_the_clock_was_set_and_none_is_handed_out_twice() -> None:
     """It would hold ticks of both clocks; and a second copy of a count has noise of its own."""
-    windows = StreamWindows([window_plan(length=6)], [-1], seeded(), 7)
+    windows = counter(window_plan(length=6), since=7)
     assert rows(run(windows, [(tick, 1) for tick in range(3, 20)])) == [(2, 6, (6,))]
     windows.observe(17, 1)
     assert windows.close(17) == []
@@ -167,7 +170,7 @@ def test_no_tick_is_in_more_windows_than_its_policy_accounts_for(changes: dict[s
     assert max(len(plan.holding(tick)) for tick in range(200)) == document.overlap
 
 
-def planned(window: Window) -> WindowPlan:
+def planned(window: Window) -> AgentWindow:
     whole = policy(epoch_us=7, period_us=1_000_000, windows=(window,))
     chains = BoundedChains(states=3, odds_ratio=2.0)
     named = Thresholds(edges=(0.0, 1.0), states=("low", "middle", "high"))
@@ -175,11 +178,16 @@ def planned(window: Window) -> WindowPlan:
     return plan
 
 
+def fields(window: AgentWindow) -> tuple[object, ...]:
+    ticks = window.name, window.start, window.length, window.stride
+    return (*ticks, window.counts, tuple(window.places), window.numerator, window.denominator)
+
+
 def test_a_plan_is_what_the_policy_says() -> None:
     one = Window(name="w", length=9, stride=3, start=2, states=("high", 0), scale="7/3")
-    assert planned(one) == WindowPlan("w", 2, 9, 3, 1, (0, ELSEWHERE, 0), 7, 3, None, 7, 1_000_000)
+    assert fields(planned(one)) == ("w", 2, 9, 3, 1, (0, NONE, 0), 7, 3)
     many = Window(name="w", length=9, stride=9, states="histogram", scale="20")
-    assert planned(many) == WindowPlan("w", 0, 9, 9, 3, (0, 1, 2), 20, 1, None, 7, 1_000_000)
+    assert fields(planned(many)) == ("w", 0, 9, 9, 3, (0, 1, 2), 20, 1)
 
 
 # Noise
@@ -190,7 +198,7 @@ def test_noise_does_not_depend_on_how_much_was_observed() -> None:
     plan = window_plan(length=10, numerator=50, denominator=1)
     full = run(counter(plan, seed=5), [(tick, 1) for tick in range(10)])
     short = run(counter(plan, seed=5), [(9, 1)])
-    assert full[0].counts[0] - 10 == short[0].counts[0] - 1
+    assert full[0][2][0] - 10 == short[0][2][0] - 1
 
 
 def test_noise_is_drawn_before_the_first_tick_of_a_window() -> None:
@@ -201,7 +209,7 @@ def test_noise_is_drawn_before_the_first_tick_of_a_window() -> None:
         drawn.append(len(buffer))
         system_entropy()(buffer)
 
-    windows = StreamWindows([window_plan(length=5, numerator=20, denominator=1)], [-1], count)
+    windows = Counter(window_plan(length=5, numerator=20, denominator=1), uniform_below(count), -1, 0)
     windows.prepare(0)
     assert drawn
     drawn.clear()
@@ -221,7 +229,7 @@ def test_without_randomness_nothing_is_counted() -> None:
     def broken(_buffer: memoryview) -> None:
         raise OSError("no entropy")
 
-    windows = StreamWindows([window_plan(numerator=20, denominator=1)], [-1], broken)
+    windows = Counter(window_plan(numerator=20, denominator=1), uniform_below(broken), -1, 0)
     with pytest.raises(OSError, match="no entropy"):
         windows.observe(0, 1)
     assert windows.close(1000) == []
@@ -247,15 +255,17 @@ def test_windows_that_observe_nothing_do_not_pile_up() -> None:
     windows = counter(window_plan(length=5, stride=1))
     for tick in range(3_000):
         windows.prepare(tick)
-    assert len(windows.counters[0][1].open) <= 5
+    assert len(windows.open) <= 5
     assert windows.close(20_000) == []
 
 
 # The outbox
 
 
-def closed(index: int, *counts: int, window: WindowPlan | None = None) -> ClosedWindow:
-    return ClosedWindow(window or window_plan(), index, 1, counts or (5,))
+def closed(
+    index: int, *counts: int, window: AgentWindow | None = None
+) -> tuple[AgentWindow, int, int, tuple[int, ...]]:
+    return window or window_plan(), index, 1, counts or (5,)
 
 
 PLAN: StreamPlan = stream_plan(windows=(window_plan(), window_plan(name="other", stride=3)))
@@ -316,7 +326,7 @@ def test_a_window_whose_ticks_have_changed_is_refused(tmp_path: Path, change: di
     outbox = new_outbox(tmp_path)
     with pytest.raises(OutboxError, match="the ticks of window hr/high have changed: give the window a new name"):
         outbox.register_window("hr", window_plan(**change))
-    assert outbox.register_window("hr", window_plan(numerator=3, places=(0, ELSEWHERE, ELSEWHERE))) == -1
+    assert outbox.register_window("hr", window_plan(numerator=3, places=(0, NONE, NONE))) == -1
     assert outbox.register_window("power", window_plan(**change)) == -1
 
 

@@ -18,17 +18,18 @@ import pytest
 
 from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox, OutboxError
-from edge_agent.plan import ClockSettings, StreamPlan, WindowPlan
+from edge_agent.plan import ClockSettings, StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.stored_frames import Keeping
 from edge_agent.ticker import Ticker
 from edge_agent.window_file import WindowFile, WindowRecord
+from fugu.contract.compiled import AgentWindow
 from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import WindowFrame
-from fugu.contract.queries import ELSEWHERE
+from fugu.core.policy import NONE
 from tests.support.agents import SECOND, JumpingClock, stream_plan, ticks, window_plan
 from tests.support.lives import READS, lives
 from tests.support.outboxes import symbol_frames, window_frames
@@ -54,7 +55,7 @@ class Device:
     def __init__(
         self,
         folder: Path,
-        *windows: WindowPlan,
+        *windows: AgentWindow,
         at: int = 0,
         readings: Sequence[float] = (0.0, 1.0),
         seed: int | None = None,
@@ -137,11 +138,11 @@ def test_overlapping_windows_and_histograms_go_on_side_by_side(tmp_path: Path) -
 
 def test_noise_is_drawn_once_a_window_however_often_the_agent_starts(tmp_path: Path) -> None:
     """The difference of record and release is what was counted in between: it is the same noise."""
-    device = Device(tmp_path, replace(HOUR, **NOISY))
+    device = Device(tmp_path, window_plan(length=40, **NOISY))
     device.tick(*range(20))
     device.killed()
     ((record,),) = kept(tmp_path, device.plan).values()
-    device = Device(tmp_path, replace(HOUR, **NOISY), at=20)
+    device = Device(tmp_path, window_plan(length=40, **NOISY), at=20)
     device.tick(*range(20, 40))
     ((index, observed, counts),) = device.frames()
     assert (index, observed, counts[0] - record.counts[0]) == (0, 40, 10)
@@ -180,10 +181,10 @@ def changed(device: Device, **changes: Any) -> StreamPlan:
     "changes",
     [
         {"version": 2},
-        {"windows": (replace(HOUR, numerator=2),)},
-        {"windows": (replace(HOUR, denominator=101),)},
-        {"windows": (replace(HOUR, places=(0, ELSEWHERE)),)},
-        {"windows": (replace(HOUR, counts=2, places=(0, 1)),)},
+        {"windows": (window_plan(length=40, numerator=2),)},
+        {"windows": (window_plan(length=40, denominator=101),)},
+        {"windows": (window_plan(length=40, places=(0, NONE)),)},
+        {"windows": (window_plan(length=40, counts=2, places=(0, 1)),)},
         {"discretiser": compile_discretiser(Thresholds(edges=(0.7,), states=("low", "high")))},
     ],
 )
@@ -228,7 +229,7 @@ def test_a_record_that_was_put_back_sends_no_second_count(tmp_path: Path) -> Non
     device.killed()
     shutil.copy(tmp_path / "copy", tmp_path / "outbox.sqlite.windows")
     device = Device(tmp_path, HOUR, at=40)
-    assert device.ticker.streams[0].windows.counters[0][1].open == {}
+    assert device.ticker.streams[0].counters[0].open == {}
     device.tick(*range(40, 81))
     assert device.frames() == [*released, (1, 40, (20,))]
 
@@ -309,7 +310,7 @@ def test_after_a_clock_that_was_set_no_record_of_before_goes_on(tmp_path: Path) 
     device = Device(tmp_path, window_plan(length=4000, stride=4000), at=100)
     device.tick(*range(100, 200))
     assert device.outbox.shift("hr")[0] > 0
-    assert device.ticker.streams[0].windows.counters[0][1].open == {}
+    assert device.ticker.streams[0].counters[0].open == {}
 
 
 def test_a_baselines_mean_is_in_no_record_and_its_first_ticks_are_in_no_count(tmp_path: Path) -> None:
@@ -369,7 +370,7 @@ def test_a_record_is_the_noisy_count_and_the_outbox_never_has_it(tmp_path: Path)
     ((record,),) = kept(tmp_path, device.plan).values()
     assert (record.index, record.through, record.observed) == (0, 47, 48)
     assert abs(record.counts[0]) > 48, "next to all noise"
-    (count,) = device.ticker.streams[0].windows.counters[0][1].open.values()
+    (count,) = device.ticker.streams[0].counters[0].open.values()
     assert count.look(-(2**80), 2**80)[0] - record.counts[0] == 1
     raw = abs(record.counts[0]).to_bytes(9, "big").lstrip(b"\0")
     for file in tmp_path.glob("outbox.sqlite*"):
@@ -483,8 +484,8 @@ def _live(folder: Path, at: int, ticks: int, kill_at: int, keeping: Keeping) -> 
     for name in ("open", "fsync", "ftruncate"):
         setattr(os, name, _after(step, getattr(os, name)))
     device = Device(folder, *LIVES, at=at, keeping=keeping, frame_ticks=2)
-    counters = device.ticker.streams[0].windows.counters
-    resumed = {(plan.name, index) for plan, counter in counters for index in counter.open}
+    counters = device.ticker.streams[0].counters
+    resumed = {(counter.window.name, index) for counter in counters for index in counter.open}
     with (folder / "resumed").open("a") as diary:
         diary.writelines(f"{name} {index}\n" for name, index in resumed)
     device.tick(*range(at, at + ticks))

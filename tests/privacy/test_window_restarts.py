@@ -14,9 +14,8 @@ from itertools import product
 import pytest
 
 import fugu.core.windows
-from edge_agent.plan import WindowPlan
-from edge_agent.window import StreamWindows
-from edge_agent.window_file import WindowRecord
+from edge_agent.window_file import RecordedCounter, WindowRecord
+from fugu.contract.compiled import AgentWindow
 from tests.support.agents import window_plan
 
 pytestmark = pytest.mark.long
@@ -31,7 +30,7 @@ View = tuple[tuple[str, int, int], ...]
 class Device:
     """Counts of one definition with given noise by index; its file is as the agent's, and its clock never stands."""
 
-    def __init__(self, plan: WindowPlan, noise: Sequence[int]) -> None:
+    def __init__(self, plan: AgentWindow, noise: Sequence[int]) -> None:
         self.plan = plan
         self.records: dict[int, WindowRecord] = {}
         self.published: list[tuple[str, int, int]] = []
@@ -45,23 +44,23 @@ class Device:
         if lost:
             self.records.clear()
         records = list(self.records.values())
-        self._windows = StreamWindows([self.plan], [self._released], lambda _buffer: None, 0, [records])
+        self._windows = RecordedCounter(self.plan, lambda _below: 0, self._released, 0, records)
 
     def tick(self, tick: int, state: int) -> None:
         """Count, blank the records of what has ended, publish it, and write records: the agent's order."""
         fugu.core.windows.discrete_laplace = lambda *_: self._noise.pop(0)
         self._windows.observe(tick, state)
-        closed, kept = self._windows.close(tick), self._windows.keep(tick)
+        closed, records = self._windows.close(tick), self._windows.records(tick)
         self.records = {
             index: record
             for index, record in self.records.items()
-            if (self.plan, index % self.plan.overlap) not in self._windows.to_blank
+            if index % self.plan.overlap not in self._windows.to_blank
         }
         self._windows.to_blank.clear()
-        for one in closed:
-            self._released = one.index
-            self.published.append(("frame", one.index, one.counts[0]))
-        self.records |= {record.index: record for _, record in kept}
+        for index, _, counts in closed:
+            self._released = index
+            self.published.append(("frame", index, counts[0]))
+        self.records |= {record.index: record for record in records}
 
     def look(self) -> None:
         """Somebody reads the disk."""
@@ -73,7 +72,7 @@ def _noise_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fugu.core.windows, "discrete_laplace", None)
 
 
-def loss(plan: WindowPlan, windows: int, life: Callable[[Device, Path], View], ticks: int = TICKS) -> list[float]:
+def loss(plan: AgentWindow, windows: int, life: Callable[[Device, Path], View], ticks: int = TICKS) -> list[float]:
     """For each tick the largest log-ratio of any view between two courses that differ there; infinite if one cannot be.
 
     Counts of at most 1 need noise from -`ticks` - 1 to 1; views with larger ones have no other ratios.

@@ -13,15 +13,16 @@ from edge_agent.agent import Agent
 from edge_agent.device_clock import DeviceClock
 from edge_agent.enrolled import to_run_of
 from edge_agent.outbox import Outbox
-from edge_agent.plan import AgentPlan, ClockSettings, StreamPlan, WindowPlan
+from edge_agent.plan import AgentPlan, ClockSettings, StreamPlan
 from edge_agent.randomiser import SymbolNoise, system_entropy
 from edge_agent.sensors.replay import ReplaySensor
+from fugu.contract.compiled import AgentWindow
 from fugu.contract.compiler import compile_discretiser, compile_policy
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.queries import ELSEWHERE
+from fugu.core.policy import NONE
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, await_end, wait_until
@@ -49,19 +50,13 @@ def stream_plan(table: NoiseTable = COIN, **changes: Any) -> StreamPlan:
     return replace(plan, **changes)
 
 
-def window_plan(**changes: Any) -> WindowPlan:
+def window_plan(**changes: Any) -> AgentWindow:
     """Ten ticks at a time, how many are in state 1, next to no noise: above 0 with a probability below e^-99."""
-    plan = WindowPlan(
-        name="high",
-        start=0,
-        length=10,
-        stride=changes.get("length", 10),
-        counts=1,
-        places=(ELSEWHERE, 0, ELSEWHERE),
-        numerator=1,
-        denominator=100,
-    )
-    return replace(plan, **changes)
+    window = AgentWindow()
+    vars(window).update(name="high", start=0, length=10, stride=changes.get("length", 10), counts=1)
+    vars(window).update(places=(NONE, 0, NONE), numerator=1, denominator=100)
+    vars(window).update(changes)
+    return window
 
 
 def agent_plan(folder: Path, broker: Broker, *streams: StreamPlan, **changes: Any) -> AgentPlan:
@@ -164,7 +159,7 @@ def windows_left(plan: AgentPlan) -> list[WindowFrame]:
         outbox.close()
 
 
-def nowhere(folder: Path, *windows: WindowPlan, **changes: Any) -> AgentPlan:
+def nowhere(folder: Path, *windows: AgentWindow, **changes: Any) -> AgentPlan:
     """A plan whose broker is not there; its sensor alternates, so half of all ticks are high."""
     stream = stream_plan(windows=windows or (window_plan(),), **changes)
     return agent_plan(folder, Broker(port=9), stream, drain_seconds=0.0, forget="committed")

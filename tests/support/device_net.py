@@ -24,7 +24,7 @@ from edge_agent.sensors.sharing import SharedSensor
 from edge_agent.sensors.source import Reading, Sensor, SensorUpdate
 from edge_agent.stored_frames import Keeping
 from edge_agent.ticker import Stream
-from edge_agent.window import StreamWindows
+from edge_agent.window_file import RecordedCounter
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Baseline, Categories, Cells, Thresholds
 from fugu.contract.guarantee import Guarantee
@@ -32,6 +32,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from fugu.core.clocks import TickClock
+from fugu.core.noise import uniform_below
 from tests.support.agents import plan_of
 from tests.support.device_claims import CLAIMS, FEW_OF, claims_digest, lowest_rungs
 from tests.support.device_documents import DOCUMENTS, FEW_DOCUMENTS, MANY_DOCUMENTS, verdicts, verdicts_digest
@@ -245,18 +246,20 @@ class _Life:
         self.outbox.set_shift(plan, since.shift, since.since)
         released = [self.outbox.register_window(plan.stream, window) for window in plan.windows]
         noise = Source(f"noise of {name} from {since.since}").noise
-        self.windows = StreamWindows(plan.windows, released, noise, since.since)
+        draw = uniform_below(noise)
+        rows = zip(plan.windows, released, strict=True)
+        self.counters = [RecordedCounter(window, draw, last, since.since) for window, last in rows]
         clock, words = TickClock(plan.epoch_us, plan.period_us), Source(f"words of {name} from {since.since}").words
-        self.stream = Stream(plan, clock, SharedSensor(self.sensor), words, -1, self.windows)
+        self.stream = Stream(plan, clock, SharedSensor(self.sensor), words, -1, self.counters)
 
     def tick(self, tick: int, reading: Any) -> int | None:
         """Do as `edge_agent.ticker` does; the state."""
         self.sensor.reading = reading
         state = self.stream.observe(tick)
         self.outbox.append(self.plan, tick, self.stream.mechanism.draw(tick, state, 0))
-        if not self.stream.discretiser.beginning:
-            self.windows.observe(tick, state)
-        if closed := self.windows.close(tick):
+        for counter in () if self.stream.discretiser.beginning else self.counters:
+            counter.observe(tick, state)
+        if closed := [(counter.window, *window) for counter in self.counters for window in counter.close(tick)]:
             self.outbox.append_windows(self.plan, closed)
         return state
 
