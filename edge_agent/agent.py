@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from edge_agent.describing import Describing
@@ -92,7 +91,7 @@ class Agent:
                 *whose, self._later, self._ticks.switch, self._offer_table, self._now, self._clock.known_synchronised
             )
         followed = () if self._fleet is None else self._fleet.topics
-        will = Status(False, _version(), 0, (StatusCode.CONNECTION_LOST,), ())
+        will = Status(False, self._plan.program, 0, (StatusCode.CONNECTION_LOST,), ())
         self._link = Link(
             plan.broker,
             client_id=f"{plan.fleet}-{plan.device}",
@@ -295,7 +294,7 @@ class Agent:
 
     def _status(self, *, online: bool) -> Status:
         streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticks.streams)
-        return Status(online, _version(), self._outbox.frames.depth(), self._codes(), streams)
+        return Status(online, self._plan.program, self._outbox.frames.depth(), self._codes(), streams)
 
     def _send_status(self) -> None:
         """Publish the status at birth, when a code comes or goes, and now and then."""
@@ -372,7 +371,3 @@ class Agent:
 def _ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:
     """Each code once, in the order that a status has them in."""
     return tuple(sorted(set(codes), key=list(StatusCode).index))
-
-
-def _version() -> str:
-    return version("fugu-edge")

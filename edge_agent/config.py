@@ -91,6 +91,8 @@ def _plan(checked: dict[str, Any]) -> AgentPlan:
 
 def _checked(path: Path) -> dict[str, Any]:
     """Validate configuration and policies; the result is what JSON can carry."""
+    from importlib.metadata import version  # a running agent does not need it, and what it loads
+
     config = read_config(path)
     plan = config.model_dump(
         exclude={"streams", "groups", "ceiling", "total_ceiling", "measurement_ceiling", "enrolment", "trust"}
@@ -101,6 +103,7 @@ def _checked(path: Path) -> dict[str, Any]:
         "broker": asdict(config.broker.beside(path.parent)),
         "outbox": str(path.parent / config.outbox),
         "config": str(path.resolve()),
+        "program": version("fugu-edge"),
         "managed": None,
         "groups": [pin.name for pin in config.groups],
     }

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = ["Describing"]
 
@@ -82,6 +85,8 @@ class Describing:
         threading.Thread(target=self._date, args=(json.dumps(drawn), shape), name="dating", daemon=True).start()
 
     def _date(self, drawn: str, shape: object) -> None:
+        import subprocess  # most agents never need it
+
         command = [sys.executable, "-P", "-m", "edge_agent.dating", self._config, str(os.getpid())]
         answer = {"fault": "the process that dates promises died"}
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from edge_agent.randomiser import SymbolNoise
@@ -85,10 +84,10 @@ def _watched_class(policy: AgentPolicy, rate: float | None) -> dict[str, Any] | 
     adversary, beside = ADVERSARIES[policy.guarantee[0]], dict[str, Any]()
     if rate is not None:
         beside = {"rate": rate, "adversary": adversary, "hour": max(1, 3_600_000_000 // policy.period_us)}
-    bounds = [Fraction(*member) for member in policy.members]
+    bounds = [top / bottom for top, bottom in policy.members]
     if policy.chains == BOUNDED:
-        return {"odds_ratio": float(bounds[0]), **beside}
-    (q0, q1, r0, r1) = map(float, bounds)
+        return {"odds_ratio": bounds[0], **beside}
+    q0, q1, r0, r1 = bounds
     if adversary != "universal":
         return {"q": [q0, q1], "r": [r0, r1], **beside}
     sticky, restless = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
@@ -141,6 +140,7 @@ class AgentPlan:
         descriptions: by stream, what the device tells of it itself, where there is no gateway to do so.
         groups: those that the owner has joined.
         config: the file that all this is from.
+        program: the version of this program.
     """
 
     fleet: str
@@ -151,6 +151,7 @@ class AgentPlan:
     drain_seconds: float
     status_seconds: float
     streams: tuple[StreamPlan, ...]
+    program: str
     managed: Managed | None = None
     durability: Literal["frame", "tick"] = "frame"
     max_bytes: int = 64 << 20

@@ -72,6 +72,7 @@ def agent_plan(folder: Path, broker: Broker, *streams: StreamPlan, **changes: An
         grace_seconds=0.0,
         clock=ClockSettings(trusted=True),
         streams=streams or (stream_plan(),),
+        program="1",
     )
     return replace(plan, **changes)
 
