@@ -10,7 +10,7 @@ import msgpack
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from fugu.contract.errors import PolicyError, refuse_unprintable
+from fugu.contract.errors import FrameError, PolicyError, Reason, refuse_unprintable
 
 __all__ = [
     "FORMAT_NAME",
@@ -21,6 +21,7 @@ __all__ = [
     "problem_of",
     "problem_words",
     "read_document",
+    "refusal",
     "write_document",
 ]
 
@@ -69,6 +70,18 @@ def first_problem(error: ValidationError, whole: str) -> str:
     return f"{'.'.join(map(str, first['loc'])) or whole}: {problem_words(first)}"
 
 
+def refusal(error: ValidationError, whole: str) -> FrameError:
+    """The refusal of a message, `whole` in it, by its first field that is wrong."""
+    kind = error.errors(include_url=False, include_input=False)[0]["type"]
+    if kind == "json_invalid":
+        reason = Reason.MALFORMED
+    elif kind in _KEYS or kind.endswith(("too_long", "too_short")):
+        reason = Reason.WRONG_LENGTH
+    else:
+        reason = Reason.WRONG_TYPE if kind.endswith("_type") else Reason.OUT_OF_RANGE
+    return FrameError(first_problem(error, whole)[:300], reason)
+
+
 def problem_of(error: ValueError) -> str | None:
     """The first field that is wrong in a document, and why; `None` if the error is of another kind."""
     if not isinstance(error, ValidationError):
@@ -94,20 +107,24 @@ def problem_words(problem: ErrorDetails) -> str:
 
 _WHOLE, _NUMBER, _TABLE = "must be a whole number", "must be a number", "must be a table of keys and values"
 _LIST, _TEXT = "must be a list", "must be a text"
-_PROBLEMS = {
+_KEYS = {
     "missing": "is missing",
-    "extra_forbidden": "is no key of this",
+    **dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument"), "is no key of this"),
+}
+_PROBLEMS = {
+    **_KEYS,
     "greater_than": "must be above {gt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le}",
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
-    "string_type": _TEXT,
+    **dict.fromkeys(("string_type", "string_unicode"), _TEXT),
     "string_too_short": "must have at least {min_length} letters",
     "string_too_long": "must have at most {max_length} letters",
     "too_short": "must have at least {min_length} of them",
     "too_long": "must have at most {max_length} of them",
+    "string_pattern_mismatch": "must be of the form {pattern}",
     "bool_type": "must be true or false",
     "finite_number": "must be a finite number",
     **dict.fromkeys(("int_type", "int_from_float", "int_parsing", "int_parsing_size"), _WHOLE),

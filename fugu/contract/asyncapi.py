@@ -6,12 +6,13 @@ import json
 import re
 from typing import Any, Literal, NamedTuple
 
+from pydantic.json_schema import models_json_schema
+
 from fugu.contract._document import FORMAT_NAME
 from fugu.contract.descriptions import Description
 from fugu.contract.envelope import ROOTS, ROOTS_SCHEMA, Envelope
 from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.group_frames import OpeningAnswer, OpeningKey, OpeningRequest, Report
-from fugu.contract.json_message import JsonMessage
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.message import Message, Schema, payload_schema
@@ -26,8 +27,8 @@ _MESSAGES: tuple[type[Message], ...] = (
 )
 _ENVELOPED: tuple[type[Message], ...] = (OpeningKey, OpeningAnswer)
 """Payloads of envelopes that are messages of their own."""
-_JSON_MESSAGES: tuple[type[JsonMessage], ...] = (
-    *(StateEstimate, PlaceEstimate, ValueEstimate, WindowCount, ReleaseFrame, Health),
+_JSON_MESSAGES: tuple[type[Any], ...] = (
+    *(StateEstimate, PlaceEstimate, ValueEstimate, WindowCount, ReleaseFrame, Health, Description),
 )
 _MSGPACK, _JSON = "application/x-msgpack", "application/json"
 _ABOUT = """\
@@ -116,7 +117,6 @@ def asyncapi_document() -> dict[str, Any]:
     packed = {message.__name__: message.schema() for message in _MESSAGES}
     packed["Roots"] = payload_schema(ROOTS_SCHEMA, [ROOTS])
     enveloped = {message.__name__: message.schema() for message in _ENVELOPED}
-    flat = {message.__name__: message.schema() for message in _JSON_MESSAGES}
     return {
         "asyncapi": "3.0.0",
         "id": "urn:fugu-edge:" + FORMAT_NAME.replace("/", ":"),
@@ -141,10 +141,10 @@ def asyncapi_document() -> dict[str, Any]:
             "parameters": {name: {"description": f"{about}: {NAME_PATTERN}"} for name, about in _PARAMETERS.items()},
             "messages": {
                 name: {"name": name, "contentType": kind, "payload": {"$ref": f"#/components/schemas/{name}"}}
-                for kind, names in ((_MSGPACK, packed), (_JSON, [*flat, "Description"]))
+                for kind, names in ((_MSGPACK, packed), (_JSON, [message.__name__ for message in _JSON_MESSAGES]))
                 for name in names
             },
-            "schemas": {**packed, **enveloped, **flat, **_description_schemas()},
+            "schemas": {**packed, **enveloped, **_json_schemas()},
         },
     }
 
@@ -175,19 +175,21 @@ def _operation(kind: str, channel: _Channel) -> Schema:
     }
 
 
-def _description_schemas() -> dict[str, Schema]:
-    found = Description.model_json_schema(ref_template="#/components/schemas/{model}")
-    parts = found.pop("$defs", {})
-    return {"Description": _draft_7(found), **{name: _draft_7(part) for name, part in parts.items()}}
+def _json_schemas() -> dict[str, Schema]:
+    """Of JSON messages, and of their parts."""
+    _, schemas = models_json_schema(
+        [(message, "validation") for message in _JSON_MESSAGES], ref_template="#/components/schemas/{model}"
+    )
+    return {name: _draft_7(schema) for name, schema in schemas["$defs"].items()}
 
 
 def _draft_7(schema: Any) -> Any:
-    """The same in the words that AsyncAPI knows: of JSON Schema's draft 7."""
+    """The same in the words that AsyncAPI knows: of JSON Schema's draft 7; titles only repeat names."""
     if isinstance(schema, list):
         return [_draft_7(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _draft_7(value) for name, value in schema.items()}
+    found = {name: _draft_7(value) for name, value in schema.items() if name != "title"}
     if "prefixItems" in found:
         found["items"] = found.pop("prefixItems")
     if "oneOf" in found:

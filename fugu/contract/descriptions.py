@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from fugu.contract._document import FORMAT_NAME, Document, Printable, first_problem
+from fugu.contract._document import FORMAT_NAME, Document, Printable, refusal
 from fugu.contract.chains import ChainClass
 from fugu.contract.dating import Dated, dated
 from fugu.contract.discretisers import Cells, Label
@@ -317,8 +317,7 @@ class Description(DescribedVersion):
         try:
             return cls.model_validate_json(payload)
         except ValidationError as error:
-            kind = error.errors(include_url=False, include_input=False)[0]["type"]
-            raise FrameError(first_problem(error, "description")[:300], _reason(kind)) from None
+            raise refusal(error, "description") from None
 
     @model_validator(mode="after")
     def _one_stream(self) -> Self:
@@ -395,14 +394,6 @@ def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
     if bare := next((stretch for stretch in stretches if not stretch.protected), None):
         return f"not protected is being in one sequence of states or another for {bare.name} or longer; {public}"
     return f"a stretch of time is protected less than a single tick, the less the longer it is; {public}"
-
-
-def _reason(kind: str) -> Reason:
-    if kind == "json_invalid":
-        return Reason.MALFORMED
-    if kind in ("missing", "extra_forbidden") or kind.endswith(("too_long", "too_short")):
-        return Reason.WRONG_LENGTH
-    return Reason.WRONG_TYPE if kind.endswith("_type") else Reason.OUT_OF_RANGE
 
 
 def _promise(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], when: Dated) -> Described:

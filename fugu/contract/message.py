@@ -19,7 +19,6 @@ from fugu.contract.errors import FrameError, Reason
 
 __all__ = [
     "Binary",
-    "Declared",
     "Field",
     "FieldType",
     "Flag",
@@ -198,16 +197,26 @@ class Field(NamedTuple):
     about: str = ""
 
 
-class Declared:
-    """Base of messages; subclasses are frozen dataclasses with annotated fields.
+class Message:
+    """Base of msgpack messages and of what they are made of; subclasses are frozen dataclasses with annotated fields.
 
     Attributes:
+        SCHEMA: its number; parts of messages have none.
+        LAYOUT: the array's fields in their order: names of declared fields, or fields that are on the wire only. If
+            empty, the declared ones.
         fields: in the order of their declaration.
+        wire: those of the array, with what they may hold.
     """
 
     __slots__ = ()
+    SCHEMA: ClassVar[int]
+    LAYOUT: ClassVar[tuple[str | Field, ...]] = ()
     fields: ClassVar[tuple[Field, ...]] = ()
+    wire: ClassVar[tuple[Field, ...]] = ()
     _checks: ClassVar[tuple[tuple[str, Callable[[Any, str], None]], ...]] = ()
+    _names: ClassVar[tuple[str, ...]] = ()
+    _readers: ClassVar[tuple[tuple[str, Callable[[Any, str], Any]], ...]] = ()
+    _writers: ClassVar[tuple[tuple[int, Callable[[Any], Any]], ...]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -216,6 +225,12 @@ class Declared:
             raise TypeError(f"{cls.__module__} declares messages: it cannot postpone annotations")
         cls.fields = tuple(Field(n, *hint.__metadata__) for n, hint in hints.items() if hasattr(hint, "__metadata__"))
         cls._checks = tuple((field.name, field.type.check) for field in cls.fields)
+        named = {field.name: field for field in cls.fields}
+        cls.wire = tuple(named[one] if isinstance(one, str) else one for one in cls.LAYOUT or tuple(named))
+        cls._names = tuple(field.name for field in cls.wire)
+        own = [(place, field.name, field.type) for place, field in enumerate(cls.wire)]
+        cls._readers = tuple((name, kind.read) for _, name, kind in own if type(kind).read is not FieldType.read)
+        cls._writers = tuple((place, kind.write) for place, _, kind in own if type(kind).write is not FieldType.write)
 
     def __post_init__(self) -> None:
         for name, check in self._checks:
@@ -224,34 +239,6 @@ class Declared:
 
     def _consistent(self) -> None:
         """Refuse fields that contradict one another."""
-
-
-class Message(Declared):
-    """Base of msgpack messages and of what they are made of.
-
-    Attributes:
-        SCHEMA: its number; parts of messages have none.
-        LAYOUT: the array's fields in their order: names of declared fields, or fields that are on the wire only. If
-            empty, the declared ones.
-        wire: the same, with what they may hold.
-    """
-
-    __slots__ = ()
-    SCHEMA: ClassVar[int]
-    LAYOUT: ClassVar[tuple[str | Field, ...]] = ()
-    wire: ClassVar[tuple[Field, ...]] = ()
-    _names: ClassVar[tuple[str, ...]] = ()
-    _readers: ClassVar[tuple[tuple[str, Callable[[Any, str], Any]], ...]] = ()
-    _writers: ClassVar[tuple[tuple[int, Callable[[Any], Any]], ...]] = ()
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        named = {field.name: field for field in cls.fields}
-        cls.wire = tuple(named[one] if isinstance(one, str) else one for one in cls.LAYOUT or tuple(named))
-        cls._names = tuple(field.name for field in cls.wire)
-        own = [(place, field.name, field.type) for place, field in enumerate(cls.wire)]
-        cls._readers = tuple((name, kind.read) for _, name, kind in own if type(kind).read is not FieldType.read)
-        cls._writers = tuple((place, kind.write) for place, _, kind in own if type(kind).write is not FieldType.write)
 
     def row(self) -> list[Any]:
         """The array."""

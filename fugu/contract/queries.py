@@ -21,6 +21,7 @@ __all__ = [
     "Each",
     "Query",
     "QueryKind",
+    "Unit",
     "query_of",
     "window_query",
 ]
@@ -31,6 +32,7 @@ EACH: Final = "histogram"
 """Instead of the states of a window that are counted together: a count for each."""
 ELSEWHERE: Final = -1
 """The place of a tick whose state is none of those that are asked about. A tick without a reading has no place."""
+Unit = Literal["ticks", "share"]
 QueryKind = Literal["count", Each, "frequency", "dwell"]
 _State = TypeVar("_State", int, str)
 
@@ -48,7 +50,7 @@ class Query:
 
     name: str
     each: bool = False
-    unit: str = "ticks"
+    unit: Unit = "ticks"
     pairs: bool = False
     blocks: DayBlocks | None = None
 

@@ -160,7 +160,6 @@ def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
         high=tuple(float(count + off) for count in frame.counts),
         confidence=CONFIDENCE,
         observed=frame.observed,
-        unit=window.query.unit,
         epsilon=policy.guarantee.epsilon,
         adversary=policy.guarantee.adversary,
         useful=policy.useful_for == "share" and 2 * frame.observed >= frame.length,

@@ -306,7 +306,6 @@ def _count(told: Description, frame: WindowFrame) -> WindowCount:
         high=tuple(float(count + off) for count in frame.counts),
         confidence=_CONFIDENCE,
         observed=frame.observed,
-        unit=window.query.unit,
         epsilon=told.guarantee.epsilon or 0.0,
         adversary=told.guarantee.adversary,
         useful=told.useful_for == "share" and 2 * frame.observed >= frame.length,

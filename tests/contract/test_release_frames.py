@@ -51,7 +51,7 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
             ReleaseFrame.decode(whole[:length])
     with refused_for(Reason.MALFORMED):
         ReleaseFrame.decode(whole + b"\0")
-    with refused_for(Reason.WRONG_LENGTH, match="unknown field 'more'"):
+    with refused_for(Reason.WRONG_LENGTH, match="more: is no key of this"):
         ReleaseFrame.decode(payload(more=1))
     with refused_for(Reason.WRONG_LENGTH, match="at most"):
         ReleaseFrame.decode(b" " * (ReleaseFrame.MOST + 1))
@@ -63,7 +63,7 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
-        ({"query": "count"}, Reason.WRONG_LENGTH, "no field value"),
+        ({"query": "count"}, Reason.WRONG_LENGTH, "value: is missing"),
         ({"first": 2**53}, Reason.OUT_OF_RANGE, r"length 3600 is not in 1\.\.1"),
         ({"observed": 10801}, Reason.OUT_OF_RANGE, r"observed 10801 is not in 0\.\.10800"),
         ({"states": ["low", "low"]}, Reason.OUT_OF_RANGE, "two states have the same name"),
@@ -72,7 +72,7 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
         ({"high_high": float("inf")}, Reason.MALFORMED, "no numbers of JSON"),
         ({"unit": "share"}, Reason.OUT_OF_RANGE, "unit is not ticks"),
         ({"since": "2026-03-01T03:00:00Z"}, Reason.OUT_OF_RANGE, "since is not before time"),
-        ({"scale": "2.5"}, Reason.OUT_OF_RANGE, "scale is not of the form"),
+        ({"scale": "2.5"}, Reason.OUT_OF_RANGE, "scale: must be of the form"),
         ({"scale": "10/4"}, Reason.OUT_OF_RANGE, "scale 10/4 is not in lowest terms"),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_wrong_field_says_what_is_wrong(changes: dict[str, Any], error: Reason
 
 
 def test_what_cannot_be_decoded_cannot_be_encoded() -> None:
-    with pytest.raises((ValueError, TypeError), match="noisy"):  # the latter since Python 3.13
-        replace(RELEASE_FRAME, noisy=False)
+    with refused_for(Reason.OUT_OF_RANGE, match="noisy: must be True"):
+        replace(RELEASE_FRAME, noisy=False)  # type: ignore[arg-type]
     with refused_for(Reason.OUT_OF_RANGE):
         replace(RELEASE_FRAME, charge=float("nan"))

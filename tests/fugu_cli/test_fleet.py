@@ -80,7 +80,7 @@ def test_a_device_that_is_enrolled_anew_has_a_new_key(fugu: Fugu, home: Home) ->
     ("words", "complaint"),
     [
         (("--device", "watch"), "device watch is enrolled already"),
-        (("--device", "a/b"), "device: String should match pattern"),
+        (("--device", "a/b"), "device: must be of the form"),
         (("--device", "new", "--ceiling", "0"), "ceiling must be above 0 and finite, got 0"),
         (("--device", "new", "--fresh-seconds", "0"), "fresh_seconds: must be at least 1"),
         (("--device", "new", "--root", "FOLDER/1.envelope"), "a policy document, not a root"),

@@ -82,7 +82,7 @@ def test_a_shard_apart_from_the_others_needs_a_server(fugu: Fugu, tmp_path: Path
     [
         ("", "fleet: is missing"),
         ("fleet = 1", "fleet: must be a text"),
-        ('fleet = "a b"', "fleet: String should match pattern"),
+        ('fleet = "a b"', "fleet: must be of the form"),
         ("fleet = ", "is not TOML: "),
         ('fleet = "home"', "store: is missing"),
         ('fleet = "home"\nstore = "mysql://x/y"', "store: a store is a file, or postgresql://"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import msgpack
 
-from fugu.contract.asyncapi import asyncapi_document
-
-DOCUMENT = asyncapi_document()
+DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "asyncapi.json").read_text())
 
 
 def follow(node: Any) -> Any:
@@ -20,11 +20,23 @@ def follow(node: Any) -> Any:
 
 
 def payload(message: str) -> dict[str, Any]:
-    """The schema of a message's payload."""
-    found: dict[str, Any] = DOCUMENT["components"]["schemas"].get(message) or follow(
-        DOCUMENT["components"]["messages"][message]["payload"]
-    )
-    return found
+    """The schema of a message's payload, with its parts in place."""
+    whole: dict[str, Any] = _inlined(DOCUMENT["components"]["schemas"][message])
+    return whole
+
+
+def _inlined(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_inlined(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    node = {**follow(node), **{name: value for name, value in node.items() if name != "$ref"}}
+    schema = {name: _inlined(value) for name, value in node.items()}
+    match schema:
+        case {"anyOf": [{"type": kind} as first, {"type": "null"}]} if "enum" not in first:
+            del schema["anyOf"]
+            return {**first, **schema, "type": [kind, "null"]}
+    return schema
 
 
 def values(message: bytes) -> list[Any]:

@@ -19,7 +19,6 @@ from fugu.contract.errors import FrameError, FuguError, TrustError
 from fugu.contract.json_message import JsonMessage
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.measurement import check_noise
-from fugu.contract.message import Declared
 from fugu.contract.trust import Trust
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
@@ -35,8 +34,9 @@ def _decoders() -> tuple[Callable[[bytes], object], ...]:
         for name, thing in vars(module).items()
         if module.__name__ == getattr(thing, "__module__", "")
     ]
-    whole = (thing for _, thing in things if isinstance(thing, type) and issubclass(thing, Declared) and thing.fields)
-    declared = [thing.decode for thing in whole if issubclass(thing, JsonMessage) or hasattr(thing, "SCHEMA")]
+    classes = [thing for _, thing in things if isinstance(thing, type)]
+    flat = [thing for thing in classes if issubclass(thing, JsonMessage) and thing is not JsonMessage]
+    declared = [thing.decode for thing in classes if thing in flat or hasattr(thing, "SCHEMA")]
     documents = [thing.decode for _, thing in things if _is_document(thing) and "decode" in vars(thing)]
     functions = [thing for name, thing in things if name.lstrip("_").startswith("decode_")]
     return (*declared, *documents, *functions)

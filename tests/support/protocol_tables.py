@@ -64,7 +64,7 @@ def _item(item: dict[str, Any], outer: str) -> Iterator[tuple[str, str, str]]:
 
 def words(schema: dict[str, Any]) -> str:
     """A type in words."""
-    if "const" in schema:
+    if schema.get("const") is not None:
         return f"`{str(schema['const']).lower() if isinstance(schema['const'], bool) else schema['const']}`"
     if "oneOf" in schema:
         return " or ".join(f"[{', '.join(one['title'] for one in choice['items'])}]" for choice in schema["oneOf"])
@@ -84,7 +84,7 @@ def words(schema: dict[str, Any]) -> str:
             return "time"
         case "string":
             unit = "bytes" if schema.get("format") == "binary" else "characters"
-            return f"{_span(schema['minLength'], schema['maxLength'])} {unit}"
+            return f"{_span(schema.get('minLength', 0), schema['maxLength'])} {unit}"
         case "array":
             found = f"array of {_span(schema.get('minItems', 0), schema['maxItems'])}"
             item = schema["items"]

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 from fugu import contract
 from fugu.contract import descriptions
 from fugu.contract._document import Document
-from fugu.contract.message import Declared
+from fugu.contract.json_message import JsonMessage
+from fugu.contract.message import Message
 from fugu.contract.topics import parse_topic
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
@@ -70,7 +71,8 @@ def messages() -> dict[str, set[str]]:
             if not isinstance(thing, type) or thing.__module__ != module.name:
                 continue
             described = issubclass(thing, Document) and thing.__module__ == descriptions.__name__
-            if described or (issubclass(thing, Declared) and thing.fields):
+            flat = issubclass(thing, JsonMessage) and thing is not JsonMessage
+            if described or flat or (issubclass(thing, Message) and thing.fields):
                 _collect(name, thing, found)
     return found
 
