@@ -525,6 +525,12 @@ class Ledger:
         """The first tick of a stream that releases about all these devices may hold; 0 unless the ledger was lost."""
         return max(self._beginning(member)[0] for member in self._members([(device, stream) for device in devices]))
 
+    def beginnings(self, devices: Iterable[str], stream: str) -> dict[str, int]:
+        """The same by device; empty unless the ledger was lost."""
+        if self._one("SELECT 1 FROM beginnings LIMIT 1") is None:
+            return {}
+        return {device: self.beginning([device], stream) for device in devices}
+
     @property
     def has_past(self) -> bool:
         """True if there may be such facts of any stream."""

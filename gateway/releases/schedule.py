@@ -72,10 +72,11 @@ class StoreProgress:
     def next_frame(self, question: Question, tick: int) -> int | None:
         """The first wall tick of the first stored frame of any device that ends at a wall tick or later."""
         found: list[int] = []
-        for device in self._devices(question):
-            name, window = _sequence(question, device)
+        sequences = {device: _sequence(question, device) for device in self._devices(question)}
+        numbers = {name: self._store.numbers(name, [*sequences]) for name, _ in set(sequences.values())}
+        for device, (name, window) in sequences.items():
             frames = self._store.symbols if window is None else self._store.windows
-            number, shifts = self._store.stream_id(device, name), self._known(device, name)[1]
+            number, shifts = numbers[name].get(device), self._known(device, name)[1]
             for low, high, shift in shifts.owned(tick) if window is None else shifts.in_ticks(window).owned(tick):
                 first = None if number is None else frames.next_first(number, low)
                 if first is not None and first <= high:
@@ -83,8 +84,9 @@ class StoreProgress:
         return min(found, default=None)
 
     def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
-        """The last wall tick that any of these numbers stands for: tick numbers of devices, 0 where none is given."""
-        return max(self._wall_tick(question, device, numbers.get(device, 0)) for device in self._devices(question))
+        """The last wall tick that any of these tick numbers of devices stands for, 0 without any."""
+        some = [device for device in self._devices(question) if device in numbers]
+        return max((self._wall_tick(question, device, numbers[device]) for device in some), default=0)
 
     def _devices(self, question: Question) -> tuple[str, ...]:
         """The devices of a question, of which something is about to be asked."""
@@ -331,10 +333,8 @@ class ReleaseSchedule:
                 found := self._progress.next_frame(job.question, 0)
             ) is None:
                 return None
-            stream = job.plan.stream
-            begun = self._progress.wall_tick(
-                job.question, {device: self._ledger.beginning([device], stream) for device in job.question.devices}
-            )
+            begins = self._ledger.beginnings(job.question.devices, job.plan.stream)
+            begun = self._progress.wall_tick(job.question, begins)
             begun = max(begun, tick_at(job.clock, self._ledger.not_before_us - 1) + 1)
             if job.plan.once is None or begun > found:
                 found = -(-max(found, begun) // job.plan.step) * job.plan.step

@@ -264,6 +264,8 @@ class Tail:
         if (rows := self._rows.get(number)) is None:
             return None
         at = max(bisect_right(rows.firsts, tick) - 1, 0)
+        if rows.firsts[at : at + 1] >= [tick]:
+            return rows.firsts[at]
         frames = self._take(rows.places[at : at + 2])
         later = frames.first[frames.last >= tick]
         return max(int(later[0]), tick) if later.size else None

@@ -160,6 +160,19 @@ def break_connections(server: Server) -> None:
         connection.execute(others, (connection.info.dbname,))
 
 
+def await_answer(ask: Callable[[], object]) -> None:
+    """Ask until there is a connection again."""
+
+    def answered() -> bool:
+        try:
+            ask()
+        except AwayError:
+            return False
+        return True
+
+    wait_until(answered, "a connection")
+
+
 def refused(ask: Callable[[], object]) -> None:
     """See that another process has what was held: first because the session has gone, then for good."""
     _lost(ask, "another process has taken")

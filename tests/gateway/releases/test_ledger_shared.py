@@ -18,7 +18,7 @@ from gateway.store.engine import Lease, LedgerError
 from gateway.store.location import Location, Server
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release, reserve
-from tests.support.postgres import break_connections
+from tests.support.postgres import await_answer, break_connections
 
 pytestmark = pytest.mark.processes
 FORK = multiprocessing.get_context("fork")
@@ -59,14 +59,6 @@ def ledger(server: Server) -> Iterator[Ledger]:
     opened.close()
 
 
-def works(ledger: Ledger) -> bool:
-    """True if there is a connection again."""
-    try:
-        return ledger.newest >= 0
-    except AwayError:
-        return False
-
-
 def test_a_connection_that_breaks_while_noise_is_drawn_charges_nothing(ledger: Ledger, server: Server) -> None:
     def draw(_: int) -> Drawn:
         break_connections(server)
@@ -74,7 +66,7 @@ def test_a_connection_that_breaks_while_noise_is_drawn_charges_nothing(ledger: L
 
     with pytest.raises(AwayError):
         ledger.reserve(release(0, 9), draw, time_us=1, progress=10)
-    wait_until(lambda: works(ledger), "a connection")
+    await_answer(lambda: ledger.newest)
     assert ledger.spent(key(), 0, 99) == []
     assert reserve(ledger, release(0, 9), b"told", progress=10).number == 1
     assert charges_replayed(ledger, {1: b"told"}).problems == ()
@@ -96,7 +88,7 @@ def test_a_connection_that_breaks_after_the_commit_has_charged_and_the_window_is
         patched.setattr(postgresql.PostgresDatabase, "_run", broken)
         with pytest.raises(AwayError):
             reserve(ledger, release(0, 9), b"first", progress=10)
-    wait_until(lambda: works(ledger), "a connection")
+    await_answer(lambda: ledger.newest)
     with pytest.raises(LedgerError, match="entry 1 has released the window that begins there"):
         reserve(ledger, release(0, 9), b"second", progress=10)
     assert [entry.payload for entry in ledger.pending()] == [b"first"]

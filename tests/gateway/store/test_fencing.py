@@ -15,8 +15,8 @@ from gateway.store.location import Server, part_of
 from gateway.store.opening import open_engine
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import KIND, Store, StoreError
-from tests.support.brokers import await_end, wait_until
-from tests.support.postgres import refused, refused_anew
+from tests.support.brokers import await_end
+from tests.support.postgres import await_answer, refused, refused_anew
 
 pytestmark = pytest.mark.processes
 
@@ -188,15 +188,7 @@ def test_a_generation_that_does_not_come_about_leaves_all_as_it_was(server: Serv
             with pytest.raises(StoreError, match="cannot be sealed"):
                 fleet.arrange(3, fails)
             assert fleet.shards == 2
-
-            def again() -> bool:
-                try:
-                    shard.add_policy(1, 1, "it goes on")
-                except AwayError:  # its session was ended
-                    return False
-                return True
-
-            wait_until(again, "a connection")
+            await_answer(lambda: shard.add_policy(1, 1, "it goes on"))  # its session was ended
             fleet.check()
 
 
@@ -218,17 +210,8 @@ def test_a_broken_connection_of_a_part_finds_its_own_tables_again(server: Server
         assert isinstance(database, PostgresDatabase)
         database.execute("INSERT INTO policies VALUES (1, 1, 'kept')")
         database._connection.close()
-        found: list[object] = []
-
-        def again() -> bool:
-            try:
-                found[:] = database.execute("SELECT document FROM policies").fetchall()
-            except AwayError:
-                return False
-            return True
-
-        wait_until(again, "a connection")
-        assert found == [("kept",)]
+        await_answer(lambda: database.execute("SELECT 1"))
+        assert database.execute("SELECT document FROM policies").fetchall() == [("kept",)]
 
 
 def test_a_hold_that_would_have_to_be_quoted_is_refused() -> None:

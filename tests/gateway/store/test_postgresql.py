@@ -17,7 +17,7 @@ from gateway.store.location import Server
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import KIND, Store, StoreError
 from tests.support.brokers import PATIENCE, wait_until
-from tests.support.postgres import Postgres, break_connections
+from tests.support.postgres import await_answer, break_connections
 from tests.support.scenes import Scene, frames
 
 pytestmark = pytest.mark.processes
@@ -30,15 +30,6 @@ def store(server: Server) -> Iterator[Store]:
     opened.close()
 
 
-def works(store: Store) -> bool:
-    """True if there is a connection again."""
-    try:
-        store.policy_documents()
-    except AwayError:
-        return False
-    return True
-
-
 def test_a_broken_connection_is_made_again_and_holds_the_store(store: Store, server: Server) -> None:
     store.add_policy(1, 1, "kept")
     break_connections(server)
@@ -46,7 +37,7 @@ def test_a_broken_connection_is_made_again_and_holds_the_store(store: Store, ser
         store.policy_documents()
     with pytest.raises(AwayError):
         store.policy_documents()
-    wait_until(lambda: works(store), "a connection")
+    await_answer(store.policy_documents)
     assert store.policy_documents() == ["kept"]
     with pytest.raises(StoreError, match="another gateway runs"):
         Store(server, lease=Lease())
@@ -65,7 +56,7 @@ def test_a_connection_that_breaks_in_a_transaction_leaves_nothing_of_it(store: S
 
     with pytest.raises(AwayError):
         interrupted()
-    wait_until(lambda: works(store), "a connection")
+    await_answer(store.policy_documents)
     assert store.policy_documents() == []
 
 
@@ -85,7 +76,7 @@ def test_a_process_that_stops_in_a_transaction_keeps_nobody_from_writing(
     with pytest.raises(AwayError):
         stopped()
     assert other.policy_documents() == ["of the other one"]
-    wait_until(lambda: works(frozen), "a connection")
+    await_answer(frozen.policy_documents)
     frozen.close()
     other.close()
 
@@ -102,20 +93,6 @@ def test_a_statement_that_fails_in_a_transaction_fails_all_of_it(store: Store) -
     assert store.policy_documents() == []
 
 
-def test_who_has_lost_a_store_to_another_gateway_writes_nothing_any_more(store: Store, server: Server) -> None:
-    break_connections(server)
-    other = Store(server, lease=Lease())
-    with pytest.raises(AwayError):
-        store.policy_documents()
-    with pytest.raises(FileLostError, match="another process has taken the store") as error:
-        wait_until(lambda: works(store), "the answer")
-    assert is_lost(error.value)
-    with pytest.raises((AwayError, FileLostError)):
-        store.add_policy(1, 1, "of the dead")
-    assert other.policy_documents() == []
-    other.close()
-
-
 def test_a_session_that_lives_on_at_the_server_is_ended_by_its_successor(
     store: Store, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +102,7 @@ def test_a_session_that_lives_on_at_the_server_is_ended_by_its_successor(
     forgotten = database._connection
     monkeypatch.setattr(database, "_connection", psycopg.connect(server.url))
     database._connection.close()
-    assert works(store)
+    store.policy_documents()
     with pytest.raises(psycopg.OperationalError):
         forgotten.execute("SELECT 1")
 
@@ -140,7 +117,7 @@ def test_another_history_of_the_server_is_not_gone_on_with(store: Store, server:
     with pytest.raises(AwayError):
         store.policy_documents()
     with pytest.raises(FileLostError, match="another server now, or has another history"):
-        wait_until(lambda: works(store), "the answer")
+        await_answer(store.policy_documents)
 
 
 def test_a_full_disk_is_known_as_one(store: Store) -> None:
@@ -176,22 +153,6 @@ def test_who_opens_what_another_process_makes_waits_until_it_is_made(
             one.result().close()
 
 
-@pytest.mark.long
-def test_a_server_that_is_killed_and_comes_back_has_what_was_committed() -> None:
-    with Postgres() as postgres:
-        store = Store(postgres.server, lease=Lease())
-        store.add_policy(1, 1, "kept")
-        postgres.kill()
-        with pytest.raises(AwayError):
-            store.add_policy(1, 2, "lost")
-        postgres.start()
-        wait_until(lambda: works(store), "a connection")
-        assert store.policy_documents() == ["kept"]
-        store.add_policy(1, 2, "later")
-        assert sorted(store.policy_documents()) == ["kept", "later"]
-        store.close()
-
-
 def test_what_the_journal_has_is_sealed_also_after_it_could_not_be_read_for_a_while(server: Server) -> None:
     scene = Scene(server)
     sent = frames([10] * 4)
@@ -201,7 +162,7 @@ def test_what_the_journal_has_is_sealed_also_after_it_could_not_be_read_for_a_wh
         scene.record(sent[2])
     with pytest.raises(AwayError):
         scene.recorder.seal()
-    wait_until(lambda: works(scene.store), "a new connection")
+    await_answer(scene.store.policy_documents)
     scene.record(sent[3])
     scene.record(sent[2])
     scene.recorder.seal(now=True)
