@@ -24,8 +24,9 @@ from edge_agent.watch import Watch
 from edge_agent.window_file import RecordedCounter, WindowFile, WindowRecord
 from fugu.contract.compiled import read_discretiser
 from fugu.contract.errors import FuguError, StatusCode, cause
-from fugu.core.clocks import LATE_US, TickClock
+from fugu.core.clocks import TickClock
 from fugu.core.noise import uniform_below
+from fugu.core.policy import LATE_US
 from fugu.core.ticks import Pace, find_place, multiple_of, restarted
 from fugu.host.database import FileLostError, is_full
 

@@ -25,15 +25,13 @@ if TYPE_CHECKING:
             """Time since the start, which nobody sets."""
 
 
-__all__ = ["LATE_US", "MADE_UP", "PATIENCE_US", "SMALL_US", "Anchored", "TickClock", "common_multiple"]
+__all__ = ["MADE_UP", "PATIENCE_US", "SMALL_US", "Anchored", "TickClock", "common_multiple"]
 
 SMALL_US = 1000000
 """Differences up to this are followed: more than NTP leaves to be followed, and little for whoever reads the ticks."""
 PATIENCE_US = 600000000
 MADE_UP = 8
 """Ticks are at least a period apart, less one part in so many."""
-LATE_US = 250000
-"""A tick that is overdue by more, and by more than a period, is absent."""
 _FOLLOWED = 2000
 _NEAR_US = 300000000
 _MOST_MULTIPLE = 1 << 42

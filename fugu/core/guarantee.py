@@ -4,9 +4,8 @@ It decides for agents, boards, signers and whoever checks a policy. A likelihood
 Source: docs/proofs/stretches.md, docs/proofs/joint-streams.md, and that of `fugu.core.leakage`.
 """
 
-from .clocks import LATE_US
 from .leakage import ONE, exp_up, less, losses, ratio_up, times_up, worst_odds
-from .policy import ADVERSARIES, BINARY, JOINT, Policy
+from .policy import ADVERSARIES, BINARY, JOINT, LATE_US, Policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ __all__ = [
     "BOUNDED",
     "CATEGORIES",
     "JOINT",
+    "LATE_US",
     "NONE",
     "POINTS",
     "THRESHOLDS",
@@ -25,6 +26,8 @@ BINARY, BOUNDED, JOINT = 0, 1, 2
 THRESHOLDS, BASELINE, CATEGORIES = 0, 1, 2
 ADVERSARIES = ("ignorant", "informed", "universal")
 NONE = 255
+LATE_US = 250000
+"""A tick that is overdue by more, and by more than a period, is absent."""
 POINTS = 1
 """Instead of a number of symbols: points are released."""
 

@@ -5,8 +5,8 @@ absent. Smaller delays are made up for by an eighth of a period with each tick, 
 period are more alike than the policy's class says. Numbers never go back: see `fugu.core.clocks`.
 """
 
-from .clocks import LATE_US, SMALL_US, Anchored, TickClock, common_multiple
-from .policy import Policy
+from .clocks import SMALL_US, Anchored, TickClock, common_multiple
+from .policy import LATE_US, Policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
