@@ -16,9 +16,9 @@ import typer
 from typer.core import TyperGroup
 from typer.models import ParameterInfo
 
+from fugu.contract.errors import UsageError
 from fugu_cli import edge
 from fugu_cli.connection import BROKER_HELP
-from fugu_cli.errors import CommandLineError
 
 __all__ = [
     "BrokerOption",
@@ -169,7 +169,7 @@ def run(words: list[str]) -> int:
             print(error.message, file=sys.stderr)
             return 2
         path = context.command_path if context is not None else "fugu"
-        raise CommandLineError(f"{error.format_message()} (try '{path} --help')") from None
+        raise UsageError(f"{error.format_message()} (try '{path} --help')") from None
     return int(code or 0)
 
 

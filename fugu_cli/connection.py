@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fugu.contract.errors import FuguError
 from fugu.mqtt import Broker
-from fugu_cli.errors import CommandError
 
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig, Place
@@ -35,7 +35,7 @@ def broker_of(text: str) -> Broker:
     class File(BaseModel):
         broker: Broker
 
-    return read_toml(Path(text), File, CommandError).broker.beside(Path(text).parent)
+    return read_toml(Path(text), File, FuguError).broker.beside(Path(text).parent)
 
 
 def place_of(text: str) -> Place:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from itertools import chain
 
-from fugu_cli.errors import CommandLineError
+from fugu.contract.errors import UsageError
 
 __all__ = ["COMMANDS", "OPTIONS", "agent", "edge_help", "helper", "subscribe"]
 
@@ -49,7 +49,7 @@ def agent(words: Sequence[str]) -> int:
     """`fugu agent`: as `fugu-agent`, with a word for each thing that it does.
 
     Raises:
-        CommandLineError: there is no such command.
+        UsageError: there is no such command.
     """
     name, *rest = words or [""]
     if name in AGENT:
@@ -57,7 +57,7 @@ def agent(words: Sequence[str]) -> int:
 
         return main([*AGENT[name][0], *rest])
     if name not in ("", "--help", "-h"):
-        raise CommandLineError(f"No such command {name[:40]!r} (try 'fugu agent --help')")
+        raise UsageError(f"No such command {name[:40]!r} (try 'fugu agent --help')")
     below = {one: about for one, (_, about) in AGENT.items()}
     text = _help("fugu agent", COMMANDS["agent"], {"--help": OPTIONS["--help"]}, below)
     print(text, end="", file=sys.stdout if name else sys.stderr)

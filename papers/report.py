@@ -12,7 +12,7 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
-from fugu_cli.errors import CommandLineError
+from fugu.contract.errors import UsageError
 from fugu_cli.view.terminal import say, show_table, working
 from papers.chart import CHART_STYLE, line_chart
 from papers.rows import Chart, Drawing, Found, Row, Setting, Target, Value
@@ -71,15 +71,15 @@ def chosen_targets(words: Sequence[str]) -> list[Target]:
     """The targets that were named: by name, by the beginning of names up to a hyphen, or all.
 
     Raises:
-        CommandLineError: nothing is named, or what is not there.
+        UsageError: nothing is named, or what is not there.
     """
     if not words:
-        raise CommandLineError("name targets, or all; 'python -m papers --list' names them")
+        raise UsageError("name targets, or all; 'python -m papers --list' names them")
     names: set[str] = set()
     for word in words:
         some = {name for name in TARGETS if word in ("all", name) or name.startswith(f"{word}-")}
         if not some:
-            raise CommandLineError(f"no target {word!r}; 'python -m papers --list' names them")
+            raise UsageError(f"no target {word!r}; 'python -m papers --list' names them")
         names |= some
     return [target for name, target in TARGETS.items() if name in names]
 

@@ -58,7 +58,7 @@ from fugu.planning.question import (
 from fugu.planning.states import MOST_MISSING, Gaps, gaps_of
 from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
 from fugu.planning.window_plan import JointPlan, joint_plan
-from fugu.privacy.chain_model import ModelError
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union, widened
 from fugu.recordings.readings import Readings
 
@@ -152,7 +152,7 @@ class _Problem(NamedTuple):
         return self.by_period[every]
 
     def covered(self, every: int) -> tuple[Covered, ...]:
-        """The class that is fitted to all of each donor's recording; ModelError where one has too few readings."""
+        """The class that is fitted to all of each donor's recording; ChainClassError where one has too few readings."""
         if every not in self.by_class:
             self.by_class[every] = tuple(covering_class(*cut, self.k) for cut in self.data(every).whole)
         return self.by_class[every]
@@ -217,7 +217,7 @@ def plan_auto(
     chains: CoveringChains | None = None
     try:
         chains = problem.chains(1)
-    except ModelError as error:
+    except ChainClassError as error:
         choice: _Choice = None, (), (str(error),)
     else:
         progress("candidates", 0.15)

@@ -40,7 +40,7 @@ from fugu.planning.question import Cut, Part, Question, frame_ticks, one_in, thr
 from fugu.planning.states import states_of
 from fugu.planning.true_class import beyond_ceiling, strongest, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
-from fugu.privacy.chain_model import ModelError
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.options import ReadOptions
@@ -156,7 +156,7 @@ def plan_places(
             continue
         try:
             grid = _grid(traces, (sets.fit, sets.choose, sets.test), metres, every)
-        except (PlanningError, ModelError) as error:
+        except (PlanningError, ChainClassError) as error:
             # too few places are left at this period, or cells of this size are not returned to
             reasons.append(f"{error} (cells of {metres:g} m, one place every {every} rows, in the first of three sets)")
             continue

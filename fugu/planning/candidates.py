@@ -221,7 +221,7 @@ def window_scale(chains: CoveringChains, question: Question, epsilon: float, bin
 
 
 def symbol_table(chains: CoveringChains, question: Question, epsilon: float, period: float) -> NoiseTable:
-    """The noise of symbols, one every `period` seconds; CalibrationError if none is enough."""
+    """The noise of symbols, one every `period` seconds; ChainClassError if none is enough."""
     return calibrate(chains, epsilon, question.adversary, stretch_ticks=question.ticks(period), slack=True).table
 
 

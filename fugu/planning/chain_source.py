@@ -17,7 +17,7 @@ from fugu.privacy.accountant.finite import KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, read_chains
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.chain_model import ChainModel, ModelError
+from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.learned_class import LearnedModel
 
 __all__ = ["ChainSource", "Matrix", "bare_chains", "cost_words", "file_source", "fitted_segment", "interval_source"]
@@ -65,7 +65,7 @@ def file_source(path: Path) -> ChainSource:
 
 
 def fitted_segment(path: Path) -> int:
-    """Ticks of the longest segment, without a gap, of a fitted chain's recording; ModelError if the file has none."""
+    """Ticks of the longest segment, without a gap, of a fitted chain's recording; ChainClassError without one."""
     return _read(ChainModel, path).longest_segment
 
 
@@ -91,8 +91,8 @@ def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
 def _read(model: type[_Model], path: Path) -> _Model:
     try:
         return model.from_json(path.read_bytes())
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
+    except ChainClassError as error:
+        raise ChainClassError(f"{path}: {error}") from None
 
 
 def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
@@ -143,7 +143,7 @@ def _fitted(path: Path, model: ChainModel) -> ChainSource:
         words = f"as the chain of order 2 of {stream.source}, by the odds ratios of two of its steps"
         notes = [f"class of chains: {words}", *cost_words(joint, joint.typical)]
     elif chains is None:
-        raise ModelError(f"{path}: {stream.source}: {model.refused}")
+        raise ChainClassError(f"{path}: {stream.source}: {model.refused}")
     else:
         # the chain of a whole recording, without zeros if its class has none
         typical = chains.typical[0] if chains.changes and chains.typical else matrix_rows(model.transition)
@@ -163,7 +163,7 @@ def _fitted(path: Path, model: ChainModel) -> ChainSource:
 def _learned(path: Path, model: LearnedModel) -> ChainSource:
     """The class that was learned from symbols; what those give away has been given away, so that nothing is to heed."""
     if model.chains is None:
-        raise ModelError(f"{path}: {model.source}: {model.refused}")
+        raise ChainClassError(f"{path}: {model.source}: {model.refused}")
     found, note = model.discretiser, f"class of chains learned from {model.words}"
     missing = None if found.missing is None else found.states.index(found.missing)
     return ChainSource(model.chains, model.transition, (note,), (), model.period_seconds, found, missing)

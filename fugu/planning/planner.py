@@ -170,7 +170,7 @@ def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:
 def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     """Return a class that holds P^D, D = `step` >= 1, for every stationary chain P of a class.
 
-    Of bounded chains it holds every product. Raises DecimationError if a probability rounds to 0 or 1, or the class is
+    Of bounded chains it holds every product. Raises ChainClassError if a probability rounds to 0 or 1, or the class is
     of one period.
     """
     return chains if step == 1 else class_of(chains).decimated(step)

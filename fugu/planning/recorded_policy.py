@@ -172,7 +172,7 @@ def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = A
 
     Raises:
         PlanningError: the policy's class is another, or the recording has other ticks.
-        ModelError: the recording is too short to tell.
+        ChainClassError: the recording is too short to tell.
         RecordingError: it cannot be read.
         QuestionError: it can be read in more than one way.
     """

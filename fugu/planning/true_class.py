@@ -21,8 +21,9 @@ from fugu.chains.arrays import Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.windows import lawful_scale
 from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.chain_model import Attacked as AttackedModel
-from fugu.privacy.chain_model import ChainModel, ModelError
+from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.randomised_response import calibrate, rate_table
 
@@ -126,7 +127,7 @@ def true_class(
     """
     try:
         found = covering_class(states, segments, k) if covered is None else covered
-    except ModelError as error:
+    except ChainClassError as error:
         return TrueClass(None, None, (), str(error))
     steps: list[Step] = []
     chains = found.chains

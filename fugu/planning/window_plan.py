@@ -104,7 +104,7 @@ def joint_plan(
     Raises:
         PlanningError: no such shares or windows, a device's check does not cover any start, or quilts have no bound
             here.
-        CalibrationError: epsilon allows no symbols beside the windows.
+        ChainClassError: epsilon allows no symbols beside the windows.
         ChainClassError: a window needs more noise than a policy can hold.
     """
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=stretch_ticks)

@@ -53,7 +53,7 @@ _MOST_STATES = 255
 
 
 class ChainClassError(FuguError):
-    """A chain is none, or no guarantee can be given for it."""
+    """A chain, a file or a recording of one is none, or no guarantee or noise can be had for it."""
 
 
 @dataclass(frozen=True, eq=False)

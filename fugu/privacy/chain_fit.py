@@ -14,7 +14,8 @@ from typing import Literal
 import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.privacy.chain_model import ChainModel, Counts, Matrix, ModelError, StreamStates, Stretches, shown_states
+from fugu.privacy.chain_class import ChainClassError
+from fugu.privacy.chain_model import ChainModel, Counts, Matrix, StreamStates, Stretches, shown_states
 from fugu.privacy.covering_class import Covered, covering_class, local_transitions, stretch_lengths
 from fugu.privacy.transitions import count_transitions, count_triples, order_test
 
@@ -42,11 +43,11 @@ def fit(
     No transition is counted from one of the segments (n,) to the next. No class covers a recording of order 2: its
     file holds the chain alone, and a policy takes the odds ratio of two of its steps.
 
-    Raises ModelError for fewer than two states of a stream, no transition, or more joint states than a file holds.
+    Raises ChainClassError for fewer than two states of a stream, no transition, or more joint states than a file holds.
     """
     for one, column in zip(streams, states.T, strict=True):
         if np.unique(column).size < 2:
-            raise ModelError(
+            raise ChainClassError(
                 f"{one.source}: column {one.column} has {len(column)} row(s) with fewer than two different states, "
                 "which tell nothing of a chain"
             )
@@ -58,7 +59,7 @@ def fit(
     counts = count_transitions(joint, segments, size)
     if not counts.sum():
         names = " and ".join(dict.fromkeys(one.source for one in streams))
-        raise ModelError(f"{names}: no two neighbouring rows, so there is no transition to count")
+        raise ChainClassError(f"{names}: no two neighbouring rows, so there is no transition to count")
     covered, refused = _covered(joint, segments, size) if order == 1 else (None, _order_two(joint, segments, size))
     if covered is None and len(streams) > 1:
         seen = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shows))
@@ -82,13 +83,13 @@ def fit(
 def joint_states(states: Ints, streams: Sequence[StreamStates]) -> tuple[Counts, Ints]:
     """The states of the chain of streams, by those of each, and (n,) which of them each row of (n, streams) has.
 
-    Raises ModelError for too many.
+    Raises ChainClassError for too many.
     """
     if len(streams) == 1:
         return shown_states(streams[0].states, 1), states[:, 0]
     shows, joint = np.unique(states, axis=0, return_inverse=True)
     if len(shows) > _MOST:
-        raise ModelError(f"there are {len(shows)} joint states; at most {_MOST} are allowed: take fewer states")
+        raise ChainClassError(f"there are {len(shows)} joint states; at most {_MOST} are allowed: take fewer states")
     return _count_rows(shows), joint.reshape(-1).astype(np.int64)
 
 
@@ -96,7 +97,7 @@ def _pairs(states: Ints, segments: Ints, stream: StreamStates) -> tuple[Ints, In
     """Segments and states of the chain of a state and the next, and what these show."""
     k = stream.states
     if k * k > _MOST:
-        raise ModelError(f"{stream.name}: {k} states have {k * k} pairs; at most {_MOST} will do: take fewer states")
+        raise ChainClassError(f"{stream.name}: {k} states have {k * k} pairs; at most {_MOST} will do: take fewer")
     inside = segments[1:] == segments[:-1]
     return segments[1:][inside], (states[:-1] * k + states[1:])[inside], shown_states(k, 2)
 
@@ -114,7 +115,7 @@ def _order_two(joint: Ints, segments: Ints, size: int) -> str:
 def _covered(states: Ints, segments: Ints, k: int) -> tuple[Covered | None, str | None]:
     try:
         return covering_class(states, segments, k), None
-    except ModelError as error:
+    except ChainClassError as error:
         return None, str(error)
 
 

@@ -36,8 +36,8 @@ from fugu.chains.arrays import Floats
 from fugu.contract._document import Document, first_problem
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.errors import FuguError
 from fugu.contract.topics import NAME_PATTERN
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.transitions import LikelihoodRatio, transition_matrix
 
 __all__ = [
@@ -46,7 +46,6 @@ __all__ = [
     "ChainModel",
     "Counts",
     "Matrix",
-    "ModelError",
     "ModelFile",
     "StreamStates",
     "Stretches",
@@ -59,10 +58,6 @@ _MAX_BYTES = 1 << 24
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Matrix = tuple[tuple[Probability, ...], ...]
 Counts = tuple[tuple[Annotated[int, Field(ge=0, le=2**53)], ...], ...]
-
-
-class ModelError(FuguError):
-    """A recording or a chain file cannot be used to describe a chain."""
 
 
 class Stretches(Document):
@@ -112,13 +107,13 @@ class ModelFile(Document):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read the file's text; a ModelError names, in one line, the first field that is wrong."""
+        """Read the file's text; a ChainClassError names, in one line, the first field that is wrong."""
         if len(text) > _MAX_BYTES:
-            raise ModelError(f"{cls.called} of {len(text)} bytes; at most {_MAX_BYTES} are allowed")
+            raise ChainClassError(f"{cls.called} of {len(text)} bytes; at most {_MAX_BYTES} are allowed")
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise ModelError(first_problem(error, cls.called)) from None
+            raise ChainClassError(first_problem(error, cls.called)) from None
 
 
 MOST_STREAMS = 3

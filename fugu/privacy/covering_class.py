@@ -46,7 +46,7 @@ from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.learning import baum_welch
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
-from fugu.privacy.chain_model import ModelError
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.transitions import LikelihoodRatio, clopper_pearson, count_transitions, count_triples, order_test
 
 __all__ = [
@@ -301,7 +301,7 @@ class Covered(NamedTuple):
 def covering_class(states: Ints, segments: Ints, k: int) -> Covered:
     """Find the class of chains that covers a recording; arguments as for `fit_regimes`.
 
-    Raises ModelError if the recording is too short to tell, or a state never occurs.
+    Raises ChainClassError if the recording is too short to tell, or a state never occurs.
     """
     states, segments = _without_gaps(states, segments)
     counts = count_transitions(states, segments, k)
@@ -367,7 +367,7 @@ def _refuse_short(counts: Ints) -> None:
         state = int(left.argmin())
         times = "once" if left[state] == 1 else f"{left[state]} times"
         seen = f"state {state} is left {times} in {steps} steps"
-        raise ModelError(
+        raise ChainClassError(
             f"too short to tell how readings depend on one another: {seen}; at least {_LEAST_LEFT} times and "
             f"{_LEAST_ROWS} steps are needed"
         )

@@ -22,12 +22,13 @@ from fugu.chains import filter_beliefs, posterior_marginals, simulate, stationar
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.dating import with_slack
-from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, tick_ratios
 from fugu.contract.losses import Adversary, Loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.windows import Window, total_rate
+from fugu.privacy.chain_class import ChainClassError
 
 __all__ = ["Objective", "Utility", "allowed_ratios", "assess", "calibrate", "rate_table", "stream_states"]
 
@@ -37,10 +38,6 @@ _LEAST_LOG_RATIO = 1e-13
 _MOST_LOG_RATIO = 40.0  # no cell of a table is below 2^-32, so larger ratios are the same
 _OUTWARD = 1 + Fraction(1, 10**12)
 _BUMPS = 64
-
-
-class CalibrationError(FuguError):
-    """No table with the wanted guarantee can be made."""
 
 
 class Calibration(NamedTuple):
@@ -90,7 +87,7 @@ def calibrate(
         slack: leave a part of epsilon to what leaks over a change of policy.
 
     Raises:
-        CalibrationError: if epsilon is not a positive number, or so small that no table of 32 bits says anything.
+        ChainClassError: if epsilon is not a positive number, or so small that no table of 32 bits says anything.
 
     Source: docs/proofs/randomised-response.md, "From epsilon to noise".
     """
@@ -98,7 +95,7 @@ def calibrate(
     inner = with_slack(epsilon) if slack else epsilon
     v01, v10 = (ratio / told for ratio in allowed_ratios(chains, inner, adversary, stretch_ticks))
     if min(v01, v10) <= 1.0:
-        raise CalibrationError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
+        raise ChainClassError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
     if k > 2:
         flips = [1 / (Fraction(v01) + k - 1)] * k
     else:
@@ -116,13 +113,13 @@ def calibrate(
         except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
             continue
         return Calibration(table, float(flips[0]), float(flips[1]), v01, v10, achieved, guarantee)
-    raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+    raise ChainClassError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
 
 
 def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
     """The table that tells no more than a rate (nats) of any two states: the same error for each of them.
 
-    The rate is a part of `epsilon`, which decides the error. Raises CalibrationError if no 32-bit table says anything.
+    The rate is a part of `epsilon`, which decides the error. Raises ChainClassError if no 32-bit table says anything.
     """
     if rate > 0:
         flip = math.ceil(Fraction(_SCALE) / (Fraction(math.exp(min(float(rate), _MOST_LOG_RATIO))) + states - 1))
@@ -132,13 +129,13 @@ def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
             table = NoiseTable.binary(weight, weight) if states == 2 else NoiseTable.randomised_response(states, weight)
             if Fraction(log_up(max(tick_ratios(table)))) <= rate:
                 return table
-    raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+    raise ChainClassError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
 
 
 def stream_states(chains: ChainClass) -> int:
-    """How many states the stream of a class shows; CalibrationError if joint chains show several streams."""
+    """How many states the stream of a class shows; ChainClassError if joint chains show several streams."""
     if len(chains.stream_sizes) > 1:
-        raise CalibrationError("the class is of several streams, which share what a tick may tell: name one's share")
+        raise ChainClassError("the class is of several streams, which share what a tick may tell: name one's share")
     return chains.stream_sizes[0]
 
 
@@ -150,10 +147,10 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
     The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
     depends on its own ratio only where readings are positively correlated. Where they may alternate, a table is held to
     the larger of its ratios in both directions (`lasting_ratios` of its class), so the pair is equal again.
-    Raises CalibrationError if epsilon is not a positive number.
+    Raises ChainClassError if epsilon is not a positive number.
     """
     if not (math.isfinite(epsilon) and epsilon > 0):
-        raise CalibrationError(f"epsilon must be a finite number above 0, got {epsilon:g}")
+        raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
     highest = min(epsilon, _MOST_LOG_RATIO)
 
     @cache  # a search asks for its ends twice

@@ -16,7 +16,7 @@ from typer import Argument, Option
 from firmware_sim.constant import run_constant
 from fugu.audit.device import device_tests
 from fugu.contract.envelope import sign
-from fugu.contract.errors import PolicyError
+from fugu.contract.errors import FuguError, PolicyError, UsageError
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.host.arguments import positive
@@ -31,7 +31,6 @@ from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_h
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.connection import broker_of, store_of
-from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.audit import attacked_stream, audited_ledger, stated, tested_device
 from fugu_cli.view.terminal import working
 from gateway.audit.access import Listed, planned_audiences
@@ -88,7 +87,7 @@ def policy(
       fugu check statement policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
     """
     if (sign is None) != (output is None):
-        raise CommandLineError("--sign and --output belong together")
+        raise UsageError("--sign and --output belong together")
     owner: Enrolment | None = next(iter(owners([enrolment] if enrolment else None)), None)
     try:
         with working("computing every epsilon again"):
@@ -137,7 +136,7 @@ def device(
       fugu check device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
     """
     if not 0.0 < false_alarms < 1.0:
-        raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
+        raise FuguError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
     period_us = max(1, round(positive(period, "period") * 1e6))
     policy = load_policy(file)
     tested: list[Tested] = []
@@ -211,9 +210,9 @@ def stream(
       fugu check stream policy.json night.csv --loop --live 600 --broker screen/broker.toml
     """
     if recording is not None and live is not None:
-        raise CommandLineError("give either --recording or --live")
+        raise UsageError("give either --recording or --live")
     if truth is not None and recording is None and live is None:
-        raise CommandLineError("what was read is of use beside --recording or --live")
+        raise UsageError("what was read is of use beside --recording or --live")
     policies = [load_policy(one) for one in (file, *(beside or ()))]
     config = ReleaseConfig.load(releases) if releases is not None else None
     list_ = Listed.of(access) if access is not None else None
@@ -229,7 +228,7 @@ def stream(
         true = None
         if truth is not None:
             if not isinstance(policies[0], Policy):
-                raise CommandLineError("what was read is held against symbols and windows, not against points")
+                raise UsageError("what was read is held against symbols and windows, not against points")
             true = truth_by(policies[0], truth, read_options(**reading.words()))
         found = audit_stream(
             policies, told, config,
@@ -298,7 +297,7 @@ def ledger(
             devices = {row[1] for row in rows.accounts()}
         trusted = policies_in(_files(policies), None if root is None else Root.read(root), owners(enrolment), devices)
         if policies and not any(isinstance(one, Policy) for one in trusted):
-            raise CommandLineError("--policies has no policy of symbols or windows: nothing would be held against them")
+            raise UsageError("--policies has no policy of symbols or windows: nothing would be held against them")
         config = None if releases is None else ReleaseConfig.load(releases)
         promises = None
         if config is not None:
@@ -318,5 +317,5 @@ def _files(paths: list[Path] | None) -> list[Path]:
 def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
     found = [one for one in key_files([file.parent]) if one.path == file]
     if not found:
-        raise CommandError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
+        raise FuguError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
     return found[0].unlock(at_hand(passphrases))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.sentences import LARGEST_PRIVATE
 from fugu.contract.stretches import LARGEST_PROTECTED
 from fugu.library.auto_words import error_words
@@ -20,7 +20,6 @@ from fugu.planning.question import Question
 from fugu.recordings.options import ReadOptions, read_options
 from fugu_cli.commands.plan_options import AutoOptions, GroupOptions, RecordingOptions
 from fugu_cli.connection import broker_of
-from fugu_cli.errors import CommandLineError
 from fugu_cli.view.terminal import working
 
 __all__ = [
@@ -233,9 +232,9 @@ def plan_homes(
     from fugu.library.streets import read_group, street_of
 
     if group.homes is None:
-        raise CommandLineError("--honest, --colluding and --group are of a group of homes: give --homes")
+        raise UsageError("--honest, --colluding and --group are of a group of homes: give --homes")
     if options.devices > 1 or options.blocks or options.want not in (None, "share"):
-        raise CommandLineError("a group counts ticks in some states: --homes goes without --devices, --blocks, --want")
+        raise UsageError("a group counts ticks in some states: --homes goes without --devices, --blocks, --want")
     question = question_asked(options)
     with working("planning", measured=True) as progress:
         street = street_of(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from fugu.contract.errors import UsageError
 from fugu.host import arguments
 from fugu.host.clock import synchronised
 from fugu.host.files import certificate_end, new_folder
 from fugu_cli.app import CeilingOption, FleetOption, PointCeilingOption, command, command_group
 from fugu_cli.connection import broker_of
-from fugu_cli.errors import CommandLineError
 from fugu_cli.view.terminal import say_waiting, warn, working
 from gateway.deployment import folders
 from gateway.deployment.broker_files import BrokerFolder, Credentials, check_name
@@ -127,12 +127,12 @@ def subscriber(
     opened = BrokerFolder.open(broker)
     wanted = tuple(audience or ())
     if not wanted:
-        raise CommandLineError("say with --audience what it may read; site reads symbols too")
+        raise UsageError("say with --audience what it may read; site reads symbols too")
     name = wanted[0] if name is None else name
     check_name(name, "account")
     if _SITE in wanted:
         if set(wanted) != {_SITE}:
-            raise CommandLineError("an account of the site reads all releases: it belongs to no other audience")
+            raise UsageError("an account of the site reads all releases: it belongs to no other audience")
         _add_client(out, opened, Account(name=name, role="site"))
         return
     with working("adding up what it may be told"):
@@ -205,7 +205,7 @@ def retire(
     opened = BrokerFolder.open(broker)
     readers = [one for one in opened.settings.accounts if one.role == "reader" and audience in one.audiences]
     if not readers:
-        raise CommandLineError(f"no account reads releases for {audience}")
+        raise UsageError(f"no account reads releases for {audience}")
     for one in readers:
         opened.leave(one.name, audience)
         print(f"{one.name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
@@ -213,7 +213,7 @@ def retire(
 
 def _promises(releases: Path | None, policies: Path | None) -> tuple[Path, Path]:
     if releases is None or policies is None:
-        raise CommandLineError("what an account may be told is computed from --releases FILE and --policies DIR")
+        raise UsageError("what an account may be told is computed from --releases FILE and --policies DIR")
     return releases, policies
 
 
@@ -293,7 +293,7 @@ def renew(
     """
     opened = BrokerFolder.open(broker)
     if (name is None) != (out is None):
-        raise CommandLineError("an account is renewed into a folder: name both, NAME and DIR")
+        raise UsageError("an account is renewed into a folder: name both, NAME and DIR")
     if name is not None and out is not None:
         _add_client(out, opened, opened.account(name), renew=True)
         return
@@ -373,7 +373,7 @@ def streams(
     opened = BrokerFolder.open(broker)
     account = opened.account(name)
     if account.role != "device":
-        raise CommandLineError(f"the account {name} is no device, but {account.role}")
+        raise UsageError(f"the account {name} is no device, but {account.role}")
     policies = folders.read_policies(policy or [], opened.settings.fleet, name)
     opened.change(account.with_streams(_streams(policies.values(), stream)))
     print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {_ANEW}")

@@ -18,7 +18,7 @@ from typer import Argument, Option
 
 from edge_agent.config import load
 from edge_agent.config_schema import SensorConfig
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.pins import pins_of
 from fugu.contract.stretches import Ceiling
 from fugu.host import arguments
@@ -27,7 +27,6 @@ from fugu_cli.app import command, command_group
 from fugu_cli.commands.deploy import NO_STDIN, BrokerFolderOption, InPlaceOption, OutOption, ca_key
 from fugu_cli.commands.fleet import enter_device, new_enrolment
 from fugu_cli.commands.fleet_keys import PassphraseFiles, init
-from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.terminal import say, warn, working
 from gateway.deployment import folders
 from gateway.deployment.broker_files import BrokerFolder, Credentials, check_name
@@ -110,14 +109,14 @@ def fleet(
           --gateway gateway --gateway-passphrase-file gateway-secret
     """
     if (gateway is None) != (gateway_passphrase_file is None):
-        raise CommandLineError("--gateway and --gateway-passphrase-file go together: it opens its key by itself")
+        raise UsageError("--gateway and --gateway-passphrase-file go together: it opens its key by itself")
     opened = BrokerFolder.open(broker)
     for name, role in _GATEWAY.items() if gateway is not None else ():
         opened.check_free(name, role, renew=False)
     with working("checking every row"):
         listed = _listed(devices, opened)
     if gateway is not None and (taken := [device.name for device in listed if device.name in _GATEWAY]):
-        raise CommandError(f"{devices}: {taken[0]} is the name of the gateway's account; nothing was written")
+        raise FuguError(f"{devices}: {taken[0]} is the name of the gateway's account; nothing was written")
     for folder in (out, gateway):
         if folder is not None:
             new_folder(folder)
@@ -130,7 +129,7 @@ def fleet(
         )
     root = Root.read(keys / ROOT_FILE)
     if root.document.fleet != opened.settings.fleet:
-        raise CommandError(f"{keys} is of fleet {root.document.fleet}, the broker of {opened.settings.fleet}")
+        raise FuguError(f"{keys} is of fleet {root.document.fleet}, the broker of {opened.settings.fleet}")
     with (
         working("writing folders"),
         _removed_on_failure(out, gateway),
@@ -183,7 +182,7 @@ def _gateway(
     passphrase = read_passphrase(passphrase_file)
     own = [key for key in key_files([keys]) if key.role == "gateway"]
     if len(own) != 1:
-        raise CommandError(f"{keys} has {len(own)} keys of a gateway: leave the one that it is to have")
+        raise FuguError(f"{keys} has {len(own)} keys of a gateway: leave the one that it is to have")
     content = own[0].path.read_bytes()
     decrypted(content, passphrase, own[0].path)
     place = os.path.relpath(registry, folder) if in_place else f"{GATEWAY.state}/{registry.name}"
@@ -198,7 +197,7 @@ def _gateway(
 
 
 def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:
-    """Read and check all rows. CommandError names every line that is wrong, up to ten."""
+    """Read and check all rows. FuguError names every line that is wrong, up to ten."""
     rows = csv.DictReader(read_text(file, "the list of devices").removeprefix("\ufeff").splitlines(), strict=True)
     listed: dict[str, _Device] = {}
     problems = []
@@ -206,21 +205,21 @@ def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:
     try:
         columns = rows.fieldnames or ()
         if missing := [name for name in _COLUMNS if name not in columns]:
-            raise CommandError(f"{file}: line 1: the column {missing[0]} is missing; it needs {', '.join(_COLUMNS)}")
+            raise FuguError(f"{file}: line 1: the column {missing[0]} is missing; it needs {', '.join(_COLUMNS)}")
         if unknown := [name for name in columns if name not in (*_COLUMNS, *_OPTIONAL)]:
-            raise CommandError(f"{file}: line 1: unknown column {unknown[0][:40]!r}")
+            raise FuguError(f"{file}: line 1: unknown column {unknown[0][:40]!r}")
         for row in rows:
             try:
                 _enter(listed, row, rows.line_num, broker, templates)
             except FuguError as error:
                 problems.append(f"line {rows.line_num}: {error}")
     except csv.Error as error:
-        raise CommandError(f"{file}: line {rows.line_num}: {error}") from None
+        raise FuguError(f"{file}: line {rows.line_num}: {error}") from None
     if problems:
         more = f"; and {len(problems) - _SHOWN} more lines" if len(problems) > _SHOWN else ""
-        raise CommandError(f"{file}: {'; '.join(problems[:_SHOWN])}{more}; nothing was written")
+        raise FuguError(f"{file}: {'; '.join(problems[:_SHOWN])}{more}; nothing was written")
     if not listed:
-        raise CommandError(f"{file} names no device")
+        raise FuguError(f"{file} names no device")
     return list(listed.values())
 
 
@@ -233,7 +232,7 @@ def _enter(
 ) -> None:
     """Check a row, and enter its stream. FuguError if it is wrong."""
     if None in row or None in row.values():
-        raise CommandError("it has another number of cells than the first line")
+        raise FuguError("it has another number of cells than the first line")
     cells = {str(name): (cell or "").strip() for name, cell in row.items()}
     name, measured = cells["device"], cells.get("measurement_ceiling")
     check_name(name, "device")
@@ -252,7 +251,7 @@ def _enter(
         _SENSOR.validate_python(folders.sensor_table(cells["sensor"]))
     except ValidationError:
         allowed = "stdin, package.module:function, or a topic without wildcards, with #PATH if its payload is JSON"
-        raise CommandError(f"{cells['sensor'][:80]!r} is no sensor: {allowed}") from None
+        raise FuguError(f"{cells['sensor'][:80]!r} is no sensor: {allowed}") from None
     policies = {policy.stream: policy for policy in templates(cells["policy"])}
     files = dict.fromkeys([cells["policy"]], next(iter(policies.values())))  # a file holds one policy
     folders.check_ceilings(files, device.ceiling, device.measurement_ceiling)
@@ -260,9 +259,9 @@ def _enter(
     if first is None:
         broker.check_free(name, "device", renew=False)
     elif first.limits() != device.limits():
-        raise CommandError(f"device {name} has other ceilings or groups on line {first.line}")
+        raise FuguError(f"device {name} has other ceilings or groups on line {first.line}")
     elif both := first.policies.keys() & policies.keys():
-        raise CommandError(f"device {name} has two policies for stream {min(both)}")
+        raise FuguError(f"device {name} has two policies for stream {min(both)}")
     entry = listed.setdefault(name, device)
     entry.policies |= policies
     entry.sensors |= dict.fromkeys(policies, cells["sensor"])

@@ -17,7 +17,6 @@ from fugu.contract.errors import FuguError
 from fugu.host.checks import Finding, failed, lines, some_names
 from fugu.library.report import Line, Result
 from fugu_cli.app import command
-from fugu_cli.errors import CommandError
 from fugu_cli.view.terminal import say_waiting, working
 
 __all__ = ["of_gateway"]
@@ -54,7 +53,7 @@ def _doctor(
         if not alone and (folders := sorted(config.parent for config in file.glob(f"*/{_AGENT}"))):
             return _devices(folders)
         if not alone:
-            raise CommandError(
+            raise FuguError(
                 f"{file} has no {_AGENT} and no {_GATEWAY}: name a device's or gateway's folder (a broker is looked at "
                 "through theirs), or the one in which 'fugu deploy fleet' wrote its devices"
             )
@@ -80,7 +79,7 @@ def _devices(folders: list[Path]) -> Result:
         try:
             findings = dict(zip((folder.name for folder in folders), pool.map(_device, folders), strict=True))
         except BrokenProcessPool:
-            raise CommandError("a process that looked at a device has died: try again, or look at one device") from None
+            raise FuguError("a process that looked at a device has died: try again, or look at one device") from None
     failures = [name for name, of_device in findings.items() if failed(of_device)]
     shared: dict[Finding, list[str]] = {}
     for name, of_device in findings.items():

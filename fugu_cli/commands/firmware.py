@@ -10,6 +10,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from firmware_sim.build import BOARDS, Burnt, Image, build, enrolled
+from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.rounding import log_up
 from fugu.host.arguments import epsilon_of, one_of, stream_units
@@ -17,7 +18,6 @@ from fugu.library.checks import load_policy
 from fugu.library.report import Line, Part, Result, Table
 from fugu_cli.app import BrokerOption, UnitOption, command, command_group, output_option
 from fugu_cli.connection import broker_of
-from fugu_cli.errors import CommandError
 
 app = command_group("Images for microcontrollers.")
 
@@ -53,7 +53,7 @@ def build_image(
     policies = [load_policy(file) for file in files]
     at = broker_of(broker)
     if at.cert_file is not None:
-        raise CommandError("a board has no client certificate: give it an account with a password")
+        raise FuguError("a board has no client certificate: give it an account with a password")
     burnt = Burnt(
         board=one_of(board, "board", BOARDS),
         ceilings=() if ceiling is None else (epsilon_of(ceiling),),

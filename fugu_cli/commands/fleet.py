@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.pins import MeasuredPins, SymbolPins
 from fugu.contract.topics import RESERVED_DEVICES
@@ -21,7 +21,6 @@ from fugu.library.report import Line, Result, Table
 from fugu_cli.app import CeilingOption, PointCeilingOption, command, command_group, output_option
 from fugu_cli.commands import fleet_keys, fleet_rollout
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, now_us, owners, user
-from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view import fleet as view
 from fugu_cli.view.fleet import read_document
 from fugu_cli.view.terminal import say, warn
@@ -130,13 +129,13 @@ def enrol(
 def new_enrolment(
     root: Root, device: str, groups: Sequence[str], pins: dict[str, SymbolPins | MeasuredPins], **limits: Any
 ) -> Enrolment:
-    """Make an enrolment without a key. CommandError for a reserved name.
+    """Make an enrolment without a key. FuguError for a reserved name.
 
     Args:
         limits: the owner's, as fields of `Enrolment`.
     """
     if device in RESERVED_DEVICES:
-        raise CommandError(f"no device can have the name {device!r}: it is reserved")
+        raise FuguError(f"no device can have the name {device!r}: it is reserved")
     enrolment = Enrolment(
         fleet=root.document.fleet,
         device=device,
@@ -193,13 +192,13 @@ def groups(
       fugu fleet groups --registry home-fleet.db --device watch --add canaries --remove wrists
     """
     if (device is None) != (not add and not take):
-        raise CommandLineError("--device goes with --add or --remove (try 'fugu fleet groups --help')")
+        raise UsageError("--device goes with --add or --remove (try 'fugu fleet groups --help')")
     with closing(Registry(registry)) as opened:
         if device is not None:
             with opened.transaction():
                 before = opened.device(device).groups
                 if missing := set(take or ()) - before:
-                    raise CommandError(f"device {device} is not in group {' or '.join(sorted(missing))}")
+                    raise FuguError(f"device {device} is not in group {' or '.join(sorted(missing))}")
                 chosen = (before - set(take or ())) | set(add or ())
                 opened.set_groups(device, chosen, who=user(), time_us=now_us())
         members = {name: [one.name for one in opened.devices(name)] for name in opened.groups()}
@@ -269,7 +268,7 @@ def status(
     with closing(Registry(registry)) as opened, opened.snapshot():
         devices = opened.devices(group)
         if group is not None and not devices:
-            raise CommandError(f"no device of fleet {opened.fleet} is in group {group}")
+            raise FuguError(f"no device of fleet {opened.fleet} is in group {group}")
         refusals = {one.device: one for one in view.every(opened.refusals)}
     rows = [view.device_document(one, refusals.get(one.name)) for one in devices]
     gateway = is_held(serving(registry))
@@ -278,11 +277,11 @@ def status(
     error = None
     if strict and wrong:
         more = "" if len(wrong) <= _SHOWN else ", ..."
-        error = CommandError(
+        error = FuguError(
             f"{len(wrong)} of {len(devices)} are not as they should be: {', '.join(wrong[:_SHOWN])}{more}"
         )
     elif strict and gateway is False:
-        error = CommandError("no gateway runs with this registry here: what devices do now is not known")
+        error = FuguError("no gateway runs with this registry here: what devices do now is not known")
     return Result(document, view.shown_devices(devices, refusals, gateway), error=error)
 
 

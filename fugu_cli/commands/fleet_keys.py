@@ -13,12 +13,11 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, read_enrolment
 from fugu.host.arguments import one_of
 from fugu.library.report import Line, Result, Table
 from fugu_cli.app import FleetOption, command, command_group
-from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.fleet import dry_run
 from fugu_cli.view.terminal import say, show_report, working
 from gateway.fleet.documents import changes, former_document
@@ -90,7 +89,7 @@ def owners(files: list[Path] | None) -> list[Enrolment]:
         try:
             found.append(read_enrolment(file.read_bytes()))
         except OSError as error:
-            raise CommandError(f"cannot read the enrolment {file}: {error.strerror}") from None
+            raise FuguError(f"cannot read the enrolment {file}: {error.strerror}") from None
         except FuguError as error:
             raise type(error)(f"{file}: {error}") from None
     return found
@@ -100,12 +99,12 @@ def user() -> str:
     """Who does something, for the history: FUGU_OPERATOR, or the login name.
 
     Raises:
-        CommandError: neither is known.
+        FuguError: neither is known.
     """
     try:
         return os.environ.get(_OPERATOR) or getpass.getuser()
     except (OSError, KeyError):
-        raise CommandError(f"the login name is not known: say who does it with {_OPERATOR}") from None
+        raise FuguError(f"the login name is not known: say who does it with {_OPERATOR}") from None
 
 
 def at_hand(files: Sequence[Path] | None) -> Passphrases:
@@ -198,7 +197,7 @@ def init(
 def _signing(text: str, name: str) -> tuple[int, int]:
     found = re.fullmatch("([1-9][0-9]?)/([1-9][0-9]?)", text)
     if found is None or int(found[2]) > _MOST_KEYS:
-        raise CommandLineError(f"{name} must be M/N, M of N keys and N from 1 to {_MOST_KEYS}, got {text[:40]!r}")
+        raise UsageError(f"{name} must be M/N, M of N keys and N from 1 to {_MOST_KEYS}, got {text[:40]!r}")
     return int(found[1]), int(found[2])
 
 
@@ -246,7 +245,7 @@ def rotate(
       fugu fleet keys rotate --role policy --key 1f3a99c0 --keys keys --keys /media/offline/keys
     """
     if key is not None and count is not None:
-        raise CommandLineError("--count goes with the replacement of all keys of a role, not with --key")
+        raise UsageError("--count goes with the replacement of all keys of a role, not with --key")
     passphrases = at_hand(passphrase_file)
     chosen = one_of(role, "--role", ROLES)
     fresh = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)

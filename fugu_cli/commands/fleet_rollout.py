@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer import Argument, Option
 
 from fugu.contract.compiler import compile_for_boards, units
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.fleet_documents import Address, PolicyDocument
 from fugu.host.arguments import moment, one_of, stream_units
 from fugu.host.files import write_public
@@ -33,7 +33,6 @@ from fugu_cli.commands.fleet_keys import (
     owners,
     user,
 )
-from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.fleet import (
     content_document,
     read_document,
@@ -121,14 +120,14 @@ def sign(
     target = output or add_to
     sources = [bool(policies), document.restores is not None, add_to is not None]
     if sum(sources) != 1 or target is None or bool(policies) != (document.to is not None):
-        raise CommandLineError(
+        raise UsageError(
             "name POLICY files with --to and -o, or --restores with -o, or --add-to (try 'fugu fleet sign --help')"
         )
     root = Root.newest_in(keys)
     limits = owners(enrolments)
     if add_to is not None:
         if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
-            raise CommandLineError("--add-to signs a document as it is: it takes no version and no times")
+            raise UsageError("--add-to signs a document as it is: it takes no version and no times")
         signed = _opened(add_to, root)
         verify_guarantees(signed.document)
         former = _looked_at(signed.document, keys, document.registry, as_json)
@@ -161,7 +160,7 @@ def _looked_at(
         for line in [] if former is None else weaker(former, document):
             warn(line)
         if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Sign this?"):
-            raise CommandError("nothing was signed")
+            raise FuguError("nothing was signed")
     return former
 
 
@@ -188,7 +187,7 @@ def _document(root: Root, policies: list[Path], given: DocumentOptions, roots: l
         expiry = expiry if given.on_expiry else old.on_expiry
         until = old.valid_until if until is None else until
     if until is not None and until <= time.time():
-        raise CommandError(f"the document would be over since {until}: say --valid-until, later than now")
+        raise FuguError(f"the document would be over since {until}: say --valid-until, later than now")
     made = make_document(
         root.document.fleet, number, whom, bodies, valid_from=begin, valid_until=until, on_expiry=expiry
     )
@@ -199,12 +198,12 @@ def _document(root: Root, policies: list[Path], given: DocumentOptions, roots: l
 
 
 def _address(text: str) -> Address:
-    """Read `device:NAME`, `group:NAME` or `everyone`; a `CommandLineError` if it is none of these."""
+    """Read `device:NAME`, `group:NAME` or `everyone`; a `UsageError` if it is none of these."""
     kind, colon, name = text.partition(":")
     if text == "everyone":
         return Address(everyone=True)
     if kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
-        raise CommandLineError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
+        raise UsageError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
     return Address(device=name) if kind == "device" else Address(group=name)
 
 
@@ -217,10 +216,10 @@ def _version(given: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int
     text, back = given.version, given.restores
     old = None if back is None or back.isdecimal() else _restored(Path(back), roots)
     if text != "next" and not text.isdecimal():
-        raise CommandLineError(f"--version must be a number or 'next', got {text[:40]!r}")
+        raise UsageError(f"--version must be a number or 'next', got {text[:40]!r}")
     if given.registry is None:
         if text == "next" or (back is not None and old is None):
-            raise CommandLineError("--version next and --restores need --registry")
+            raise UsageError("--version next and --restores need --registry")
         return _risen(int(text[:20]), old), old
     with closing(Registry(given.registry)) as opened:
         newest = opened.newest_version()
@@ -266,7 +265,7 @@ def _policy_keys(
     found = unlock_some(files, (name for name in role.keys if name not in done), needed, at_hand(passphrase_files))
     if not found:
         what = "that has not signed yet " if done else ""
-        raise CommandError(
+        raise FuguError(
             f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {what}is there"
         )
     return found
@@ -354,7 +353,7 @@ def start(
           --stage 100%,gate --error 3% --pace 60 --seed spring
     """
     if (document is None) == (version is None) or (document is None) != (root is None):
-        raise CommandLineError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
+        raise UsageError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
     signed = None if document is None or root is None else read_document(document, root)
     stages = tuple(_stage(text) for text in stage or _STAGES)
     plan = RolloutPlan(
@@ -398,17 +397,17 @@ def show(
       fugu fleet rollout show 3 --registry home-fleet.db --watch
     """
     if live and as_json:
-        raise CommandLineError("--watch and --json do not go together")
+        raise UsageError("--watch and --json do not go together")
     with closing(Registry(registry)) as opened:
         if number is None:
             numbers = Rollouts(opened).numbers()
             if not numbers:
-                raise CommandError(f"there was no rollout in fleet {opened.fleet} yet")
+                raise FuguError(f"there was no rollout in fleet {opened.fleet} yet")
             number = numbers[-1]
         if not live:
             show_result(shown_rollout(opened, number), as_json=as_json)
         elif (phase := watch(opened, number)) != "completed":
-            raise CommandError(f"rollout {number} was {phase}")
+            raise FuguError(f"rollout {number} was {phase}")
 
 
 def _operation(what: str, about: str) -> None:
@@ -433,9 +432,9 @@ def _under_way(registry: Registry) -> int:
     """The one rollout that is under way."""
     found = Rollouts(registry).active()
     if not found:
-        raise CommandError(f"no rollout is under way in fleet {registry.fleet}")
+        raise FuguError(f"no rollout is under way in fleet {registry.fleet}")
     if len(found) > 1:
-        raise CommandError(f"rollouts {', '.join(map(str, found))} are under way: name one")
+        raise FuguError(f"rollouts {', '.join(map(str, found))} are under way: name one")
     return found[0]
 
 
@@ -449,7 +448,7 @@ def _stage(text: str) -> Stage:
         elif option.startswith("success="):
             success = option.removeprefix("success=")
         else:
-            raise CommandLineError(f"a stage is SHARE or group:NAME, then ,success=SHARE and ,gate; got {text[:60]!r}")
+            raise UsageError(f"a stage is SHARE or group:NAME, then ,success=SHARE and ,gate; got {text[:60]!r}")
     if reach.startswith("group:"):
         return Stage(group=reach.removeprefix("group:"), success=share(success), gate=gate)
     return Stage(share=share(reach), success=share(success), gate=gate)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from fugu.contract.errors import UsageError
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import one_of
 from fugu.host.files import write_secret
@@ -19,7 +20,6 @@ from fugu.host.terminal import LOG_FORMATS, log_to_stderr
 from fugu.library.report import Line, Result, Table
 from fugu_cli.app import BrokerOption, ConfigArgument, command, command_group, output_option
 from fugu_cli.connection import broker_of, gateway_of, place_of, store_of
-from fugu_cli.errors import CommandLineError
 from fugu_cli.view.gateway import learned_chains, show_status, tell_history
 from fugu_cli.view.terminal import say, working
 
@@ -272,9 +272,9 @@ def dashboard(
     if config is not None:
         page = PageFile.read(config)
     elif fleet is None:
-        raise CommandLineError("which fleet: give --fleet, or a file")
+        raise UsageError("which fleet: give --fleet, or a file")
     elif not no_login:
-        raise CommandLineError("give --no-login, or a file with login_file in [page]")
+        raise UsageError("give --no-login, or a file with login_file in [page]")
     else:
         page = PageFile(fleet=fleet, broker=broker_of(broker), page=PageConfig(listen=listen, no_login=True))
     settings = page.settings()

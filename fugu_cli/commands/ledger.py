@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import moment
 from fugu.library.report import Result
 from fugu_cli.app import ConfigArgument, command, command_group
 from fugu_cli.connection import broker_of, gateway_of, store_of
-from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.ledger import shown_ledger, shown_releases
 from fugu_cli.view.terminal import say_waiting, working
 from gateway.releases.ledger import Ledger, no_release_before
@@ -35,7 +35,7 @@ def ledger_location(ledger: str | None, store: str | None) -> Location:
     if ledger is not None:
         return store_location(ledger)
     if store is None:
-        raise CommandLineError("which ledger? say --ledger, or --store for the one beside it")
+        raise UsageError("which ledger? say --ledger, or --store for the one beside it")
     return ledger_beside(store_of(store))
 
 
@@ -145,7 +145,7 @@ def release(
     address = None if broker is None else broker_of(broker)
     gateway = gateway_of(config)
     if gateway.releases is None or gateway.policies is None:
-        raise CommandError(f"{config} names no {'releases' if gateway.releases is None else 'policies'}")
+        raise FuguError(f"{config} names no {'releases' if gateway.releases is None else 'policies'}")
     from gateway.releases.setup import release_now
 
     with working(f"making {name}"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fugu.contract.errors import UsageError
 from fugu.host import arguments
 from fugu.library.measure_words import planned_measurement, planned_network
 from fugu.library.report import Result
@@ -14,7 +15,6 @@ from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.network_plan import plan_network, read_network
 from fugu.planning.policy_builder import build_measure_policy, missing_fields
-from fugu_cli.errors import CommandLineError
 from fugu_cli.view.measure_plan import draw_measure_plan
 from fugu_cli.view.terminal import warn, working
 
@@ -36,12 +36,12 @@ def plan_measure(
 ) -> Result:
     """Plan a measurement, and write its policy and its picture if files are named."""
     if arguments.protected(protect):
-        raise CommandLineError(
+        raise UsageError(
             "points are planned for single ticks: what points before and after tell of a stretch has no bound where "
             "steps between places are impossible, as most are: --protect tick"
         )
     if apart and hide:
-        raise CommandLineError("--apart and --hide are two requirements: give one of them")
+        raise UsageError("--apart and --hide are two requirements: give one of them")
     groups = {"apart": [_names(group) for group in apart or ()]}
     wanted = read_spec(file, groups if apart else {"hidden": _names(hide)} if hide else None)
     if wanted.states > _SLOW_PLACES and not quick:
@@ -53,7 +53,7 @@ def plan_measure(
         plan = make_measure_plan(wanted, arguments.adversary(adversary), quick=quick, period=seconds)
     if output is not None:
         if missing := missing_fields(wanted):
-            raise CommandLineError(f"a policy needs {', '.join(missing)} in {file} (try 'fugu plan measure --help')")
+            raise UsageError(f"a policy needs {', '.join(missing)} in {file} (try 'fugu plan measure --help')")
         output.write_text(build_measure_policy(plan).to_json(), encoding="utf-8")
     if svg is not None:
         svg.write_text(draw_measure_plan(plan), encoding="utf-8")

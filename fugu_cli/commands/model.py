@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from fugu.contract.errors import UsageError
 from fugu.host.arguments import StateRules
 from fugu.library.report import Result
 from fugu_cli.app import command, command_group, output_option
 from fugu_cli.commands.plan_options import RecordingOptions
-from fugu_cli.errors import CommandLineError
 
 app = command_group("Chains that describe readings.")
 
@@ -73,7 +73,7 @@ def fit(
         of_states = ("threshold", "baseline", "name", "epsilon")
         _refuse(context, "with --grid, places make the states", of_states)
         if len(files) > 1:
-            raise CommandLineError("--grid fits one file")
+            raise UsageError("--grid fits one file")
         return fit_places(files[0], read_options(**reading.words()), cell, order, output)
     _refuse(context, "only with --grid", ("cell",))
     rules = StateRules(reading.column, threshold, baseline, name, 2 if order == 2 else 1)
@@ -86,4 +86,4 @@ def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            raise CommandLineError(f"--{name}: {why}")
+            raise UsageError(f"--{name}: {why}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.topics import NAME_PATTERN
 from fugu.host.arguments import StateRules, number, positive
 from fugu.library.model_words import fitted_chain, fitted_grid
@@ -24,7 +24,6 @@ from fugu.privacy.chain_fit import fit, joint_states
 from fugu.privacy.chain_model import MOST_STREAMS, StreamStates
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.places import read_traces, resampled
-from fugu_cli.errors import CommandLineError
 from fugu_cli.view.terminal import working
 
 __all__ = ["fit_places", "fit_recordings"]
@@ -40,11 +39,11 @@ def fit_recordings(
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
     rules = _rules(files, given)
     if given.order == 2 and wanted is not None:
-        raise CommandLineError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
+        raise UsageError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
     if given.order == 2 and len(rules) > 1:
-        raise CommandLineError("--order 2 is for one stream")
+        raise UsageError("--order 2 is for one stream")
     if len(rules) > MOST_STREAMS:
-        raise CommandLineError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
+        raise UsageError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
     with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as told:
         recording = read_joint(rules, options)
         streams = [
@@ -72,25 +71,25 @@ def _named(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Str
     """Names of streams: those given, else their columns or files, whichever tell them apart.
 
     Raises:
-        CommandLineError: there are other numbers of names, or they are no names of streams, or not different ones.
+        UsageError: there are other numbers of names, or they are no names of streams, or not different ones.
     """
     usual = [one.readings.column for one in streams], [rule.path.name.split(".")[0] for rule in rules]
     if names is not None and len(_words(names)) != len(streams):
-        raise CommandLineError(f"there are {len(streams)} streams and {len(_words(names))} names")
+        raise UsageError(f"there are {len(streams)} streams and {len(_words(names))} names")
     for some in usual if names is None else [_words(names)]:
         if len(set(some)) == len(some) and all(re.fullmatch(NAME_PATTERN, one) for one in some):
             return some
     if names is None and len(streams) == 1:
         return ["readings"]
     what = "columns and files do not name the streams" if names is None else "these are no names of streams"
-    raise CommandLineError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
+    raise UsageError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
 
 
 def _rules(files: Sequence[Path], given: StateRules) -> list[StreamRule]:
     columns = _words(given.column or "-")
     number = max(len(files), len(columns))
     if len(files) not in (1, number):
-        raise CommandLineError(f"there are {len(files)} files and {number} columns")
+        raise UsageError(f"there are {len(files)} files and {number} columns")
     texts = {"column": given.column, "threshold": given.threshold, "baseline": given.baseline}
     parts = [_each(_words(text or "-"), number, what) for what, text in texts.items()]
     paths = list(files) * (number if len(files) == 1 else 1)
@@ -99,14 +98,14 @@ def _rules(files: Sequence[Path], given: StateRules) -> list[StreamRule]:
         for path, column, edge, ticks in zip(paths, *parts, strict=True)
     ]
     if any(rule.threshold is not None and rule.baseline is not None for rule in rules):
-        raise CommandLineError("a stream has either a --threshold or a --baseline: leave one out, or write - for it")
+        raise UsageError("a stream has either a --threshold or a --baseline: leave one out, or write - for it")
     return rules
 
 
 def _each(words: list[str], number: int, what: str) -> list[str | None]:
     """One word for each stream; one for all stands for each."""
     if len(words) not in (1, number):
-        raise CommandLineError(f"--{what} has {len(words)} parts for {number} streams")
+        raise UsageError(f"--{what} has {len(words)} parts for {number} streams")
     return [None if word == "-" else word for word in words * (number if len(words) == 1 else 1)]
 
 

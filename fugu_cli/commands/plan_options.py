@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from fugu_cli.errors import CommandLineError
+from fugu.contract.errors import UsageError
 
 __all__ = [
     "AdversaryOption",
@@ -197,14 +197,14 @@ class HeaderOptions:
         """Split what a policy is for; `None` for each name if it is not given.
 
         Raises:
-            CommandLineError: it has another number of names than the example.
+            UsageError: it has another number of names than the example.
         """
         count = example.count("/") + 1
         if self.whose is None:
             return [None] * count
         names: list[str | None] = [*self.whose.split("/")]
         if len(names) != count:
-            raise CommandLineError(f"--for is like {example}, got {self.whose[:80]!r}")
+            raise UsageError(f"--for is like {example}, got {self.whose[:80]!r}")
         return names
 
 

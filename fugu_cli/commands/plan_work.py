@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.frames import WINDOW_NAME_PATTERN
 from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
@@ -29,8 +30,8 @@ from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.accountant import Chains
 from fugu.privacy.accountant.accountant import covered_start
-from fugu.privacy.chain_class import Start
-from fugu.privacy.chain_model import ChainModel, ModelError
+from fugu.privacy.chain_class import ChainClassError, Start
+from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.randomised_response import Objective, stream_states
 from fugu.privacy.window_mechanisms import (
     COMPOSING,
@@ -50,7 +51,6 @@ from fugu_cli.commands.plan_options import (
     StreamOptions,
     WindowOptions,
 )
-from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.terminal import warn, working
 
 __all__ = ["plan_joint", "plan_stream", "plan_window", "window_loss"]
@@ -64,16 +64,16 @@ def chain_source(options: ChainOptions) -> ChainSource:
     """Make the class of chains that options describe.
 
     Raises:
-        CommandLineError: neither or both ways were used.
+        UsageError: neither or both ways were used.
         FuguError: a number is out of range, or the model cannot be used.
         OSError: the model cannot be read.
     """
     if options.model is not None:
         if options.q is not None or options.r is not None:
-            raise CommandLineError("give either --model or --q and --r, not both")
+            raise UsageError("give either --model or --q and --r, not both")
         return file_source(options.model)
     if options.q is None or options.r is None:
-        raise CommandLineError("give --q and --r, or --model")
+        raise UsageError("give --q and --r, or --model")
     return interval_source(arguments.interval(options.q, "q"), arguments.interval(options.r, "r"))
 
 
@@ -93,7 +93,7 @@ def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[
 
 
 def chosen_start(text: str | None) -> Start | None:
-    """Read --start; a `CommandLineError` if there is none of that name."""
+    """Read --start; a `UsageError` if there is none of that name."""
     return None if text is None else arguments.one_of(text, "start", _STARTS)
 
 
@@ -103,11 +103,11 @@ def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
         return None
     if text == "fitted":
         if options.model is None:
-            raise CommandLineError("--segments fitted: give --model, a file of 'fugu plan model'")
+            raise UsageError("--segments fitted: give --model, a file of 'fugu plan model'")
         return fitted_segment(options.model)
     ticks = arguments.number(text, "segments")
     if not 1.0 <= ticks < _LONGEST or ticks != int(ticks):
-        raise CommandLineError(f"segments must be a whole number of ticks from 1 on, or fitted, got {text!r:.40}")
+        raise UsageError(f"segments must be a whole number of ticks from 1 on, or fitted, got {text!r:.40}")
     return int(ticks)
 
 
@@ -124,13 +124,13 @@ def policy_header(
         period: seconds from tick to tick, if that is known.
 
     Raises:
-        CommandLineError: something of it was not given.
+        UsageError: something of it was not given.
     """
     fleet, device, stream = options.names("home/watch/heart-rate")
     if fleet is None or device is None or stream is None or period is None or discretiser is None:
         wanted: dict[str, object] = {"--for": fleet, "--period": period, "--threshold": discretiser}
         missing = ", ".join(name for name, value in wanted.items() if value is None)
-        raise CommandLineError(f"a policy needs {missing} (try '{command} --help')")
+        raise UsageError(f"a policy needs {missing} (try '{command} --help')")
     return PolicyHeader(
         fleet,
         device,
@@ -147,12 +147,12 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
     """Discretiser from given edges, or from the fitted chain; `None` if there is neither.
 
     Raises:
-        CommandLineError: the options make other states than those that the chain is of.
+        UsageError: the options make other states than those that the chain is of.
     """
     names = None if options.states is None else tuple(name.strip() for name in options.states.split(","))
     found = source.discretiser
     if isinstance(found, Baseline) and options.threshold:
-        raise CommandLineError("--threshold makes other states than the model's, which are made by a running mean")
+        raise UsageError("--threshold makes other states than the model's, which are made by a running mean")
     missing = source.missing_state is not None
     if options.threshold is not None:
         edges = tuple(arguments.number(part, "threshold") for part in options.threshold.split(","))
@@ -175,7 +175,7 @@ def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOpti
     made = chosen_discretiser(policy, source)
     objectives: tuple[Objective, ...] = get_args(Objective)
     if not 1 <= options.every <= _LARGEST_EVERY:
-        raise CommandError(f"every must be from 1 to {_LARGEST_EVERY}, got {options.every}")
+        raise FuguError(f"every must be from 1 to {_LARGEST_EVERY}, got {options.every}")
     period = arguments.period(options.period, source.period_seconds)
     request = Request(
         chains=source.chains,
@@ -215,16 +215,16 @@ def plan_window(options: WindowOptions, chains: ChainOptions, policy: PolicyOpti
     if options.window:
         return _plan_policy(options, chains, policy, output)
     if output is not None or options.symbols is not None:
-        raise CommandLineError("a policy needs --window, with the ticks of a window")
+        raise UsageError("a policy needs --window, with the ticks of a window")
     return _plan_noise(options, chains)
 
 
 def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOptions, output: Path | None) -> Result:
     """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
     if options.length is not None:
-        raise CommandLineError("--window plans for a policy, whose windows never end: without --length")
+        raise UsageError("--window plans for a policy, whose windows never end: without --length")
     if options.segments is not None:
-        raise CommandLineError("--segments compares noise: a policy cannot hold it, so plan without --window")
+        raise UsageError("--segments compares noise: a policy cannot hold it, so plan without --window")
     mechanism = _composing(options)
     source = chain_source(chains)
     made = chosen_discretiser(policy, source)
@@ -251,7 +251,7 @@ def _composing(options: WindowOptions) -> Composing:
     if name == "auto":
         return "chain"
     if name not in COMPOSING:
-        raise CommandError(
+        raise FuguError(
             f"mechanism {name} does not compose, and a device releases windows for ever: plan them by "
             f"{', '.join(COMPOSING)}"
         )
@@ -264,7 +264,7 @@ def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -
         name, _, parts = options.query.partition(":")
         query = Query(name, blocks=profile_blocks(parts)) if name == "profile" else window_query(options.query)
     except ValueError as error:
-        raise CommandLineError(str(error)) from None
+        raise UsageError(str(error)) from None
     states: Any
     if options.count is not None:
         states = _states(options.count, query)
@@ -273,7 +273,7 @@ def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -
     elif stream_states(source.chains) == 2:
         states = (1,)
     else:
-        raise CommandLineError(f"--count which of the {stream_states(source.chains)} states, or --query histogram?")
+        raise UsageError(f"--count which of the {stream_states(source.chains)} states, or --query histogram?")
     return [wanted_window(text, states, period)._replace(query=query) for text in options.window or ()]
 
 
@@ -286,27 +286,27 @@ def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
         period: seconds from tick to tick, if that is known.
 
     Raises:
-        CommandError: it is no window.
+        FuguError: it is no window.
     """
     rest, colon, share = text.partition(":")
     name, equals, length = rest.rpartition("=")
     number, is_time = arguments.span(length, "window")
     if is_time:
         if period is None:
-            raise CommandLineError(f"window {text} is a time: give --period, the seconds from tick to tick")
+            raise UsageError(f"window {text} is a time: give --period, the seconds from tick to tick")
         number /= period
     if not 1.0 <= number + 1e-9 < _LONGEST or (not is_time and number != int(number)):
-        raise CommandError(f"window {text} has {number:g} ticks: it needs a whole number of them, at least 1")
+        raise FuguError(f"window {text} has {number:g} ticks: it needs a whole number of them, at least 1")
     name = name if equals else length
     if not re.fullmatch(WINDOW_NAME_PATTERN, name):
-        raise CommandLineError(f"window {text} needs a name of letters, digits, - and _, as in NAME=LENGTH")
+        raise UsageError(f"window {text} needs a name of letters, digits, - and _, as in NAME=LENGTH")
     return WantedWindow(name, round(number), states, share=arguments.number(share, "share") if colon else None)
 
 
 def _plan_noise(options: WindowOptions, given: ChainOptions) -> Result:
     """The noise of the mechanism that was named, or of all."""
     if arguments.protected(options.protect):
-        raise CommandLineError("mechanisms are compared for single ticks: --protect a time only with --window")
+        raise UsageError("mechanisms are compared for single ticks: --protect a time only with --window")
     chains, seconds, notes, warnings = declared_chains(given)
     seconds = arguments.period(options.period, seconds)
     period_us = None if seconds is None else max(1, round(seconds * 1_000_000))
@@ -337,7 +337,7 @@ def _plan_noise(options: WindowOptions, given: ChainOptions) -> Result:
 
 def _states(text: str, query: Query) -> tuple[int, ...]:
     if query.each:
-        raise CommandLineError("--count is for counts; a histogram has all states")
+        raise UsageError("--count is for counts; a histogram has all states")
     return arguments.states(text)
 
 
@@ -345,8 +345,8 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
     """Plan streams, and write their policies if a directory is named."""
     try:
         model = ChainModel.from_json(file.read_bytes())
-    except ModelError as error:
-        raise ModelError(f"{file}: {error}") from None
+    except ChainClassError as error:
+        raise ChainClassError(f"{file}: {error}") from None
     fleet, device = header.names("home/room")
     devices = _devices(device, model)
     request = _streams_request(model, options, devices)
@@ -364,16 +364,16 @@ def _devices(device: str | None, model: ChainModel) -> list[str]:
     """The device of each stream; none if they are all of one that is not named."""
     devices = [] if device is None else [name.strip() for name in device.split(",")]
     if len(devices) not in (0, 1, len(model.streams)):
-        raise CommandLineError(f"--for names {len(devices)} devices for {len(model.streams)} streams")
+        raise UsageError(f"--for names {len(devices)} devices for {len(model.streams)} streams")
     return devices * len(model.streams) if len(devices) == 1 else devices
 
 
 def _streams_request(model: ChainModel, options: JointOptions, devices: list[str]) -> StreamsRequest:
     period = model.period_seconds if options.period is None else arguments.positive(options.period, "period")
     if period is None:
-        raise CommandLineError("the model does not know how long a tick is: give --period")
+        raise UsageError("the model does not know how long a tick is: give --period")
     if options.symbols is not None and not (options.window and 0.0 < options.symbols < 1.0):
-        raise CommandLineError("--symbols is a share between 0 and 1, beside --window")
+        raise UsageError("--symbols is a share between 0 and 1, beside --window")
     words = ["1"] * len(model.streams) if options.share is None else options.share.split(",")
     names = tuple(one.name for one in model.streams)
     if len(set(devices)) > 1:
@@ -394,7 +394,7 @@ def _streams_request(model: ChainModel, options: JointOptions, devices: list[str
 
 def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, devices: list[str]) -> list[PolicyHeader]:
     if fleet is None:
-        raise CommandLineError("policies need --for (try 'fugu plan joint --help')")
+        raise UsageError("policies need --for (try 'fugu plan joint --help')")
     epoch = float(round(time.time())) if header.epoch is None else header.epoch
     latency = arguments.positive(header.latency, "latency")
     return [
@@ -426,12 +426,10 @@ def window_loss(texts: list[str], chains: ChainOptions, start: str | None) -> Re
 def _release(text: str) -> WindowRelease:
     parts = text.split(":")
     if not 3 <= len(parts) <= 4:
-        raise CommandLineError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {text!r:.60}")
+        raise UsageError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {text!r:.60}")
     ticks = [arguments.number(part, name) for part, name in zip(parts, ("first tick", "length"), strict=False)]
     if any(not 1.0 <= tick < 1e6 or tick != int(tick) for tick in ticks):
-        raise CommandLineError(
-            f"the first tick and the length of a release are whole numbers from 1 on, got {text!r:.60}"
-        )
+        raise UsageError(f"the first tick and the length of a release are whole numbers from 1 on, got {text!r:.60}")
     return WindowRelease(
         first=int(ticks[0]),
         length=int(ticks[1]),

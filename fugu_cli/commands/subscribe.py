@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from fugu.contract.errors import UsageError
 from fugu.host.terminal import Parser
 from fugu.library.report import NOTHING
 from fugu.mqtt import Reading, Subscription
 from fugu_cli.connection import BROKER_HELP, broker_of
-from fugu_cli.errors import CommandLineError
 from fugu_cli.view.readings import ReadingLines, reading_json
 
 __all__ = ["main"]
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _print_readings(options: argparse.Namespace) -> int:
     if "releases" in options.only and options.device != "+":
-        raise CommandLineError("releases are not those of one device: give either --only releases or --device")
+        raise UsageError("releases are not those of one device: give either --only releases or --device")
     subscription = Subscription(
         broker_of(options.broker),
         fleet=options.fleet,

@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import threading
+import traceback
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,10 +32,10 @@ from queue import Queue
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from fugu_cli.errors import CommandError, fault
+from fugu.contract.errors import FuguError
 from fugu_cli.view.terminal import say
 
-__all__ = ["Page"]
+__all__ = ["Page", "fault"]
 
 _COOKIE = "fugu_replay"
 _HEADERS = {
@@ -97,7 +98,7 @@ class Page:
         self._server.server_close()
         self._forget_file()
         if self._taken:
-            raise CommandError(_TAKEN)
+            raise FuguError(_TAKEN)
 
     def show(self, **fields: Any) -> None:
         """Show other values of some fields of the page."""
@@ -242,3 +243,12 @@ def _cookie(headers: Any) -> str:
     except CookieError:
         return ""
     return "" if found is None else found.value
+
+
+def fault(error: Exception) -> str:
+    """An error that nobody thought of, in words that hold nothing of its message: that could have a reading."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"a fault of the program, {type(error).__name__} at {Path(frame.filename).name}, line {frame.lineno}: nothing "
+        "is lost; try other values, and report this line"
+    )

@@ -46,7 +46,6 @@ from fugu_cli.commands.auto_plan import (
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.evaluation import Replay, Results, summary
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import DemoError
 from fugu_cli.demo.session import draw_replay, stream
 from fugu_cli.demo.symbols import SymbolReplay
 from fugu_cli.demo.topic_sensor import topic_of_recording, topic_sensor
@@ -351,7 +350,7 @@ def _plain(readings: Readings, file: Path) -> Readings:
     period = readings.period_seconds if readings.changes or readings.moments is None else None
     plain = read_readings(file, ReadOptions(rows=readings.facts[0].row_kind, period=period, as_it_is=frozenset(RULES)))
     if len(plain.segments) != len(readings.segments):
-        raise DemoError(f"{readings.source} does not become a plain file of the same ticks: please report it")
+        raise FuguError(f"{readings.source} does not become a plain file of the same ticks: please report it")
     return plain._replace(column=readings.column)
 
 
@@ -360,9 +359,9 @@ def _replayed(page: Page, replay: Replay, numbers: TrialNumbers | None) -> tuple
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
         try:
             _, _, [results], missing = stream(page, [replay], Path(logs), "auto", numbers)
-        except DemoError as error:  # the logs are deleted
+        except FuguError as error:  # the logs are deleted
             last = [line for log in Path(logs).glob("*.log") for line in log.read_text().splitlines()[-1:]]
-            raise DemoError("; ".join([str(error), *last])) from None
+            raise FuguError("; ".join([str(error), *last])) from None
     return results, missing
 
 

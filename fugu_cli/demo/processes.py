@@ -21,7 +21,6 @@ from fugu_cli.view.terminal import say
 
 __all__ = [
     "STOP_SECONDS",
-    "DemoError",
     "await_that",
     "find_mosquitto",
     "gateway",
@@ -54,7 +53,7 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
         Its port, and its name.
 
     Raises:
-        DemoError: if it does not start.
+        FuguError: if it does not start.
     """
     mosquitto = find_mosquitto(kind)
     port = _free_port()
@@ -74,12 +73,12 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
 
 
 def find_mosquitto(kind: str) -> str | None:
-    """The path of Mosquitto, if a broker of that kind would be it. DemoError: it is needed, or there is no broker."""
+    """The path of Mosquitto, if a broker of that kind would be it. FuguError: it is needed, or there is no broker."""
     mosquitto = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if kind == "mosquitto" and mosquitto is None:
-        raise DemoError("mosquitto is not installed: apt-get install mosquitto")
+        raise FuguError("mosquitto is not installed: apt-get install mosquitto")
     if (mosquitto is None or kind == "embedded") and find_spec("amqtt") is None:
-        raise DemoError("there is no broker: apt-get install mosquitto, or pip install 'fugu-edge[demo]'")
+        raise FuguError("there is no broker: apt-get install mosquitto, or pip install 'fugu-edge[demo]'")
     return mosquitto
 
 
@@ -98,7 +97,7 @@ def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> 
             time.sleep(0.05)
         else:
             return
-    raise DemoError(f"the broker did not start: see {log}")
+    raise FuguError(f"the broker did not start: see {log}")
 
 
 async def _serve_embedded(port: int) -> None:
@@ -120,20 +119,16 @@ _GATEWAY_SECONDS = 900.0
 STOP_SECONDS = 120.0
 
 
-class DemoError(FuguError):
-    """A process of the demo did not do what it should."""
-
-
 def await_that(what: str, condition: Callable[[], bool], seconds: float) -> None:
     """Wait for a condition.
 
     Raises:
-        DemoError: it does not hold in time.
+        FuguError: it does not hold in time.
     """
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise DemoError(f"waited {seconds:.0f} s in vain until {what}")
+            raise FuguError(f"waited {seconds:.0f} s in vain until {what}")
         time.sleep(0.1)
 
 
@@ -149,7 +144,7 @@ def program(
     try:
         yield process
         if _end(process, arguments[0], log) != 0:
-            raise DemoError(f"{arguments[0]} ended with code {process.returncode}: see {log}")
+            raise FuguError(f"{arguments[0]} ended with code {process.returncode}: see {log}")
     finally:
         process.kill()
 

@@ -21,7 +21,7 @@ from fugu.lanes import Lane, lanes_document, lanes_svg, percent_marks, time_mark
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.evaluation import HEART, AnyFrame, Replay, Results, load_home, load_night, read_night, summary
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import DemoError, gateway, start_broker
+from fugu_cli.demo.processes import gateway, start_broker
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
 from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.terminal import say, working
@@ -235,7 +235,7 @@ def stream(
             results.append(found)
             draw_replay(page, at, replay, replay.states.size, found)
     if not results:
-        raise DemoError(f"nothing of {replays[0].device} reached the subscriber")
+        raise FuguError(f"nothing of {replays[0].device} reached the subscriber")
     return name, seconds, results, missing
 
 
@@ -327,7 +327,7 @@ def _over(
     codes = [process.poll() for process in devices.values()]
     if any(codes):
         errors = {name: one.error for name, one in subscriber.devices.items() if one.error}
-        raise DemoError(f"a device has stopped: {errors or 'see its log'}")
+        raise FuguError(f"a device has stopped: {errors or 'see its log'}")
     if serving.poll() is not None:
-        raise DemoError("the gateway has ended: see gateway.log")
+        raise FuguError("the gateway has ended: see gateway.log")
     return None not in codes

@@ -48,7 +48,7 @@ from fugu.mqtt import Broker, Link
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import DemoError, gateway, program, start_broker
+from fugu_cli.demo.processes import gateway, program, start_broker
 from fugu_cli.view.terminal import say
 from fugu_helper.config import read_config, root_of, signed_documents
 from fugu_helper.members import Members
@@ -98,7 +98,7 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
     """
     out.mkdir(parents=True, exist_ok=True)
     if find_spec("cryptography.hazmat.primitives.asymmetric.mlkem") is None:
-        raise DemoError("the installed cryptography has no MLKEM768_X25519: install 50 or newer")
+        raise FuguError("the installed cryptography has no MLKEM768_X25519: install 50 or newer")
     recording = read_readings(Path(str(files("fugu") / "data/water_states.csv.gz")), _MINUTES)
     days = np.array(recording.values, dtype=np.int64).reshape(-1, _DAY)
     with Page(browser=browser) as page:
@@ -390,7 +390,7 @@ def _off(hours: Sequence[Hour]) -> float:
 def _summary(scene: _Scene, plan: Street, seen: Sequence[Hour]) -> int:
     """Say the two verdicts, and what the site and the helper saw; 1 if a sum is missing."""
     if not seen:
-        raise DemoError("no sum has come")
+        raise FuguError("no sum has come")
     off, guess, habit = (
         float(np.mean([abs(value - hour.truth) for hour, value in zip(seen, values, strict=True)]))
         for values in ([hour.told for hour in seen], [scene.constant] * len(seen), [hour.habit for hour in seen])

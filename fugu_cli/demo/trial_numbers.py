@@ -18,12 +18,12 @@ from typing import Any, Final, Literal
 from pydantic import JsonValue
 
 from fugu.contract._document import Document
-from fugu.contract.errors import TopicError
+from fugu.contract.errors import FuguError, TopicError
 from fugu.contract.topics import available_topic, discovery_topic, parse_topic, topic_of
 from fugu.host.files import read_text, write_secret
 from fugu.mqtt import Broker, Link
 from fugu.mqtt.link import Will
-from fugu_cli.demo.processes import DemoError, await_that
+from fugu_cli.demo.processes import await_that
 from fugu_cli.view.terminal import say
 
 __all__ = ["DEVICE", "TrialNumbers"]
@@ -124,7 +124,7 @@ class TrialNumbers:
             deadline = time.monotonic() + _CONNECTED_SECONDS
             while not link.connected:
                 if time.monotonic() > deadline:
-                    raise DemoError(f"no connection to {self._broker.address}: {link.last_error or 'no answer'}")
+                    raise FuguError(f"no connection to {self._broker.address}: {link.last_error or 'no answer'}")
                 link.maintain()
                 time.sleep(0.05)
             sent = [*documents, *dict(values)]
@@ -143,14 +143,14 @@ class TrialNumbers:
             link.stop()
 
     def _read(self) -> tuple[tuple[str, JsonValue], ...]:
-        """The messages of the file. DemoError: it is damaged."""
+        """The messages of the file. FuguError: it is damaged."""
         try:
             messages = _File.model_validate_json(read_text(self.file, "numbers of a trial")).messages
             for topic, payload in messages:
                 if _is_value(topic):
                     _words(json.loads(str(payload)))
         except (TopicError, TypeError, AttributeError, ValueError):
-            raise DemoError(
+            raise FuguError(
                 f"{self.file} is damaged: without it the next trial draws new noise, whose epsilon adds up"
             ) from None
         return messages
@@ -163,11 +163,11 @@ class TrialNumbers:
                 if number is None:
                     number = link.publish(topic, payload.encode(), retain=True)
                 if time.monotonic() > deadline:
-                    raise DemoError(f"{self._broker.address} does not answer: {link.last_error or 'no connection'}")
+                    raise FuguError(f"{self._broker.address} does not answer: {link.last_error or 'no connection'}")
                 link.maintain()
                 time.sleep(0.01)
             if not self._answers.pop(number):
-                raise DemoError(f"{self._broker.address} does not take {topic}: its access list has to allow it")
+                raise FuguError(f"{self._broker.address} does not take {topic}: its access list has to allow it")
 
 
 def _words(report: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import STOP_SECONDS, DemoError, gateway, start_broker
+from fugu_cli.demo.processes import STOP_SECONDS, gateway, start_broker
 from fugu_cli.view.terminal import say, show_table
 
 __all__ = ["run"]
@@ -72,7 +72,7 @@ _SUB = (
 _NOT_HIDDEN = "the way as a whole: all points together show roughly where somebody is."
 
 
-class _StoodStillError(DemoError):
+class _StoodStillError(FuguError):
     """Nothing moves any more; pictures are of what came before."""
 
 
@@ -268,7 +268,7 @@ class _Course:
     @property
     def _running(self) -> subprocess.Popen[bytes]:
         if self._device is None:
-            raise DemoError("the device was not started")
+            raise FuguError("the device was not started")
         return self._device
 
     def _start(self, config: Path) -> None:
@@ -286,7 +286,7 @@ class _Course:
         """Draw what comes until so many points have arrived, or for some seconds.
 
         Raises:
-            DemoError: the device has ended.
+            FuguError: the device has ended.
             _StoodStillError: no point has come for long.
         """
         walk = self._listener.walk()
@@ -297,7 +297,7 @@ class _Course:
         while len(walk.released) < count or time.monotonic() < began + seconds:
             came = len(walk.released)
             if not seconds and self._running.poll() is not None:
-                raise DemoError(f"the device ended before {count} points arrived: see {self._out / 'device.log'}")
+                raise FuguError(f"the device ended before {count} points arrived: see {self._out / 'device.log'}")
             if came > before:
                 before, moved, named = came, time.monotonic(), ""
             still = time.monotonic() - moved
@@ -321,7 +321,7 @@ def _end(process: subprocess.Popen[bytes], what: str, out: Path) -> None:
     except subprocess.TimeoutExpired:
         raise _StoodStillError(f"the {what} did not end: see the logs in {out}") from None
     if code != 0:
-        raise DemoError(f"the {what} ended with an error: see the logs in {out}")
+        raise FuguError(f"the {what} ended with an error: see the logs in {out}")
 
 
 def _document(walk: Walk, expected: int) -> dict[str, object]:

@@ -42,10 +42,9 @@ from fugu_cli.commands.auto_plan import answers
 from fugu_cli.commands.doctor import of_gateway
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.connection import broker_of
-from fugu_cli.demo.page import Page
+from fugu_cli.demo.page import Page, fault
 from fugu_cli.demo.topic_sensor import topic_sensor
 from fugu_cli.demo.trial import recorded, show_readings
-from fugu_cli.errors import CommandError, fault
 from fugu_cli.view.terminal import say
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def run(*, not_private: bool, browser: bool) -> int:
     """Serve the page until it is told to finish, or Ctrl-C.
 
     Raises:
-        CommandError: a gateway is here, which no reading may be beside.
+        FuguError: a gateway is here, which no reading may be beside.
     """
     refuse_beside_gateway(Path())
     with tempfile.TemporaryDirectory(prefix="fugu-start-") as folder:
@@ -104,12 +103,12 @@ def run(*, not_private: bool, browser: bool) -> int:
 
 
 def refuse_beside_gateway(*folders: Path) -> None:
-    """Raise a CommandError if a gateway is installed here, or a folder has a gateway's file or store."""
+    """Raise a FuguError if a gateway is installed here, or a folder has a gateway's file or store."""
     files = [file for folder in folders for file in (folder.iterdir() if folder.is_dir() else ()) if file.is_file()]
     known = {".toml": of_gateway, ".sqlite": _is_store, ".db": _is_store}
     found = [file for file in files if file.suffix in known and known[file.suffix](file)]
     for one in (*(place for place in _INSTALLED if place.exists()), *found):
-        raise CommandError(f"{one} is a gateway's: run fugu start where the sensor is, never beside a gateway")
+        raise FuguError(f"{one} is a gateway's: run fugu start where the sensor is, never beside a gateway")
 
 
 def _is_store(file: Path) -> bool:
@@ -270,7 +269,7 @@ class _Wizard:
         from fugu_cli.demo.planned import prepared_plan, show_stretches  # they take a while to load
 
         if self._recording is None:
-            raise CommandError("there is no recording yet: choose a file, or record a topic")
+            raise FuguError("there is no recording yet: choose a file, or record a topic")
         self._plan = None
         names = "verdicts", "replays", "details", "offers", "stretches"
         cleared: dict[str, Any] = {name: [] for name in names}
@@ -288,9 +287,9 @@ class _Wizard:
     def _write(self, asked: dict[str, str]) -> None:
         """Write the plan's files, with the topic in the place of the recording."""
         if self._plan is None or not self._plan.useful:
-            raise CommandError("there is no plan to write yet")
+            raise FuguError("there is no plan to write yet")
         if self._plan.privacy == "none" and not self._not_private:
-            raise CommandError(
+            raise FuguError(
                 "this plan is not private: ask for a smaller epsilon, or start the page with fugu start --not-private"
             )
         broker, folder = broker_of(asked["broker"]), Path(asked["folder"] or "plan")
@@ -406,14 +405,14 @@ def _sensor(asked: dict[str, str]) -> Mqtt:
 
 
 def _refuse_fleets(sensor: Mqtt, fleet: Broker, *, reached: bool) -> None:
-    """Raise a CommandError if a topic is of a broker that may not be read, or cannot be `reached`."""
+    """Raise a FuguError if a topic is of a broker that may not be read, or cannot be `reached`."""
     try:
         dial(sensor.host, sensor.port, (fleet.host, fleet.port)).close()
     except OSError as error:
         if isinstance(error, LocalBrokerError):
-            raise CommandError(f"the topic cannot be read: {error.trouble}") from None
+            raise FuguError(f"the topic cannot be read: {error.trouble}") from None
         if reached:
-            raise CommandError(f"the topic's broker cannot be reached: {cause(error)}") from None
+            raise FuguError(f"the topic's broker cannot be reached: {cause(error)}") from None
 
 
 def _here(recording: Path) -> str:

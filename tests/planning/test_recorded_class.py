@@ -16,7 +16,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.planning.errors import PlanningError
 from fugu.planning.recorded_policy import recorded_class
-from fugu.privacy.chain_model import ModelError
+from fugu.privacy.chain_class import ChainClassError
 from tests.support.command import runner
 
 TABLE = NoiseTable.binary(1_500_000_000, 1_500_000_000)
@@ -80,7 +80,7 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
     joint = JointChains(streams=(shown,), period_us=60_000_000, shows=((0,), (1,)), odds_ratio=9.0)
     with pytest.raises(PlanningError, match="here is neither"):
         recorded_class(made(joint), recorded(tmp_path / "a.csv", 0.3, 0.3))
-    with pytest.raises(ModelError, match="too short"):
+    with pytest.raises(ChainClassError, match="too short"):
         recorded_class(made(BoundedChains(states=2, odds_ratio=20.0)), recorded(tmp_path / "b.csv", 0.3, 0.3, 50))
 
 

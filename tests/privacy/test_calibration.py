@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import StreamOutputs, check_outputs
 from fugu.contract.losses import Adversary
-from fugu.privacy.randomised_response import CalibrationError, Objective, calibrate
+from fugu.privacy.chain_class import ChainClassError
+from fugu.privacy.randomised_response import Objective, calibrate
 
 SCALE = 2**32
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
@@ -39,7 +40,7 @@ def test_what_is_calibrated_certifies_and_wastes_nothing(
     chains = BinaryChains(q=(q, min(0.9999, q * (1 + width))), r=(r, min(0.9999, r * (1 + width))))
     try:
         found = calibrate(chains, epsilon, adversary, objective)
-    except CalibrationError as error:
+    except ChainClassError as error:
         if "too small" not in str(error):
             raise
         return
@@ -89,7 +90,7 @@ def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
         lambda: calibrate(BoundedChains(states=3, odds_ratio=9.0), epsilon),
     ]
     for attempt in attempts:
-        with pytest.raises(CalibrationError, match="epsilon must be a finite number above 0, got"):
+        with pytest.raises(ChainClassError, match="epsilon must be a finite number above 0, got"):
             attempt()
 
 
@@ -101,5 +102,5 @@ def test_an_epsilon_below_one_word_of_randomness_is_refused(epsilon: float) -> N
         lambda: calibrate(BoundedChains(states=3, odds_ratio=9.0), epsilon),
     ]
     for attempt in attempts:
-        with pytest.raises(CalibrationError, match="too small: no table of 32 bits"):
+        with pytest.raises(ChainClassError, match="too small: no table of 32 bits"):
             attempt()

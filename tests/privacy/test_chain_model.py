@@ -10,8 +10,9 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.planning.policy_builder import thresholds
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.chain_fit import fit
-from fugu.privacy.chain_model import ChainModel, ModelError, StreamStates
+from fugu.privacy.chain_model import ChainModel, StreamStates
 from fugu.privacy.covering_class import covering_class
 
 NUMBERED = {k: thresholds(tuple(x + 0.5 for x in range(k - 1)), tuple(map(str, range(k)))) for k in (2, 3)}
@@ -57,7 +58,7 @@ def test_the_numbers_are_those_of_the_counts() -> None:
 )
 def test_a_file_that_is_not_exactly_right_is_refused(change: dict[str, Any], message: str) -> None:
     text = json.dumps({**json.loads(binary(EVEN).to_json()), **change})
-    with pytest.raises(ModelError) as error:
+    with pytest.raises(ChainClassError) as error:
         ChainModel.from_json(text)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
@@ -65,7 +66,7 @@ def test_a_file_that_is_not_exactly_right_is_refused(change: dict[str, Any], mes
 
 @pytest.mark.parametrize("text", ["", "[]", "nan", '{"format": 1}', "\x00"])
 def test_what_is_no_chain_file_is_refused(text: str) -> None:
-    with pytest.raises(ModelError):
+    with pytest.raises(ChainClassError):
         ChainModel.from_json(text)
 
 
@@ -102,5 +103,5 @@ def test_a_model_without_a_class_says_why(states: str) -> None:
     ],
 )
 def test_a_recording_that_says_nothing_is_refused(states: list[int], segments: list[int], message: str) -> None:
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(ChainClassError, match=message):
         fitted(states, segments)

@@ -15,7 +15,7 @@ from fugu.chains import simulate
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.planning.joint_recording import StreamRule, read_joint
-from fugu.privacy.chain_model import ModelError
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import (
     Covered,
     bounded_class,
@@ -199,7 +199,7 @@ def test_three_states_and_a_step_that_never_happens() -> None:
     ],
 )
 def test_a_recording_too_short_to_tell(states: Ints, said: str) -> None:
-    with pytest.raises(ModelError) as error:
+    with pytest.raises(ChainClassError) as error:
         covering_class(states, np.arange(states.size) // 300 * 0, 2)
     assert said in str(error.value).replace("299", "300")
     assert "too short to tell" in str(error.value)

@@ -19,7 +19,8 @@ from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.planning.planner import Option, Request, decimated_class, make_plan
-from fugu.privacy.accountant.bounded import DecimationError, decimated_odds_ratio, decimated_transition
+from fugu.privacy.accountant.bounded import decimated_odds_ratio, decimated_transition
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.randomised_response import calibrate
 from tests.support.proofs import check_printed
 
@@ -47,7 +48,7 @@ def test_every_chain_of_the_box_is_covered(
     chains = box(bounds)
     try:
         decimated = decimated_class(chains, step)
-    except DecimationError:
+    except ChainClassError:
         return
     assert isinstance(decimated, BinaryChains)
     q = chains.q[0] + across * (chains.q[1] - chains.q[0])
@@ -127,7 +128,7 @@ def test_bounded_chains_keep_a_typical_member() -> None:
 
 
 def test_a_class_that_would_reach_zero_is_refused() -> None:
-    with pytest.raises(DecimationError, match="rounds to 0"):
+    with pytest.raises(ChainClassError, match="rounds to 0"):
         decimated_class(BinaryChains(q=(5e-324, 0.9), r=(0.95, 0.95)), 2)
     assert math.isfinite(decimated_odds_ratio(1e300, 50))
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from fugu.attackers.evaluation import Attack
-from fugu.contract.errors import GuaranteeError, StatusCode
+from fugu.contract.errors import FuguError, GuaranteeError, StatusCode
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
 from fugu.contract.sentences import most_sure
 from fugu.contract.topics import topic_of
@@ -29,7 +29,6 @@ from fugu.mqtt import Broker
 from fugu_cli.demo import processes, session
 from fugu_cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_home, load_night, summary
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import DemoError
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_lanes, stretches_lane
 from fugu_cli.demo.session import Subscriber
 
@@ -298,7 +297,7 @@ def test_a_gateway_that_ends_ends_the_demo(replay: Replay) -> None:
     subscriber = Subscriber(Broker(), [replay])
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as serving:
         assert session._over(subscriber, serving, {})
-    with pytest.raises(DemoError, match="the gateway has ended"):
+    with pytest.raises(FuguError, match="the gateway has ended"):
         session._over(subscriber, serving, {})
 
 
@@ -361,5 +360,5 @@ def test_where_there_is_no_broker_it_is_said_how_to_get_one(monkeypatch: pytest.
     monkeypatch.setattr(processes, "find_spec", lambda _name: None)
     monkeypatch.setattr("shutil.which", lambda _name, path="": None)
     for kind, wanted in (("auto", "fugu-edge"), ("embedded", "fugu-edge"), ("mosquitto", "apt-get install mosquitto")):
-        with pytest.raises(DemoError, match=wanted):
+        with pytest.raises(FuguError, match=wanted):
             processes.find_mosquitto(kind)

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.mqtt import Broker, Link
 from fugu.recordings.errors import Option, QuestionError
 from fugu_cli.demo import wizard
 from fugu_cli.demo.wizard import refuse_beside_gateway
-from fugu_cli.errors import CommandError
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, free_port, wait_until
 from tests.support.browser import Browser
@@ -317,14 +317,14 @@ def test_never_beside_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "broken.toml").write_text("=")
     refuse_beside_gateway(tmp_path)
     (tmp_path / "site.toml").write_text("store = 'home.db'\n")
-    with pytest.raises(CommandError, match=r"site\.toml is a gateway's: run fugu start where the sensor is"):
+    with pytest.raises(FuguError, match=r"site\.toml is a gateway's: run fugu start where the sensor is"):
         refuse_beside_gateway(tmp_path)
     (tmp_path / "store").mkdir()
     Store(tmp_path / "store" / "home.db").close()
-    with pytest.raises(CommandError, match=r"home\.db is a gateway's"):
+    with pytest.raises(FuguError, match=r"home\.db is a gateway's"):
         refuse_beside_gateway(tmp_path / "store")
     monkeypatch.setattr(wizard, "_INSTALLED", (tmp_path,))
-    with pytest.raises(CommandError, match="is a gateway's"):
+    with pytest.raises(FuguError, match="is a gateway's"):
         refuse_beside_gateway()
     done = subprocess.run(
         [sys.executable, "-m", "fugu", "start"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE

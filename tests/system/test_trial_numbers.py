@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.contract.topics import discovery_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.commands.plan_options import AutoOptions
-from fugu_cli.demo.processes import DemoError
 from fugu_cli.demo.trial import numbers_of
 from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -137,5 +137,5 @@ def test_numbers_that_are_damaged_are_one_line(text: str, tmp_path: Path, monkey
     numbers = TrialNumbers(tmp_path / "history.csv", (), Broker())
     numbers.file.parent.mkdir()
     numbers.file.write_text(text)
-    with pytest.raises(DemoError, match="is damaged: without it the next trial draws new noise"):
+    with pytest.raises(FuguError, match="is damaged: without it the next trial draws new noise"):
         numbers.publish()

@@ -28,7 +28,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
 from fugu.contract.losses import Adversary
 from fugu.contract.rounding import OUTWARD
-from fugu.privacy.accountant.bounded import DecimationError, IntervalChains, OddsRatioChains
+from fugu.privacy.accountant.bounded import IntervalChains, OddsRatioChains
 from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed
 from fugu.privacy.accountant.walks import any_start_bound, endless_bound
@@ -79,8 +79,8 @@ class ShownChains(OddsRatioChains):
         raise ChainClassError("needs the chain of one stream, not of several or of a higher order")
 
     def decimated(self, step: int) -> ChainClass:
-        """Raise a DecimationError."""
-        raise DecimationError("joint chains are of one period, that of all their streams")
+        """Raise a ChainClassError."""
+        raise ChainClassError("joint chains are of one period, that of all their streams")
 
 
 ClassOfChains: TypeAlias = KnownChains | OddsRatioChains

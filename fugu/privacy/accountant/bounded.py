@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
-from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary
 from fugu.contract.rounding import OUTWARD, UNIT, WIDE, exp_up
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, odds_ratio_step
@@ -31,7 +30,6 @@ from fugu.privacy.quilts import corner_chains
 __all__ = [
     "ALTERNATING",
     "ODDS_RATIO_BOUND",
-    "DecimationError",
     "IntervalChains",
     "OddsRatioChains",
     "decimated_odds_ratio",
@@ -45,10 +43,6 @@ __all__ = [
 
 
 _LARGEST = 1.0 - UNIT
-
-
-class DecimationError(FuguError):
-    """Sampled that rarely, a class of chains leaves the range that a guarantee can be given for."""
 
 
 def decimated_transition(transition: NDArray[np.float64], step: int) -> NDArray[np.float64]:
@@ -83,7 +77,7 @@ def decimated_interval(chains: BinaryChains, step: int) -> BinaryChains:
     extreme: every chain with l >= 0 is stochastically monotone, and raising q, or lowering r, makes each row larger;
     hence every power is larger (Daley 1968, comparison of monotone chains). Where l < 0 is possible, the two factors
     are bounded one by one: q/(q+r) = 1/(1 + r/q) at corners, and l^D over the interval of l (monotone on each side of
-    zero). That is a cover, not always the smallest. Raises DecimationError if a probability rounds to 0.
+    zero). That is a cover, not always the smallest. Raises ChainClassError if a probability rounds to 0.
     """
     (q0, q1), (r0, r1) = chains.q, chains.r
     if Fraction(q1) + Fraction(r1) <= 1:
@@ -96,7 +90,7 @@ def decimated_interval(chains: BinaryChains, step: int) -> BinaryChains:
         q = (q0 / (q0 + r1) * least, q1 / (q1 + r0) * most)
         r = (r0 / (r0 + q1) * least, r1 / (r1 + q0) * most)
     if min(*q, *r) <= 0.0:
-        raise DecimationError(f"at every {step}th tick, a transition probability of the class rounds to 0")
+        raise ChainClassError(f"at every {step}th tick, a transition probability of the class rounds to 0")
     return BinaryChains(q=_outward(q), r=_outward(r))
 
 

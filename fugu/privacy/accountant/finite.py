@@ -18,7 +18,6 @@ from fugu.contract.rounding import CLOSED_FORM, UPWARD, reversal_error
 from fugu.privacy.accountant.bounded import (
     ALTERNATING,
     ODDS_RATIO_BOUND,
-    DecimationError,
     IntervalChains,
     followed,
     odds_ratio_above,
@@ -108,8 +107,8 @@ class KnownChains:
         return tuple(chain.anyhow if start == "any" else MarkovChain.stationary(chain.transition) for chain in chains)
 
     def decimated(self, step: int) -> ChainClass:
-        """Raise a DecimationError."""
-        raise DecimationError("known chains are of one period")
+        """Raise a ChainClassError."""
+        raise ChainClassError("known chains are of one period")
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""

@@ -13,7 +13,7 @@ from fugu.contract.chains import BoundedChains, odds_ratio
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.planning.chain_source import file_source
-from fugu.privacy.chain_model import ModelError
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.learned_class import LearnedModel, log_ratios, transition_of
 from gateway.history.export import export_history
 from gateway.history.learning import expected, joined, learn_class, read_sequences
@@ -119,7 +119,7 @@ def test_symbols_that_tell_too_little_make_no_class_and_say_so(
     assert done.code == 1
     assert done.err.startswith("fugu: warning: no class: ")
     assert done.json()["chains"] is None
-    with pytest.raises(ModelError, match=why):
+    with pytest.raises(ChainClassError, match=why):
         file_source(tmp_path / "class.json")
 
 
