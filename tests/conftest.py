@@ -289,3 +289,12 @@ def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
     from tests.support.command import runner
 
     return runner(capsys)
+
+
+@pytest.fixture(scope="module")
+def planned_once() -> Iterator[None]:
+    """The same readings, question and seed are planned once for all commands and calls of a module."""
+    from tests.support.plans import remembered_plans
+
+    with remembered_plans():
+        yield

@@ -75,6 +75,7 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
     generator, draw = np.random.default_rng(3), random.Random(1)
     rows = (0.6 * np.eye(3) + 0.4 * generator.dirichlet(np.ones(3), size=3)).tolist()
     honest = {who: known_loss(rows, ticks_of(3, 0.2), who) for who in ADVERSARIES[:2]}
+    monkeypatch.setattr(claims, "_MOST_FOLLOWED", 100)  # what a bad guess makes hopeless is given up sooner
     ratio, limit, distances = claims.guessed_ratio, claims.guessed_limit, claims.useful_distances
 
     def lower(above: Any, below: Any, wide: Any, most: float) -> Any:

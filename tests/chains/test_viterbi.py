@@ -8,7 +8,7 @@ from hypothesis import given
 
 from fugu.chains import viterbi
 from tests.support import naive
-from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases
+from tests.support.chain_cases import LONG, bounded, random_case, small_cases
 
 
 @pytest.mark.long
@@ -20,17 +20,6 @@ def test_no_path_is_more_probable(case):
     best = np.argmax(weights)
     own = weights[(paths == result).all(axis=1)]
     assert own[0] == pytest.approx(weights[best], rel=1e-12)
-
-
-@bounded
-@given(medium_cases)
-def test_equals_the_plain_programme(case):
-    path, log_probability = naive.viterbi(*case)
-    result = viterbi(*case)
-    # exact ties may fall either way by a rounding: the paths need not be equal, only equally probable
-    for states in (path, result):
-        own = naive.path_log_probability(np.array(states), *case)
-        assert own == pytest.approx(log_probability, abs=1e-10)
 
 
 @pytest.mark.long

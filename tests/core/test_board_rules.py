@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import runpy
 from array import array
 from collections.abc import Callable, Sequence
@@ -18,18 +17,10 @@ from fugu.core.compiled import read_policy
 from fugu.core.stream import Stream
 from tests.support.board_modules import board_module
 from tests.support.device_net import CASES
+from tests.support.entropy import seeded
 
 PERIOD = 1_000_000
 HOUR = 3600 * PERIOD
-
-
-def tape(seed: int) -> Callable[[memoryview], None]:
-    generator = random.Random(seed)
-
-    def fill(buffer: memoryview) -> None:
-        buffer[:] = generator.randbytes(len(buffer))
-
-    return fill
 
 
 def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
@@ -179,7 +170,7 @@ def test_a_mean_outlasts_a_wall_clock_that_is_set_and_a_new_version(happens: str
     machine, states = JumpingMachine(), list[int | None]()
 
     def stream(policy: Any, outbox: Any) -> Stream:
-        made = Stream(policy, tape(1), outbox.last_framed, {}, outbox.since, outbox.shift)
+        made = Stream(policy, seeded(1), outbox.last_framed, {}, outbox.since, outbox.shift)
         tick = made.tick
 
         def noted(number: int, reading: object) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.host.database import add_functions
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.entropy import seeded
 from tests.support.outboxes import symbol_frames, window_frames
 
 SECOND = 1_000_000
@@ -32,22 +33,12 @@ PLAN = stream_plan(
 )
 
 
-def tape(seed: int) -> Callable[[memoryview], None]:
-    """A record of the operating system's randomness."""
-    generator = random.Random(seed)
-
-    def fill(buffer: memoryview) -> None:
-        buffer[:] = generator.randbytes(len(buffer))
-
-    return fill
-
-
 def device(folder: Path, readings: Sequence[float], *, plan: StreamPlan = PLAN, start: int = 0, seed: int = 1) -> Agent:
     """An agent at a tick, before the first of its readings."""
     folder.mkdir(exist_ok=True)
     sensor = ReplaySensor([*readings], loop=True)
     options = agent_plan(folder, Broker(port=9), plan, drain_seconds=0.0, forget="committed", status_seconds=0.0)
-    return Agent(options, [sensor], tape(seed), JumpingClock(start * SECOND))
+    return Agent(options, [sensor], seeded(seed), JumpingClock(start * SECOND))
 
 
 def go_on(agent: Agent, ticks: int) -> None:

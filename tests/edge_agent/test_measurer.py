@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -24,19 +23,10 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.core.clocks import TickClock
 from gateway.estimates.points import MeasureModel
 from tests.support.agents import plan_of
+from tests.support.entropy import seeded
 from tests.support.measured import measure_policy
 from tests.support.walk_tables import FULL, MARKED, SETS, WALK, made, message, plan
 from tests.support.work import lines_run
-
-
-def seeded(seed: int) -> Callable[[memoryview], None]:
-    """Reproducible entropy."""
-    generator = random.Random(seed)
-
-    def fill(buffer: memoryview) -> None:
-        buffer[:] = generator.randbytes(len(buffer))
-
-    return fill
 
 
 def measurer(policy: MeasurePolicy = WALK, seed: int = 1) -> Measurer:

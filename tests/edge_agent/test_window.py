@@ -6,7 +6,6 @@ import copy
 import pickle
 import random
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,20 +25,11 @@ from fugu.core.noise import uniform_below
 from fugu.core.policy import NONE
 from fugu.core.windows import COUNT_HIGH, COUNT_LOW, Counter, NoisyCounts
 from tests.support.agents import plan_of, stream_plan, window_plan
+from tests.support.entropy import seeded
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.processes import policy
 
 Closed = tuple[int, int, list[int]]
-
-
-def seeded(seed: int = 1) -> Callable[[memoryview], None]:
-    """Deterministic bytes in place of the operating system's."""
-    generator = random.Random(seed)
-
-    def fill(buffer: memoryview) -> None:
-        buffer[:] = generator.randbytes(len(buffer))
-
-    return fill
 
 
 def counter(window: AgentWindow, last: int = -1, seed: int = 1, since: int = 0) -> Counter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import sqlite3
@@ -31,6 +30,7 @@ from fugu.contract.errors import StatusCode
 from fugu.contract.frames import WindowFrame
 from fugu.core.policy import NONE
 from tests.support.agents import SECOND, JumpingClock, stream_plan, ticks, window_plan
+from tests.support.entropy import seeded
 from tests.support.lives import READS, lives
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.soak import only
@@ -38,15 +38,6 @@ from tests.support.soak import only
 NOISY = {"numerator": 1000, "denominator": 1}
 HOUR = window_plan(length=40, stride=40)
 BY_TICK = Keeping(by_tick=True)
-
-
-def seeded(seed: int) -> Callable[[memoryview], None]:
-    generator = random.Random(seed)
-
-    def fill(buffer: memoryview) -> None:
-        buffer[:] = generator.randbytes(len(buffer))
-
-    return fill
 
 
 class Device:

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
@@ -32,7 +31,8 @@ from fugu.recordings.readings import read_readings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
 from tests.support.home_assistant import Listener
-from tests.support.plans import planned_once
+
+pytestmark = pytest.mark.usefixtures("planned_once")
 
 FIELDS = {
     *("kind", "discretiser", "chains", "epsilon", "adversary", "window_ticks", "scale", "expected_error", "error_95"),
@@ -67,12 +67,6 @@ class Pictures(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.loaded += [value or "" for name, value in attrs if name in ("src", "href")]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _once() -> Iterator[None]:
-    with planned_once():
-        yield
 
 
 @pytest.fixture(scope="module")

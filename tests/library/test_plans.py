@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +13,8 @@ import pytest
 
 import fugu
 from tests.support.command import runner
-from tests.support.plans import planned_once
 
-pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _once() -> Iterator[None]:
-    with planned_once():
-        yield
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("planned_once")]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -25,7 +24,8 @@ from fugu.planning.true_class import strongest
 from fugu.privacy.randomised_response import calibrate
 from fugu.recordings.readings import Readings, read_readings
 from fugu_cli.demo.evaluation import RECORDINGS
-from tests.support.plans import planned_once
+
+pytestmark = pytest.mark.usefixtures("planned_once")
 
 DATA = Path(__file__).parents[1] / "data"
 OTHERS = ["pir_room_S6", "occupancy_office"]
@@ -82,12 +82,6 @@ def check(plan: AutoPlan) -> None:
     if one.kind == "windows":
         assert (Fraction(policy.windows[0].scale), policy.windows[0].length) == (one.scale, one.window_ticks)
         assert policy.table is None
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _once() -> Iterator[None]:
-    with planned_once():
-        yield
 
 
 @pytest.fixture(scope="module")

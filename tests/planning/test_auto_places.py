@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +15,11 @@ from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Question
 from fugu.recordings.readings import AS_FOUND, load
-from tests.support.plans import planned_once
+
+pytestmark = pytest.mark.usefixtures("planned_once")
 
 STEP = np.array([0.0045, 0.0073])
 """About 500 m in each direction, in degrees at 52 degrees north."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _once() -> Iterator[None]:
-    with planned_once():
-        yield
 
 
 def walk(folder: Path, size: int, jump: float, ticks: int = 4_000) -> Path:

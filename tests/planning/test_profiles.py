@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -22,7 +21,8 @@ from fugu.planning.profiles import Profile
 from fugu.planning.question import Cut, Part, Question
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, joined, read_readings
-from tests.support.plans import planned_once
+
+pytestmark = pytest.mark.usefixtures("planned_once")
 
 SINCE = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
 
@@ -57,12 +57,6 @@ def test_shares_of_blocks_are_those_of_the_local_times() -> None:
         stated = [sum(state >= 0 for block, state in inside if block == wanted) for wanted in range(4)]
         assert found.counts[number].tolist() == counts
         assert found.truth[number] == pytest.approx(np.divide(counts, stated))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _once() -> Iterator[None]:
-    with planned_once():
-        yield
 
 
 @pytest.fixture(scope="module")

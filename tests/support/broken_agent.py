@@ -16,6 +16,7 @@ from edge_agent.__main__ import main
 from edge_agent.randomiser import randomiser
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.core.noise import discrete_laplace
+from tests.support.entropy import seeded
 
 Fill = Callable[[memoryview], None]
 
@@ -58,16 +59,6 @@ def reused_block() -> Fill:
         else:
             honest(buffer)
             held.append(bytes(buffer))
-
-    return fill
-
-
-def seeded() -> Fill:
-    """A good generator that begins anew at every start of the device."""
-    generator = random.Random(7)
-
-    def fill(buffer: memoryview) -> None:
-        buffer[:] = generator.randbytes(len(buffer))
 
     return fill
 
@@ -140,7 +131,7 @@ FILLS: dict[str, Callable[[], Fill]] = {
     "stuck-bit": lambda: stuck_bit,
     "sixteen-bits": sixteen_bits,
     "reused-block": reused_block,
-    "seeded": seeded,
+    "seeded": seeded,  # begins anew at every start of the device
 }
 RANDOMISERS = {"raw-at-changes": raw_at_changes, "rounded": by_rule(rounded), "weakened": by_rule(weakened)}
 

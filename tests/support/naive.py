@@ -66,28 +66,6 @@ def smooth(symbols, initial, transition, emission):
     return joint / joint.sum(axis=1, keepdims=True)
 
 
-def fixed_lag(symbols, initial, transition, emission, lag):
-    """Smooth every prefix, keep one row of each."""
-    rows = [smooth(symbols[: t + lag + 1], initial, transition, emission)[t] for t in range(len(symbols))]
-    return np.array(rows).reshape(len(symbols), len(initial))
-
-
-def viterbi(symbols, initial, transition, emission):
-    """Best path and its log-probability, by dynamic programming over whole paths."""
-    with np.errstate(divide="ignore"):
-        best = [((x,), np.log(initial[x]) + np.log(likelihood(emission, symbols[0])[x])) for x in range(len(initial))]
-        for z in symbols[1:]:
-            best = [
-                max(
-                    (((*path, x), score + np.log(transition[path[-1], x])) for path, score in best),
-                    key=lambda candidate: candidate[1],
-                )
-                for x in range(len(initial))
-            ]
-            best = [(path, score + np.log(likelihood(emission, z)[path[-1]])) for path, score in best]
-    return max(best, key=lambda candidate: candidate[1])
-
-
 def path_log_probability(states, symbols, initial, transition, emission):
     """log Pr(path, symbols)."""
     return (

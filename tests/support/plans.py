@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-__all__ = ["planned_once"]
+__all__ = ["remembered_plans"]
 
 _EPSILONS = {"fugu.planning.auto": (1.0, 1.5, 2.0, 20.0), "fugu.planning.auto_places": (1.0, 8.0)}
 
 
 @contextmanager
-def planned_once() -> Iterator[None]:
-    """The same readings, question and seed are planned once for all commands and calls of the library.
-
-    Most of what a plan takes are points of its curves: `fugu try` and the documents have all of them.
-    """
+def remembered_plans() -> Iterator[None]:
+    """Most of what a plan takes are points of its curves: `fugu try` and the documents have all of them."""
     from fugu.library import plans
 
     with pytest.MonkeyPatch.context() as patch:
