@@ -106,9 +106,9 @@ _STEPS = (
 
 
 def time_marks(hours: float) -> list[tuple[float, str]]:
-    """Words along an axis of time that begins at 0: as many as the widest picture has room for."""
+    """Words along an axis of time that begins at 0: eight at most."""
     step, unit, per_hour = next((step_unit for step_unit in _STEPS[::-1] if hours >= 4 * step_unit[0]), _STEPS[0])
-    step *= max(1, math.ceil(hours / step / 16))
+    step *= max(1, math.ceil(hours / step / 8))
     return [(step * at, f"{step * at * per_hour:g} {unit}") for at in range(1, int(hours / step + 1e-9) + 1)]
 
 

@@ -59,7 +59,7 @@ _MESSAGES = 90
 _TICKS = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour"}
 """Words for ticks of these microseconds; others are readings."""
 """At most so many of a replay of symbols."""
-_PLANNED = "The plan is below. If it is what you want, write the files."
+_PLANNED = "The plan is below."
 _PREPARED = "What would leave"
 _NEAREST = "What would be nearest to useful"
 _NO_ANSWER = "there is no answer to this question"
@@ -67,7 +67,7 @@ _STRETCHES = {"10m": "Any 10 minutes", "1h": "Any hour", "8h": "Any 8 hours"}
 """That are planned beside the one that was asked for: the option, and its words."""
 _PORT = 1884
 """Of the broker that has the readings, which is not the fleet's."""
-_INSTEAD = "What would do", "Each was planned as well, and tried on the part of the recording that was held back."
+_INSTEAD = "Try instead", "Each was planned as well, and tried on the part of the recording that was held back."
 _SENSOR_WORDS = "On your sensor", "Paste this block where the sensor is. Change its broker, topic and path."
 _HELD_BACK = "The part that was held back: no answer was chosen by it"
 _LONGER = "A recording of more days may do."
@@ -106,7 +106,7 @@ def plan_and_replay(
         lines = [offer_line(one, ["fugu", "try", str(path)]) for one in offers] or [_LONGER]
         buttons = [{**_offered(one, options), "options": {"offer": str(at)}} for at, one in enumerate(offers)]
         paste = [*_INSTEAD, "\n".join(lines)] if offers else [_INSTEAD[0], _LONGER, ""]
-        page.show(stage=_NO_ANSWER, ended=True, offers=buttons, paste=paste)
+        page.show(stage=_no_answer(offers), ended=True, offers=buttons, paste=paste)
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
         return NOTHING, [other for _, other in offers]
     missing, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
@@ -140,7 +140,7 @@ def prepared_plan(page: Page, path: Path, readings: Readings | None, options: Au
     for offer in offers:
         texts = {name: _field(offer[1], name) for name in form}
         shown.append({**_offered(offer, options), "options": texts})
-    page.show(stage=_PLANNED if answers(plan) else _NO_ANSWER, done=0.0, ended=True, offers=shown)
+    page.show(stage=_PLANNED if answers(plan) else _no_answer(offers), done=0.0, ended=True, offers=shown)
     return plan
 
 
@@ -176,7 +176,7 @@ def show_stretches(
         if asked_else():
             raise _AskedElseError("something else is asked for")
 
-    find, cards = _planner(readings, path, plan.whose), [_card(plan, "As you asked", 0, {})]
+    find, cards = _planner(readings, path, plan.whose), [_card("As you asked", [], 0, {})]
     asked = question_asked(options).protect or 0
     with suppress(_AskedElseError):
         for protect, name in _STRETCHES.items():
@@ -189,13 +189,13 @@ def show_stretches(
                 drawn = other.useful and _draw_prepared(page, at, other, name)
                 chosen = {"protect": protect} if other.useful else {}
                 beside = f"{name}: protects {'more' if (question.protect or 0) > asked else 'less'}"
-                cards = [*cards, _card(other, beside, at if drawn else None, chosen)]
+                cards = [*cards, _card(beside, list(other.verdict[:1]), at if drawn else None, chosen)]
                 page.show(stretches=cards)
 
 
-def _card(plan: Plan, name: str, at: int | None, options: dict[str, str]) -> dict[str, Any]:
-    """A plan beside others: its two verdicts, its picture's number, and the fields of the form that ask for it."""
-    return {"name": name, "words": list(plan.verdict[:2]), "at": at, "options": options}
+def _card(name: str, words: list[str], at: int | None, options: dict[str, str]) -> dict[str, Any]:
+    """A plan beside others: whether it is useful, its picture's number, and the fields of the form that ask for it."""
+    return {"name": name, "words": words, "at": at, "options": options}
 
 
 def _field(options: AutoOptions, name: str) -> str:
@@ -277,6 +277,10 @@ def _plain_words(sentence: str) -> str:
     return re.sub(r"(?<=\d) points?\b", " percentage points", plain)
 
 
+def _no_answer(offers: Sequence[Offer]) -> str:
+    return f"{_NO_ANSWER}; below is what would do" if offers else _NO_ANSWER
+
+
 def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
     """An offer as a button, and what it gives up."""
     words, other = offer
@@ -291,8 +295,8 @@ def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
     more = words.partition(": ")[2]
     more = f"{more[:1].upper()}{more[1:].removesuffix('.')}."
     if other.epsilon > options.epsilon:
-        before, after = sure_words(options.epsilon), sure_words(other.epsilon).removeprefix("from 50 % ")
-        more += f" What that gives up: somebody gets {before} now, and {after} then."
+        before = sure_words(options.epsilon).removeprefix("from 50 % to at most ").removesuffix(" sure")
+        more += f" What that gives up: {sure_words(other.epsilon)}, instead of {before}."
     return {"words": f"Plan with {settings} instead", "more": more}
 
 

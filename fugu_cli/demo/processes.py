@@ -11,22 +11,48 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Self
 
 from fugu.contract.errors import FuguError
+from fugu.contract.topics import Topic, parse_topic
 from fugu.host.toml_file import toml_lines
+from fugu.mqtt import Broker, Link
 from fugu_cli.view.terminal import say
 
 __all__ = [
     "STOP_SECONDS",
+    "Listener",
     "await_that",
     "find_mosquitto",
     "gateway",
     "program",
     "start_broker",
 ]
+
+
+class Listener:
+    """A subscriber to what a broker passes on, while the context lasts; messages that cannot be read are left out."""
+
+    def __init__(self, broker: Broker, *topics: str) -> None:
+        self.link = Link(broker, client_id="listener", subscriptions=topics, on_message=self._arrived)
+
+    def __enter__(self) -> Self:
+        self.link.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.link.stop()
+
+    def _arrived(self, topic: str, payload: bytes, _retained: bool) -> None:
+        with suppress(FuguError):
+            self.take(parse_topic(topic), payload)
+
+    def take(self, topic: Topic, payload: bytes) -> None:
+        """Take a message; FuguError: it cannot be read."""
+        raise NotImplementedError
 
 
 _BROKER_SECONDS = 300.0

@@ -14,14 +14,13 @@ from threading import Lock
 
 from firmware_sim.devices import write_config
 from fugu.chains.arrays import Floats
-from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status
-from fugu.contract.topics import parse_topic, topic_of
+from fugu.contract.topics import Topic, topic_of
 from fugu.lanes import Lane, lanes_document, lanes_svg, percent_marks, time_marks
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker
 from fugu_cli.demo.evaluation import HEART, AnyFrame, Replay, Results, load_home, load_night, read_night, summary
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import gateway, start_broker
+from fugu_cli.demo.processes import Listener, gateway, start_broker
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
 from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.terminal import say, working
@@ -151,7 +150,7 @@ class _Device:
     frames: dict[int, AnyFrame] = field(default_factory=dict)
 
 
-class Subscriber:
+class Subscriber(Listener):
     """Subscribes to all that the devices of some replays publish."""
 
     def __init__(self, broker: Broker, replays: Sequence[Replay]) -> None:
@@ -163,28 +162,27 @@ class Subscriber:
             topic_of("status", fleet, "+"),
             *(topic_of(kind, fleet, "+", "+") for kind in sorted({replay.topic for replay in replays})),
         )
-        self.link = Link(broker, client_id="replay", subscriptions=topics, on_message=self._received)
+        super().__init__(broker, *topics)
 
-    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
-        try:
-            parsed = parse_topic(topic)
-            with self._lock:
-                device = self.devices[parsed.device]
-                before = device.ticks, device.outbox_depth, len(device.frames)
-                if parsed.kind == "status":
-                    status = Status.decode(payload)
-                    device.error = " ".join(status.codes)
-                    if status.online:  # a will is the broker's
-                        device.outbox_depth = status.outbox_depth
-                        device.ticks = max([device.ticks, *(stream.next_tick for stream in status.streams)])
-                else:
-                    first, end, frame = self._replays[parsed.device].decode(payload)
-                    device.frames[first] = frame
-                    device.ticks = max(device.ticks, end)
-                if (device.ticks, device.outbox_depth, len(device.frames)) != before:
-                    device.moved = time.monotonic()
-        except (FuguError, KeyError):
-            return
+    def take(self, topic: Topic, payload: bytes) -> None:
+        """Take a status, or a frame, of a device that is followed."""
+        with self._lock:
+            device = self.devices.get(topic.device)
+            if device is None:
+                return
+            before = device.ticks, device.outbox_depth, len(device.frames)
+            if topic.kind == "status":
+                status = Status.decode(payload)
+                device.error = " ".join(status.codes)
+                if status.online:  # a will is the broker's
+                    device.outbox_depth = status.outbox_depth
+                    device.ticks = max([device.ticks, *(stream.next_tick for stream in status.streams)])
+            else:
+                first, end, frame = self._replays[topic.device].decode(payload)
+                device.frames[first] = frame
+                device.ticks = max(device.ticks, end)
+            if (device.ticks, device.outbox_depth, len(device.frames)) != before:
+                device.moved = time.monotonic()
 
     def heard(self, device: str) -> _Device:
         """State of a device until now."""
@@ -213,9 +211,7 @@ def stream(
     """
     with tempfile.TemporaryDirectory(prefix="fugu-replay-") as folder, ExitStack() as stack:
         port, name = stack.enter_context(start_broker(kind, out))
-        subscriber = Subscriber(Broker(port=port), replays)
-        subscriber.link.start()
-        stack.callback(subscriber.link.stop)
+        subscriber = stack.enter_context(Subscriber(Broker(port=port), replays))
         say(f"{name} on port {port}; {len(replays)} device(s) and a gateway")
         page.show(stage="starting a gateway and what it hears of")
         began = time.monotonic()

@@ -22,7 +22,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -32,28 +32,27 @@ from firmware_sim.devices import simulate_recording
 from firmware_sim.homes import SimulatedHomes
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.envelope import Envelope
-from fugu.contract.errors import FuguError
 from fugu.contract.group_frames import Report, digits
 from fugu.contract.groups import SharedWindow
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import most_sure
-from fugu.contract.topics import parse_topic, topic_of
+from fugu.contract.topics import Topic, topic_of
 from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines
 from fugu.lanes import Lane, Shape, lanes_document, lanes_svg, percent_marks, share_scale
 from fugu.library.auto_words import error_words
 from fugu.library.streets import Street, street
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import gateway, program, start_broker
+from fugu_cli.demo.processes import Listener, gateway, program, start_broker
 from fugu_cli.view.terminal import say
 from fugu_helper.config import read_config, root_of, signed_documents
 from fugu_helper.members import Members
 
-__all__ = ["run"]
+__all__ = ["Hour", "run", "street_lanes"]
 
 _GROUP = "street"
 _MONDAY = 1_772_409_600
@@ -235,34 +234,25 @@ class _Scene:
         return SharedWindow.of(Envelope.decode(documents[0][1]))
 
 
-class _Watcher:
-    """A subscriber to what the broker passes on: which homes report, and the sums that are released; it draws them."""
+class _Watcher(Listener):
+    """Homes that report, and the sums that are released, as the broker passes them on; it draws them."""
 
     def __init__(self, scene: _Scene, page: Page) -> None:
         self._scene, self._page = scene, page
         self.hours = list[Hour]()
         self.reports: dict[int, set[str]] = defaultdict(set)
         self.sums: dict[int, ReleaseFrame] = {}
-        topics = topic_of("report", "home", "+", "+"), topic_of("release", "home", "site", _GROUP)
-        self._link = Link(scene.broker, client_id="watcher", subscriptions=topics, on_message=self._arrived)
+        super().__init__(
+            scene.broker, topic_of("report", "home", "+", "+"), topic_of("release", "home", "site", _GROUP)
+        )
 
-    def __enter__(self) -> Self:
-        self._link.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._link.stop()
-
-    def _arrived(self, topic: str, payload: bytes, _retained: bool) -> None:
-        try:
-            place = parse_topic(topic)
-            if place.kind == "report":
-                self.reports[Report.decode(payload).number].add(place.device)
-            elif payload:
-                frame = ReleaseFrame.decode(payload)
-                self.sums[frame.first // frame.length] = frame
-        except FuguError:
-            return
+    def take(self, topic: Topic, payload: bytes) -> None:
+        """Take a report or a sum."""
+        if topic.kind == "report":
+            self.reports[Report.decode(payload).number].add(topic.device)
+        elif payload:
+            frame = ReleaseFrame.decode(payload)
+            self.sums[frame.first // frame.length] = frame
 
     def wait(self, stage: str, done: Callable[[], bool], patience: float = math.inf) -> None:
         """Draw what comes until something is done."""
@@ -279,56 +269,53 @@ class _Watcher:
         self._page.draw(0, {"lanes": [stays, leaves], "attackers": {"knows": attacker}})
 
     def lanes(self) -> list[Lane]:
-        """Homes with their water, the sums, and the promise."""
+        """Draw the hours that have passed."""
         scene = self._scene
-        span = (0.0, float(scene.hours))
-        marks = [(float(number), _clock(number)) for number in range(1, scene.hours + 1)]
         passed = min(max(0, int(time.time() - scene.begins(0))), scene.hours * _HOUR)
-        ran = [run for at, states in enumerate(scene.states.values()) for run in _runs(states[:passed], at)]
-        share = [(hour.number + 0.5, hour.told) for hour in self.hours]
-        truth = [(hour.number + side, hour.truth) for hour in self.hours for side in (0.0, 1.0)]
-        top = share_scale([*(hour.told for hour in self.hours), *scene.habit.tolist()])
-        off = f", off by {error_words(_off(self.hours))} on average" if self.hours else ""
-        words = "at most sure of what went on in any hour of a home, if 50 % sure before; the helper must keep its word"
-        sure = most_sure(scene.epsilon)
-        return [
-            Lane(
+        homes = [states[:passed] for states in scene.states.values()]
+        return street_lanes(homes, self.hours, scene.habit.tolist(), scene.epsilon)
+
+
+def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[float], epsilon: float) -> list[Lane]:
+    """Homes with their water until now, the sums, and the promise; of each hour there is what habit says."""
+    count = len(habit)
+    span = (0.0, float(count))
+    marks = [(float(number), _clock(number)) for number in range(count + 1)]
+    ran = [run for at, states in enumerate(homes) for run in _runs(states, at)]
+    share = [(hour.number + 0.5, hour.told) for hour in hours]
+    truth = [(hour.number + side, hour.truth) for hour in hours for side in (0.0, 1.0)]
+    top = share_scale([*(hour.told for hour in hours), *habit])
+    off = f", off by {error_words(_off(hours))} on average" if hours else ""
+    words = "at most sure of what went on in any hour of a home, if 50 % sure before; the helper must keep its word"
+    sure = most_sure(epsilon)
+    return [
+        Lane(
+            *(
                 "stays",
                 "Stays",
-                f"{_HOMES}",
+                f"{len(homes)}",
                 "homes, each with its readings",
                 "a row for each home: when water ran",
-                170,
-                span,
-                (),
-                (0.0, float(_HOMES)),
-                (),
-                [Shape("bars", "ran", ran)],
             ),
-            Lane(
-                *("leaves", "Leaves", f"{len(self.hours)}", f"of {scene.hours} sums of all homes{off}"),
-                *(
-                    "share of time that water ran, in all homes · dashes: the truth, which does not leave",
-                    174,
-                    span,
-                    (),
-                ),
-                *((0.0, top), percent_marks((0.0, top / 2, top))),
-                [
-                    Shape("line", "truth", truth),
-                    Shape("dots", "point", share),
-                    Shape("dots", "point newest", share[-1:]),
-                ],
-            ),
-            Lane(
-                *("attacker", "Attacker", f"{100 * sure:.0f} %", words, "50 %: a coin flip", 150, span, marks),
-                *((0.5, 1.0), percent_marks((0.5, 0.75, 1.0))),
-                [
-                    Shape("zone", "allowed", [(0.5, sure)]),
-                    Shape("level", "promise", [(sure,)], f"the promise: at most {100 * sure:.0f} %"),
-                ],
-            ),
-        ]
+            *(170, span, ()),
+            *((0.0, float(len(homes))), (), [Shape("bars", "ran", ran)]),
+        ),
+        Lane(
+            *("leaves", "Leaves", f"{len(hours)}", f"of {count} hourly sum{'s' * (count > 1)} of all homes{off}"),
+            "share of time that water ran, in all homes · dashes: the truth, which does not leave",
+            *(174, span, ()),
+            *((0.0, top), percent_marks((0.0, top / 2, top))),
+            [Shape("line", "truth", truth), Shape("dots", "point", share), Shape("dots", "point newest", share[-1:])],
+        ),
+        Lane(
+            *("attacker", "Attacker", f"{100 * sure:.0f} %", words, "50 %: a coin flip", 150, span, marks),
+            *((0.5, 1.0), percent_marks((0.5, 0.75, 1.0))),
+            [
+                Shape("zone", "allowed", [(0.5, sure)]),
+                Shape("level", "promise", [(sure,)], f"the promise: at most {100 * sure:.0f} %"),
+            ],
+        ),
+    ]
 
 
 def _runs(states: Ints, home: int) -> Iterator[tuple[float, ...]]:

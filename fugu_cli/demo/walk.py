@@ -12,25 +12,24 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from firmware_sim.devices import simulate_recording, write_config
 from fugu.chains.arrays import Floats
-from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
 from fugu.contract.sentences import most_sure
-from fugu.contract.topics import parse_topic, topic_of
+from fugu.contract.topics import Topic, topic_of
 from fugu.lanes import Lane, Look, Shape, lanes_document, lanes_svg
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import STOP_SECONDS, gateway, start_broker
+from fugu_cli.demo.processes import STOP_SECONDS, Listener, gateway, start_broker
 from fugu_cli.view.terminal import say, show_table
 
 __all__ = ["run"]
@@ -125,34 +124,24 @@ class Walk(NamedTuple):
         ) / max(1, len(known))
 
 
-class _Listener:
-    """A subscriber to what the broker passes on: points of the device, and estimates of the gateway."""
+class _Listener(Listener):
+    """Points of the device, and estimates of the gateway, as the broker passes them on."""
 
     def __init__(self, broker: Broker, policy: MeasurePolicy, states: Sequence[int]) -> None:
         self._policy = policy
         self._places = np.array(policy.coordinates)[np.array(states)] * np.array(policy.resolution)
         self._walk = Walk(policy, self._places[:0], {}, {}, {})
         self._lock = Lock()
-        topics = (topic_of("symbols", FLEET, DEVICE, STREAM), topic_of("estimate", FLEET, DEVICE, STREAM))
-        self._link = Link(broker, client_id="listener", subscriptions=topics, on_message=self._arrived)
+        super().__init__(broker, *(topic_of(kind, FLEET, DEVICE, STREAM) for kind in ("symbols", "estimate")))
 
-    def __enter__(self) -> Self:
-        self._link.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._link.stop()
-
-    def _arrived(self, topic: str, payload: bytes, _retained: bool) -> None:
-        try:
-            if parse_topic(topic).kind == "symbols":
-                frame = MeasureFrame.decode(payload)
-                with self._lock:
-                    self._walk.released.update(enumerate(frame.released, frame.first))
-                return
-            estimate = decode_estimate(payload)
-        except FuguError:
+    def take(self, topic: Topic, payload: bytes) -> None:
+        """Take points or an estimate."""
+        if topic.kind == "symbols":
+            frame = MeasureFrame.decode(payload)
+            with self._lock:
+                self._walk.released.update(enumerate(frame.released, frame.first))
             return
+        estimate = decode_estimate(payload)
         if isinstance(estimate, ValueEstimate):
             with self._lock:
                 self._walk.estimates[estimate.tick] = estimate
@@ -160,7 +149,7 @@ class _Listener:
 
     def walk(self) -> Walk:
         """Everything that has come until now."""
-        self._link.maintain()
+        self.link.maintain()
         passed = max(0, int((time.time() * 1e6 - self._policy.clock.epoch_us) // self._policy.clock.period_us))
         with self._lock:
             old = self._walk

@@ -35,10 +35,25 @@ return {
 };
 """
 
+MOST_WORDS = 170
+_FIRST_SCREEN = """
+for (const one of document.querySelectorAll("details")) one.open = false;
+const all = [...document.querySelectorAll("body *")];
+const seen = all.filter((one) => one.checkVisibility() && one.getBoundingClientRect().top < innerHeight);
+const texts = seen.flatMap((one) => [...one.childNodes].filter((node) => node.nodeType === 3));
+return texts.map((node) => node.data).join(" ");
+"""
 _PATHS = """
 const paths = (lane) => [...lane.querySelectorAll("path.shape")].map((one) => one.getAttribute("d"));
 return [...document.querySelectorAll(".lane")].map(paths);
 """
+
+
+def check_first_screen(browser: Browser) -> None:
+    """Fold what is folded at first: in a window of 900 pixels are few words to read."""
+    shown = browser.run(_FIRST_SCREEN).split()
+    words = [word for word in shown if any(map(str.isalnum, word))]
+    assert 20 < len(words) <= MOST_WORDS, (len(words), words)
 
 
 def check_points(browser: Browser, lanes: Sequence[Lane]) -> None:

@@ -26,16 +26,9 @@ from papers.chart import chart_lane
 from papers.rows import Chart, Line
 from tests.support.brokers import wait_until
 from tests.support.browser import MOST_MOVED, Browser
-from tests.support.replays import check_layout, check_points
+from tests.support.replays import check_first_screen, check_layout, check_points
 
 WIDTHS = (390, 800, 1200, 1920)
-MOST_WORDS = 170
-FIRST_SCREEN = """
-const all = [...document.querySelectorAll("body *")];
-const seen = all.filter((one) => one.checkVisibility() && one.getBoundingClientRect().top < innerHeight);
-const texts = seen.flatMap((one) => [...one.childNodes].filter((node) => node.nodeType === 3));
-return texts.map((node) => node.data).join(" ");
-"""
 PRESS = """
 [...document.querySelectorAll(".choice button")].find((one) => one.textContent === arguments[0]).click();
 """
@@ -180,8 +173,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
             lambda: browser.text("#stage") == "all has come" and browser.text(".leaves .number") == "88", "the end"
         )
         assert browser.moved() < MOST_MOVED
-        shown = browser.run(FIRST_SCREEN).split()
-        assert len([word for word in shown if any(map(str.isalnum, word))]) <= MOST_WORDS, shown
+        check_first_screen(browser)
         for choice, line in (("learns them", "one who knows the habits: 73 %"), ("ordinary noise", "habits: 73 %")):
             choose(browser, choice)
             assert line_of(browser, "nobody").endswith(line)

@@ -26,7 +26,9 @@ from fugu_cli.demo import walk
 from fugu_cli.demo.page import Page
 from tests.support.brokers import PATIENCE, await_end, wait_until
 from tests.support.browser import Browser
-from tests.support.replays import check_layout, check_points
+from tests.support.replays import check_first_screen, check_layout, check_points
+
+TOPS = "return [...document.querySelectorAll('.plot')].map((one) => one.getBoundingClientRect().top)"
 
 
 @pytest.mark.soak
@@ -134,6 +136,9 @@ def test_a_map_is_drawn_alike_in_a_browser_and_a_file_and_lies_well_at_every_wid
             browser.look(width, dark=dark)
             check_layout(browser, width)
             assert browser.violations() == []
+            tops = browser.run(TOPS)
+            assert width < 721 or max(tops) - min(tops) < 1, "three maps side by side are at one height"
+        check_first_screen(browser)
         check_points(browser, lanes)
         assert browser.complaints() == []
     plot = Plot(lanes[0], 400, room_beside(lanes))

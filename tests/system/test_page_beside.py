@@ -8,20 +8,29 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fugu.contract.frames import WindowFrame
+from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from gateway.page.login import password_line
+from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, has_ended, wait_until
+from tests.support.browser import Browser
 from tests.support.gateway_files import gateway_file
-from tests.support.pages import Site
+from tests.support.pages import ServedPage, Site
 from tests.support.processes import GatewayProcess, policy
 
 pytestmark = pytest.mark.long
 PASSWORD = "correct horse battery"
+POINTS = """
+const paths = [...document.querySelectorAll(arguments[0])].map((one) => one.getAttribute("d"));
+return Math.max(0, ...paths.map((path) => path.split(/[ML]/).length - 1));
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +94,39 @@ def test_it_ends_when_the_gateway_is_killed(broker: Mosquitto, tmp_path: Path) -
     gateway.kill()
     wait_until(lambda: has_ended(page), "the end of the page")
     assert not site.answers()
+
+
+def test_a_device_has_a_week_of_counts_from_the_store_and_attackers_read_them(
+    broker: Mosquitto, tmp_path: Path, browser: Browser
+) -> None:
+    """Beside a store; a page without one says when the first value comes."""
+    period, length = 5, 60
+    window = Window(name="active", length=length, stride=length, states=("high",), scale="57/10")
+    promise = {"table": None, "windows": (window,), "windows_guarantee": None}
+    counted = policy(epoch_us=0, period_us=period * 1_000_000).model_copy(update=promise)
+    (tmp_path / "policies" / "watch.json").write_text(counted.to_json())
+    newest, week = int(time.time()) // period // length - 1, 7 * 86_400 // period // length
+    with closing(Store(tmp_path / "gateway.sqlite")) as store, store.transaction():
+        number = store.number("watch", "hr/active")
+        for at in range(newest - week + 10, newest + 1):
+            store.windows.add(number, WindowFrame(1, "active", at - 1, at, at * length, length, length, (at % length,)))
+    site = Site(free_port())
+    gateway = GatewayProcess(tmp_path, broker.port, page=site.open)
+    alone = ServedPage(tmp_path, broker.port)
+    try:
+        wait_until(site.answers, "the page")
+        browser.open(f"{site.address}/device/watch")
+        wait_until(lambda: browser.run(POINTS, "path.line") > 250, "a day of counts, one of every 5 minutes")
+        browser.run("[...document.querySelectorAll('.spans button')].at(-1).click()")
+        wait_until(lambda: browser.run(POINTS, "path.line") > 300, "a week of counts, one of every half hour")
+        wait_until(lambda: browser.run(POINTS, ".guesses path.end") > 300, "what attackers make of each")
+        assert "Attacker: " in browser.text(".attack")
+        browser.open(f"{alone.address}/device/watch")
+        wait_until(lambda: "The first count of window active comes when" in browser.text(), "when")
+        assert browser.run(POINTS, "path.line") == 0
+    finally:
+        alone.stop()
+        assert gateway.stop() == 0
 
 
 def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path) -> None:

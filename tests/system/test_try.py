@@ -19,8 +19,9 @@ from fugu.core.clocks import TickClock
 from fugu.host.process import Wake
 from fugu_cli.demo.device import ReplayClock
 from tests.support.brokers import PATIENCE, wait_until
+from tests.support.browser import MOST_MOVED, Browser
 from tests.support.forks import programs
-from tests.support.replays import SECRET, recorded
+from tests.support.replays import SECRET, check_first_screen, recorded
 from tests.support.soak import only
 from tests.support.visitor import Visitor
 
@@ -129,7 +130,7 @@ def test_the_clock_of_a_replay_goes_from_tick_to_tick_by_the_times_of_the_policy
 
 
 @pytest.mark.long
-def test_after_a_no_what_would_do_is_a_button_for_somebody_at_a_terminal(tmp_path: Path) -> None:
+def test_after_a_no_what_would_do_is_a_button_for_somebody_at_a_terminal(tmp_path: Path, browser: Browser) -> None:
     recorded(tmp_path, 0.6, 2700)
     ours, theirs = pty.openpty()
     words = "--threshold", "10", "--protect", "tick", "--epsilon", "0.2", "--no-browser"
@@ -150,16 +151,23 @@ def test_after_a_no_what_would_do_is_a_button_for_somebody_at_a_terminal(tmp_pat
     try:
         wait_until(lambda: has("?token=") and has("\n"), "its address")
         visitor = Visitor(said.decode(errors="replace"))
-        visitor.enter()
+        browser.open(visitor.address)
+        [cookie] = browser.driver.get_cookies()
+        visitor.cookie = f"{cookie['name']}={cookie['value']}"
         wait_until(lambda: has("the page stays until Ctrl-C"), "a no")
+        wait_until(lambda: "no answer" in browser.text("#stage"), "its page")
+        check_first_screen(browser)
         offers = visitor.state()["offers"]
         assert [offer["options"] for offer in offers] == [{"offer": str(at)} for at in range(len(offers))]
         assert visitor.ask("POST", "/ask", b'{"offer": "no"}')[0] == 400
-        assert visitor.ask("POST", "/ask", b'{"offer": "0"}')[0] == 202
+        browser.click("#offers button")
         wait_until(lambda: has("on your sensor:"), "the plan that would do, replayed")
         assert visitor.state()["offers"] == []
         assert visitor.state()["verdicts"][0][0] == "yes"
         wait_until(lambda: has("") and said.count(b"the page stays until Ctrl-C") == 2, "that it stays")
+        wait_until(lambda: "attacked" in browser.text("#stage"), "the page of a yes")
+        check_first_screen(browser)
+        assert browser.moved() < MOST_MOVED
         process.send_signal(signal.SIGTERM)  # a shell's background ignores SIGINT
         assert process.wait(PATIENCE) == 128 + signal.SIGTERM
     finally:

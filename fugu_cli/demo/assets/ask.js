@@ -7,15 +7,17 @@ const form = document.getElementById("ask");
 const offers = document.getElementById("offers");
 const stretches = document.getElementById("stretches");
 const results = document.getElementById("results");
+const what = document.getElementById("what");
 const { file, sure, epsilon } = form.elements;
 let offered = "";
 
 const post = (path, body) => fetch(path, { method: "POST", body }).catch(() => {});  // the page says what came of it
 
-function send(what) {
-  if (what === "plan") results.classList.add("awaited"); // room at once, so that nothing moves later
+function send(step) {
+  what.open = step !== "plan";
+  if (step === "plan") results.classList.add("awaited"); // room at once, so that nothing moves later
   const fields = [...new FormData(form)].filter(([, value]) => typeof value === "string");
-  post("/ask", JSON.stringify({ ...Object.fromEntries(fields), do: what }));
+  post("/ask", JSON.stringify({ ...Object.fromEntries(fields), do: step }));
 }
 
 form.addEventListener("submit", (event) => {
@@ -27,6 +29,7 @@ for (const button of form.querySelectorAll("button[type=button]")) button.addEve
 
 file.addEventListener("change", () => {
   const [chosen] = file.files;
+  what.open = true;
   if (chosen) results.classList.add("awaited");
   if (chosen) post(`/upload?name=${encodeURIComponent(chosen.name)}`, chosen);
 });
@@ -51,7 +54,7 @@ function card({ name, words, at, options }) {
   if (at !== null) {
     const lanes = new Lanes(["leaves"]);
     root.append(lanes.root);
-    fetch(`/lanes-${at}.json`).then((found) => found.json()).then((found) => lanes.show(found.lanes.slice(1)));
+    fetch(`/lanes-${at}.json`).then((found) => found.json()).then((found) => lanes.show([{ ...found.lanes[1], head: "" }]));
   }
   if (Object.keys(options).length) root.append(make("button", { type: "button", onclick: choose(options) }, `Hide ${name.split(":")[0].toLowerCase()} instead`));
   return root;
@@ -68,5 +71,6 @@ export function ask(state) {
   stretches.hidden = !cards.length;
   stretches.replaceChildren(...cards.map(card));
   offers.replaceChildren(...(state.offers ?? []).map(offer));
+  what.hidden = !state.understood?.length;
   document.getElementById("understood").replaceChildren(...(state.understood ?? []).map((line) => make("li", {}, line)));
 }

@@ -62,7 +62,7 @@ export function fleet(main, listen) {
     back.disabled = told.page === 0;
     on.disabled = told.page + 1 >= told.pages;
     gateway.replaceChildren(...complaints(told.gateway));
-    const shares = told.policies.map((one) => `${number(one.devices)} run policy ${one.version}`);
+    const shares = told.policies.map((one) => `${number(one.devices)} ${one.devices === 1 ? "runs" : "run"} policy ${one.version}`);
     put(rollout, [...shares, ...(told.waiting ? [`${number(told.waiting)} have not answered the newest`] : [])].join(" · "));
     nobody.hidden = told.total > 0;
     unnamed.hidden = !told.unnamed;

@@ -145,7 +145,7 @@ export class Left {
 }
 
 function counts(one) {
-  const of = `of ${number(one.observed)} ticks on which it ran`;
+  const of = `of ${number(one.observed)} ticks that were observed`;
   if (one.noise === undefined || one.noise === null) return [make("p", { class: "small" }, `noisy count ${one.counts.join(", ")} ${of}`)];
   const text = (count, i) => `“${one.labels[i]}”: ${number(count)} ${of}, noise included; ${without(count, one)}`;
   const noise = `With ${Math.round(100 * one.confidence)} % its noise is between −${number(one.noise)} and +${number(one.noise)}.`;
