@@ -14,6 +14,7 @@ from threading import Lock
 
 from firmware_sim.devices import write_config
 from fugu.chains.arrays import Floats
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status
 from fugu.contract.topics import Topic, topic_of
 from fugu.lanes import Lane, lanes_document, lanes_svg, percent_marks, time_marks

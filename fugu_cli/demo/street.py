@@ -32,6 +32,7 @@ from firmware_sim.devices import simulate_recording
 from firmware_sim.homes import SimulatedHomes
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.envelope import Envelope
+from fugu.contract.errors import FuguError
 from fugu.contract.group_frames import Report, digits
 from fugu.contract.groups import SharedWindow
 from fugu.contract.policy import Policy

@@ -18,6 +18,7 @@ import numpy as np
 
 from firmware_sim.devices import simulate_recording, write_config
 from fugu.chains.arrays import Floats
+from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
