@@ -370,22 +370,20 @@ class Outbox:
                     self._db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({places})", new)
             raise
 
-    def reserve(self, plan: StreamPlan, tick: int) -> bool:
-        """Make sure that a tick may be drawn; whether a frame that it does not belong into was closed for that.
+    def reserve(self, plan: StreamPlan, tick: int) -> None:
+        """Make sure that a tick may be drawn; a frame that it does not belong into is closed for that.
 
         Raises sqlite3.Error if the disk does not take it, and OutboxFullError; the tick must not be drawn then.
         """
         frame = self._open[plan.stream]
         through = tick + plan.frame_ticks - 1
-        closed = bool(frame.outputs) and not frame.goes_on(plan, tick)
-        if closed:
+        if frame.outputs and not frame.goes_on(plan, tick):
             self._seal(plan, frame, through)
         if plan.noise is not None and (not frame.outputs if self._by_tick else tick > frame.reserved):
             self._begin_frame(plan, frame, through)
-        return closed
 
-    def append(self, plan: StreamPlan, tick: int, drawn: bytes | None) -> bool:
-        """Take what was drawn for a tick, if anything; whether that completed a frame, which is closed.
+    def append(self, plan: StreamPlan, tick: int, drawn: bytes | None) -> None:
+        """Take what was drawn for a tick, if anything; a frame that is full is closed.
 
         Raises:
             sqlite3.Error: it, or its frame, is not durable; the tick must not be drawn again. A frame is tried again.
@@ -396,7 +394,7 @@ class Outbox:
         if tick <= frame.last:
             raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
         frame.drawn.note(tick, plan.version, plan.noise_bound)
-        closed = self.reserve(plan, tick)
+        self.reserve(plan, tick)
         row = None if plan.noise is None or drawn is None else (plan.version, plan.frame_ticks, plan.noise.bits)
         if self._by_tick:
             with self._changing(forced=False):
@@ -406,21 +404,16 @@ class Outbox:
             frame.reserved = tick
         frame.last = tick
         if row is None or drawn is None:
-            return closed
+            return
         frame.take(tick, drawn, *row)
         frame.stored = len(frame.outputs) if self._by_tick else frame.stored
         if len(frame.outputs) >= plan.frame_ticks:
             self._seal(plan, frame, tick + plan.frame_ticks)
-            closed = True
-        return closed
 
-    def close_frame(self, plan: StreamPlan) -> bool:
-        """Turn what is in no frame yet into one, and force it to disk; whether there was anything."""
-        frame = self._open[plan.stream]
-        if not frame.outputs:
-            return False
-        self._seal(plan, frame, frame.reserved)
-        return True
+    def close_frame(self, plan: StreamPlan) -> None:
+        """Turn what is in no frame yet into one, if there is anything, and force it to disk."""
+        if (frame := self._open[plan.stream]).outputs:
+            self._seal(plan, frame, frame.reserved)
 
     def finish(self) -> None:
         """Close all frames, and give back what is reserved beyond them: nothing will be drawn any more."""

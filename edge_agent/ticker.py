@@ -422,9 +422,5 @@ def _align(streams: Sequence[Stream], before: Sequence[Stream]) -> None:
     What streams of one sensor tell together at a tick is bounded for the tables of one document: no tick may have one
     table of the old document and another of the new one.
     """
-    first: dict[tuple[int, int], int] = {}
-    for stream in (*streams, *before):
-        clock = stream.plan.epoch_us, stream.plan.period_us
-        first[clock] = max(first.get(clock, stream.next_tick), stream.next_tick)
     for stream in streams:
-        stream.next_tick = first[stream.plan.epoch_us, stream.plan.period_us]
+        stream.next_tick = max(other.next_tick for other in (*streams, *before) if other.clock is stream.clock)

@@ -15,7 +15,6 @@ from fugu.contract.calendar import DAY, DayBlocks
 __all__ = [
     "COUNT",
     "EACH",
-    "ELSEWHERE",
     "QUERIES",
     "WINDOW_QUERIES",
     "Each",
@@ -30,8 +29,6 @@ __all__ = [
 Each = Literal["histogram"]
 EACH: Final = "histogram"
 """Instead of the states of a window that are counted together: a count for each."""
-ELSEWHERE: Final = -1
-"""The place of a tick whose state is none of those that are asked about. A tick without a reading has no place."""
 Unit = Literal["ticks", "share"]
 QueryKind = Literal["count", Each, "frequency", "dwell"]
 _State = TypeVar("_State", int, str)

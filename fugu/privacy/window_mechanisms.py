@@ -53,7 +53,6 @@ __all__ = [
 
 _FINE = Fraction(1, 10**7)
 _WIDEST = 64
-_MOST_CHAINS = 8
 
 
 def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:

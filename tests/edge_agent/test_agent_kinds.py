@@ -16,7 +16,7 @@ def test_points_are_framed_although_the_next_policy_has_longer_frames_of_symbols
     before = plan_of(measure_policy(3), stream="hr", frame_ticks=10)
     outbox.register(before)
     outbox.append(before, 1, Released(0, (3, 4)).packed)
-    assert outbox.append(stream_plan(version=2, frame_ticks=4096), 2, b"\1")
+    outbox.append(stream_plan(version=2, frame_ticks=4096), 2, b"\1")
     (frame,) = measure_frames(outbox)
     assert (frame.policy_version, frame.first, frame.released) == (1, 1, (Released(0, (3, 4)),))
     outbox.close()

@@ -56,9 +56,9 @@ class Device:
         self.ticks.begin(self.plans, sensors)
         append = self.outbox.append
 
-        def noted(plan: StreamPlan, tick: int, drawn: bytes | None) -> bool:
+        def noted(plan: StreamPlan, tick: int, drawn: bytes | None) -> None:
             self.drawn.append((tick, self.outbox.shift(plan.stream)[0], self.clocks.elapsed))
-            return append(plan, tick, drawn)
+            append(plan, tick, drawn)
 
         self.outbox.append = noted  # type: ignore[method-assign]
 
