@@ -134,6 +134,24 @@ def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
         assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_no_member_of_an_interval_class_loses_more(seed: int) -> None:
+    generator = np.random.default_rng(300 + seed)
+    q, r = np.sort(generator.uniform(0.05, 0.95, 2)), np.sort(generator.uniform(0.05, 0.95, 2))
+    chains = BinaryChains(q=(q[0], q[1]), r=(r[0], r[1]))
+    rates = generator.uniform(0.1, 1.5, 6)
+    scales = 1 / rates
+    release = together(*(count_density(scale, tick, tick) for tick, scale in list(enumerate(scales))[:2]))
+    wide = np.concatenate([rates[:2], np.zeros(4)])
+    for q1 in (*q, q.mean()):
+        for r1 in (*r, r.mean()):
+            transition = np.array([[1 - q1, q1], [r1, 1 - r1]])
+            distribution = np.array([r1, q1]) / (q1 + r1)
+            worst = worst_release_loss(distribution, transition, 6, release)
+            found = ChainAccountant(chains).schedule_loss(wide)
+            assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
+
+
 def test_a_state_that_cannot_occur_is_no_secret() -> None:
     """Started in state 0, the first tick has nothing to hide, whatever is released."""
     chain = MarkovChain(THETA["theta1"], np.array([1.0, 0.0]))
