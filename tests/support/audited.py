@@ -1,9 +1,11 @@
-"""Policies whose promise is as tight as their noise, for audits."""
+"""For audits: policies whose promise is as tight as their noise, and brokers' folders."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from fugu.contract.chains import BinaryChains, ChainClass
@@ -13,9 +15,11 @@ from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
 from fugu.privacy.randomised_response import calibrate
+from gateway.deployment.broker_files import BrokerFolder
+from gateway.deployment.mosquitto import Account, Settings
 from tests.support.scenes import policy
 
-__all__ = ["CHAINS", "WINDOWS", "alone", "planned"]
+__all__ = ["CHAINS", "WINDOWS", "alone", "broker_of", "planned", "reader"]
 
 CHAINS = BinaryChains(q=(0.05, 0.1), r=(0.06, 0.2))
 WINDOWS = (
@@ -47,3 +51,20 @@ def alone(policy: Policy, part: str) -> Policy:
     """The same with its symbols, or its windows, alone: each is audited by itself."""
     without: dict[str, Any] = {"windows": ()} if part == "symbols" else {"table": None, "frame_ticks": 1}
     return policy.model_copy(update={"windows_guarantee": None, **without})
+
+
+def broker_of(folder: Path, *accounts: Account) -> Path:
+    """A broker's folder with these accounts."""
+    now = datetime.now(UTC)
+    made = BrokerFolder.create(folder, Settings(fleet="home", hosts=("gw.example",), port=8883), now)
+    for account in accounts:
+        made.add(account, now)
+    return folder
+
+
+def reader(
+    name: str, *audiences: str, epsilon: float = 1.0, adversary: Adversary = "ignorant", seconds: int = 0
+) -> Account:
+    """An account of audiences, and its limit."""
+    limit: dict[str, Any] = {"epsilon": epsilon, "adversary": adversary, "seconds": seconds}
+    return Account(name=name, role="reader", audiences=audiences, **limit)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from fugu.contract.chains import BoundedChains
 from fugu.contract.windows import Mechanism
+from fugu.privacy.chain_class import ReleaseClass
 from gateway.releases.audit import Audit, replayed
 from gateway.releases.entries import Allowance, Drawn, Entry, Key, Promise, Release
 from gateway.releases.ledger import Ledger
@@ -15,6 +17,7 @@ from gateway.store.location import Location
 
 ALLOWED = 300_000_000_000
 """0.3 nats."""
+PROMISE = Promise(1.0, "informed")
 FREE = (BoundedChains(states=2, odds_ratio=1.0),)
 """Readings that do not depend on each other: a tick may be told as much as is promised, by the chain accountant."""
 
@@ -28,14 +31,17 @@ def allow(
     *devices: str,
     allowance: int = ALLOWED,
     base: int = 0,
-    audience: str = "public",
+    streams: Sequence[str] = ("hr",),
+    audiences: Sequence[str] = ("public",),
+    promise: Promise = PROMISE,
     mechanism: Mechanism = "chain",
+    chains: tuple[ReleaseClass, ...] = FREE,
     time_us: int = 1,
 ) -> None:
-    """Open or change the accounts of devices."""
+    """Open or change the accounts of devices, `watch` if none is named."""
     accounts = [
-        Allowance(key(device, audience=audience), allowance, base, Promise(1.0, "informed"), 10**6, mechanism, FREE)
-        for device in devices
+        Allowance(Key(*of), allowance, base, promise, 10**6, mechanism, chains)
+        for of in product(devices or ("watch",), streams, audiences)
     ]
     ledger.set_allowances(accounts, time_us=time_us)
 
@@ -43,7 +49,7 @@ def allow(
 def open_ledger(location: Location, *devices: str, allowance: int = ALLOWED, base: int = 0) -> Ledger:
     """A ledger with an account for each device, `watch` if none is named."""
     ledger = Ledger(location)
-    allow(ledger, *(devices or ("watch",)), allowance=allowance, base=base)
+    allow(ledger, *devices, allowance=allowance, base=base)
     return ledger
 
 

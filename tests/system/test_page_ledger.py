@@ -94,7 +94,7 @@ def test_beside_a_gateway_it_is_its_ledger(broker: Mosquitto, tmp_path: Path, br
 def test_pages_a_filter_and_names_that_are_text(broker: Mosquitto, tmp_path: Path, browser: Browser) -> None:
     path = tmp_path / "home-ledger.db"
     with closing(open_ledger(path)) as ledger:
-        allow(ledger, "watch", audience="lab")
+        allow(ledger, "watch", audiences=["lab"])
         for number in range(57):
             reserve(ledger, release(10 * number, 10 * number + 9, ALLOWED // 2))
         reserve(ledger, release(0, 9, ALLOWED // 3, audience="lab", topic="fugu/2/home/release/lab/count"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,15 +17,14 @@ from fugu.contract.policy import Clock
 from fugu.contract.windows import Mechanism, Window
 from fugu.privacy.accountant import ChainAccountant
 from gateway.audit.ledger import LedgerAudit, audit_ledger
-from gateway.deployment.broker_files import BrokerFolder
-from gateway.deployment.mosquitto import Account, Settings
 from gateway.releases.allowance import allowance, joint_loss, smallest_scale
 from gateway.releases.charges import PER_NAT
 from gateway.releases.config import joint_charge
-from gateway.releases.entries import Allowance, Promise
+from gateway.releases.entries import Promise
 from gateway.releases.ledger import Ledger
+from tests.support.audited import broker_of, reader
 from tests.support.command import Fugu
-from tests.support.ledgers import key, release, reserve
+from tests.support.ledgers import allow, release, reserve
 from tests.support.release_scenes import FLEET, Bench, scheduled
 from tests.support.sanitised_counts import stationary, worst_loss
 from tests.support.scenes import OTHER, frames, policy
@@ -46,8 +45,8 @@ def granted(
 ) -> int:
     """Open the account of `watch`, and what it allows."""
     allowed = allowance(chains, epsilon, adversary, mechanism)
-    one = Allowance(key(audience=audience), allowed, base, Promise(epsilon, adversary), 10**6, mechanism, (chains,))
-    ledger.set_allowances([one], time_us=1)
+    terms: dict[str, Any] = {"promise": Promise(epsilon, adversary), "mechanism": mechanism, "chains": (chains,)}
+    allow(ledger, allowance=allowed, base=base, audiences=[audience], **terms)
     return allowed
 
 
@@ -247,13 +246,9 @@ def test_what_a_reader_of_two_audiences_was_told_is_computed_at_once(
     allowed = [granted(ledger, 0.5, audience=audience, base=base) for audience in ("public", "press")]
     for audience, units in zip(("public", "press"), allowed, strict=True):
         reserve(ledger, release(0, 99, units - base, audience=audience))
-    made = BrokerFolder.create(
-        tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
-    )
-    for name, audiences, limit in (("anna", ("public",), 0.5), ("both", ("public", "press"), 0.9)):
-        reader = Account(name=name, role="reader", audiences=audiences, epsilon=limit, adversary="ignorant")
-        made.add(reader, datetime.now(UTC))
-    done = fugu("check", "ledger", "--ledger", tmp_path / "l.sqlite", "--broker", tmp_path / "broker", "--json")
+    readers = reader("anna", "public", epsilon=0.5), reader("both", "public", "press", epsilon=0.9)
+    broker = broker_of(tmp_path / "broker", *readers)
+    done = fugu("check", "ledger", "--ledger", tmp_path / "l.sqlite", "--broker", broker, "--json")
     anna, both = json.loads(done.out)["readers"]
     assert done.code == 1
     assert (anna["reader"], both["reader"]) == ("anna", "both")
@@ -458,17 +453,10 @@ def test_a_shorter_period_of_the_auditors_policies_counts(lasting: Bench) -> Non
 
 
 def test_the_limit_of_a_reader_may_be_of_another_stretch(lasting: Bench, tmp_path: Path) -> None:
-    made = BrokerFolder.create(
-        tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
-    )
-    for name, epsilon, seconds in (("anna", 1.0, 5), ("bert", 1.0, 60), ("carl", 1.0, 0)):
-        made.add(
-            Account(
-                name=name, role="reader", audiences=("public",), epsilon=epsilon, adversary="informed", seconds=seconds
-            ),
-            datetime.now(UTC),
-        )
-    found = {one.reader: one for one in audit_ledger(lasting.ledger, tmp_path / "broker").readers}
+    seconds = {"anna": 5, "bert": 60, "carl": 0}
+    readers = (reader(name, "public", adversary="informed", seconds=each) for name, each in seconds.items())
+    broker = broker_of(tmp_path / "broker", *readers)
+    found = {one.reader: one for one in audit_ledger(lasting.ledger, broker).readers}
     (stream,) = audit_ledger(lasting.ledger).streams
     chains = FLEET[0].chains
     for name, ticks in (("anna", 6), ("bert", 61), ("carl", 1)):

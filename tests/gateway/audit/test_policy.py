@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from fugu.contract.policy import Policy
 from fugu.host.files import new_folder
 from gateway.audit.access import Listed, read_access
 from gateway.audit.statement import policy_statement
-from gateway.deployment.broker_files import BrokerFolder
-from gateway.deployment.mosquitto import Account, Settings
+from gateway.deployment.mosquitto import Account, Role
 from gateway.fleet.keys import write_key
-from tests.support.audited import CHAINS, WINDOWS, planned
+from tests.support.audited import CHAINS, WINDOWS, broker_of, planned
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
 from tests.support.signing import Keys
@@ -193,17 +191,9 @@ SUBSCRIBER = Account(name="weather", role="reader", audiences=("public",), epsil
 
 def site(folder: Path) -> Path:
     """A broker's folder with accounts of every kind."""
-    made = BrokerFolder.create(folder, Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC))
-    for account in (
-        Account(name="gateway", role="gateway"),
-        Account(name="watch", role="device", streams=("hr",)),
-        Account(name="screen", role="site"),
-        Account(name="ha", role="home-assistant"),
-        Account(name="anna", role="operator"),
-        SUBSCRIBER,
-    ):
-        made.add(account, datetime.now(UTC))
-    return folder
+    roles: dict[str, Role] = {"gateway": "gateway", "screen": "site", "ha": "home-assistant", "anna": "operator"}
+    others = (Account(name=name, role=role) for name, role in roles.items())
+    return broker_of(folder, Account(name="watch", role="device", streams=("hr",)), *others, SUBSCRIBER)
 
 
 @pytest.mark.long

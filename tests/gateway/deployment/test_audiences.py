@@ -269,4 +269,3 @@ def test_a_gateway_refuses_policies_and_promises_that_would_let_a_reader_exceed_
         (tmp_path / "releases.toml").write_text(text)
         with pytest.raises(ReleaseConfigError, match=r"its limit is|cannot read the readers"):
             open_releases(tmp_path / "releases.toml", tmp_path / "m.sqlite", store, catalogue([POLICY]))
-    store.close()

@@ -77,7 +77,6 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         assert available_topic("home", "watch") not in late.topics
         for one in (link, listener.link, late.link):
             one.stop()
-    store.close()
 
 
 def test_without_an_account_of_home_assistant_there_is_nothing_of_it() -> None:

@@ -75,4 +75,3 @@ def test_it_completes_or_stops_exactly_as_its_thresholds_say(
         fleet.step(60 if fleet.now < back_us - 60 * SECOND else 1)
     assert sum(one.reported is not None and one.reported.in_force == 1 for one in fleet.registry.devices()) == 485
     assert len(fleet.given) == 500
-    fleet.registry.close()

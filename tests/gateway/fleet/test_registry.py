@@ -170,7 +170,6 @@ def test_history_refusals_and_documents_cannot_be_changed(registry: Registry, tm
         for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET rowid=rowid+1000"):
             with pytest.raises(sqlite3.IntegrityError, match="never"):
                 other.execute(statement)
-    other.close()
 
 
 def test_another_fleet_s_file_or_a_later_version_is_refused(tmp_path: Path) -> None:

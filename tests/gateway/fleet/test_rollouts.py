@@ -94,7 +94,6 @@ def test_operators_from_another_process_take_effect_at_the_next_step(registry: R
         operator.start(number, **WHO)
     with pytest.raises(UnknownNameError):
         operator.show(99)
-    other.close()
 
 
 def test_calling_twice_with_the_same_reports_does_nothing_new(registry: Registry) -> None:
@@ -282,7 +281,6 @@ def test_a_full_disk_or_a_locked_file_leaves_no_half_written_step(tmp_path: Path
     assert rollouts.show(number) == before
     other.execute("ROLLBACK")
     assert len(rollouts.due(START + SECOND, 1000)) == 500
-    registry.close()
 
 
 _GATEWAY = """
@@ -330,4 +328,3 @@ def test_killed_at_random_moments_every_device_gets_it_and_offers_and_desires_ag
     assert kills >= 3
     assert {line.split()[0] for line in output.read_text().splitlines()} == set(names(150))
     assert rollouts.show(number).state.phase == "completed"
-    registry.close()

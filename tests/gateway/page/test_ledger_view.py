@@ -33,7 +33,7 @@ def everything(view: LedgerView, *devices: str) -> str:
 def test_entries_come_newest_first_in_pages_and_of_one_audience(location: Location) -> None:
     view = LedgerView(location)
     with closing(open_ledger(location, "watch", "ring")) as ledger:
-        allow(ledger, "watch", audience="lab")
+        allow(ledger, "watch", audiences=["lab"])
         for number in range(PAGE_ENTRIES + 3):
             ticks = (10 * number, 10 * number + 9)
             reserve(ledger, release(*ticks, ALLOWED, "watch", "ring"))
@@ -57,8 +57,8 @@ def test_entries_come_newest_first_in_pages_and_of_one_audience(location: Locati
 
 def test_a_budget_is_what_is_charged_to_the_tick_that_was_charged_most(location: Location) -> None:
     with closing(open_ledger(location, "watch", base=ALLOWED // 4)) as ledger:
-        allow(ledger, "watch", audience="lab")
-        allow(ledger, "ring", audience="lab")
+        allow(ledger, "watch", audiences=["lab"])
+        allow(ledger, "ring", audiences=["lab"])
         reserve(ledger, release(0, 9, ALLOWED // 4))
         reserve(ledger, release(5, 14, ALLOWED // 4))
         remaining = ledger.account(key()).remaining
@@ -77,8 +77,8 @@ def test_a_budget_is_what_is_charged_to_the_tick_that_was_charged_most(location:
 def test_the_view_of_an_audience_has_nothing_of_others_and_names_no_device(tmp_path: Path) -> None:
     location = tmp_path / "l.sqlite"
     with closing(open_ledger(location, "watch")) as ledger:
-        allow(ledger, "watch", audience="lab")
-        allow(ledger, "watch", audience="doctor")
+        allow(ledger, "watch", audiences=["lab"])
+        allow(ledger, "watch", audiences=["doctor"])
         for audience in ("public", "lab", "doctor"):
             topic = f"fugu/2/home/release/{audience}/count"
             reserve(ledger, release(0, 9, ALLOWED // 3, audience=audience, topic=topic))

@@ -17,13 +17,13 @@ from fugu.contract.policy import Policy
 from gateway.audit.ledger import StreamLoss, audit_ledger
 from gateway.releases.allowance import allowance, classes_of, joint_loss
 from gateway.releases.charges import PER_NAT
-from gateway.releases.entries import Allowance, Key, Promise
+from gateway.releases.entries import Key
 from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import histories_in, resume_ledger
 from gateway.store.location import Location
 from tests.support.changing_noise import Array, leakages, stretch_losses
-from tests.support.ledgers import release, reserve
+from tests.support.ledgers import allow, release, reserve
 from tests.support.release_scenes import PUBLIC, Bench, scheduled, write_config
 from tests.support.scenes import frames, policy
 
@@ -111,7 +111,6 @@ def test_after_a_wider_class_releases_stop_until_the_promise_is_true(
     said = [record.getMessage() for record in caplog.records if "again from tick" in record.getMessage()]
     tick = int(said[-1].rpartition("again from tick ")[2].split()[0])
     assert since - 20 < tick <= since
-    scene.ledger.close()
 
 
 def test_a_mechanism_whose_bound_is_none_of_the_chain_s_leakage_tells_nothing_more_after_a_wider_class(
@@ -127,7 +126,6 @@ def test_a_mechanism_whose_bound_is_none_of_the_chain_s_leakage_tells_nothing_mo
     scene.scene.record(*made[4:])
     assert released(scene) == [0, 20, 40]
     assert "it may be told of never again" in caplog.text
-    scene.ledger.close()
 
 
 def audited(scene: Bench, *, with_store: bool, key: Key = KEY) -> StreamLoss:
@@ -157,15 +155,12 @@ def test_an_audit_counts_what_leaks_from_before_a_wider_class(
     assert alone.wrong
     assert alone.epsilon is not None
     assert truth <= alone.epsilon
-    scene.ledger.close()
 
 
-def allow(ledger: Ledger, chains: ChainClass, *devices: str) -> int:
+def allow_by(ledger: Ledger, chains: ChainClass, *devices: str) -> int:
     """Allow each tick of devices what their class does beside another one."""
-    allowed, promise = allowance(chains, with_slack(1.0), "informed"), Promise(1.0, "informed")
-    keys = [KEY._replace(device=device) for device in devices]
-    accounts = [Allowance(key, allowed, 0, promise, 10**6, "chain", (chains,)) for key in keys]
-    ledger.set_allowances(accounts, time_us=1)
+    allowed = allowance(chains, with_slack(1.0), "informed")
+    allow(ledger, *devices, allowance=allowed, chains=(chains,))
     return allowed
 
 
@@ -179,9 +174,9 @@ def test_between_devices_whose_clocks_were_set_an_audit_takes_no_numbers_for_a_w
     history = History((Span(1, None, first - 300, first - 1), Span(2, None, first)))
     with closing(Ledger(tmp_path / "l.sqlite")) as ledger:
         ledger.charge_together([(("ring", "hr"), ("watch", "hr"))], time_us=1)
-        before = allow(ledger, narrow, "ring", "watch")
+        before = allow_by(ledger, narrow, "ring", "watch")
         reserve(ledger, release(0, 299, before, "ring"))
-        after = allow(ledger, wide, "ring", "watch")
+        after = allow_by(ledger, wide, "ring", "watch")
         reserve(ledger, release(wall, wall + 99, after, "watch", shifts={"watch": shift}))
         losses_told = audit_ledger(ledger, history=lambda *_: history).streams
     found = next(loss for loss in losses_told if loss.key == KEY)
@@ -196,7 +191,7 @@ def test_a_class_that_outlived_a_store_counts_for_nothing_that_was_told_before_i
     history = History((Span(1, None, 0, 599), Span(2, None, 600)))
     with closing(Ledger(location)) as ledger:
         for chains, first in ((NARROW, 0), (WIDE, 600), (WIDE, 700)):
-            reserve(ledger, release(first, first + 59, allow(ledger, chains, "watch")))
+            reserve(ledger, release(first, first + 59, allow_by(ledger, chains, "watch")))
             if first == 600:
                 ledger.begin([("watch", "hr", 660)], "new", "store")
         (found,) = audit_ledger(ledger, history=lambda *_: history).streams
@@ -209,7 +204,6 @@ def test_before_anything_is_released_a_start_keeps_no_class(tmp_path: Path) -> N
     scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, WIDE),))
     go_on(scene, of_class(1, NARROW))
     assert scene.ledger.account(KEY).allowance == allowance(NARROW, 1.0, "informed")
-    scene.ledger.close()
 
 
 PRESS = '[audiences.press]\nepsilon = 1.0\nadversary = "informed"\n'
@@ -252,7 +246,6 @@ def test_a_narrower_class_that_follows_a_lost_store_takes_nothing_from_ticks_bef
             assert found.epsilon is not None
             assert truth <= found.epsilon
             assert found.wrong is not obeys
-    scene.ledger.close()
 
 
 @pytest.mark.parametrize("obeys", [True, False], ids=["releases wait", "releases go on"])
@@ -291,4 +284,3 @@ def test_after_a_lost_ledger_releases_wait_until_nothing_is_left_of_what_may_hav
     assert (first > 60) is obeys
     assert (truth > 1.0) is not obeys
     assert joint_loss(WIDE, allowed, "informed") <= 1.0 - 2**-10
-    scene.ledger.close()

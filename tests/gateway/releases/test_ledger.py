@@ -121,7 +121,7 @@ def test_a_group_is_charged_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_audiences_are_apart_and_what_charges_nothing_says_why(ledger: Ledger) -> None:
-    allow(ledger, "watch", audience="research")
+    allow(ledger, "watch", audiences=["research"])
     reserve(ledger, release(0, 9))
     reserve(ledger, release(0, 9, audience="research"))
     reserve(ledger, release(0, 9, 0, audience="site", reason="post-processing"))
@@ -331,7 +331,6 @@ def test_what_an_audience_is_promised_never_changes(tmp_path: Path) -> None:
         with pytest.raises(LedgerError, match=r"audience public was promised epsilon 0\.5 \(informed\) and cannot"):
             ledger.set_allowances([other._replace(key=key("ring"))], time_us=3)
     assert [account.allowance for account in ledger.accounts()] == [90]
-    ledger.close()
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,6 @@ def test_releases_wait_while_the_ledger_is_away_and_new_policies_are_not_in_it(
         parts.part.pump(idle=True)
     assert parts.ledger.newest > 0
     assert parts.counters["ledger_errors"] == 0
-    parts.part.close()
 
 
 def test_releases_end_where_a_new_policy_cannot_be_accounted_for(
@@ -89,7 +88,6 @@ def test_releases_end_where_a_new_policy_cannot_be_accounted_for(
         parts.part.pump(idle=True)
     assert (parts.ledger.newest, parts.counters["ledger_errors"]) == (0, 1)
     assert not parts.part.busy
-    parts.part.close()
 
 
 def test_many_accounts_follow_policies_a_tenth_of_the_time_at_most(
@@ -113,7 +111,6 @@ def test_many_accounts_follow_policies_a_tenth_of_the_time_at_most(
         now[0] += 2.0
     assert renewed == [1000.0, 1006.5]
     assert parts.ledger.newest == 0
-    parts.part.close()
 
 
 def test_a_refusal_is_held_until_the_device_accepts_a_document(tmp_path: Path) -> None:
@@ -154,7 +151,6 @@ def test_a_release_that_can_never_be_made_is_said_at_once_and_the_others_are_mad
     assert {entry.name for entry in parts.ledger.entries()} == {"made"}
     assert (parts.counters["releases_refused"], parts.noted.notes) == (0, [])
     assert all(device != "watch" or first > 0 for (device, _), first in parts.part.needed().items())
-    parts.part.close()
 
 
 def test_a_window_that_is_refused_is_noted_with_its_release_and_the_reason(tmp_path: Path) -> None:
@@ -165,4 +161,3 @@ def test_a_window_that_is_refused_is_noted_with_its_release_and_the_reason(tmp_p
     assert parts.counters["releases_refused"] > 0
     assert {name for name, _ in parts.noted.notes} <= {"first", "second"}
     assert all("too much" in why for _, why in parts.noted.notes)
-    parts.part.close()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from contextlib import suppress
-from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,14 +19,13 @@ from fugu.contract.chains import JointChains, odds_ratio
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.audit.ledger import audit_ledger
-from gateway.deployment.broker_files import BrokerFolder
-from gateway.deployment.mosquitto import Account, Settings
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
 from gateway.releases.charges import units_above
-from gateway.releases.entries import Allowance, Promise, Release
+from gateway.releases.entries import Promise, Release
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import LedgerError
-from tests.support.ledgers import ALLOWED, FREE, allow, charges_replayed, key, open_ledger, release, reserve
+from tests.support.audited import broker_of, reader
+from tests.support.ledgers import ALLOWED, allow, charges_replayed, key, open_ledger, release, reserve
 from tests.support.released import paths_of
 
 Floats = NDArray[np.float64]
@@ -115,18 +114,12 @@ def ledger(tmp_path: Path) -> Ledger:
     """Two streams that move together, and one by itself; two audiences."""
     ledger = Ledger(tmp_path / "l.sqlite")
     ledger.charge_together([PAIR], time_us=1)
-    accounts = [
-        Allowance(key(stream=stream, audience=audience), ALLOWED, 0, Promise(1.0, "informed"), 10**6, "chain", FREE)
-        for stream in ("hr", "steps", "room")
-        for audience in ("public", "press")
-    ]
-    ledger.set_allowances(accounts, time_us=1)
+    allow(ledger, streams=("hr", "steps", "room"), audiences=("public", "press"))
     return ledger
 
 
 def about(stream: str, first: int, last: int, part: float, audience: str = "public") -> Release:
-    topic = f"fugu/2/home/release/{audience}/active"
-    return release(first, last, int(part * ALLOWED), stream=stream, audience=audience, topic=topic)
+    return release(first, last, int(part * ALLOWED), stream=stream, audience=audience)
 
 
 def test_charges_of_both_streams_add_up(ledger: Ledger) -> None:
@@ -156,8 +149,7 @@ def test_charges_of_both_streams_add_up(ledger: Ledger) -> None:
 
 def test_nothing_charged_is_refused_beside_a_full_neighbour(ledger: Ledger) -> None:
     """Windows of a device are in the base of both accounts."""
-    wide = Allowance(key(), ALLOWED, ALLOWED // 2, Promise(1.0, "informed"), 10**6, "chain", FREE)
-    ledger.set_allowances([wide, wide._replace(key=key(stream="steps"))], time_us=2)
+    allow(ledger, base=ALLOWED // 2, streams=("hr", "steps"))
     reserve(ledger, about("hr", 0, 9, 0.5))
     with pytest.raises(LedgerError, match="which move together: ticks 5"):
         reserve(ledger, about("steps", 5, 14, 0.1))
@@ -166,8 +158,7 @@ def test_nothing_charged_is_refused_beside_a_full_neighbour(ledger: Ledger) -> N
 
 def test_an_allowance_stays_below_the_one_that_a_neighbour_was_told_under(ledger: Ledger) -> None:
     reserve(ledger, about("hr", 0, 9, 0.5))
-    same = Allowance(key(stream="steps"), 2 * ALLOWED, 0, Promise(1.0, "informed"), 10**6, "chain", FREE)
-    ledger.set_allowances([same, same._replace(key=key(stream="room"))], time_us=2)
+    allow(ledger, allowance=2 * ALLOWED, streams=("steps", "room"))
     assert ledger.account(key(stream="steps")).allowance == ALLOWED
     assert ledger.account(key(stream="room")).allowance == 2 * ALLOWED  # which moves by itself
 
@@ -189,26 +180,22 @@ def test_streams_may_join_later_and_never_part(ledger: Ledger) -> None:
 
 def allow_a_group(ledger: Ledger) -> None:
     """Let a guild be told of one stream by what does not compose, and of the other by what does."""
-    promise = Promise(1.0, "ignorant")
-    group = Allowance(key(stream="steps", audience="guild"), ALLOWED, 0, promise, 10**6, "group", FREE)
-    chain = Allowance(key(audience="guild"), ALLOWED, 0, promise, 10**6, "chain", FREE)
-    ledger.set_allowances([group, chain], time_us=1)
+    promise, guild = Promise(1.0, "ignorant"), ["guild"]
+    allow(ledger, streams=["steps"], audiences=guild, promise=promise, mechanism="group")
+    allow(ledger, audiences=guild, promise=promise)
 
 
 def test_a_release_that_does_not_compose_stands_alone_among_them(ledger: Ledger) -> None:
     allow_a_group(ledger)
     reserve(ledger, about("hr", 0, 9, 0.1, "guild"))
-    alone = release(
-        50, 59, ALLOWED, stream="steps", audience="guild", mechanism="group", topic="fugu/2/home/release/guild/active"
-    )
+    alone = release(50, 59, ALLOWED, stream="steps", audience="guild", mechanism="group")
     with pytest.raises(LedgerError, match=r"something was charged to watch/hr\+steps before"):
         reserve(ledger, alone)
 
 
 def test_nothing_is_released_about_a_neighbour_of_what_does_not_compose(ledger: Ledger) -> None:
     allow_a_group(ledger)
-    topic = "fugu/2/home/release/guild/active"
-    reserve(ledger, release(50, 59, ALLOWED, stream="steps", audience="guild", mechanism="group", topic=topic))
+    reserve(ledger, release(50, 59, ALLOWED, stream="steps", audience="guild", mechanism="group"))
     with pytest.raises(LedgerError, match=r"entry \d+ does not compose with any other release of watch/hr\+steps"):
         reserve(ledger, about("hr", 900, 909, 0.1, "guild"))
 
@@ -236,14 +223,10 @@ def test_a_lost_ledger_begins_after_the_last_release_of_any_of_them(ledger: Ledg
 def test_the_audit_finds_what_was_taken_apart(ledger: Ledger, change: str, problem: str) -> None:
     joint = chains(200.0)
     allowed = allowance(joint, 1.0, "universal")
-    accounts = [
-        Allowance(key(stream=stream, audience="guild"), allowed, 0, Promise(1.0, "universal"), 10**6, "chain", (joint,))
-        for stream in ("hr", "steps")
-    ]
-    ledger.set_allowances(accounts, time_us=1)
+    terms: dict[str, Any] = {"promise": Promise(1.0, "universal"), "chains": (joint,)}
+    allow(ledger, allowance=allowed, streams=("hr", "steps"), audiences=["guild"], **terms)
     for stream in ("hr", "steps"):
-        topic = "fugu/2/home/release/guild/active"
-        reserve(ledger, release(0, 9, allowed // 2, stream=stream, audience="guild", topic=topic))
+        reserve(ledger, release(0, 9, allowed // 2, stream=stream, audience="guild"))
     assert charges_replayed(ledger).problems == ()
     ledger._db.execute(change)
     assert any(problem in found for found in charges_replayed(ledger).problems), charges_replayed(ledger).problems
@@ -328,22 +311,13 @@ def guild(ledger: Ledger, *audiences: str) -> int:
     """Open accounts of both streams, of the joint class, for audiences; what each is allowed."""
     joint = chains()
     allowed = allowance(joint, 1.0, "ignorant")
-    ledger.set_allowances(
-        [
-            Allowance(
-                key(stream=stream, audience=audience), allowed, 0, Promise(1.0, "ignorant"), 10**6, "chain", (joint,)
-            )
-            for stream in ("hr", "steps")
-            for audience in audiences
-        ],
-        time_us=1,
-    )
+    terms: dict[str, Any] = {"promise": Promise(1.0, "ignorant"), "chains": (joint,)}
+    allow(ledger, allowance=allowed, streams=("hr", "steps"), audiences=audiences, **terms)
     return allowed
 
 
 def told(ledger: Ledger, stream: str, audience: str, units: int) -> None:
-    topic = f"fugu/2/home/release/{audience}/active"
-    reserve(ledger, release(0, 4, units, stream=stream, audience=audience, topic=topic))
+    reserve(ledger, release(0, 4, units, stream=stream, audience=audience))
 
 
 def test_the_audit_finds_no_less_than_what_both_streams_tell_together(ledger: Ledger) -> None:
@@ -366,14 +340,9 @@ def test_a_reader_whose_audiences_are_told_of_one_stream_each_was_told_of_both(l
     allowed = guild(ledger, "guild", "town")
     told(ledger, "hr", "guild", allowed)
     told(ledger, "steps", "town", allowed)
-    made = BrokerFolder.create(
-        tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
-    )
-    for name, audiences in (("one", ("guild",)), ("both", ("guild", "town"))):
-        made.add(
-            Account(name=name, role="reader", audiences=audiences, epsilon=1.2, adversary="ignorant"), datetime.now(UTC)
-        )
-    found = {one.reader: one for one in audit_ledger(ledger, tmp_path / "broker").readers}
+    readers = reader("one", "guild", epsilon=1.2), reader("both", "guild", "town", epsilon=1.2)
+    broker = broker_of(tmp_path / "broker", *readers)
+    found = {one.reader: one for one in audit_ledger(ledger, broker).readers}
     table = NoiseTable.binary(SCALE // 10, SCALE // 10)
     scale = smallest_scale([table], 1, allowed)
     assert {one.stream for one in found.values()} == {"hr+steps"}

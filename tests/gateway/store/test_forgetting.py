@@ -260,7 +260,6 @@ def test_sums_of_a_forgotten_device_are_in_no_file_and_those_of_others_stay(tmp_
     assert [bool(text) for text in inputs(bench.ledger)] == [name == "active-ring" for name in names]
     for file in tmp_path.glob("l.sqlite*"):
         assert not any(text[-64:] in file.read_bytes() or text[:-64] in file.read_bytes() for text in gone)
-    bench.ledger.close()
 
 
 def test_a_store_in_use_or_without_the_device_is_refused_and_nothing_is_erased(tmp_path: Path) -> None:

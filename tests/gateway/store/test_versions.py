@@ -55,7 +55,6 @@ def test_frames_in_any_order_leave_the_same_intervals_and_a_restart_loses_none(l
     assert history.complete
     assert [span[:1] + span[2:] for span in history.spans][:-1] == expected[:-1]
     assert history.spans[-1].last is None
-    scene.store.close()
 
 
 def test_frames_that_follow_one_another_write_nothing(location: Location) -> None:
@@ -69,7 +68,6 @@ def test_frames_that_follow_one_another_write_nothing(location: Location) -> Non
     scene.record(SymbolFrame(2, 79, 80, bytes(10), bits=1))
     assert scene.store.versions.changed == {("watch", "hr")}
     assert scene.store.versions.timeline("watch", "hr").rows == [Drawn(0, 79, 1, 0), Drawn(80, 89, 2, 80)]
-    scene.store.close()
 
 
 def test_windows_count_where_there_are_no_symbols(location: Location) -> None:
@@ -90,7 +88,6 @@ def test_windows_count_where_there_are_no_symbols(location: Location) -> None:
         (0, 170, 179),
         (2, 240, None),
     ]
-    scene.store.close()
 
 
 def test_where_symbols_are_windows_are_not_counted_again(location: Location) -> None:
@@ -98,7 +95,6 @@ def test_where_symbols_are_windows_are_not_counted_again(location: Location) -> 
     scene = Scene(location, policies=(beside,))
     scene.receive([Received("watch", "hr", WindowFrame(1, "hour", -1, 5, 300, 60, 60, (30,)))])
     assert rows(scene) == []
-    scene.store.close()
 
 
 def test_of_missing_ticks_any_version_between_may_have_been_in_force() -> None:
