@@ -8,24 +8,19 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import paho.mqtt.client as mqtt
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
 
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.frames import Committed, Gap, Status, StreamCommit, WindowFrame
+from fugu.contract.frames import Committed, Gap, StreamCommit, WindowFrame
 from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import window_count
-from gateway.loop.gateway import Gateway
 from gateway.loop.inbox import Ingest
 from gateway.parts.part import Message
 from gateway.store.journal import Received
-from tests.support.brokers import Mosquitto, wait_until
-from tests.support.gateway_files import gateway_config
-from tests.support.scenes import Scene, asked, catalogue, frames, policy, write_policies
+from tests.support.scenes import Scene, asked, catalogue, frames, policy
 
 HIGH = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")
 BARS = Window(name="bars", length=10, stride=2, states="histogram", scale="20")
@@ -183,35 +178,6 @@ def test_windows_of_a_retired_policy_stay_in_the_watermark(tmp_path: Path) -> No
     one.policies = POLICIES[1:]
     one.reopen()
     assert commit(one) == StreamCommit("hr/high", 5, ())
-
-
-# At a real broker
-
-
-def test_a_gateway_stores_windows_and_tells_the_device(broker: Mosquitto, tmp_path: Path) -> None:
-    settings = gateway_config("home", broker.broker, tmp_path / "s.sqlite", write_policies(tmp_path / "p", POLICIES))
-    gateway = Gateway(settings)
-    heard: list[StreamCommit] = []
-    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="watch")
-    client.on_message = lambda _client, _data, message: heard.extend(Committed.decode(bytes(message.payload)).streams)
-    client.on_connect = lambda *_: client.subscribe(topic_of("committed", "home", "watch"), 1)
-    birth = Status(True, "1.0", 0, (), ()).encode()
-    client.on_subscribe = lambda *_: client.publish(topic_of("status", "home", "watch"), birth, qos=1, retain=True)
-    client.connect("127.0.0.1", broker.port)
-    client.loop_start()
-    gateway.start()
-    try:
-        wait_until(lambda: heard, "the answer to the birth: the gateway has subscribed")
-        for made in (frame(0), frame(1), frame(1), frame(1, counts=(5,)), frame(2, window="none")):
-            client.publish(topic_of("window", "home", "watch", "hr"), made.encode(), qos=1)
-        wait_until(lambda: StreamCommit("hr/high", 1, ()) in heard and gateway.counters["unknown_window"])
-        assert {one.stream for one in heard} == {"hr", "steps", *SEQUENCES}
-    finally:
-        gateway.stop()
-        client.disconnect()
-        client.loop_stop()
-    assert [gateway.counters[name] for name in ("windows_stored", "windows_duplicate", "windows_conflict")] == [2, 1, 1]
-    assert [row[1] for row in stored(tmp_path / "s.sqlite")] == [0, 1]
 
 
 # Windows alone

@@ -1,4 +1,4 @@
-"""Each mechanism over a real broker: named in the frame, charged by its own rule, with noise of its distribution."""
+"""Each mechanism: named in the frame, charged by its own rule, with noise of its distribution."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from fugu.privacy.chain_class import ListedChains, MarkovChain, ReleaseClass
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from gateway.audit.ledger import audit_ledger
-from gateway.loop.gateway import Gateway
 from gateway.releases import allowance as allowance_module
 from gateway.releases import maker as maker_module
 from gateway.releases.allowance import allowance, charge, noise_problem, smallest_scale
@@ -33,17 +32,13 @@ from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.charges import nats, units_above, units_below
 from gateway.releases.config import Reader, ReleaseConfig, ReleaseConfigError
 from gateway.releases.jobs import jobs
-from gateway.releases.ledger import Ledger
 from gateway.releases.maker import LaterError
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import two_valued
 from gateway.releases.worth import compared
 from gateway.store.engine import LedgerError
-from tests.support.brokers import Mosquitto, wait_until
-from tests.support.gateway_files import gateway_config
-from tests.support.gateway_service import Device
 from tests.support.ledgers import key
-from tests.support.release_scenes import Bench, Public, scheduled, write_config
+from tests.support.release_scenes import Bench, scheduled, write_config
 from tests.support.scenes import OTHER, TERNARY, catalogue, frames, policy, write_policies
 from tests.support.soak import only
 
@@ -97,41 +92,27 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mechanism", only(["mqm-exact", "wasserstein"], SCALES))
-def test_a_gateway_releases_by_each_mechanism(broker: Mosquitto, folder: Path, mechanism: Mechanism) -> None:
-    config = write_config(folder, planned(mechanism), audiences=NOBODY)
-    settings = gateway_config(
-        *("home", broker.broker, folder / "s.sqlite", folder / "policies"),
-        releases=config,
-        ledger=folder / "l.sqlite",
-    )
-    gateway, public, device = Gateway(settings), Public(broker), Device(broker)
-    gateway.start()
-    device.say_birth()
-    wait_until(device.answered_after(0))
+def test_a_gateway_releases_by_each_mechanism(tmp_path: Path, mechanism: Mechanism) -> None:
+    bench = Bench(tmp_path, planned(mechanism), audiences=NOBODY, fleet=FLEET)
     made = frames([LENGTH] * (WINDOWS + 1))
     symbols = b"".join(frame.symbols for frame in made)
-    device.send(made)
-    count = 1 if mechanism in ALONE else WINDOWS
-    wait_until(lambda: len(public.payloads) >= count)
-    wait_until(lambda: gateway.counters["releases_published"] == count)
-    gateway.stop()
-    assert not gateway.failed.is_set()
-    assert (gateway.counters["releases_refused"], gateway.counters["unexpected"]) == (0, 0)
-    assert [frame.first for frame in public.frames] == [LENGTH * n for n in range(count)]
-    assert {(frame.mechanism, frame.noise) for frame in public.frames} == {(mechanism, "discrete-laplace")}
-    scale = Fraction(public.frames[0].scale)
+    bench.scene.record(*made)
+    told, count = bench.work(), 1 if mechanism in ALONE else WINDOWS
+    assert (bench.counters["releases_refused"], bench.counters["unexpected"]) == (0, 0)
+    assert [frame.first for frame in told] == [LENGTH * n for n in range(count)]
+    assert {(frame.mechanism, frame.noise) for frame in told} == {(mechanism, "discrete-laplace")}
+    scale = Fraction(told[0].scale)
     assert float(scale) == pytest.approx(SCALES[mechanism], rel=2e-6)
-    drawn = [noise(frame, symbols) for frame in public.frames]
+    drawn = [noise(frame, symbols) for frame in told]
     if count > 1:
         assert distribution_of(drawn, float(scale)) > 1e-9
         # Of 150 true draws the statistic is 7 of its deviations above what is needed.
         assert distribution_of(drawn, 4.0 * float(scale)) < 1e-9, "the test of the distribution can fail"
 
-    ledger = Ledger(folder / "l.sqlite", create=False)
-    (account,) = ledger.accounts()
+    (account,) = bench.ledger.accounts()
     assert account.mechanism == mechanism
-    assert {entry.mechanism for entry in ledger.entries()} == {mechanism}
-    assert nats(account.spent) == public.frames[0].charge
+    assert {entry.mechanism for entry in bench.ledger.entries()} == {mechanism}
+    assert nats(account.spent) == told[0].charge
     assert account.spent <= account.allowance
     one = (MarkovChain.stationary(CHAIN),)
     rate = {
@@ -145,24 +126,9 @@ def test_a_gateway_releases_by_each_mechanism(broker: Mosquitto, folder: Path, m
         assert account.spent == account.allowance == units_below(1.0)
     else:
         assert account.spent == units_above(charge(TABLE, float(1 / scale)))
-    assert verify(ledger).problems == ()
-    ledger.close()
-
-    def by_hand() -> None:
-        release_now(
-            config=config,
-            store=folder / "s.sqlite",
-            policies=folder / "policies",
-            ledger=folder / "l.sqlite",
-            name="active",
-            first=LENGTH if mechanism in ALONE else 5,
-        )
-
-    with pytest.raises(LedgerError, match="does not compose" if mechanism in ALONE else "too much") as refused:
-        by_hand()
-    assert "\n" not in str(refused.value)
-    device.stop()
-    public.link.stop()
+    assert verify(bench.ledger).problems == ()
+    with pytest.raises(LedgerError, match="does not compose" if mechanism in ALONE else "too much"):
+        bench.maker.make(bench.jobs[0], LENGTH if mechanism in ALONE else 5)
 
 
 @pytest.mark.parametrize("mechanism", only(["wasserstein"], ALONE))
