@@ -115,7 +115,6 @@ def release_counts(
     generator: np.random.Generator,
     *,
     k: int,
-    beside: SymbolOutputs | None = None,
 ) -> CountOutputs:
     """Noisy counts of tumbling windows as a device would release them, for simulations only.
 
@@ -128,7 +127,7 @@ def release_counts(
     inside = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
     counts = inside[first + length] - inside[first] + laplace_noise(scale, (first.size, len(groups)), generator)
     present = (states >= 0).astype(np.int64)
-    return CountOutputs(counts, first, length, scale, groups, int(states.size), k, present, beside)
+    return CountOutputs(counts, first, length, scale, groups, int(states.size), k, present)
 
 
 def laplace_noise(scale: Fraction, shape: tuple[int, ...], generator: np.random.Generator) -> Ints:

@@ -289,8 +289,6 @@ def backward_messages(
     symbols: ArrayLike,
     transition: ArrayLike,
     emission: ArrayLike,
-    *,
-    lengths: ArrayLike | None = None,
 ) -> Floats:
     """Messages (n, k): row t is proportional to Pr(symbols after t | X_t = x), with sum 1.
 
@@ -299,7 +297,7 @@ def backward_messages(
     Source: the backward recursion (Rabiner 1989, section III).
     """
     k = np.shape(transition)[0] if np.ndim(transition) else 0
-    problem = pose(symbols, np.full(max(k, 1), 1.0 / max(k, 1)), transition, emission, lengths)
+    problem = pose(symbols, np.full(max(k, 1), 1.0 / max(k, 1)), transition, emission, None)
     out = np.empty((problem.symbols.size, k))
     bad = _backward_wide(*problem[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
     if bad >= 0:
@@ -380,8 +378,6 @@ def fixed_lag_marginals(
     transition: ArrayLike,
     emission: ArrayLike,
     lag: int,
-    *,
-    lengths: ArrayLike | None = None,
 ) -> Floats:
     """Smooth every tick with the symbols up to `lag` >= 0 ticks after it, exactly, in O(n lag k^2).
 
@@ -391,7 +387,7 @@ def fixed_lag_marginals(
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
-    problem = pose(symbols, initial, transition, emission, lengths)
+    problem = pose(symbols, initial, transition, emission, None)
     k = problem.transition.shape[0]
     out = run_filter(problem).beliefs
     reach = min(lag, problem.symbols.size)

@@ -195,8 +195,6 @@ def _chain(entry: dict[str, Any]) -> MarkovChain:
     initial = entry.get("initial", "stationary")
     if isinstance(initial, str) and initial not in ("stationary", "any"):
         raise ChainClassError(f'"initial" must be a list, "stationary" or "any", got {initial!r:.40}')
-    if initial is None:  # the estimate of a fitted chain without a single stationary distribution
-        raise ChainClassError('"initial" is null: the chain has no single stationary distribution')
     transition = _distributions(entry["transition"], "transition")
     if initial == "stationary":
         return MarkovChain.stationary(transition)

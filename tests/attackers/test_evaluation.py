@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -231,7 +232,7 @@ def test_symbols_and_counts_together_say_more_than_either():
     segments = states * 0
     symbols = release_symbols(states, table(0.4), np.random.default_rng(1))
     counts = release_counts(states, segments, 20, Fraction(4), ((1,),), np.random.default_rng(2), k=2)
-    joint = release_counts(states, segments, 20, Fraction(4), ((1,),), np.random.default_rng(2), k=2, beside=symbols)
+    joint = replace(counts, beside=symbols)
     knowledge = Knowledge(STICKY, segments)
     right = [(smoothing(outputs, knowledge).argmax(axis=1) == states).mean() for outputs in (joint, symbols, counts)]
     assert right[0] > max(right[1:])
