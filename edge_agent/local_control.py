@@ -49,7 +49,7 @@ class Pause:
         return not now >= self._until
 
     def begin(self, until: float | None) -> None:
-        """Pause until a Unix time in seconds, or for ever. Raises FileError if the file cannot be written."""
+        """Pause until a Unix time in seconds, or for ever. Raises FuguError if the file cannot be written."""
         write_public(self.path, "" if until is None else f"{until:.0f}\n")  # who pauses may be another account
 
     def end(self) -> None:

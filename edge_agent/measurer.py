@@ -24,10 +24,6 @@ __all__ = ["PointSource", "public_row"]
 MAX_TABLE_BYTES = 1 << 19
 
 
-class TableRefusedError(FuguError):
-    """A table that has arrived may not be used."""
-
-
 @dataclass(frozen=True, slots=True)
 class PointSource:
     """Tables that a measured stream draws from: its policy's tables, verified, the fallback first."""
@@ -107,26 +103,26 @@ class Measurer:
 
         Raises:
             FrameError: it is no table.
-            TableRefusedError: it is stale, of another policy, for states that are never the possible ones, or says
+            FuguError: it is stale, of another policy, for states that are never the possible ones, or says
                 something else than before.
             GuaranteeError: it does not keep the policy's promise.
         """
         if len(payload) > MAX_TABLE_BYTES:
-            raise TableRefusedError(f"a table of {len(payload)} bytes")
+            raise FuguError(f"a table of {len(payload)} bytes")
         table = TimedTable.decode(payload)
         if table.policy_version != self._plan.version:
-            raise TableRefusedError(f"table {table.number} is for policy version {table.policy_version}")
+            raise FuguError(f"table {table.number} is for policy version {table.policy_version}")
         if table.number < len(self._plan.tables):
-            raise TableRefusedError(f"number {table.number} is that of a table of the policy")
+            raise FuguError(f"number {table.number} is that of a table of the policy")
         if table.until <= next_tick:
-            raise TableRefusedError(f"table {table.number} is stale: it ended at tick {table.until}")
+            raise FuguError(f"table {table.number} is stale: it ended at tick {table.until}")
         if table.constraint and table.constraint not in self._reach.all():
-            raise TableRefusedError(f"table {table.number} is for a set of states that is never the possible one")
+            raise FuguError(f"table {table.number} is for a set of states that is never the possible one")
         if (before := self._sent.get(table.number)) is None:
             check_noise(self._plan.measurement, table.noise, table.constraint)
             held = self._held(table)
         elif (before.table.constraint, before.table.noise) != (table.constraint, table.noise):
-            raise TableRefusedError(f"table {table.number} has come before, with other content")
+            raise FuguError(f"table {table.number} has come before, with other content")
         else:
             held = before._replace(table=table)
         others = [one for one in self._sent.values() if one.table.number != table.number]

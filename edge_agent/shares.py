@@ -47,7 +47,7 @@ _WORD = 1 << 64
 
 
 def device_key(outbox: str | Path) -> bytes:
-    """The seed of the device's own Ed25519 key, which is made here if there is none yet; OutboxError, FileError."""
+    """The seed of the device's own Ed25519 key, which is made here if there is none yet; OutboxError, FuguError."""
     path = Path(f"{outbox}.key")
     try:
         seed = path.read_bytes()
@@ -55,14 +55,12 @@ def device_key(outbox: str | Path) -> bytes:
         seed = os.urandom(SEED_BYTES)
         write_secret(path, seed)
     except OSError as error:
-        raise DeviceKeyError(f"cannot read {path}: {error.strerror}") from None
+        raise FuguError(f"cannot read {path}: {error.strerror}", Reason.OUTBOX) from None
     if len(seed) != SEED_BYTES:
-        raise DeviceKeyError(f"{path} is no key of a device: remove it, and have the new digits admitted by the helper")
+        raise FuguError(
+            f"{path} is no key of a device: remove it, and have the new digits admitted by the helper", Reason.OUTBOX
+        )
     return seed
-
-
-class DeviceKeyError(FuguError, reason=Reason.OUTBOX):
-    """The key of a device cannot be used."""
 
 
 class Sealed(NamedTuple):

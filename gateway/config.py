@@ -24,12 +24,8 @@ from gateway.store.location import Location, ledger_beside, store_location
 
 __all__ = [
     *("SESSION_SECONDS", "FleetConfig", "GatewayConfig", "Keep", "Listen", "PageConfig", "PageFile", "PageSettings"),
-    *("Place", "SettingsError"),
+    *("Place", "FuguError"),
 ]
-
-
-class SettingsError(FuguError):
-    """The file of a gateway cannot be read, or a setting has a value that the gateway cannot work with."""
 
 
 class Listen(NamedTuple):
@@ -269,15 +265,15 @@ class GatewayConfig(Document):
             return None
         own = self.page.account.username is not None or self.page.account.cert_file is not None
         if not own and (self.broker.username is not None or self.broker.cert_file is not None):
-            raise SettingsError("the page needs an account of its own: username or cert_file in [page.account]")
+            raise FuguError("the page needs an account of its own: username or cert_file in [page.account]")
         ledger = None if self.releases is None else self.ledger or ledger_beside(self.store)
         store = self.store if self.page.audience is None else None  # an audience is told of no counts
         return PageSettings.of(self.fleet, self.broker, self.page, ledger)._replace(store=store)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file of a gateway. Raises SettingsError if it cannot be read, or a key is wrong."""
-        return read_toml(path, cls, SettingsError)
+        """Read the file of a gateway. Raises FuguError if it cannot be read, or a key is wrong."""
+        return read_toml(path, cls, FuguError)
 
 
 class PageFile(Document):
@@ -295,13 +291,13 @@ class PageFile(Document):
     def settings(self) -> PageSettings:
         """Settings of the page. Raises FuguError if an audience has no ledger."""
         if self.page.audience is not None and self.ledger is None:
-            raise SettingsError("of which ledger is that audience: say ledger")
+            raise FuguError("of which ledger is that audience: say ledger")
         return PageSettings.of(self.fleet, self.broker, self.page, self.ledger)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file of a page by itself. Raises SettingsError if it cannot be read, or a key is wrong."""
-        return read_toml(path, cls, SettingsError)
+        """Read the file of a page by itself. Raises FuguError if it cannot be read, or a key is wrong."""
+        return read_toml(path, cls, FuguError)
 
 
 class Place(NamedTuple):

@@ -85,7 +85,10 @@ class Reason(StrEnum):
 
 
 class FuguError(Exception):
-    """Base of every error that this project raises on purpose; its text is one line for a user."""
+    """Base of every error that this project raises on purpose; its text is one line for a user.
+
+    Where no caller tells an error from others, it is raised itself.
+    """
 
     reason: Reason = Reason.ERROR
 

@@ -12,16 +12,12 @@ from pathlib import Path
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["Answering", "StrangerError", "ask"]
+__all__ = ["Answering", "ask"]
 
 
 _PATIENCE_SECONDS = 5.0
 _MOST_WAITING = 4
 _MOST_BYTES = 1 << 20
-
-
-class StrangerError(FuguError):
-    """The process that answers is not one of those that may."""
 
 
 class Answering:
@@ -89,7 +85,7 @@ class Answering:
 def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
     """Answer of the process; `None` if there is no process, or this account may not ask it.
 
-    Raises StrangerError unless the process is of this account, of root, or, with `owner_of_folder`, of the account
+    Raises FuguError unless the process is of this account, of root, or, with `owner_of_folder`, of the account
     whose folder the socket is in: in a folder that anybody may write to, anybody may have made the socket. Where only
     the folder's owner may write, the socket is the owner's, whatever the process's account: systemd 257 maps the folder
     of a service's passing account, which on the disk is another's.
@@ -103,7 +99,7 @@ def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
             owners = {0, os.geteuid(), *([about.st_uid] if owner_of_folder else [])}
             owners_alone = owner_of_folder and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
             if (account := _account_of(asking)) not in {None, *owners} and not owners_alone:
-                raise StrangerError(
+                raise FuguError(
                     f"what answers at {path} is a process of account {account}, and is not believed: end it, remove "
                     "the socket, and start the gateway or agent again"
                 )

@@ -20,20 +20,16 @@ CERTIFICATE_DAYS = 30
 """A certificate is to be renewed when it has no more left."""
 
 
-class FileError(FuguError, reason=Reason.STORAGE):
-    """A file or folder cannot be read or written, or a folder is not empty."""
-
-
 def new_folder(path: Path, *, private: bool = False) -> Path:
-    """Make a folder, perhaps of its owner alone; FileError if it holds something, or cannot be made."""
+    """Make a folder, perhaps of its owner alone; FuguError if it holds something, or cannot be made."""
     try:
         path.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise FileError(f"{path} is not empty: name a new folder, or remove it first")
+            raise FuguError(f"{path} is not empty: name a new folder, or remove it first", Reason.STORAGE)
         if private:
             path.chmod(0o700)
     except OSError as error:
-        raise FileError(f"cannot make the folder {path}: {error.strerror}") from None
+        raise FuguError(f"cannot make the folder {path}: {error.strerror}", Reason.STORAGE) from None
     return path
 
 
@@ -83,11 +79,13 @@ def write_public(path: Path, content: str | bytes) -> None:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Read a text file; FileError names what was looked for."""
+    """Read a text file; FuguError names what was looked for."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"cannot read {what} {path}: {getattr(error, 'strerror', None) or 'no text'}") from None
+        raise FuguError(
+            f"cannot read {what} {path}: {getattr(error, 'strerror', None) or 'no text'}", Reason.STORAGE
+        ) from None
 
 
 def _write(path: Path, content: str | bytes, mode: int) -> None:
@@ -106,7 +104,7 @@ def _write(path: Path, content: str | bytes, mode: int) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror}") from None
+        raise FuguError(f"cannot write {path}: {error.strerror}", Reason.STORAGE) from None
     with suppress(OSError):  # the new file is in place; a power cut may only bring the old one back
         folder = os.open(path.parent, os.O_RDONLY)
         try:

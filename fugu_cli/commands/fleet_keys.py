@@ -21,7 +21,7 @@ from fugu_cli.app import FleetOption, command, command_group
 from fugu_cli.view.fleet import dry_run
 from fugu_cli.view.terminal import say, show_report, working
 from gateway.fleet.documents import changes, former_document
-from gateway.fleet.entries import KeyStoreError, RolloutPlan
+from gateway.fleet.entries import RolloutPlan
 from gateway.fleet.keys import (
     ROLES,
     ROOT_FILE,
@@ -114,7 +114,7 @@ def at_hand(files: Sequence[Path] | None) -> Passphrases:
         files: whose first lines are passphrases.
 
     Raises:
-        KeyStoreError: a file may be read by others, or holds no passphrase.
+        FuguError: a file may be read by others, or holds no passphrase.
     """
     given = os.environ.get(_VARIABLE)
     return Passphrases([read_passphrase(file) for file in files or ()] or ([given] if given else []), _asked)
@@ -122,13 +122,13 @@ def at_hand(files: Sequence[Path] | None) -> Passphrases:
 
 def _asked(prompt: str) -> str:
     if not sys.stdin.isatty():
-        raise KeyStoreError(f"no passphrase: give --passphrase-file or {_VARIABLE}, or run it at a terminal")
+        raise FuguError(f"no passphrase: give --passphrase-file or {_VARIABLE}, or run it at a terminal")
     try:
         answer = getpass.getpass(prompt)
     except EOFError:
         answer = ""
     if not answer:
-        raise KeyStoreError("no passphrase: keys without one are not used")
+        raise FuguError("no passphrase: keys without one are not used")
     return answer
 
 

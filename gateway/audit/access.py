@@ -61,7 +61,7 @@ class Listed(NamedTuple):
 
     @classmethod
     def of(cls, broker: Path) -> Self:
-        """The access list in a broker's folder. DeploymentError if it is none, or cannot be read."""
+        """The access list in a broker's folder. FuguError if it is none, or cannot be read."""
         accounts = BrokerFolder.open(broker).settings.accounts
         rules = read_access(read_text(broker / "access.acl", "the access list"))
         named = [rule.user for rule in rules if rule.user is not None]

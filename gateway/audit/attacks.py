@@ -164,7 +164,7 @@ def attack_audiences(
 ) -> Iterator[Attacked]:
     """Attack what each audience may read of a tick, and of a stretch where that is what it is promised.
 
-    AuditError if there are several policies, and not of one class of chains.
+    FuguError if there are several policies, and not of one class of chains.
 
     Args:
         definitions: all counts that are made of the streams, on devices and by the gateway.

@@ -31,7 +31,6 @@ from gateway.releases.jobs import answers, release_window
 from gateway.releases.statistics import Query, ReleaseError, two_valued
 
 __all__ = [
-    "AuditError",
     "Definition",
     "JointStreams",
     "certified",
@@ -40,10 +39,6 @@ __all__ = [
     "windows",
     "worst_chains",
 ]
-
-
-class AuditError(FuguError):
-    """A stream, or a recording of one, cannot be attacked; one line that says why."""
 
 
 class Definition(NamedTuple):
@@ -108,10 +103,10 @@ class Definition(NamedTuple):
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
-    """Windows of the device. AuditError if it is no sum over ticks: no attack here has other likelihoods."""
+    """Windows of the device. FuguError if it is no sum over ticks: no attack here has other likelihoods."""
     names = policy.discretiser.states
     if odd := [one for one in policy.windows if not one.query.additive]:
-        raise AuditError(f"window {odd[0].name} is of {odd[0].query.name} counts: no attack here reads them")
+        raise FuguError(f"window {odd[0].name} is of {odd[0].query.name} counts: no attack here reads them")
     return tuple(
         Definition(
             *(one.name, False, one.start, one.length, one.stride),
@@ -221,14 +216,14 @@ class JointStreams(NamedTuple):
 
     @classmethod
     def of(cls, policies: Sequence[Policy]) -> JointStreams:
-        """The streams of some policies. AuditError if they are several and not of one class of joint chains."""
+        """The streams of some policies. FuguError if they are several and not of one class of joint chains."""
         chains = policies[0].chains
         if chains.named_streams and all(one.chains == chains for one in policies):
             columns = [chains.column(one.device, one.stream) for one in policies]
             if len(set(columns)) == len(columns):
                 return cls(tuple(policies), tuple(map(chains.shown, columns)))
         if len(policies) > 1:
-            raise AuditError("several policies are attacked together if they name one another in one class of chains")
+            raise FuguError("several policies are attacked together if they name one another in one class of chains")
         return cls(tuple(policies), (tuple(range(chains.states)),))
 
     @property

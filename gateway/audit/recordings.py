@@ -14,13 +14,13 @@ import numpy as np
 
 from fugu.attackers.mechanisms import Recorded
 from fugu.chains.arrays import Ints
-from fugu.contract.errors import FrameError, TopicError
+from fugu.contract.errors import FrameError, FuguError, TopicError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, parse_topic, topic_of
 from fugu.planning.recorded_policy import Truth
-from gateway.audit.mechanism import AuditError, Definition
+from gateway.audit.mechanism import Definition
 from gateway.releases.statistics import two_valued
 
 __all__ = ["Message", "Published", "heard_topics", "read_messages"]
@@ -84,14 +84,14 @@ def heard_topics(policy: PolicyHeader) -> list[str]:
 
 
 def read_messages(path: Path) -> list[Message]:
-    """Read lines of a topic, a space, and the payload in hexadecimal digits. AuditError if a line is anything else."""
+    """Read lines of a topic, a space, and the payload in hexadecimal digits. FuguError if a line is anything else."""
     found = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         topic, _, digits = line.partition(" ")
         try:
             found.append((topic, bytes.fromhex(digits)))
         except ValueError:
-            raise AuditError(f"{path}: line {number} is no topic with a payload in hexadecimal digits") from None
+            raise FuguError(f"{path}: line {number} is no topic with a payload in hexadecimal digits") from None
     return found
 
 
@@ -129,7 +129,7 @@ class Published(NamedTuple):
                 elif _is_release(topic, policy.fleet):
                     released.append(ReleaseFrame.decode(payload))
             except FrameError as error:
-                raise AuditError(f"{topic}: {error}") from None
+                raise FuguError(f"{topic}: {error}") from None
         frames = [frame for frame in frames if frame.policy_version == policy.version]
         counts = {(frame.window, frame.index): frame for frame in counted if frame.policy_version == policy.version}
         releases = {release.entry: release for release in released if release.stream == policy.stream}
@@ -176,7 +176,7 @@ def _placed(policy: Policy, frames: Sequence[SymbolFrame], ticks: int, begin: in
         at = frame.first - frame.shift - begin
         symbols[at : at + len(frame.symbols)] = np.frombuffer(frame.symbols, dtype=np.uint8)
     if frames and policy.table is None:
-        raise AuditError("the recording has symbols, and the policy none")
+        raise FuguError("the recording has symbols, and the policy none")
     if policy.table is not None and symbols.max(initial=-1) >= policy.table.symbols:
-        raise AuditError(f"the recording has a symbol {symbols.max()}, and the policy's table {policy.table.symbols}")
+        raise FuguError(f"the recording has a symbol {symbols.max()}, and the policy's table {policy.table.symbols}")
     return symbols

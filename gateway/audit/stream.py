@@ -21,6 +21,7 @@ from fugu.attackers.stretches import FEWEST, PARTS
 from fugu.attackers.witness import told_by_tick, witness
 from fugu.audit.device import inside_distribution
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.errors import FuguError
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, members
 from fugu.contract.measurement import ConstraintSets
@@ -42,7 +43,7 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.class_watch import won
 from gateway.audit.access import Audience
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences
-from gateway.audit.mechanism import AuditError, Definition, JointStreams, mechanism_of, released, windows, worst_chains
+from gateway.audit.mechanism import Definition, JointStreams, mechanism_of, released, windows, worst_chains
 from gateway.audit.recordings import Message, Published
 from gateway.audit.statement import Finding
 from gateway.releases.allowance import noise_problems
@@ -149,14 +150,14 @@ def attack_published(
     """Attack what was published under a policy: symbols, each window whose counts do not overlap, and these together.
 
     Where the promise is about stretches, these are attacked as well, of what is published by itself. Attackers are
-    given the true state of every `known`-th tick. AuditError if nothing can be attacked; `source` names the truth.
+    given the true state of every `known`-th tick. FuguError if nothing can be attacked; `source` names the truth.
     """
     policy, begin = published.policy, published.begin
     if not published.states.size:
-        raise AuditError("nothing in the recording is of the policy's stream and version")
+        raise FuguError("nothing in the recording is of the policy's stream and version")
     true = np.flatnonzero(published.states >= 0)
     if not true.size:
-        raise AuditError(f"{source} has no state of the ticks from {begin} on: does it --loop?")
+        raise FuguError(f"{source} has no state of the ticks from {begin} on: does it --loop?")
     low, high = int(true[0]), int(true[-1]) + 1
     states, segments = published.states[low:high], published.segments[low:high]
 
@@ -176,7 +177,7 @@ def attack_published(
         symbols = SymbolOutputs(heard, np.array(policy.table.weights(), dtype=np.float64) / SCALE)
     releases = releases_of(policy, symbols, counts)
     if not releases:
-        raise AuditError("the recording has no symbols, and no whole windows that do not overlap")
+        raise FuguError("the recording has no symbols, and no whole windows that do not overlap")
     released = (source, states, segments, releases)
     return [*attack_releases(*released, known)], attack_released_stretches(policy, *released)
 
@@ -276,7 +277,7 @@ def audit_stream(
         points = tuple(attack_points(given[0], audiences, seed=seed, trials=trials))
         return StreamAudit(points, (), (), tuple(_refutation(one) for one in points if one.refuted), ())
     if len(policies) < len(given):
-        raise AuditError("measured points are attacked as their policy has them: alone, and not as they are heard")
+        raise FuguError("measured points are attacked as their policy has them: alone, and not as they are heard")
     policy = policies[0]
     definitions, left = _definitions(policies, config)
     found: list[Attacked] = []

@@ -32,13 +32,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fugu.contract.errors import cause
+from fugu.contract.errors import FuguError, cause
 from fugu.host.database import DatabaseError, FileLostError
 from fugu.host.process import Notifier, Wake
 from fugu.host.terminal import LogSettings, log_settings, log_to_stderr
 from gateway.cluster.duties import duty_of
 from gateway.cluster.shard_watch import KIND, ShardChannelError, channel_of
-from gateway.config import GatewayConfig, SettingsError
+from gateway.config import GatewayConfig
 from gateway.loop.gateway import STUCK_SECONDS, Gateway
 from gateway.loop.process import serve
 from gateway.store.engine import Lease
@@ -351,7 +351,7 @@ _CPUS = 0.001
 
 
 class Cluster:
-    """A connection, one in a process, to a Ray cluster at HOST:PORT or "auto". SettingsError if there is none."""
+    """A connection, one in a process, to a Ray cluster at HOST:PORT or "auto". FuguError if there is none."""
 
     def __init__(self, address: str, fleet: str) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
@@ -362,7 +362,7 @@ class Cluster:
         try:
             ray.init(address=address, namespace=f"fugu-{fleet}", log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-            raise SettingsError(f"no Ray cluster at {address}: {str(error).partition(chr(10))[0]}") from None
+            raise FuguError(f"no Ray cluster at {address}: {str(error).partition(chr(10))[0]}") from None
         self._actors: dict[str, Any] = {}
         self.find()
 
@@ -442,11 +442,11 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
     serve. Raises FuguError, a line on what keeps the gateway from starting; no actor that was made is left.
     """
     if shards > MOST_SHARDS:
-        raise SettingsError(f"{shards} shards: there are at most {MOST_SHARDS}")
+        raise FuguError(f"{shards} shards: there are at most {MOST_SHARDS}")
     if not isinstance(settings.store, Server):
-        raise SettingsError(f"the store {settings.store.name} is a file: shards on several machines need a server")
+        raise FuguError(f"the store {settings.store.name} is a file: shards on several machines need a server")
     if isinstance(settings.ledger, Path):
-        raise SettingsError("a ledger in a file is on one machine: without --ledger it is on the store's server")
+        raise FuguError("a ledger in a file is on one machine: without --ledger it is on the store's server")
     given = Given(settings, shards, Path.cwd(), log_settings())
     mark = f"-{hashlib.sha256(repr(given).encode()).hexdigest()[:8]}"
     parts = all_parts(shards)
@@ -474,12 +474,12 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
 
 
 def _wait(cluster: Cluster, made: Iterable[str], enough: Callable[[Collection[State]], bool], wanted: Wake) -> bool:
-    """Wait for all nodes' actors; whether that is not wanted any more. Raises SettingsError if one cannot serve."""
+    """Wait for all nodes' actors; whether that is not wanted any more. Raises FuguError if one cannot serve."""
     while True:
         states = cluster.states()
         for name in made:
             if name in states and states[name].problem:
-                raise SettingsError(states[name].problem)
+                raise FuguError(states[name].problem)
         if len(states) >= len(cluster.nodes) > 0 and enough(states.values()):
             return False
         if wanted.wait(_ROUND_SECONDS):

@@ -14,7 +14,7 @@ from fugu.contract.frames import sequence_name
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from gateway.cluster.shard_watch import ShardChannel, ShardWatch, channel_of
-from gateway.config import GatewayConfig, SettingsError
+from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
 from gateway.loop.duties import Alone, Loop, NotArrangedError, frame_topics
 from gateway.loop.recorder import Recorder
@@ -44,7 +44,7 @@ def duty_of(settings: GatewayConfig, role: str) -> Alone:
     """
     shards, shard = Role.parse(role)
     if not isinstance(settings.store, Server):
-        raise SettingsError(f"the store {settings.store.name} is a file: shards need one on a server, postgresql://...")
+        raise FuguError(f"the store {settings.store.name} is a file: shards need one on a server, postgresql://...")
     return WholeFleet(settings, shards) if shard is None else OneShard(settings, shard)
 
 

@@ -29,11 +29,10 @@ from typing import TYPE_CHECKING, Self
 from pydantic import ValidationError
 
 from fugu.contract._document import first_problem
-from fugu.contract.errors import UsageError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES, available_topic, discovery_topic
 from fugu.host.files import new_folder, read_text, write_public, write_secret
 from gateway.deployment.mosquitto import AUTHORITY_DAYS, Account, Role, Settings, access_list, public_files
-from gateway.deployment.units import DeploymentError
 
 if TYPE_CHECKING:
     from fugu.contract.losses import Adversary
@@ -87,7 +86,7 @@ class BrokerFolder:
     def create(cls, path: Path, settings: Settings, now: datetime) -> Self:
         """Write the folder of a new broker, without any account.
 
-        Raises DeploymentError if it is not empty, or cannot be written; UsageError for a bad name or address.
+        Raises FuguError if it is not empty, or cannot be written; UsageError for a bad name or address.
         """
         check_name(settings.fleet, "fleet")
         for host in settings.hosts:
@@ -111,11 +110,11 @@ class BrokerFolder:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Read the folder of a broker. DeploymentError if it is none."""
+        """Read the folder of a broker. FuguError if it is none."""
         try:
             settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
         except ValidationError as error:
-            raise DeploymentError(f"{path / 'broker.json'}: {first_problem(error, 'document')}") from None
+            raise FuguError(f"{path / 'broker.json'}: {first_problem(error, 'document')}") from None
         return cls(path, settings)
 
     @property
@@ -138,7 +137,7 @@ class BrokerFolder:
     def add(self, account: Account, now: datetime, *, ca_key: Path | None = None, renew: bool = False) -> Credentials:
         """Make an account, or give one new credentials.
 
-        DeploymentError if its name is taken, or the authority's key missing.
+        FuguError if its name is taken, or the authority's key missing.
 
         `now` has a zone. `ca_key`, needed with mutual TLS only, is for a key that is not where it was written to.
         `renew` changes nothing about an account that exists but its credentials, and the streams of a device that are
@@ -170,20 +169,20 @@ class BrokerFolder:
         self._keep(tuple(entries.values()))
 
     def check_free(self, name: str, role: Role, *, renew: bool) -> Account | None:
-        """Refuse an account that cannot be made (UsageError, DeploymentError); returns what there is under its name."""
+        """Refuse an account that cannot be made (UsageError, FuguError); returns what there is under its name."""
         check_name(name, "account")
         known = next((one for one in self.settings.accounts if one.name == name), None)
         free = known is not None and known.uncleared and role == "device" and not self.settings.mutual
         if known is not None and not (renew and known.role == role) and not free:
             what = "was removed" if known.role == "removed" else f"exists, as {known.role}"
             hint = "; fugu deploy renew gives it new credentials" if known.role == role and not renew else ""
-            raise DeploymentError(f"the account {name} {what}{hint}")
+            raise FuguError(f"the account {name} {what}{hint}")
         return known
 
     def renew(self, now: datetime, *, ca_key: Path | None = None) -> None:
         """Replace the broker's certificate and its key; clients trust the new one as they did the old one.
 
-        Raises DeploymentError if the authority's key (see `add`) is missing, or its certificate has ended.
+        Raises FuguError if the authority's key (see `add`) is missing, or its certificate has ended.
         """
         self._certify(self._authority(ca_key), now)
 
@@ -193,7 +192,7 @@ class BrokerFolder:
         write_secret(self.path / "server.key", server.key)
 
     def remove(self, name: str) -> None:
-        """Take everything away from an account. DeploymentError if there is no such account.
+        """Take everything away from an account. FuguError if there is no such account.
 
         The name stays taken with mutual TLS, because its certificate lives on, and may do nothing; and that of a
         reader, because what it was told is not forgotten. Of a device, operators may clear what it has left.
@@ -224,10 +223,10 @@ class BrokerFolder:
         self._keep((*others, gone) if self.settings.mutual or gone.ever or gone.uncleared else others)
 
     def account(self, name: str) -> Account:
-        """An account that was not removed. DeploymentError if there is none."""
+        """An account that was not removed. FuguError if there is none."""
         found = [one for one in self.settings.accounts if one.name == name and one.role != "removed"]
         if not found:
-            raise DeploymentError(f"there is no account {name}")
+            raise FuguError(f"there is no account {name}")
         return found[0]
 
     def new_reader(
@@ -262,7 +261,7 @@ class BrokerFolder:
         """Let a reader belong to one audience more; what it is then, and may be told. Raises as `new_reader`."""
         account = self._reader(name)
         if audience in account.audiences:
-            raise DeploymentError(f"the account {name} belongs to audience {audience}")
+            raise FuguError(f"the account {name} belongs to audience {audience}")
         left = tuple(one for one in account.left if one != audience)
         account = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left})
         bounds = self._told(account, releases, policies)
@@ -270,10 +269,10 @@ class BrokerFolder:
         return account, bounds
 
     def leave(self, name: str, audience: str) -> None:
-        """Let a reader leave an audience; what it was told still counts. DeploymentError if it is not in it."""
+        """Let a reader leave an audience; what it was told still counts. FuguError if it is not in it."""
         account = self._reader(name)
         if audience not in account.audiences:
-            raise DeploymentError(f"the account {name} does not belong to audience {audience}")
+            raise FuguError(f"the account {name} does not belong to audience {audience}")
         others = tuple(one for one in account.audiences if one != audience)
         self.change(account.model_copy(update={"audiences": others, "left": (*account.left, audience)}))
 
@@ -281,7 +280,7 @@ class BrokerFolder:
         account = self.account(name)
         if account.role != "reader":
             reads = "; the site reads symbols and all releases" if account.role == "site" else ""
-            raise DeploymentError(f"the account {name} is no reader of audiences, but {account.role}{reads}")
+            raise FuguError(f"the account {name} is no reader of audiences, but {account.role}{reads}")
         return account
 
     def _told(self, account: Account, releases: Path, policies: Path) -> list[Bound]:
@@ -325,7 +324,7 @@ class BrokerFolder:
     def _authority(self, ca_key: Path | None) -> Authority:
         file = self.authority_key if ca_key is None else ca_key
         if not file.exists():
-            raise DeploymentError(f"the authority's key is not at {file}: say with FUGU_CA_KEY where it is")
+            raise FuguError(f"the authority's key is not at {file}: say with FUGU_CA_KEY where it is")
         from gateway.deployment.certificates import Authority  # nobody else waits for the certificates' library
 
         return Authority.load(self.authority_certificate.encode(), read_text(file, "the authority's key").encode())

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gateway.deployment.units import DeploymentError
+from fugu.contract.errors import FuguError
 
 __all__ = ["Authority", "Issued"]
 
@@ -57,14 +57,14 @@ class Authority:
 
     @classmethod
     def load(cls, certificate: bytes, key: bytes) -> Self:
-        """Read an authority from its two files. DeploymentError if they are none, or do not belong together."""
+        """Read an authority from its two files. FuguError if they are none, or do not belong together."""
         try:
             loaded = x509.load_pem_x509_certificate(certificate)
             private, public = serialization.load_pem_private_key(key, password=None), loaded.public_key()
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise DeploymentError("the authority's certificate or key is not PEM") from None
+            raise FuguError("the authority's certificate or key is not PEM") from None
         if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != public:
-            raise DeploymentError("the authority's key is not that of its certificate")
+            raise FuguError("the authority's key is not that of its certificate")
         return cls(loaded, private)
 
     def pem(self) -> Issued:
@@ -90,7 +90,7 @@ class Authority:
     ) -> Issued:
         last = self.certificate.not_valid_after_utc
         if last <= now:
-            raise DeploymentError(f"the authority's certificate ended on {last:%Y-%m-%d}: make a new broker's folder")
+            raise FuguError(f"the authority's certificate ended on {last:%Y-%m-%d}: make a new broker's folder")
         key = ec.generate_private_key(ec.SECP256R1())
         ends = min(now + timedelta(days), last)
         unsigned = _builder(_name(name), self.certificate.subject, key.public_key(), now, ends, authority=False)

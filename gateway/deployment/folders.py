@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fugu.contract.errors import PolicyError
+from fugu.contract.errors import FuguError, PolicyError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
@@ -17,7 +17,7 @@ from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import deliver
 from gateway.deployment.broker_files import BrokerFolder, Credentials
-from gateway.deployment.units import AGENT, GATEWAY, SHARD_UNIT, DeploymentError, unit
+from gateway.deployment.units import AGENT, GATEWAY, SHARD_UNIT, unit
 from gateway.store.shards import numbered
 
 __all__ = [
@@ -117,7 +117,7 @@ def sensor_table(text: str) -> dict[str, str]:
     if text == "stdin":
         return {"kind": "stdin"}
     if text in _KINDS:
-        raise DeploymentError(f"a sensor of kind {text} has more to say: take stdin here, then edit agent.toml")
+        raise FuguError(f"a sensor of kind {text} has more to say: take stdin here, then edit agent.toml")
     if "/" in text:
         topic, _, path = text.partition("#")
         return {"kind": "mqtt", "topic": topic, **({"path": path} if path else {})}
@@ -127,20 +127,20 @@ def sensor_table(text: str) -> dict[str, str]:
 def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, AnyPolicy]:
     """Read policies of a device, by file name. PolicyError if one is malformed.
 
-    Raises DeploymentError if one cannot be read, is for another device, or two have one file name.
+    Raises FuguError if one cannot be read, is for another device, or two have one file name.
     """
     policies: dict[str, AnyPolicy] = {}
     for file in files:
         try:
             policy = read_policy(file.read_bytes())
         except OSError as error:
-            raise DeploymentError(f"cannot read the policy {file}: {error.strerror}") from None
+            raise FuguError(f"cannot read the policy {file}: {error.strerror}") from None
         except PolicyError as error:
             raise PolicyError(f"{file}: {error}") from None
         if (policy.fleet, policy.device) != (fleet, device):
-            raise DeploymentError(f"{file} is for {policy.fleet}/{policy.device}, not for {fleet}/{device}")
+            raise FuguError(f"{file} is for {policy.fleet}/{policy.device}, not for {fleet}/{device}")
         if file.name in policies:
-            raise DeploymentError(f"two policies are called {file.name}")
+            raise FuguError(f"two policies are called {file.name}")
         policies[file.name] = policy
     return policies
 
@@ -297,7 +297,7 @@ def _agent_toml(
 
 
 def check_ceilings(policies: Mapping[str, AnyPolicy], ceiling: Ceiling, measurement_ceiling: float | None) -> None:
-    """Check guarantees against ceilings as the device will: GuaranteeError, DeploymentError if a ceiling is missing.
+    """Check guarantees against ceilings as the device will: GuaranteeError, FuguError if a ceiling is missing.
 
     Args:
         policies: by the names of their files.
@@ -306,7 +306,7 @@ def check_ceilings(policies: Mapping[str, AnyPolicy], ceiling: Ceiling, measurem
         if isinstance(policy, Policy):
             policy.verify(ceiling)
         elif measurement_ceiling is None:
-            raise DeploymentError(f"{name} is for measurements: say with --measurement-ceiling what a point may tell")
+            raise FuguError(f"{name} is for measurements: say with --measurement-ceiling what a point may tell")
         else:
             policy.verify(measurement_ceiling)
 
@@ -314,10 +314,8 @@ def check_ceilings(policies: Mapping[str, AnyPolicy], ceiling: Ceiling, measurem
 def clear_retained(broker: Broker, topics: Sequence[str], waiting: Callable[[str], None] = lambda _why: None) -> None:
     """Let the broker, with an operator's credentials, forget what is retained on some topics.
 
-    `waiting` is as for `deliver`. LinkError if the broker cannot be reached; DeploymentError if it denies it.
+    `waiting` is as for `deliver`. LinkError if the broker cannot be reached; FuguError if it denies it.
     """
     with closing(deliver(broker, [(topic, b"") for topic in sorted(topics)], waiting)) as answers:
         if not all(answers):
-            raise DeploymentError(
-                "the broker denies it: these are no operator's credentials, or it has not started anew"
-            )
+            raise FuguError("the broker denies it: these are no operator's credentials, or it has not started anew")

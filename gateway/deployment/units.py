@@ -15,14 +15,10 @@ from fugu.host.files import read_text
 from fugu.mqtt import Broker
 from gateway.store.shards import own_account
 
-__all__ = ["AGENT", "BROKER", "GATEWAY", "NO_ACCOUNT", "SHARD_UNIT", "DeploymentError", "accounts_beside", "unit"]
+__all__ = ["AGENT", "BROKER", "GATEWAY", "NO_ACCOUNT", "SHARD_UNIT", "accounts_beside", "unit"]
 
 _TEMPLATES = Path(__file__).parent / "systemd"
 _FIELD = re.compile(r"@([A-Z_]+)@")
-
-
-class DeploymentError(FuguError):
-    """There is no such account, it may not be what was asked for, or files of a deployment are missing or wrong."""
 
 
 class Place(NamedTuple):
@@ -43,12 +39,12 @@ def unit(name: str, fields: Mapping[str, str]) -> str:
     """Fill a template in; `@NAME@` stands for the field NAME, and a line that is empty then disappears.
 
     Fields must be safe in a unit: paths and names without white space, quotes or `%`, but for specifiers that are
-    meant. Raises DeploymentError if the installation lacks its templates.
+    meant. Raises FuguError if the installation lacks its templates.
     """
     try:
         template = (_TEMPLATES / name).read_text()
     except OSError:
-        raise DeploymentError(f"the template {name} is missing in this installation") from None
+        raise FuguError(f"the template {name} is missing in this installation") from None
     return _FIELD.sub(lambda match: fields[match[1]], template)
 
 

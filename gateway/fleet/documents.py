@@ -25,7 +25,7 @@ from fugu.places.graphs import GraphError
 from fugu.places.tables import emission
 from fugu.planning.answers import error_of
 from fugu.privacy.randomised_response import assess
-from gateway.fleet.entries import Document, FleetError, Target, UnknownNameError
+from gateway.fleet.entries import Document, FleetError, Target
 from gateway.fleet.keys import Root
 from gateway.fleet.registry import Device, Registry
 from gateway.fleet.rollouts import Rollouts
@@ -71,9 +71,9 @@ def target_of(to: Address) -> Target:
 
 
 def reached(registry: Registry, to: Address) -> list[Device]:
-    """The devices that a document is for. Raises UnknownNameError if there are none."""
+    """The devices that a document is for. Raises FuguError if there are none."""
     if not (found := _meant(registry, to)):
-        raise UnknownNameError(f"no device of fleet {registry.fleet} is meant by {to}: enrol it first")
+        raise FuguError(f"no device of fleet {registry.fleet} is meant by {to}: enrol it first")
     return found
 
 
@@ -90,14 +90,14 @@ def former_version(device: Device) -> int | None:
 
 
 def document_in(registry: Registry, version: int) -> PolicyDocument:
-    """A document of the registry, checked when entered. UnknownNameError if missing, PolicyError if damaged."""
+    """A document of the registry, checked when entered. FuguError if missing, PolicyError if damaged."""
     return read_document(PolicyDocument, Envelope.decode(registry.document(version).payload).payload)
 
 
 def believed(registry: Registry, version: int, roots: Sequence[Root]) -> PolicyDocument:
     """A document of the registry that enough policy keys of one of some roots have signed: its file is no authority.
 
-    UnknownNameError if missing, FleetError if too few have signed it, or it is in the place of another version.
+    FuguError if missing, FleetError if too few have signed it, or it is in the place of another version.
     """
     try:
         document = read_complete(registry.document(version).payload, roots)

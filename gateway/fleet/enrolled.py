@@ -28,7 +28,7 @@ from fugu.contract.fleet_documents import (
 from fugu.contract.measure_table import TimedTable
 from gateway.config import FleetConfig
 from gateway.estimates.catalogue import Catalogue
-from gateway.fleet.entries import Document, KeyStoreError, RegistryError
+from gateway.fleet.entries import Document, RegistryError
 from gateway.fleet.keys import Root, decrypted, read_passphrase, read_private
 from gateway.fleet.registry import Device, Registry
 from gateway.health.contradictions import Stopping
@@ -177,12 +177,12 @@ class Signer:
     """Signs for one fleet.
 
     `key` is an encrypted PEM file; the first line of `passphrase_file` is its passphrase. Both must be readable by
-    their owner only. Raises KeyStoreError with one line that says what is wrong with the files.
+    their owner only. Raises FuguError with one line that says what is wrong with the files.
     """
 
     def __init__(self, fleet: str, key: Path, passphrase_file: Path | None) -> None:
         if passphrase_file is None:
-            raise KeyStoreError("the gateway's key needs a file with its passphrase")
+            raise FuguError("the gateway's key needs a file with its passphrase")
         self._fleet = fleet
         self._key = decrypted(read_private(key, "a key"), read_passphrase(passphrase_file), key)
 
@@ -221,11 +221,11 @@ class Enrolled:
         root = self.roots[-1][0]
         theirs = {public for name, public in root.public_keys.items() if name in root.gateway.names}
         if self.signer is not None and self.signer.public not in theirs:
-            raise KeyStoreError(f"{files.key} is not a gateway key of root version {self.roots[-1][0].version}")
+            raise FuguError(f"{files.key} is not a gateway key of root version {self.roots[-1][0].version}")
         self._registry = Registry(files.registry)
         try:
             if self._registry.fleet != fleet:
-                raise KeyStoreError(f"{files.registry} is the registry of fleet {self._registry.fleet}")
+                raise FuguError(f"{files.registry} is the registry of fleet {self._registry.fleet}")
             self._policies = FleetPolicies(self._registry, [root.document for root in self.roots], catalogue, counters)
             self._refresh_at = 0.0
             self._enrolled: dict[str, int] = {}

@@ -25,7 +25,6 @@ __all__ = [
     "Due",
     "Event",
     "FleetError",
-    "KeyStoreError",
     "Outcome",
     "PolicyReport",
     "Refusal",
@@ -34,7 +33,6 @@ __all__ = [
     "Sighting",
     "Stage",
     "Target",
-    "UnknownNameError",
     "checked_name",
     "share",
     "stages_of",
@@ -53,14 +51,6 @@ class FleetError(FuguError):
 
 class RegistryError(FuguError):
     """The registry's file cannot be used; nothing of what was asked for has happened."""
-
-
-class UnknownNameError(FuguError):
-    """There is no such device, document or rollout, or a name is none, or is taken."""
-
-
-class KeyStoreError(FuguError):
-    """Files of private keys or passphrases cannot be used, or the keys that are needed are not among them."""
 
 
 class Target(NamedTuple):
@@ -164,9 +154,9 @@ class Due(NamedTuple):
 
 
 def checked_name(name: str, what: str) -> str:
-    """A name that can stand in a topic. Raises UnknownNameError if it cannot."""
+    """A name that can stand in a topic. Raises FuguError if it cannot."""
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
-        raise UnknownNameError(f"{name[:80]!r} cannot be the name of a {what}: 1 to 64 letters, digits, '_' or '-'")
+        raise FuguError(f"{name[:80]!r} cannot be the name of a {what}: 1 to 64 letters, digits, '_' or '-'")
     return name
 
 

@@ -34,7 +34,7 @@ from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, read_do
 from fugu.contract.stretches import Ceiling
 from fugu.contract.trust import Trust
 from fugu.host.files import new_folder, write_public, write_secret
-from gateway.fleet.entries import FleetError, KeyStoreError
+from gateway.fleet.entries import FleetError
 
 __all__ = [
     "ROLES",
@@ -62,7 +62,7 @@ _FORM = (  # in DER, of a cost of 2^14 and blocks of 8: what a private key of Ed
 )
 
 
-class WrongPassphraseError(KeyStoreError):
+class WrongPassphraseError(FuguError):
     """The passphrase is not the one of the key, or the key is damaged: which, its file does not tell."""
 
 
@@ -80,38 +80,38 @@ def encrypted(key: Ed25519PrivateKey, passphrase: str) -> bytes:
 
 
 def decrypted(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
-    """The key in a PEM file. WrongPassphraseError; KeyStoreError if not encrypted, or no Ed25519 key."""
+    """The key in a PEM file. WrongPassphraseError; FuguError if not encrypted, or no Ed25519 key."""
     if f"-----BEGIN {_LABEL}-----".encode() not in content:
-        raise KeyStoreError(f"{path}: not a key under a passphrase: such a key is not used")
+        raise FuguError(f"{path}: not a key under a passphrase: such a key is not used")
     try:
         key = load_pem_private_key(content, passphrase.encode())
     except (InternalError, TypeError, UnsupportedAlgorithm, ValueError):  # one wrong passphrase in 256 fits the padding
         complaint = "the passphrase is not the one of this key, or the file is damaged"
         raise WrongPassphraseError(f"{path}: {complaint}") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise KeyStoreError(f"{path}: not an Ed25519 key")
+        raise FuguError(f"{path}: not an Ed25519 key")
     return key
 
 
 def read_private(path: Path, what: str) -> bytes:
-    """The content of a file. KeyStoreError if others than its owner may read it, or it cannot be read."""
+    """The content of a file. FuguError if others than its owner may read it, or it cannot be read."""
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             if status.st_mode & 0o077:
-                raise KeyStoreError(
+                raise FuguError(
                     f"{path}: {what} that others may read (mode {status.st_mode & 0o777:04o}) is not used: chmod 600 it"
                 )
             return file.read(_MAX_BYTES)
     except OSError as error:
-        raise KeyStoreError(f"cannot read {what} {path}: {error.strerror}") from None
+        raise FuguError(f"cannot read {what} {path}: {error.strerror}") from None
 
 
 _SHORTEST = 8
 
 
 class Passphrases:
-    """The passphrases at hand; only without any, somebody is asked (KeyStoreError if there is nobody)."""
+    """The passphrases at hand; only without any, somebody is asked (FuguError if there is nobody)."""
 
     def __init__(self, known: Sequence[str], ask: Callable[[str], str]) -> None:
         self._known = list(known)
@@ -128,35 +128,35 @@ class Passphrases:
     def new(self) -> str:
         """The passphrase for a new key: the first known, or asked for twice.
 
-        KeyStoreError if too short or different.
+        FuguError if too short or different.
         """
         if not self._known:
             first = self._ask("Passphrase for the new keys: ")
             if self._ask("The same again: ") != first:
-                raise KeyStoreError("the two passphrases differ; nothing was written")
+                raise FuguError("the two passphrases differ; nothing was written")
             self._known.append(first)
         return _long_enough(self._known[0])
 
 
 def new_passphrase(path: Path) -> str:
-    """The passphrase for a new key, from a file. KeyStoreError if it is too short, or as for `read_passphrase`."""
+    """The passphrase for a new key, from a file. FuguError if it is too short, or as for `read_passphrase`."""
     return _long_enough(read_passphrase(path))
 
 
 def read_passphrase(path: Path) -> str:
-    """The first line of a file. KeyStoreError if others than its owner may read it, or the line is empty or no text."""
+    """The first line of a file. FuguError if others than its owner may read it, or the line is empty or no text."""
     try:
         line = read_private(path, "a passphrase file").split(b"\n", 1)[0].decode().rstrip("\r")
     except UnicodeDecodeError:
-        raise KeyStoreError(f"{path}: the passphrase is no UTF-8 text") from None
+        raise FuguError(f"{path}: the passphrase is no UTF-8 text") from None
     if not line:
-        raise KeyStoreError(f"{path}: the first line is empty: keys without a passphrase are not used")
+        raise FuguError(f"{path}: the first line is empty: keys without a passphrase are not used")
     return line
 
 
 def _long_enough(passphrase: str) -> str:
     if len(passphrase) < _SHORTEST:
-        raise KeyStoreError(f"a passphrase for a new key must have at least {_SHORTEST} characters")
+        raise FuguError(f"a passphrase for a new key must have at least {_SHORTEST} characters")
     return passphrase
 
 
@@ -178,7 +178,7 @@ class KeyFile(NamedTuple):
     short: str
 
     def unlock(self, passphrases: Passphrases) -> Ed25519PrivateKey:
-        """The private key of it. KeyStoreError if no passphrase fits, or it holds another key than its name says."""
+        """The private key of it. FuguError if no passphrase fits, or it holds another key than its name says."""
         content, wrong = read_private(self.path, "a key"), None
         for passphrase in passphrases.candidates(str(self.path)):
             try:
@@ -187,7 +187,7 @@ class KeyFile(NamedTuple):
                 wrong = error
                 continue
             if short(name_of(key)) != self.short:
-                raise KeyStoreError(f"{self.path}: holds key {short(name_of(key))}, not the one of its name")
+                raise FuguError(f"{self.path}: holds key {short(name_of(key))}, not the one of its name")
             return key
         assert wrong is not None
         raise wrong
@@ -204,15 +204,15 @@ def short(name: str) -> str:
 
 
 def key_files(folders: Iterable[Path]) -> list[KeyFile]:
-    """All key files of some folders. KeyStoreError if a folder is missing, or it or a key file is open to others."""
+    """All key files of some folders. FuguError if a folder is missing, or it or a key file is open to others."""
     found = []
     for folder in folders:
         try:
             mode, paths = folder.stat().st_mode, sorted(folder.iterdir())
         except OSError as error:
-            raise KeyStoreError(f"cannot read the folder of keys {folder}: {error.strerror}") from None
+            raise FuguError(f"cannot read the folder of keys {folder}: {error.strerror}") from None
         if mode & 0o077:
-            raise KeyStoreError(
+            raise FuguError(
                 f"{folder}: a folder of keys that others may use (mode {mode & 0o777:04o}) is not used: chmod 700 it"
             )
         for path in paths:

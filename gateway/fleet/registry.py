@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import KEY_BYTES
 from fugu.host.database import REGISTRY, damage, open_database, snapshot, transaction
 from gateway.fleet.entries import (
@@ -33,7 +34,6 @@ from gateway.fleet.entries import (
     RegistryError,
     Sighting,
     Target,
-    UnknownNameError,
     checked_name,
 )
 
@@ -183,11 +183,11 @@ class Registry:
     # Devices
 
     def enrol(self, device: str, groups: Iterable[str] = (), *, who: str, time_us: int) -> bytes:
-        """Add a device; returns its new key. UnknownNameError if a name cannot be one, or is taken."""
+        """Add a device; returns its new key. FuguError if a name cannot be one, or is taken."""
         chosen = _group_names(groups)
         with self.transaction():
             if self.db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
-                raise UnknownNameError(f"device {device} is enrolled already")
+                raise FuguError(f"device {device} is enrolled already")
             key = secrets.token_bytes(KEY_BYTES)
             self.db.execute("INSERT INTO devices (name, enrolled_us, key) VALUES (?, ?, ?)", (device, time_us, key))
             self._put_groups(device, chosen)
@@ -195,7 +195,7 @@ class Registry:
         return key
 
     def remove(self, device: str, *, who: str, time_us: int) -> None:
-        """Remove a device; its refusals and the history stay. Raises UnknownNameError if there is no such device."""
+        """Remove a device; its refusals and the history stay. Raises FuguError if there is no such device."""
         with self.transaction():
             self.device(device)
             for table, column in (
@@ -208,7 +208,7 @@ class Registry:
             self.record(who, "remove", device, time_us=time_us)
 
     def set_groups(self, device: str, groups: Iterable[str], *, who: str, time_us: int) -> None:
-        """Put a device into these groups only. UnknownNameError if there is no such device, or a name cannot be one."""
+        """Put a device into these groups only. FuguError if there is no such device, or a name cannot be one."""
         chosen = _group_names(groups)
         with self.transaction():
             self.device(device)
@@ -216,11 +216,11 @@ class Registry:
             self.record(who, "groups", device, " ".join(chosen), time_us=time_us)
 
     def device(self, name: str) -> Device:
-        """One device. Raises UnknownNameError if there is none of this name."""
+        """One device. Raises FuguError if there is none of this name."""
         with self.snapshot():
             if found := self._devices("WHERE name=?", name):
                 return found[0]
-        raise UnknownNameError(f"there is no device {name[:80]!r} in fleet {self.fleet}")
+        raise FuguError(f"there is no device {name[:80]!r} in fleet {self.fleet}")
 
     def devices(self, group: str | None = None) -> list[Device]:
         """All devices, or those of a group, by name."""
@@ -308,11 +308,11 @@ class Registry:
             self.record(who, "document", str(document.version), detail, time_us=time_us)
 
     def document(self, version: int) -> Document:
-        """A document. Raises UnknownNameError if there is none of this version."""
+        """A document. Raises FuguError if there is none of this version."""
         with self.snapshot():
             row = self.db.execute(f"SELECT {_DOCUMENT} FROM intact_documents WHERE version=?", (version,)).fetchone()
         if row is None:
-            raise UnknownNameError(f"there is no document of version {version} in fleet {self.fleet}")
+            raise FuguError(f"there is no document of version {version} in fleet {self.fleet}")
         return _document(row)
 
     def documents(self) -> list[Document]:
@@ -332,7 +332,7 @@ class Registry:
     def desire(self, devices: Iterable[str], version: int, *, who: str, time_us: int) -> None:
         """Let devices have a document, at once and without a rollout; for those that have it already, a no-op.
 
-        Raises UnknownNameError if there is no such document, or a device is not enrolled; FleetError if it is not
+        Raises FuguError if there is no such document, or a device is not enrolled; FleetError if it is not
         addressed to one of them, or one should have a newer version already.
         """
         with self.transaction():
@@ -457,7 +457,7 @@ def _open(path: Path, fleet: str | None, busy_seconds: float) -> tuple[sqlite3.C
 
     It is made for `fleet` if it is not there; `None`: it must be there. Returns a connection in autocommit mode (what
     is committed is on the disk), and the name of the fleet. Raises RegistryError if it cannot be opened, is no registry
-    or another fleet's, or is of another version; UnknownNameError if the fleet's name is none.
+    or another fleet's, or is of another version; FuguError if the fleet's name is none.
     """
     first = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{checked_name(fleet, 'fleet')}');"
     schema = _SCHEMA + first  # a checked name holds no quote

@@ -43,7 +43,8 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
-from gateway.fleet.entries import Due, FleetError, Outcome, RolloutPlan, UnknownNameError, stages_of
+from fugu.contract.errors import FuguError
+from gateway.fleet.entries import Due, FleetError, Outcome, RolloutPlan, stages_of
 from gateway.fleet.registry import Registry
 
 __all__ = [
@@ -317,7 +318,7 @@ class Rollouts:
     def preview(self, plan: RolloutPlan) -> tuple[tuple[str, ...], ...]:
         """The devices that each stage of a plan would add, if it started now.
 
-        Raises FleetError if the rollout or a stage has no device, or all have a newer version already; UnknownNameError
+        Raises FleetError if the rollout or a stage has no device, or all have a newer version already; FuguError
         without the document.
         """
         with self._registry.snapshot():
@@ -376,7 +377,7 @@ class Rollouts:
     def step(self, number: int, time_us: int) -> tuple[str, ...]:
         """Do what is due in one rollout: what devices get, and is returned, is durable, or has not happened.
 
-        Raises UnknownNameError if there is no such rollout; RegistryError if the file cannot be used: nothing was done.
+        Raises FuguError if there is no such rollout; RegistryError if the file cannot be used: nothing was done.
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
@@ -414,7 +415,7 @@ class Rollouts:
             return [row[0] for row in self._db.execute(f"SELECT number FROM rollouts {where} ORDER BY number")]
 
     def show(self, number: int) -> Rollout:
-        """A rollout as it stands. Raises UnknownNameError if there is no such rollout."""
+        """A rollout as it stands. Raises FuguError if there is no such rollout."""
         with self._registry.snapshot():
             found = self._load(number)
             reports = self._reports(number, found.plan.version)
@@ -427,7 +428,7 @@ class Rollouts:
         with self._registry.snapshot():
             query = f"SELECT plan, created_us, ended_us, {_STATE} FROM rollouts WHERE number=?"
             if (row := self._db.execute(query, (number,)).fetchone()) is None:
-                raise UnknownNameError(f"there is no rollout {number} in fleet {self._registry.fleet}")
+                raise FuguError(f"there is no rollout {number} in fleet {self._registry.fleet}")
             text, created, ended, phase, stage, approved, clock, seen, slot, cause = row
             members: dict[int, list[str]] = {}
             offers: dict[str, _Offer] = {}

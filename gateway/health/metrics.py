@@ -50,10 +50,6 @@ _COUNTED = {
 }
 
 
-class MetricsError(FuguError):
-    """Metrics cannot be served."""
-
-
 class Reading(NamedTuple):
     """Values of a scrape; `round_seconds` are since the worker has finished a round, `inbox` messages wait."""
 
@@ -66,13 +62,13 @@ class Reading(NamedTuple):
 
 
 class Metrics:
-    """Serves what `read` finds at each scrape, until `stop`. Raises MetricsError without library or address."""
+    """Serves what `read` finds at each scrape, until `stop`. Raises FuguError without library or address."""
 
     def __init__(self, listen: tuple[str, int], read: Callable[[], Reading]) -> None:
         try:
             from prometheus_client import CollectorRegistry, start_http_server
         except ModuleNotFoundError:
-            raise MetricsError("metrics need prometheus-client: pip install 'fugu-edge[metrics]'") from None
+            raise FuguError("metrics need prometheus-client: pip install 'fugu-edge[metrics]'") from None
         self._read = read
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
@@ -80,7 +76,7 @@ class Metrics:
             served: Any = start_http_server(listen[1], listen[0], registry)
         except OSError as error:
             reason = cause(error)
-            raise MetricsError(f"metrics cannot be served at {listen[0]}:{listen[1]}: {reason}") from None
+            raise FuguError(f"metrics cannot be served at {listen[0]}:{listen[1]}: {reason}") from None
         self._server, self._thread = served
         patient = {"timeout": _PATIENCE_SECONDS, "get_stderr": lambda _handler: io.StringIO()}
         self._server.RequestHandlerClass = type("Patient", (self._server.RequestHandlerClass,), patient)

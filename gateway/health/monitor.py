@@ -508,7 +508,7 @@ def asked(store: Location) -> dict[str, Any]:
     """Ask the gateway that runs with a store on this machine.
 
     The process of the whole fleet knows all but the devices of processes that are elsewhere; without it, those that are
-    here are asked. Raises NotRunningError if none answers this account, StrangerError for an answer of another.
+    here are asked. Raises NotRunningError if none answers this account, FuguError for an answer of another.
     """
     own, *others = sockets(store)
     report, reports = _said(own, store), list(filter(None, (_said(path, store) for path in others)))

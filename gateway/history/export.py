@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.descriptions import place_grid
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_policy import MeasurePolicy
@@ -27,7 +28,6 @@ from gateway.estimates.points import PointEstimates
 from gateway.history.parquet import TABLES, ParquetFolder, parquet_folder
 from gateway.history.stored import (
     DAY_US,
-    HistoryError,
     Piece,
     Span,
     StoredHistory,
@@ -75,7 +75,7 @@ def export_history(
             told("releases", 1.0)
             _put_releases(made, ledger, span)
         if not any(made.rows.values()):
-            raise HistoryError(f"{store.name} holds nothing of that time")
+            raise FuguError(f"{store.name} holds nothing of that time")
         made.add("policies", policy_rows(history.policies()))
         return dict(made.rows)
 

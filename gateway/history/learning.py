@@ -18,13 +18,14 @@ from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.learning import Expected, expectations
 from fugu.chains.model import Problem, likelihood_rows
+from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import instant, instant_text
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.learned_class import Deviations, LearnedClass, LearnedModel, learned_class, log_ratios, transition_of
 from gateway.history.smoothing import blocks
-from gateway.history.stored import HistoryError, Piece, Span, SymbolStream, tick_times
+from gateway.history.stored import Piece, Span, SymbolStream, tick_times
 from gateway.history.tasks import Group, Source, Tasks
 
 __all__ = ["learn_class"]
@@ -75,7 +76,7 @@ class Sequences(NamedTuple):
 
 
 def read_sequences(group: Group) -> Sequences:
-    """The symbols of a group of streams. HistoryError if a policy is not known."""
+    """The symbols of a group of streams. FuguError if a policy is not known."""
     found: dict[tuple[tuple[int, ...], ...], int] = {}
     symbols, streams, tables = list[NDArray[np.int8 | np.int16]](), list[int](), list[int]()
     since, until = group.source.span.until, group.source.span.since
@@ -88,9 +89,7 @@ def read_sequences(group: Group) -> Sequences:
             for block in blocks(collected, SEQUENCE_TICKS):
                 policy = stream.policy(block.version)
                 if policy.table is None:
-                    raise HistoryError(
-                        f"policy version {block.version} of {stream.device}/{stream.stream} has no table"
-                    )
+                    raise FuguError(f"policy version {block.version} of {stream.device}/{stream.stream} has no table")
                 symbols.append(block.symbols.astype(np.int8 if policy.table.symbols <= _SMALL else np.int16))
                 streams.append(number)
                 tables.append(found.setdefault(tuple(map(tuple, policy.table.weights())), len(found)))
@@ -166,7 +165,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lamb
     parts = tasks.hold(read_sequences, [(group,) for group in Group.all(source)])
     each, lengths, since, until = zip(*tasks.map(_sizes, [(part,) for part in parts]), strict=True)
     if not (ticks := sum(each)):
-        raise HistoryError(f"{source.path.name} has no symbols of that time")
+        raise FuguError(f"{source.path.name} has no symbols of that time")
     step = -(-sum(lengths) // _SAMPLE_TICKS)
     sample = joined(tasks.map(_thinned, [(part, step) for part in parts]))
     told("finding the chain of some symbols")
@@ -207,19 +206,19 @@ def _thinned(some: Sequences, step: int) -> Sequences:
 
 
 def _common(streams: list[SymbolStream]) -> Policy:
-    """One whose states and ticks all policies have. HistoryError if there is none."""
+    """One whose states and ticks all policies have. FuguError if there is none."""
     if len(names := sorted({one.stream for one in streams})) > 1:
-        raise HistoryError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
+        raise FuguError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
     policies = [policy for one in streams for policy in one.policies.values()]
     first = policies[0]
     for policy in policies:
         if (policy.discretiser, policy.clock.period_us) != (first.discretiser, first.clock.period_us):
-            raise HistoryError(
+            raise FuguError(
                 f"{policy.device}/{policy.stream} version {policy.version} has other states or ticks than "
                 f"{first.device}/{first.stream} version {first.version}: choose devices, or a time, that agree"
             )
     if (states := len(first.discretiser.states)) > _MOST_STATES:
-        raise HistoryError(f"{first.stream} has {states} states: a class is learned for at most {_MOST_STATES}")
+        raise FuguError(f"{first.stream} has {states} states: a class is learned for at most {_MOST_STATES}")
     return first
 
 

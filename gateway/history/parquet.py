@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from pyarrow import dataset
 
 from fugu.chains.arrays import Ints
-from fugu.contract.errors import PolicyError
+from fugu.contract.errors import FuguError, PolicyError
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
-from gateway.history.stored import DAY_US, HistoryError, Piece, Span, SymbolStream
+from gateway.history.stored import DAY_US, Piece, Span, SymbolStream
 
 __all__ = ["TABLES", "ExportedHistory", "ParquetFolder", "parquet_folder"]
 
@@ -86,16 +86,16 @@ _MOST_BATCHES = 4096
 def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
     """A new folder, which is there once it is complete, and only for its owner to read.
 
-    Raises HistoryError if it holds something, or cannot be made.
+    Raises FuguError if it holds something, or cannot be made.
     """
     path = path.absolute()
     try:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise HistoryError(f"{path.name} is not empty: name a new folder, or remove it first")
+            raise FuguError(f"{path.name} is not empty: name a new folder, or remove it first")
         path.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     except OSError as error:
-        raise HistoryError(f"cannot make the folder {path.name}: {error.strerror}") from None
+        raise FuguError(f"cannot make the folder {path.name}: {error.strerror}") from None
     try:
         folder = ParquetFolder(made)
         yield folder
@@ -103,7 +103,7 @@ def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
         made.replace(path)
         _sync(path.parent)
     except OSError as error:
-        raise HistoryError(f"cannot write the folder {path.name}: {error.strerror or error}") from None
+        raise FuguError(f"cannot write the folder {path.name}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -205,7 +205,7 @@ _Rows = Ints
 
 
 class ExportedHistory:
-    """The symbols of a folder that `fugu gateway export` wrote. HistoryError if it is none."""
+    """The symbols of a folder that `fugu gateway export` wrote. FuguError if it is none."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -216,7 +216,7 @@ class ExportedHistory:
             self._days = self._read_days()
         except (OSError, pa.ArrowException, PolicyError, ValueError, KeyError) as error:
             why = str(error).partition("\n")[0]
-            raise HistoryError(f"{folder.name} is no folder that fugu gateway export wrote: {why}") from None
+            raise FuguError(f"{folder.name} is no folder that fugu gateway export wrote: {why}") from None
         self._policies: dict[tuple[str, str], dict[int, Policy]] = defaultdict(dict)
         for policy in policies:
             if isinstance(policy, Policy) and policy.table is not None:

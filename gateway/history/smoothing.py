@@ -16,6 +16,7 @@ import numpy as np
 
 from fugu.chains import backward_messages, filter_beliefs, posterior_marginals, predict
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.errors import FuguError
 from fugu.contract.policy import Clock
 from fugu.contract.sentences import LAST_US
 from gateway.estimates.beliefs import told
@@ -23,7 +24,7 @@ from gateway.estimates.models import Model
 from gateway.estimates.past import TickProbabilities
 from gateway.history.export import marginal_rows, policy_rows
 from gateway.history.parquet import ParquetFolder, parquet_folder
-from gateway.history.stored import HistoryError, Piece, Span, SymbolStream
+from gateway.history.stored import Piece, Span, SymbolStream
 from gateway.history.tasks import Group, History, Source, Tasks
 
 __all__ = ["blocks", "smooth_history"]
@@ -168,7 +169,7 @@ def _explained(kernel: object, stream: SymbolStream, *given: object) -> Floats:
         assert callable(kernel)
         found: Floats = kernel(*given)
     except ValueError as error:
-        raise HistoryError(f"{stream.device}/{stream.stream}: {error}") from None
+        raise FuguError(f"{stream.device}/{stream.stream}: {error}") from None
     return found
 
 
@@ -191,7 +192,7 @@ def smooth_history(
             _smooth, arguments, lambda count: told(f"{count} of {len(groups)} groups", count / len(groups))
         )
         if not (rows := sum(done)):
-            raise HistoryError(f"{source.path.name} has no symbols of that time")
+            raise FuguError(f"{source.path.name} has no symbols of that time")
         with source.open() as history:
             some = source.streams(history)
             made.add("policies", policy_rows(policy for one in some for policy in one.policies.values()))

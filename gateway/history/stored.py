@@ -30,7 +30,6 @@ from gateway.store.store import Store
 
 __all__ = [
     "DAY_US",
-    "HistoryError",
     "Piece",
     "Span",
     "StoredHistory",
@@ -42,10 +41,6 @@ __all__ = [
 
 
 DAY_US = 86_400_000_000
-
-
-class HistoryError(FuguError):
-    """A history cannot be read or written, or holds nothing of what was asked for; one line that says why."""
 
 
 class Span(NamedTuple):
@@ -91,9 +86,9 @@ class SymbolStream(NamedTuple):
     policies: Mapping[int, Policy]
 
     def policy(self, version: int) -> Policy:
-        """The policy of a version. HistoryError if it is not known."""
+        """The policy of a version. FuguError if it is not known."""
         if (found := self.policies.get(version)) is None:
-            raise HistoryError(f"policy version {version} of {self.device}/{self.stream} is not there")
+            raise FuguError(f"policy version {version} of {self.device}/{self.stream} is not there")
         return found
 
     def model(self, version: int) -> Model:

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from fugu.contract.errors import FuguError
 from gateway.history.parquet import ExportedHistory
-from gateway.history.stored import HistoryError, Span, StoredHistory, SymbolStream, stored_history
+from gateway.history.stored import Span, StoredHistory, SymbolStream, stored_history
 from gateway.store.location import Location
 
 __all__ = ["Group", "History", "Source", "Tasks", "open_tasks"]
@@ -46,11 +47,11 @@ class Source(NamedTuple):
                 yield history
 
     def streams(self, history: History) -> list[SymbolStream]:
-        """The streams that are meant. HistoryError if there are none."""
+        """The streams that are meant. FuguError if there are none."""
         every = [one for one in history.streams() if self.stream in (None, one.stream)]
         found = [one for one in every if not self.devices or one.device in self.devices]
         if not found:
-            raise HistoryError(f"{self.path.name} has no such stream of symbols")
+            raise FuguError(f"{self.path.name} has no such stream of symbols")
         return found
 
 
@@ -113,7 +114,7 @@ class _RayTasks(Tasks):
         try:
             found: list[_Result] = self._ray.get(references)
         except self._ray.exceptions.RayTaskError as error:
-            raise HistoryError(str(error.cause).partition("\n")[0]) from None
+            raise FuguError(str(error.cause).partition("\n")[0]) from None
         return found
 
 
@@ -121,7 +122,7 @@ class _RayTasks(Tasks):
 def open_tasks(address: str | None) -> Iterator[Tasks]:
     """Where tasks run: a Ray cluster whose nodes see the same files, "local" for one on this machine, `None` for here.
 
-    Raises HistoryError if there is no such cluster.
+    Raises FuguError if there is no such cluster.
     """
     if address is None:
         yield Tasks()
@@ -133,7 +134,7 @@ def open_tasks(address: str | None) -> Iterator[Tasks]:
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise HistoryError(f"no Ray cluster at {address}: {str(error).partition(chr(10))[0]}") from None
+        raise FuguError(f"no Ray cluster at {address}: {str(error).partition(chr(10))[0]}") from None
     try:
         yield _RayTasks(ray)
     finally:

@@ -14,7 +14,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link, Will
-from gateway.config import GatewayConfig, SettingsError
+from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.contradictions import Contradictions
 from gateway.health.monitor import Elsewhere, Monitor
@@ -72,7 +72,7 @@ class Alone:
 
     def __init__(self, settings: GatewayConfig) -> None:
         if settings.policies is None and settings.signed is None:
-            raise SettingsError("no policies: give a directory of policy files, or a fleet's registry")
+            raise FuguError("no policies: give a directory of policy files, or a fleet's registry")
         self._settings = settings
         self._releasing: Releasing | None = None
         self.broker, self.path = settings.broker, settings.store
@@ -139,7 +139,7 @@ class Alone:
         sealed, key = (None, None) if enrolled is None else (enrolled.sealed, enrolled.key)
         stopping = None
         if settings.on_conflict != "alarm" and (enrolled is None or (stopping := enrolled.stopping) is None):
-            raise SettingsError("to stop devices the gateway needs the fleet's registry and the gateway's key")
+            raise FuguError("to stop devices the gateway needs the fleet's registry and the gateway's key")
         contradictions = Contradictions(settings.fleet, store, link, monitor, stopping)
         recorder.conflict = contradictions.found
         if enrolled is not None or catalogue.measured():

@@ -15,7 +15,7 @@ from pathlib import Path
 from fugu.contract.errors import FuguError
 from gateway.config import SESSION_SECONDS
 
-__all__ = ["Login", "PageError", "network_of", "password_line"]
+__all__ = ["Login", "network_of", "password_line"]
 
 _N, _R, _P = 2**14, 8, 1
 _MOST_SESSIONS = 1000
@@ -24,14 +24,10 @@ _MOST_NETWORKS = 4096
 _LEAST_CHARACTERS, _MOST_CHARACTERS = 10, 1024
 
 
-class PageError(FuguError):
-    """The page cannot be served as it is meant to be; one line that says why."""
-
-
 def password_line(password: str) -> str:
-    """The hash of a password, as a line of a file: scrypt, salted. PageError if it has not 10 to 1024 characters."""
+    """The hash of a password, as a line of a file: scrypt, salted. FuguError if it has not 10 to 1024 characters."""
     if not _LEAST_CHARACTERS <= len(password) <= _MOST_CHARACTERS:
-        raise PageError(f"a password has {_LEAST_CHARACTERS} to {_MOST_CHARACTERS} characters")
+        raise FuguError(f"a password has {_LEAST_CHARACTERS} to {_MOST_CHARACTERS} characters")
     salt = secrets.token_bytes(16)
     return f"scrypt${base64.b64encode(salt).decode()}${base64.b64encode(_hash(password, salt)).decode()}"
 
@@ -54,7 +50,7 @@ class Login:
     """Checks a password against the hash in a file's first line, and knows sessions.
 
     Five failures within a minute shut out the network that they came from, and no other. 4096 networks are stored;
-    the one whose last failure is the oldest gives way to a new one. Raises PageError if the file cannot be used.
+    the one whose last failure is the oldest gives way to a new one. Raises FuguError if the file cannot be used.
     """
 
     def __init__(
@@ -64,11 +60,11 @@ class Login:
             kind, salt, digest = file.read_text().splitlines()[0].split("$")
             self._salt, self._digest = base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True)
         except OSError as error:
-            raise PageError(f"cannot read the file of the password: {error.strerror}") from None
+            raise FuguError(f"cannot read the file of the password: {error.strerror}") from None
         except (ValueError, IndexError):
-            raise PageError("the file of the password has no hash of one") from None
+            raise FuguError("the file of the password has no hash of one") from None
         if kind != "scrypt" or len(self._digest) != 64:
-            raise PageError("the file of the password has no hash of one")
+            raise FuguError("the file of the password has no hash of one")
         self.session_seconds = session_seconds
         self._clock = clock
         self._sessions: dict[bytes, float] = {}

@@ -16,11 +16,11 @@ from multiprocessing.context import SpawnProcess
 from types import TracebackType
 from typing import Self
 
-from fugu.contract.errors import cause
+from fugu.contract.errors import FuguError, cause
 from fugu.host.process import end_with_parent
 from fugu.host.terminal import LogSettings, log_settings, log_to_stderr
 from gateway.config import PageSettings
-from gateway.page.login import Login, PageError
+from gateway.page.login import Login
 
 __all__ = ["PageBeside", "serve"]
 
@@ -186,14 +186,14 @@ def _serve_beside(settings: PageSettings, listener: socket.socket, parent: Conne
 def _check(settings: PageSettings) -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        raise PageError(f"the page needs {missing[0]}: pip install 'fugu-edge[gateway]'")
+        raise FuguError(f"the page needs {missing[0]}: pip install 'fugu-edge[gateway]'")
     if settings.page.login_file is not None:
         Login(settings.page.login_file)
     if settings.page.tls_cert is not None:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.page.tls_cert, settings.page.tls_key)
         except (OSError, ssl.SSLError) as error:
-            raise PageError(f"the page's certificate or key cannot be used: {error.strerror or error}") from None
+            raise FuguError(f"the page's certificate or key cannot be used: {error.strerror or error}") from None
 
 
 def _listen(settings: PageSettings) -> socket.socket:
@@ -202,4 +202,4 @@ def _listen(settings: PageSettings) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
-        raise PageError(f"nobody can listen at {settings.address}: {cause(error)}") from None
+        raise FuguError(f"nobody can listen at {settings.address}: {cause(error)}") from None

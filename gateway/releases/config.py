@@ -40,7 +40,6 @@ __all__ = [
     "Matrices",
     "Reader",
     "ReleaseConfig",
-    "ReleaseConfigError",
     "Scheduled",
     "joint_charge",
     "load_readers",
@@ -51,10 +50,6 @@ _MOST_TICKS = 2**31
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Ticks = Annotated[int, Field(ge=1, le=_MOST_TICKS)]
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
-
-
-class ReleaseConfigError(FuguError):
-    """The configuration of releases cannot be read, or does not fit the policies."""
 
 
 def _seconds(given: object) -> object:
@@ -225,13 +220,13 @@ class ReleaseConfig(Document):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a configuration file. Raises ReleaseConfigError, one line that names the first thing that is wrong."""
-        return read_toml(path, cls, ReleaseConfigError)
+        """Read a configuration file. Raises FuguError, one line that names the first thing that is wrong."""
+        return read_toml(path, cls, FuguError)
 
     def audience_of(self, reader: str, name: str) -> Audience:
-        """An audience of an account. ReleaseConfigError if it is not configured."""
+        """An audience of an account. FuguError if it is not configured."""
         if name not in self.audiences:
-            raise ReleaseConfigError(
+            raise FuguError(
                 f"account {reader}: audience {name} is not configured, so nobody can say what the account may be told"
             )
         return self.audiences[name]
@@ -270,7 +265,7 @@ class Reader(Document):
         alone: Collection[Key] = (),
         past: Callable[[Iterable[Stream]], Past] = lambda _streams: NO_PAST,
     ) -> list[Bound]:
-        """Compute what a reader may be told about each stream. ReleaseConfigError, one line, if it is above its limit.
+        """Compute what a reader may be told about each stream. FuguError, one line, if it is above its limit.
 
         Every stream of symbols counts for every audience, whether or not something is released about it today; `alone`
         are accounts of a ledger that have had their only release, whether or not it is still configured, and `past` has
@@ -280,7 +275,7 @@ class Reader(Document):
             config.audience_of(self.name, name)
         for key in alone:
             if key.audience in self.audiences and set(self.audiences) != {key.audience}:
-                raise ReleaseConfigError(
+                raise FuguError(
                     f"account {self.name} may belong to no audience beside {key.audience}, which has had a release "
                     f"about {key.device}/{key.stream} that does not compose"
                 )
@@ -305,15 +300,15 @@ class Bound(NamedTuple):
 
 
 def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
-    """Read the readers of a fleet's broker. Raises ReleaseConfigError with one line that says what is wrong."""
+    """Read the readers of a fleet's broker. Raises FuguError with one line that says what is wrong."""
     try:
         found = Readers.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise ReleaseConfigError(f"cannot read the readers {path.name}: {error.strerror}") from None
+        raise FuguError(f"cannot read the readers {path.name}: {error.strerror}") from None
     except ValidationError as error:
-        raise ReleaseConfigError(f"{path.name} is no list of readers: {first_problem(error, 'list')}") from None
+        raise FuguError(f"{path.name} is no list of readers: {first_problem(error, 'list')}") from None
     if found.fleet != fleet:
-        raise ReleaseConfigError(f"{path.name} holds the readers of fleet {found.fleet}, this one is {fleet}")
+        raise FuguError(f"{path.name} holds the readers of fleet {found.fleet}, this one is {fleet}")
     return found.readers
 
 
@@ -353,12 +348,12 @@ def _bound(
                     bound = joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period))
                     found.append(float_up(Fraction(bound) + Fraction(leaks)) if slack else bound)
     except ChainClassError as error:
-        raise ReleaseConfigError(f"account {reader.name}: no bound for {device}/{stream}: {error}") from None
+        raise FuguError(f"account {reader.name}: no bound for {device}/{stream}: {error}") from None
     if not found:
         return None
     epsilon = max(found)
     if epsilon > reader.epsilon:
-        raise ReleaseConfigError(
+        raise FuguError(
             f"account {reader.name} would be told {epsilon:.10g} about {device}/{stream} by the audiences "
             f"{', '.join(reader.audiences)} together: its limit is {reader.limit}"
         )
@@ -383,17 +378,17 @@ def _alone(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> l
                 why = (
                     "has chains of its own" if release.chains else f"is by {release.mechanism}, which does not compose"
                 )
-                raise ReleaseConfigError(
+                raise FuguError(
                     f"account {reader.name} may belong to no audience beside {release.audience}, whose release "
                     f"{release.name} about {device}/{stream} {why}"
                 )
             if reader.seconds:
-                raise ReleaseConfigError(
+                raise FuguError(
                     f"account {reader.name} has a limit for any {reader.seconds} seconds, and release {release.name} "
                     f"about {device}/{stream} is by {release.mechanism}, which protects single ticks only"
                 )
             if not covers(release.mechanism, reader.adversary):
-                raise ReleaseConfigError(
+                raise FuguError(
                     f"account {reader.name} has a limit against the {reader.adversary} adversary, and release "
                     f"{release.name} about {device}/{stream} is by {release.mechanism}, which has no bound against it"
                 )

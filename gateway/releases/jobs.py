@@ -11,6 +11,7 @@ import numpy as np
 
 from fugu.chains.arrays import Ints
 from fugu.contract.dating import Dated, with_slack
+from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
@@ -19,7 +20,7 @@ from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, counted_symbols
 from gateway.releases.charges import units_above
-from gateway.releases.config import Audience, Matrices, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.releases.config import Audience, Matrices, ReleaseConfig, Scheduled
 from gateway.releases.entries import (
     NO_PAST,
     SITE,
@@ -43,7 +44,7 @@ def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
     A document that was only sent ties none: its device may refuse it, and the ledger ties streams for ever. Nothing is
     released of its ticks before there are frames of it.
 
-    Raises ReleaseConfigError if such streams do not have one clock, so that nothing can be charged to their ticks.
+    Raises FuguError if such streams do not have one clock, so that nothing can be charged to their ticks.
     """
     groups: dict[Stream, frozenset[Stream]] = {}
     clocks: dict[Stream, set[Clock]] = {}
@@ -56,7 +57,7 @@ def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
     found = list(dict.fromkeys(groups.values()))
     for each in found:
         if len(set[Clock]().union(*(clocks.get(member, set()) for member in each))) > 1:
-            raise ReleaseConfigError(
+            raise FuguError(
                 f"streams {together_name(each)} move together and do not have one clock: plan them with one --epoch"
             )
     return found
@@ -123,7 +124,7 @@ class Job(NamedTuple):
 def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
     """All jobs of a configuration.
 
-    Raises ReleaseConfigError if a release names a device or a state that there is not, or sums up what is not
+    Raises FuguError if a release names a device or a state that there is not, or sums up what is not
     comparable; or if an audience is told sums of a group that no policy has, or a release is called like such a sum.
     """
     _check_groups(config, catalogue)
@@ -131,11 +132,11 @@ def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
     for plan in config.releases:
         devices = catalogue.devices(plan.stream) if plan.devices == "all" else plan.devices
         if not devices:
-            raise ReleaseConfigError(f"release {plan.name}: no device has a stream {plan.stream}")
+            raise FuguError(f"release {plan.name}: no device has a stream {plan.stream}")
         for group in [(device,) for device in devices] if plan.per_device else [tuple(devices)]:
             found.append(_job(plan, group, config, catalogue))
     if len({job.name for job in found}) != len(found):
-        raise ReleaseConfigError("two releases would have the same topic")
+        raise FuguError("two releases would have the same topic")
     _check_accounts(found)
     return found
 
@@ -145,9 +146,9 @@ def _check_groups(config: ReleaseConfig, catalogue: Catalogue) -> None:
     groups = catalogue.groups().values()
     for audience, terms in config.audiences.items():
         for name in set(terms.sums) - {group.name for group in groups}:
-            raise ReleaseConfigError(f"audience {audience}: no policy has a sum of a group {name}")
+            raise FuguError(f"audience {audience}: no policy has a sum of a group {name}")
     for name in {job.name for job in config.releases} & {name for group in groups for name in group.release_names}:
-        raise ReleaseConfigError(f"release {name} is called like the sums of a group: give it another name")
+        raise FuguError(f"release {name} is called like the sums of a group: give it another name")
 
 
 def _check_accounts(made: Iterable[Job]) -> None:
@@ -161,35 +162,35 @@ def _check_accounts(made: Iterable[Job]) -> None:
                 f"releases {other.name} and {job.name} both tell {job.plan.audience} about {device}/{job.plan.stream}"
             )
             if other.question.mechanism != mechanism:
-                raise ReleaseConfigError(
+                raise FuguError(
                     f"{what}, by {other.question.mechanism} and by {mechanism}: give them one mechanism, or two "
                     "audiences"
                 )
             if other is not job and mechanism in ALONE:
-                raise ReleaseConfigError(f"{what}, and mechanism {mechanism} does not compose with anything")
+                raise FuguError(f"{what}, and mechanism {mechanism} does not compose with anything")
 
 
 def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catalogue: Catalogue) -> Job:
     name = f"{plan.name}-{devices[0]}" if plan.per_device else plan.name
     if len(name) > _NAME_LENGTH:
-        raise ReleaseConfigError(f"release {name}: its name is longer than {_NAME_LENGTH} characters")
+        raise FuguError(f"release {name}: its name is longer than {_NAME_LENGTH} characters")
     if len(set(devices)) != len(devices):
-        raise ReleaseConfigError(f"release {name} names a device twice")
+        raise FuguError(f"release {name} names a device twice")
     newest = []
     for device in devices:
         known = catalogue.planned(device, plan.stream)
         if not known:
-            raise ReleaseConfigError(f"release {name}: no policy for stream {device}/{plan.stream}")
+            raise FuguError(f"release {name}: no policy for stream {device}/{plan.stream}")
         newest.append(known[-1])
     if len({(policy.discretiser.states, policy.clock) for policy in newest}) != 1:
-        raise ReleaseConfigError(f"release {name}: its devices do not have the same states and the same clock")
+        raise FuguError(f"release {name}: its devices do not have the same states and the same clock")
     labels = newest[0].discretiser.states
     for state in plan.states:
         if state not in labels:
-            raise ReleaseConfigError(f"release {name}: stream {plan.stream} has no state {state!r}")
+            raise FuguError(f"release {name}: stream {plan.stream} has no state {state!r}")
     wanted = plan.states or labels
     if plan.states and len(wanted) == len(labels):
-        raise ReleaseConfigError(f"release {name} asks for all states together, which says nothing")
+        raise FuguError(f"release {name} asks for all states together, which says nothing")
     query = Query(plan.query, tuple(labels.index(state) for state in wanted))
     windows = {
         device: window
@@ -199,7 +200,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     silent = frozenset(device for device, policy in zip(devices, newest, strict=True) if policy.table is None)
     for device in devices:
         if device in silent and device not in windows:
-            raise ReleaseConfigError(
+            raise FuguError(
                 f"release {name}: {device}/{plan.stream} has no symbols, and no windows that a {plan.query} of "
                 f"{plan.length} ticks every {plan.step} can be put together from"
             )
@@ -233,9 +234,9 @@ def _allowed(
                 allowed[name] = min(_allowance(_classes(plan.chains, policies), audience, name) for policies in every)
             except ChainClassError as error:
                 if plan.mechanism != "auto":
-                    raise ReleaseConfigError(f"release {plan.name}: mechanism {name}: {error}") from None
+                    raise FuguError(f"release {plan.name}: mechanism {name}: {error}") from None
     if not allowed:
-        raise ReleaseConfigError(f"release {plan.name}: no mechanism protects these streams")
+        raise FuguError(f"release {plan.name}: no mechanism protects these streams")
     return allowed
 
 
@@ -278,15 +279,13 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
         policies = catalogue.planned(device, job.plan.stream)
         what = f"release {job.name}: mechanism {job.question.mechanism}"
         if any(policy.window_rate for policy in policies):
-            raise ReleaseConfigError(
-                f"{what} composes with nothing, and {device}/{job.plan.stream} releases windows of its own"
-            )
+            raise FuguError(f"{what} composes with nothing, and {device}/{job.plan.stream} releases windows of its own")
         if job.question.mechanism == "wasserstein":
             if any(
                 one.discretiser.kind == "baseline" or (one.discretiser.missing is None and one.missing_share != 0.0)
                 for one in policies
             ):  # a symbol without a state has another distribution
-                raise ReleaseConfigError(
+                raise FuguError(
                     f"{what} needs the distribution of every symbol, and a tick of {device}/{job.plan.stream} "
                     "without a reading has no state: declare a missing state, or missing_share 0 if there are none "
                     "(a baseline has some)"
@@ -296,7 +295,7 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
                 for table in {policy.table for policy in policies if policy.table is not None}:
                     counted_symbols(chains, table, job.question.query.states, ticks).check()
             except (ChainClassError, ReleaseError) as error:
-                raise ReleaseConfigError(f"{what}: {device}/{job.plan.stream}: {error}") from None
+                raise FuguError(f"{what}: {device}/{job.plan.stream}: {error}") from None
 
 
 def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | None:

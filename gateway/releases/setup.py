@@ -30,7 +30,7 @@ from fugu.mqtt import Broker, LinkError
 from fugu.mqtt.probe import deliver, listen
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import classes_of
-from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, load_readers
+from gateway.releases.config import Audience, ReleaseConfig, load_readers
 from gateway.releases.entries import NO_PAST, Allowance, Entry, Past, State, Stream
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, no_release_before
@@ -379,7 +379,7 @@ def release_now(
         with closing(releases.ledger):
             wanted = [job for job in releases.jobs if name in (job.name, job.plan.name)]
             if not wanted:
-                raise ReleaseConfigError(f"no release {name} is configured")
+                raise FuguError(f"no release {name} is configured")
             if problem := next(
                 (releases.impossible[job.name] for job in wanted if job.name in releases.impossible), ""
             ):

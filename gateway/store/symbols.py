@@ -41,10 +41,6 @@ _WIDTHS = ("<u4", "<u4", "<i8", "<i8", "<i8", "<u2", "u1")
 """Of the columns in `Columns`, in their order, as they are stored."""
 
 
-class ColumnsError(FuguError):
-    """Stored columns cannot be read."""
-
-
 class Columns(NamedTuple):
     """Frames of symbols, one a row; also what is accounted for and has no symbols (`ticks` 0).
 
@@ -122,7 +118,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def decode(cls, stored: bytes) -> Columns:
-        """Read what `encode` has made. Raises ColumnsError for other bytes."""
+        """Read what `encode` has made. Raises FuguError for other bytes."""
         try:
             version, rows, size = _HEAD.unpack_from(stored)
             at, fields = _HEAD.size, []
@@ -131,10 +127,10 @@ class Columns(NamedTuple):
                 at += rows * np.dtype(width).itemsize
             packed = np.frombuffer(stored, np.uint8, size, at)
         except (struct.error, ValueError):
-            raise ColumnsError("a batch of frames in the store is cut short") from None
+            raise FuguError("a batch of frames in the store is cut short") from None
         sizes = packed_size(fields[5], fields[6])
         if version != _VERSION or at + size != len(stored) or int(sizes.sum()) != size:
-            raise ColumnsError("a batch of frames in the store is not whole")
+            raise FuguError("a batch of frames in the store is not whole")
         return cls._make((*fields, np.cumsum(sizes) - sizes, packed))
 
     @classmethod

@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from edge_agent.randomiser import SymbolNoise, randomiser, system_entropy
-from firmware_sim.build import FirmwareError
 from firmware_sim.constant import run_constant
 from fugu.audit.device import checked, count_cells, device_tests, point_cells, related, symbol_distribution
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Thresholds
+from fugu.contract.errors import FuguError
 from fugu.contract.measure_table import StaircaseNoise
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
@@ -336,7 +336,7 @@ def test_points_of_a_real_agent(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -
 def test_an_agent_that_cannot_keep_up_is_one_line(broker: Mosquitto, tmp_path: Path) -> None:
     """Nobody draws every 3 microseconds: after ten seconds ticks are left out, and frames are never full."""
     command = [sys.executable, "-m", "edge_agent"]
-    with pytest.raises(FirmwareError, match=r"cannot keep up, after .* draws of a state: take a longer period"):
+    with pytest.raises(FuguError, match=r"cannot keep up, after .* draws of a state: take a longer period"):
         run_constant(command, planned(), broker.broker, tmp_path, 10**8, period_us=3, patience=60.0)
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.contract.topics import NAME_PATTERN
-from gateway.config import GatewayConfig, SettingsError
+from gateway.config import GatewayConfig
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/home-assistant"
@@ -172,5 +173,5 @@ def test_ingress_is_instead_of_a_login(tmp_path: Path, more: str) -> None:
     file.write_text(
         f'fleet = "home"\nstore = "s"\npolicies = "p"\n[page]\nlisten = "0.0.0.0:1"\ningress = true\n{more}\n'
     )
-    with pytest.raises(SettingsError, match="one of login_file, no_login = true and ingress = true"):
+    with pytest.raises(FuguError, match="one of login_file, no_login = true and ingress = true"):
         GatewayConfig.read(file).page_settings()

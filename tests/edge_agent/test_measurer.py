@@ -11,7 +11,7 @@ from fractions import Fraction
 import msgpack
 import pytest
 
-from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, TableRefusedError
+from edge_agent.measurer import MAX_TABLE_BYTES, Measurer
 from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.sensors.sharing import SharedSensor
 from edge_agent.ticker import Stream
@@ -170,10 +170,10 @@ def test_where_the_clock_was_set_only_the_table_that_protects_every_pair_is_draw
         (b"", FrameError, "empty"),
         (b"\x08", FrameError, "no msgpack"),
         (message(FULL)[:-1], FrameError, "no msgpack"),
-        (bytes(MAX_TABLE_BYTES + 1), TableRefusedError, "a table of 524289 bytes"),
-        (message(FULL, policy_version=2), TableRefusedError, "for policy version 2"),
-        (message(FULL, until=100), TableRefusedError, "stale: it ended at tick 100"),
-        (message(FULL, number=0), TableRefusedError, "number 0 is that of a table of the policy"),
+        (bytes(MAX_TABLE_BYTES + 1), FuguError, "a table of 524289 bytes"),
+        (message(FULL, policy_version=2), FuguError, "for policy version 2"),
+        (message(FULL, until=100), FuguError, "stale: it ended at tick 100"),
+        (message(FULL, number=0), FuguError, "number 0 is that of a table of the policy"),
         (message(MARKED), GuaranteeError, "some point tells"),
         (message(MARKED, constraint=0), GuaranteeError, "some point tells"),
         (
@@ -182,8 +182,8 @@ def test_where_the_clock_was_set_only_the_table_that_protects_every_pair_is_draw
             "state 8, which should not be possible, is hidden together",
         ),
         (message(MARKED, constraint=SETS[1]), GuaranteeError, "hidden together with none"),
-        (message(FULL, constraint=0b11), TableRefusedError, "never the possible one"),
-        (message(FULL, constraint=1 << 9), TableRefusedError, "never the possible one"),
+        (message(FULL, constraint=0b11), FuguError, "never the possible one"),
+        (message(FULL, constraint=1 << 9), FuguError, "never the possible one"),
         (message(FULL, constraint=SETS[0]), GuaranteeError, "one possible state protects nothing"),
         (message(measure_policy(2).measure_tables[1].noise), GuaranteeError, "has 4 states, the policy 9"),
     ],
@@ -201,7 +201,7 @@ def test_the_last_tick_of_a_table_is_not_stale() -> None:
     drawer = measurer()
     drawer.offer(message(FULL, until=101), 100)
     assert drawer.draw(100, 0).table == 7
-    with pytest.raises(TableRefusedError, match="stale"):
+    with pytest.raises(FuguError, match="stale"):
         drawer.offer(message(FULL, until=101), 101)
 
 

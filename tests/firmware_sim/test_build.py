@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.build import Burnt, FirmwareError, build, enrolled, for_board, modules
+from firmware_sim.build import Burnt, build, enrolled, for_board, modules
 from fugu.contract.compiler import compile_board_policy
 from fugu.contract.discretisers import Baseline, Cells, Thresholds
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
@@ -82,7 +82,7 @@ def test_a_false_guarantee_a_low_ceiling_and_a_weak_generator_are_refused(tmp_pa
     refusals: list[tuple[Policy, Burnt, type[FuguError], str]] = [
         (false, Burnt(), GuaranteeError, "above the 0.1 of its guarantee"),
         (POLICY, Burnt(ceilings=(Ceiling(epsilon=3.0),)), GuaranteeError, "above this device's ceiling 3"),
-        (POLICY, Burnt(board="rp2040"), FirmwareError, "not of cryptographic grade"),
+        (POLICY, Burnt(board="rp2040"), FuguError, "not of cryptographic grade"),
     ]
     for policy, burnt, kind, why in refusals:
         with pytest.raises(kind, match=why):
@@ -110,13 +110,13 @@ OTHER = POLICY.model_copy(update={"stream": "motion"})
 def test_images_that_their_owner_or_the_board_would_not_have(
     tmp_path: Path, policies: tuple[Policy, ...], enrolment: dict[str, Any], why: str
 ) -> None:
-    with pytest.raises((FirmwareError, GuaranteeError), match=why):
+    with pytest.raises((FuguError, GuaranteeError), match=why):
         build(policies, tmp_path, enrolled(Burnt(), Keys().enrolment(**{"ceiling": 9.0} | enrolment), policies))
     assert not (tmp_path / "image.py").exists()
 
 
 def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FirmwareError, match="no certificate in PEM form"):
+    with pytest.raises(FuguError, match="no certificate in PEM form"):
         build(POLICY, tmp_path, Burnt(ca=b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"))
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.build import COMPUTATIONAL, Burnt, FirmwareError, build
+from firmware_sim.build import COMPUTATIONAL, Burnt, build
+from fugu.contract.errors import FuguError
 from tests.support.board_modules import board_module
 from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, micropython
@@ -109,9 +110,9 @@ def test_a_board_without_a_generator_takes_a_secret(
 ) -> None:
     policy, secret = board_policy(), random.Random(5).randbytes(40)
     for weak, why in ((b"", "not of cryptographic grade"), (secret[:31], "at least 32"), (b"0123456789" * 9, "random")):
-        with pytest.raises(FirmwareError, match=why):
+        with pytest.raises(FuguError, match=why):
             build(policy, tmp_path / "image", Burnt(board=board, secret=weak))
-    with pytest.raises(FirmwareError, match="the others have a generator"):
+    with pytest.raises(FuguError, match="the others have a generator"):
         build(policy, tmp_path / "image", Burnt(board="esp32", secret=secret))
     assert not (tmp_path / "image").exists()
     (tmp_path / "policy.json").write_text(policy.to_json())

@@ -22,7 +22,7 @@ import pytest
 from fugu.contract.chains import BinaryChains
 from fugu.contract.compiler import compile_board_policy, units
 from fugu.contract.envelope import Envelope, encode_roots, sign
-from fugu.contract.errors import Reason
+from fugu.contract.errors import FuguError, Reason
 from fugu.contract.fleet_documents import (
     Address,
     Enrolment,
@@ -41,7 +41,7 @@ from fugu.core.trust import TrustState
 from fugu.host.database import add_functions
 from fugu_cli.main import main
 from gateway.fleet import keys as keys_module
-from gateway.fleet.entries import Document, KeyStoreError, Target
+from gateway.fleet.entries import Document, Target
 from gateway.fleet.keys import Passphrases, decrypted, key_files
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import make_document, weaker
@@ -243,7 +243,7 @@ def test_a_key_that_is_damaged_anywhere_is_not_used(keys: Path) -> None:
         damaged = bytearray(whole)
         damaged[place] ^= 1
         file.path.write_text("\n".join((first, base64.b64encode(damaged).decode(), last, "")))
-        with pytest.raises(KeyStoreError):
+        with pytest.raises(FuguError):
             file.unlock(Passphrases([PASSPHRASE], input))
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.host.answering import Answering, StrangerError, ask
+from fugu.contract.errors import FuguError
+from fugu.host.answering import Answering, ask
 from fugu_cli.main import main
 from gateway.health.monitor import asked
 from gateway.store.location import Server
@@ -72,7 +73,7 @@ def test_what_another_account_says_for_a_gateway_is_not_believed(
     file = tmp_path / "gateway.toml"
     file.write_text(f'fleet = "home"\nstore = "{STORE.url}"\npolicies = "{policies}"\n[broker]\nport = 1\n')
     with answered_by_nobody(STORE.status_path):
-        with pytest.raises(StrangerError, match="account 65534, and is not believed"):
+        with pytest.raises(FuguError, match="account 65534, and is not believed"):
             asked(STORE)
         assert main(["gateway", "status", str(file)]) != 0
         said = capsys.readouterr()
@@ -81,7 +82,7 @@ def test_what_another_account_says_for_a_gateway_is_not_believed(
 
 
 def test_what_another_account_says_for_a_store_in_a_shared_folder_is_not_believed(shared: Path) -> None:
-    with answered_by_nobody(shared / "store.sqlite.status"), pytest.raises(StrangerError):
+    with answered_by_nobody(shared / "store.sqlite.status"), pytest.raises(FuguError):
         asked(shared / "store.sqlite")
 
 
@@ -89,7 +90,7 @@ def test_who_owns_the_folder_is_believed_unless_the_folder_may_be_anybody_s(shar
     theirs = shared / "theirs"
     with answered_by_nobody(theirs / "s.status"):
         assert ask(theirs / "s.status") is not None
-        with pytest.raises(StrangerError):
+        with pytest.raises(FuguError):
             ask(theirs / "s.status", owner_of_folder=False)
 
 
@@ -105,7 +106,7 @@ def test_a_service_s_folder_that_is_mapped_is_of_another_account_and_its_owner_s
         if believed:
             assert ask(folder / "s.status") is not None
         else:
-            with pytest.raises(StrangerError):
+            with pytest.raises(FuguError):
                 ask(folder / "s.status")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fugu
-from gateway.history.stored import HistoryError
+from fugu.contract.errors import FuguError
 from tests.support.histories import fill_store
 
 ROOT = Path(__file__).parents[2]
@@ -78,5 +78,5 @@ def test_history_is_a_table_from_a_store_or_an_export(tmp_path: Path) -> None:
         fugu.history(store, "sums")
     with pytest.raises(fugu.FuguError, match="must be before"):
         fugu.history(store, since="2030-01-02", until="2030-01-01")
-    with pytest.raises(HistoryError):
+    with pytest.raises(FuguError):
         fugu.history(store, since="2001-01-01", until="2001-01-02")

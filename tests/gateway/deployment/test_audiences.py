@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic, topic_of
 from gateway.loop.gateway import Gateway
 from gateway.releases.allowance import allowance, joint_loss
-from gateway.releases.config import ReleaseConfigError, joint_charge, load_readers
+from gateway.releases.config import joint_charge, load_readers
 from gateway.releases.setup import open_releases
 from gateway.store.store import Store
 from tests.support.brokers import wait_until
@@ -267,5 +268,5 @@ def test_a_gateway_refuses_policies_and_promises_that_would_let_a_reader_exceed_
     config = (tmp_path / "releases.toml").read_text()
     for text in (config.replace("epsilon = 0.5", "epsilon = 0.6", 1), config.replace("readers.json", "nobody.json")):
         (tmp_path / "releases.toml").write_text(text)
-        with pytest.raises(ReleaseConfigError, match=r"its limit is|cannot read the readers"):
+        with pytest.raises(FuguError, match=r"its limit is|cannot read the readers"):
             open_releases(tmp_path / "releases.toml", tmp_path / "m.sqlite", store, catalogue([POLICY]))

@@ -23,13 +23,13 @@ from edge_agent.__main__ import main as agent
 from edge_agent.doctor import examine as examine_device
 from edge_agent.local_control import LocalStatus
 from fugu.contract.compiler import compile_policy
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.topics import topic_of
 from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
 from fugu_cli.main import main
-from gateway.config import SettingsError
 from gateway.deployment import doctor
 from gateway.deployment.doctor import Installation, examine, installed
 from gateway.fleet.registry import Registry
@@ -336,7 +336,7 @@ def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["doctor", str(file)]) == 1
     assert "FAIL policies: watch.json" in capsys.readouterr().out
     assert main(["doctor"]) == 2
-    with pytest.raises(SettingsError, match=r"gateway\.toml"):
+    with pytest.raises(FuguError, match=r"gateway\.toml"):
         installed(tmp_path / "folder" / "gateway.toml")
 
 

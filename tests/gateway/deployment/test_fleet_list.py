@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from edge_agent.local_control import LocalStatusError, ask_status
+from fugu.contract.errors import FuguError
 from fugu.host.files import create_private
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.folders import sensor_table
-from gateway.deployment.units import DeploymentError
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.command import Fugu
@@ -132,7 +132,7 @@ def test_a_wrong_row_is_named_and_nothing_is_written(fugu: Fugu, broker: Shipped
 
 
 def test_a_kind_of_sensor_that_has_more_to_say_is_no_function() -> None:
-    with pytest.raises(DeploymentError, match="a sensor of kind replay has more to say"):
+    with pytest.raises(FuguError, match="a sensor of kind replay has more to say"):
         sensor_table("replay")
     assert sensor_table("house.meter:read") == {"kind": "call", "target": "house.meter:read"}
 
@@ -201,7 +201,7 @@ def test_a_broker_s_folder_that_cannot_be_written_leaves_no_other(
     secret.write_text("another long passphrase\n")
 
     def full(_self: BrokerFolder, _accounts: object) -> None:
-        raise DeploymentError("no space left")
+        raise FuguError("no space left")
 
     monkeypatch.setattr(BrokerFolder, "admit", full)
     done = fugu(*words(broker, ["ring,hr.json,stdin,5"]), "--gateway", folder, "--gateway-passphrase-file", secret)

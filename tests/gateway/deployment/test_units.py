@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.host.clock import BOOT_VARIABLE
 from fugu.mqtt import ReleaseReading, Subscription, SymbolReading
 from gateway.cluster.duties import shard_account
 from gateway.config import GatewayConfig
-from gateway.deployment.units import DeploymentError, unit
+from gateway.deployment.units import unit
 from gateway.store.shards import own_account
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
@@ -116,7 +117,7 @@ def test_all_that_the_tools_cannot_see_is_there() -> None:
 
 
 def test_a_template_that_is_missing_is_one_line() -> None:
-    with pytest.raises(DeploymentError, match=r"the template none\.service is missing"):
+    with pytest.raises(FuguError, match=r"the template none\.service is missing"):
         unit("none.service", {})
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.fleet.entries import FleetError, PolicyReport, RegistryError, RolloutPlan, Stage, Target, UnknownNameError
+from fugu.contract.errors import FuguError
+from gateway.fleet.entries import FleetError, PolicyReport, RegistryError, RolloutPlan, Stage, Target
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollout, Rollouts
 from tests.support.brokers import PATIENCE, wait_until
@@ -92,7 +93,7 @@ def test_operators_from_another_process_take_effect_at_the_next_step(registry: R
             operator.operate(number, what, **WHO)
     with pytest.raises(FleetError):
         operator.start(number, **WHO)
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(FuguError):
         operator.show(99)
 
 
@@ -197,7 +198,7 @@ def test_plans_that_reach_nobody_are_refused_before_anything_is_written(registry
     for some, error, text in (
         (plan(version=4), FleetError, "none of the devices"),
         (plan(version=2), FleetError, "newer version than 2 already"),
-        (plan(version=9), UnknownNameError, "no document of version 9"),
+        (plan(version=9), FuguError, "no document of version 9"),
     ):
         with pytest.raises(error, match=text):
             rollouts.draft(some, **WHO)

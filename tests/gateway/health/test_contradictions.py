@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
-from gateway.config import SettingsError
 from gateway.health.contradictions import Contradictions, Stopping
 from gateway.health.monitor import Monitor, Sources
 from gateway.loop.gateway import Gateway
@@ -137,5 +137,5 @@ def test_without_the_policy_nobody_is_stopped(broker: Mosquitto, tmp_path: Path)
 def test_a_gateway_without_a_key_cannot_be_asked_to_stop_devices(broker: Mosquitto, tmp_path: Path) -> None:
     policies = write_policies(tmp_path / "policies")
     settings = gateway_config("home", broker.broker, tmp_path / "s.sqlite", policies, on_conflict="stop")
-    with pytest.raises(SettingsError, match="registry and the gateway's key"):
+    with pytest.raises(FuguError, match="registry and the gateway's key"):
         Gateway(settings).start()

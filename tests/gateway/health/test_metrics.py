@@ -15,11 +15,11 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from fugu.contract.errors import Reason, UsageError
+from fugu.contract.errors import FuguError, Reason, UsageError
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from gateway.config import Listen
 from gateway.health import metrics
-from gateway.health.metrics import Metrics, MetricsError, Reading
+from gateway.health.metrics import Metrics, Reading
 from tests.support.brokers import PATIENCE, free_port
 from tests.support.command import runner
 from tests.support.gateway_files import gateway_file
@@ -155,7 +155,7 @@ def test_a_port_that_is_taken_ends_the_start_with_a_line(capsys: pytest.CaptureF
 
 
 def test_an_address_that_is_not_of_this_machine_is_refused() -> None:
-    with pytest.raises(MetricsError, match=r"cannot be served at 192\.0\.2\.1:"):
+    with pytest.raises(FuguError, match=r"cannot be served at 192\.0\.2\.1:"):
         Metrics(Listen("192.0.2.1", 9464), lambda: READING)
 
 
@@ -177,7 +177,7 @@ def test_whoever_talks_nonsense_or_goes_away_is_given_up_on(
 
 def test_without_the_library_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
-    with pytest.raises(MetricsError, match=r"pip install 'fugu-edge\[metrics\]'"):
+    with pytest.raises(FuguError, match=r"pip install 'fugu-edge\[metrics\]'"):
         Metrics(Listen("127.0.0.1", free_port()), lambda: READING)
 
 

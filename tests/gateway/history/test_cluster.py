@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from gateway.history.learning import learn_class
 from gateway.history.smoothing import smooth_history
-from gateway.history.stored import HistoryError
 from gateway.history.tasks import Source, open_tasks
 from tests.support.histories import ALWAYS, fill_store
 
@@ -28,7 +28,7 @@ def test_a_cluster_comes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
     with open_tasks("local") as tasks:
         smooth_history(source, tmp_path / "many", tasks=tasks, told=lambda _, share: shares.append(share))
         assert learn_class(source, tasks=tasks) == learn_class(source)
-        with pytest.raises(HistoryError, match="the reason, in a line"):
+        with pytest.raises(FuguError, match="the reason, in a line"):
             tasks.map(refuse, [(1,)])
     assert files(tmp_path / "many") == files(tmp_path / "alone")
     assert len(files(tmp_path / "many")) == 3 * 4 + 1
@@ -37,4 +37,4 @@ def test_a_cluster_comes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
 
 
 def refuse(_: int) -> None:
-    raise HistoryError("the reason, in a line")
+    raise FuguError("the reason, in a line")

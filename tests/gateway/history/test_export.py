@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.policy import Clock, Policy
@@ -19,7 +20,7 @@ from fugu.contract.windows import Window
 from gateway.estimates.history import StateRow, ValueRow, estimates_between
 from gateway.history.export import export_history
 from gateway.history.smoothing import smooth_history
-from gateway.history.stored import HistoryError, Span
+from gateway.history.stored import Span
 from gateway.history.tasks import Source
 from gateway.loop.inbox import Received
 from gateway.store.store import StoreError
@@ -289,7 +290,7 @@ def no_ledger(scene: Scene) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("given", "error", "why"),
     [
-        (nothing, HistoryError, "holds nothing of that time"),
+        (nothing, FuguError, "holds nothing of that time"),
         (no_store, StoreError, "there is no store"),
         (no_ledger, Exception, "there is no ledger"),
     ],
@@ -312,7 +313,7 @@ def test_a_folder_that_holds_something_is_refused_and_left_alone(tmp_path: Path)
     (tmp_path / "out").mkdir()
     exported(scene, tmp_path / "out")
     before = sorted((tmp_path / "out").rglob("*"))
-    with pytest.raises(HistoryError, match="out is not empty"):
+    with pytest.raises(FuguError, match="out is not empty"):
         exported(scene, tmp_path / "out")
     assert sorted((tmp_path / "out").rglob("*")) == before
     assert (tmp_path / "out").stat().st_mode & 0o077 == 0

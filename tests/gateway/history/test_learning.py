@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fugu.chains.learning import baum_welch
 from fugu.contract.chains import BoundedChains, odds_ratio
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.planning.chain_source import file_source
@@ -17,7 +18,6 @@ from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.learned_class import LearnedModel, log_ratios, transition_of
 from gateway.history.export import export_history
 from gateway.history.learning import expected, joined, learn_class, read_sequences
-from gateway.history.stored import HistoryError
 from gateway.history.tasks import Group, Source
 from tests.support.command import Fugu
 from tests.support.histories import ALWAYS, CHAIN, fill_store, symbols_of
@@ -159,10 +159,10 @@ def test_streams_that_do_not_agree_are_refused(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite")
     scene.record(*frames([100]))
     scene.record(*frames([100]), stream="steps")
-    with pytest.raises(HistoryError, match="name it with --stream, one of hr, steps"):
+    with pytest.raises(FuguError, match="name it with --stream, one of hr, steps"):
         learn_class(Source(scene.path, ALWAYS))
     scene.record(SymbolFrame(3, 99, 100, bytes([0, 1, 2]), bits=2))
-    with pytest.raises(HistoryError, match="has other states or ticks"):
+    with pytest.raises(FuguError, match="has other states or ticks"):
         learn_class(Source(scene.path, ALWAYS, stream="hr"))
 
 

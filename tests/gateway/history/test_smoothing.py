@@ -11,13 +11,14 @@ import pytest
 from numpy.typing import NDArray
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock
 from gateway.estimates.models import Model, model_of
 from gateway.history.export import export_history
 from gateway.history.parquet import ExportedHistory
 from gateway.history.smoothing import SmoothedStream, smooth_history
-from gateway.history.stored import HistoryError, Span, stored_history
+from gateway.history.stored import Span, stored_history
 from gateway.history.tasks import Source
 from tests.support.command import Fugu
 from tests.support.histories import ALWAYS
@@ -166,5 +167,5 @@ def other_files(folder: Path) -> None:
 def test_a_folder_that_is_no_export_is_refused_in_a_line(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     (tmp_path / "folder").mkdir()
     spoil(tmp_path / "folder")
-    with pytest.raises(HistoryError, match="folder is no folder that fugu gateway export wrote"):
+    with pytest.raises(FuguError, match="folder is no folder that fugu gateway export wrote"):
         ExportedHistory(tmp_path / "folder")

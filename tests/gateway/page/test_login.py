@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from fugu.contract.errors import FuguError
 from gateway.config import PageConfig
 from gateway.page import login as login_module
-from gateway.page.login import Login, PageError, network_of, password_line
+from gateway.page.login import Login, network_of, password_line
 
 PASSWORD = "correct horse battery"
 HERE, ELSEWHERE = "192.0.2.1", "192.0.2.2"
@@ -97,9 +98,9 @@ def test_the_file_has_no_password_and_one_without_a_hash_is_refused(tmp_path: Pa
     assert password_line(PASSWORD) != password_line(PASSWORD)
     for text in ("", "x", PASSWORD, "scrypt$$", "scrypt$AAAA$AAAA", "argon$AAAA$" + "A" * 88):
         (tmp_path / "login").write_text(text)
-        with pytest.raises(PageError):
+        with pytest.raises(FuguError):
             Login(tmp_path / "login")
-    with pytest.raises(PageError, match="10 to 1024"):
+    with pytest.raises(FuguError, match="10 to 1024"):
         password_line("short one")
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from gateway.releases.allowance import joint_loss
-from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.releases.config import Audience, Reader, ReleaseConfig, Scheduled
 from gateway.releases.entries import Key, Release
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import Ledger
@@ -65,7 +66,7 @@ def test_what_a_reader_was_told_before_a_policy_changed_still_counts(tmp_path: P
     (after,) = reader.check(CONFIG, catalogue((first, later)))
     assert real <= before.epsilon <= after.epsilon
     limited = reader.model_copy(update={"epsilon": real * (1 - 1e-6)})
-    with pytest.raises(ReleaseConfigError, match="its limit is"):
+    with pytest.raises(FuguError, match="its limit is"):
         limited.check(CONFIG, catalogue((first, later)))
 
 

@@ -30,7 +30,7 @@ from gateway.releases import maker as maker_module
 from gateway.releases.allowance import allowance, charge, noise_problem, smallest_scale
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.charges import nats, units_above, units_below
-from gateway.releases.config import Reader, ReleaseConfig, ReleaseConfigError
+from gateway.releases.config import Reader, ReleaseConfig
 from gateway.releases.jobs import jobs
 from gateway.releases.maker import LaterError
 from gateway.releases.setup import release_now
@@ -277,7 +277,7 @@ STRONG = NOBODY.replace("ignorant", "informed")
 def test_what_a_mechanism_does_not_cover_is_refused_in_one_line(
     tmp_path: Path, release: str, audiences: str, text: str
 ) -> None:
-    with pytest.raises(ReleaseConfigError, match=text) as refused:
+    with pytest.raises(FuguError, match=text) as refused:
         ReleaseConfig.load(write_config(tmp_path, release, audiences=audiences))
     assert "\n" not in str(refused.value)
 
@@ -363,16 +363,16 @@ def test_a_release_about_three_states_has_chains_of_its_own(tmp_path: Path, mech
     both = Reader(name="anna", audiences=("public", "press"), epsilon=9.0, adversary="ignorant")
     press = NOBODY.replace("public", "press")
     config = ReleaseConfig.load(write_config(tmp_path, planned(mechanism, chains=ROOMS), audiences=NOBODY + press))
-    with pytest.raises(ReleaseConfigError, match="no audience beside public, whose release active about watch/hr has"):
+    with pytest.raises(FuguError, match="no audience beside public, whose release active about watch/hr has"):
         both.check(config, catalogue(fleet))
     assert both.model_copy(update={"audiences": ("public",)}).check(config, catalogue(fleet))[0].epsilon == 1.0
 
 
 @pytest.mark.parametrize("mechanism", ["chain", "auto", "group"])
 def test_chains_of_a_release_are_for_mechanisms_that_take_them(tmp_path: Path, mechanism: str) -> None:
-    with pytest.raises(ReleaseConfigError, match=f"mechanism {mechanism} takes the classes of policies: no chains"):
+    with pytest.raises(FuguError, match=f"mechanism {mechanism} takes the classes of policies: no chains"):
         ReleaseConfig.load(write_config(tmp_path, planned(mechanism, chains=ROOMS), audiences=NOBODY))
-    with pytest.raises(ReleaseConfigError, match="every row of transition must sum to 1"):
+    with pytest.raises(FuguError, match="every row of transition must sum to 1"):
         ReleaseConfig.load(write_config(tmp_path, planned("mqm-exact", chains=[[[0.5, 0.4], [0.5, 0.5]]])))
 
 
@@ -401,7 +401,7 @@ def test_a_reader_of_what_does_not_compose_belongs_to_no_other_audience(tmp_path
         ({"epsilon": 0.9}, "its limit is 0.9"),
         ({"adversary": "informed"}, "by wasserstein, which has no bound against it"),
     ):
-        with pytest.raises(ReleaseConfigError, match=text):
+        with pytest.raises(FuguError, match=text):
             one.model_copy(update=other).check(config, known)
 
 
@@ -417,7 +417,7 @@ def test_a_release_that_does_not_compose_is_not_forgotten_with_its_configuration
     (tmp_path / "readers.json").write_text(json.dumps(file))
     write_config(tmp_path, scheduled("b", "press"), audiences='readers = "readers.json"\n' + NOBODY + press)
     assert both.check(ReleaseConfig.load(bench.config), catalogue(FLEET))
-    with pytest.raises(ReleaseConfigError, match="no audience beside public, which has had a release about watch/hr"):
+    with pytest.raises(FuguError, match="no audience beside public, which has had a release about watch/hr"):
         bench.reopen()
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 from fugu.host.database import AwayError
 from gateway.releases.audit import verify
-from gateway.releases.config import ReleaseConfig, ReleaseConfigError
+from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import Entry, Key, Release
 from gateway.releases.jobs import jobs
 from tests.support.brokers import wait_until
@@ -237,7 +238,7 @@ def test_a_release_that_was_kept_by_a_server_whose_answer_was_lost_is_made_once_
     ],
 )
 def test_a_wrong_configuration_is_refused_in_one_line(tmp_path: Path, release: str, text: str) -> None:
-    with pytest.raises(ReleaseConfigError, match=text) as refused:
+    with pytest.raises(FuguError, match=text) as refused:
         ReleaseConfig.load(write_config(tmp_path, release))
     assert "\n" not in str(refused.value)
     assert "releases.toml" in str(refused.value)
@@ -257,14 +258,14 @@ def test_a_wrong_configuration_is_refused_in_one_line(tmp_path: Path, release: s
 )
 def test_a_configuration_that_does_not_fit_the_policies_is_refused(tmp_path: Path, release: str, text: str) -> None:
     config = ReleaseConfig.load(write_config(tmp_path, release))
-    with pytest.raises(ReleaseConfigError, match=text):
+    with pytest.raises(FuguError, match=text):
         jobs(config, catalogue([policy(1), policy(1, device="ring")]))
 
 
 def test_the_site_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(ReleaseConfigError, match="site sees the symbols"):
+    with pytest.raises(FuguError, match="site sees the symbols"):
         ReleaseConfig.load(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "site")))
-    with pytest.raises(ReleaseConfigError, match="policy cannot be the name of an audience"):
+    with pytest.raises(FuguError, match="policy cannot be the name of an audience"):
         ReleaseConfig.load(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "policy")))
-    with pytest.raises(ReleaseConfigError, match=r"cannot read .*none\.toml"):
+    with pytest.raises(FuguError, match=r"cannot read .*none\.toml"):
         ReleaseConfig.load(tmp_path / "none.toml")

@@ -8,13 +8,14 @@ from fugu.contract.chains import BinaryChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.dating import with_slack
 from fugu.contract.discretisers import Thresholds
+from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.charges import units_above
-from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.releases.config import Audience, Reader, ReleaseConfig, Scheduled
 from gateway.releases.entries import Allowance, Past, Promise, named_streams, together_name
 from gateway.releases.jobs import allowances, jobs, streams_together
 
@@ -132,7 +133,7 @@ def test_a_part_of_epsilon_is_left_where_a_period_changes_or_charges_are_lost() 
 def test_streams_that_move_together_need_one_clock() -> None:
     both = joint("hr", "steps")
     known = catalogue(made("hr", both), made("steps", both, epoch=7))
-    with pytest.raises(ReleaseConfigError, match=r"streams watch/hr\+steps move together and do not have one clock"):
+    with pytest.raises(FuguError, match=r"streams watch/hr\+steps move together and do not have one clock"):
         granted(known)
 
 
@@ -143,7 +144,7 @@ def test_a_reader_of_two_audiences_is_bound_by_the_joint_class() -> None:
     reader = Reader(name="news", audiences=("public", "press"), epsilon=9.0, adversary="universal")
     bounds = {bound.stream: bound.epsilon for bound in reader.check(CONFIG, known)}
     assert bounds["hr"] == bounds["steps"] > 1.0
-    with pytest.raises(ReleaseConfigError, match="its limit is 1 "):
+    with pytest.raises(FuguError, match="its limit is 1 "):
         reader.model_copy(update={"epsilon": 1.0}).check(CONFIG, known)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio
 from fugu.contract.class_of_chains import Shown
+from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.stretches import stretch_ticks
@@ -22,7 +23,7 @@ from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ChainClassError
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
 from gateway.releases.charges import nats, units_above
-from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, joint_charge
+from gateway.releases.config import Audience, ReleaseConfig, joint_charge
 from tests.support.sanitised_counts import stationary
 
 STICKY = ((0.9, 0.1), (0.4, 0.6))
@@ -193,7 +194,7 @@ def test_other_mechanisms_are_for_single_ticks(mechanism: Mechanism, tmp_path: P
         f'stream = "hr"\nquery = "count"\nstates = ["on"]\nlength = 9\naudience = "street"\nmechanism = "{mechanism}"\n'
         f"{once}\n"
     )
-    with pytest.raises(ReleaseConfigError, match=r"protects single ticks only, and audience street is .* 600 seconds"):
+    with pytest.raises(FuguError, match=r"protects single ticks only, and audience street is .* 600 seconds"):
         ReleaseConfig.load(config)
 
 
@@ -210,7 +211,7 @@ def test_a_stretch_is_a_time(given: str, seconds: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", ['"an hour"', "0", '"0h"', "-1", '"h"', "true", '"400d"', "1.5"])
 def test_what_is_no_time_is_refused(given: str, tmp_path: Path) -> None:
-    with pytest.raises(ReleaseConfigError, match=r"audiences\.street\.protect: "):
+    with pytest.raises(FuguError, match=r"audiences\.street\.protect: "):
         ReleaseConfig.load(_config(tmp_path, given))
 
 

@@ -13,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from fugu.contract.envelope import Envelope, sign
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import sequence_name
 from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, packed
 from fugu.contract.losses import Adversary
@@ -22,7 +23,7 @@ from gateway.parts.part import Message
 from gateway.releases.allowance import joint_loss
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.charges import units_above
-from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.releases.config import Audience, ReleaseConfig, Scheduled
 from gateway.releases.entries import Entry, Release
 from gateway.releases.jobs import jobs
 from gateway.releases.ledger import Ledger
@@ -172,10 +173,10 @@ def test_a_release_that_is_called_like_a_sum_or_is_of_no_group_is_refused(tmp_pa
     words: dict[str, Any] = {"name": "street", "stream": "power", "query": "count", "states": ("high",), "length": 10}
     release = Scheduled(**words, audience="site", scale="1")
     with closing(Site(tmp_path)) as site:
-        with pytest.raises(ReleaseConfigError, match="is called like the sums of a group"):
+        with pytest.raises(FuguError, match="is called like the sums of a group"):
             jobs(ReleaseConfig(releases=(release,)), site.catalogue)
         other = {"press": Audience(epsilon=1.0, adversary=PRESS, sums=("stret",))}
-        with pytest.raises(ReleaseConfigError, match="no policy has a sum of a group stret"):
+        with pytest.raises(FuguError, match="no policy has a sum of a group stret"):
             jobs(ReleaseConfig(audiences=other), site.catalogue)
         site.releasing.sums = SumReleases(site.releasing.maker, {}, ["street"])  # its group came later
         assert settled(site, helper) == []

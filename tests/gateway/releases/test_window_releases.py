@@ -10,13 +10,14 @@ import pytest
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Baseline
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Composing, Window
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from gateway.releases.audit import verify
-from gateway.releases.config import ReleaseConfig, ReleaseConfigError
+from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import Key, Release
 from gateway.releases.jobs import jobs
 from gateway.store.engine import LedgerError
@@ -209,10 +210,10 @@ def test_the_ledger_takes_no_charge_of_nothing_where_a_device_releases_no_window
 
 def test_windows_that_do_not_answer_are_refused_at_the_start(tmp_path: Path) -> None:
     config = ReleaseConfig.load(write_config(tmp_path, scheduled(length=15)))
-    with pytest.raises(ReleaseConfigError, match="has no symbols, and no windows that a count of 15 ticks"):
+    with pytest.raises(FuguError, match="has no symbols, and no windows that a count of 15 ticks"):
         jobs(config, catalogue((only("watch", TEN),)))
     config = ReleaseConfig.load(write_config(tmp_path, scheduled(query="histogram", states=[])))
-    with pytest.raises(ReleaseConfigError, match="has no symbols, and no windows that a histogram"):
+    with pytest.raises(FuguError, match="has no symbols, and no windows that a histogram"):
         jobs(config, catalogue((only("watch", TEN),)))
 
 
