@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from edge_agent.outbox import Outbox, StoredKey
 from edge_agent.plan import StreamPlan
@@ -34,6 +34,7 @@ from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FrameError, FuguError, Reason
 from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, numbers, packed
 from fugu.core.shares import Shares, random_bits
+from fugu.core.windows import Secret
 from fugu.host.files import write_secret
 
 __all__ = ["Helpers", "StreamSums", "device_key"]
@@ -237,10 +238,11 @@ def _spawned(command: list[str], request: bytes) -> tuple[int, bytes]:
     return os.waitstatus_to_exitcode(status), data
 
 
-class _Count:
-    """The numbers of a window under way, which cannot be printed, logged or pickled by accident."""
+class _Count(Secret):
+    """The numbers of a window under way."""
 
     __slots__ = ("_values", "number", "observed", "sealed")
+    what = "share of a sum"
 
     def __init__(self, number: int, values: list[int], sealed: SealedMasks) -> None:
         self.number = number
@@ -258,12 +260,6 @@ class _Count:
         parts = packed(self._values)
         self._values = []
         return parts
-
-    def __repr__(self) -> str:
-        return "<share of a sum>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a share of a sum does not leave the process")
 
 
 class _Sum:

@@ -215,10 +215,5 @@ class StoredFrames:
 
 def accounting(payload: bytes, previous: int) -> bytes:
     """A frame that accounts for the ticks after `previous`."""
-    if payload[0] == SymbolFrame.SCHEMA:
-        return replace(SymbolFrame.decode(payload), previous=previous).encode()
-    if payload[0] == MeasureFrame.SCHEMA:
-        return replace(MeasureFrame.decode(payload), previous=previous).encode()
-    if payload[0] == Report.SCHEMA:
-        return replace(Report.decode(payload), previous=previous).encode()
-    return replace(WindowFrame.decode(payload), previous=previous).encode()
+    frame = next(each for each in (SymbolFrame, MeasureFrame, WindowFrame, Report) if payload[0] == each.SCHEMA)
+    return replace(frame.decode(payload), previous=previous).encode()

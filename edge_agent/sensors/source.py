@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from importlib import import_module
-from typing import IO, Any, BinaryIO, NamedTuple, NoReturn
+from typing import IO, Any, BinaryIO, NamedTuple
 
 from fugu.contract.errors import FuguError, Reason
+from fugu.core.windows import Secret
 
 __all__ = [
     "ConfigError",
@@ -28,10 +29,11 @@ class ConfigError(FuguError, reason=Reason.CONFIG):
     """The configuration cannot be read, or what it names cannot be opened, or contradicts its policies."""
 
 
-class Reading:
+class Reading(Secret):
     """A raw sensor value on its way to the discretiser; whoever needs the value calls `reveal`."""
 
     __slots__ = ("_value",)
+    what = "reading"
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -39,15 +41,6 @@ class Reading:
     def reveal(self) -> Any:
         """The raw value; for the discretiser only."""
         return self._value
-
-    def __repr__(self) -> str:
-        return "<reading>"
-
-    def __format__(self, spec: str) -> str:
-        return "<reading>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a reading does not leave the process")
 
 
 class UnavailableError(Exception):

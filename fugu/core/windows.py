@@ -18,16 +18,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import NoReturn
 
-__all__ = ["COUNT_HIGH", "COUNT_LOW", "Counter", "NoisyCounts"]
+__all__ = ["COUNT_HIGH", "COUNT_LOW", "Counter", "NoisyCounts", "Secret"]
 
 COUNT_LOW, COUNT_HIGH = -(1 << 63), (1 << 63) - 1
 
 
-class NoisyCounts:
-    """The counts of one window under way, which cannot be printed, logged, pickled or compared by accident.
+class Secret:
+    """A value that cannot be printed, logged, pickled or compared by accident; `what` says what it is."""
+
+    __slots__ = ()
+    what = "secret"
+
+    def __repr__(self) -> str:
+        return "<%s>" % self.what
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __reduce__(self) -> "NoReturn":
+        raise TypeError("a %s does not leave the process" % self.what)
+
+
+class NoisyCounts(Secret):
+    """The counts of one window under way.
 
     They begin at their noise, or where a record has them. `goes_on` is True once a tick was added since the start.
     """
+
+    what = "window count"
 
     def __init__(self, noise: "Sequence[int]", observed: int = 0) -> None:
         self._counts = list(noise)
@@ -49,15 +67,6 @@ class NoisyCounts:
     def look(self, low: int, high: int) -> "list[int]":
         """The noisy counts so far, for a record; one look at a window is private, and two are not."""
         return [min(max(count, low), high) for count in self._counts]
-
-    def __repr__(self) -> str:
-        return "<window count>"
-
-    def __format__(self, spec: str) -> str:
-        return "<window count>"
-
-    def __reduce__(self) -> "NoReturn":
-        raise TypeError("a window count does not leave the process")
 
 
 class Counter:
