@@ -55,12 +55,7 @@ _KINDS: tuple[Board, ...] = ("unix", "rp2040")
 
 
 class Result(NamedTuple):
-    """Result of a run.
-
-    Attributes:
-        faults: as they were inflicted.
-        counted: what the gateway has counted, by its names.
-    """
+    """Result of a run: faults as they were inflicted, and what the gateway has counted, by its names."""
 
     outcomes: list[Outcome]
     faults: list[Fault]
@@ -75,16 +70,9 @@ class Result(NamedTuple):
 def simulate(
     template: Policy, folder: Path, *, boards: int, seconds: float, seed: int, rounds: int, broker: str
 ) -> Result:
-    """Run boards for some time, with faults of every kind.
+    """Run boards for some time, with so many faults of every kind.
 
-    Args:
-        template: is given to every device, under the device's own name and beginning now.
-        folder: for all files; what a simulation has left there is removed.
-        rounds: how many faults of every kind.
-        broker: "auto", "mosquitto" or "embedded".
-
-    Raises:
-        FuguError: the policy is not for boards, or a process does not start.
+    `template` is given to every device, under its own name and beginning now; what a simulation left in `folder` goes.
     """
     shutil.rmtree(folder / "devices", ignore_errors=True)
     for name in ("gateway.sqlite", "fleet.sqlite"):

@@ -35,11 +35,7 @@ def library() -> Path:
 
 
 def micropython(script: Path, *words: object, heap: str = HEAP, seconds: float = 3000.0) -> str:
-    """Run a script with the sanitiser on its path and so much heap; what it has printed.
-
-    Raises:
-        AssertionError: it has failed.
-    """
+    """Output of a script, with the sanitiser on its path and so much heap; it may not fail."""
     command = [*MICROPYTHON, "-X", f"heapsize={heap}", str(script), *map(str, words)]
     environment = {**os.environ, "MICROPYPATH": f"{library()}:{SUPPORT}:.frozen"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
@@ -48,13 +44,9 @@ def micropython(script: Path, *words: object, heap: str = HEAP, seconds: float =
 
 
 class BoardProcess:
-    """A board that runs an image, with readings that wander.
+    """A board that runs the image in a folder, with readings that wander.
 
-    Args:
-        folder: of the image; also holds the outbox, and what it prints in `board.log`.
-        heap: its memory.
-        streams: the names of its streams, if there are several.
-        watchdog: seconds after which it is ended if it hangs.
+    What it prints is in `board.log` there. It is ended if it hangs for as many seconds as `watchdog` says.
     """
 
     def __init__(self, folder: Path, *streams: str, heap: str = BOARD_HEAP, watchdog: int = 300) -> None:

@@ -58,14 +58,8 @@ def wait_until(
 ) -> None:
     """Poll until the condition holds; one that takes long to look at, or long to come, is looked at less often.
 
-    Args:
-        condition: what is waited for.
-        what: its name; without one, the line that waits.
-        instead: tells what has come instead; without it, that is the condition's value.
-        patience: seconds, for a test that says why it needs more than others.
-
-    Raises:
-        AssertionError: if it has not for so long. It says what was waited for, and what has come.
+    An AssertionError says what was waited for, else the line that waits, and what came `instead`, else the condition's
+    value. A test that has another patience, in seconds, says why.
     """
     begun = looked = time.monotonic()
     before = time.thread_time()
@@ -87,11 +81,7 @@ def _line(above: int) -> str:
 
 
 def await_end(thread: threading.Thread, what: str = "") -> None:
-    """Wait until a thread has ended.
-
-    Raises:
-        AssertionError: if it has not for as long as a test has patience.
-    """
+    """Wait until a thread has ended, for as long as a test has patience."""
     thread.join(PATIENCE)
     assert not thread.is_alive(), f"waited {PATIENCE:g} s for the end of {what or thread.name}, in vain: it runs"
 
@@ -105,12 +95,7 @@ def has_ended(process: int) -> bool:
 
 
 class Mosquitto:
-    """A broker that runs between `start` and `stop`, or as a context manager.
-
-    Args:
-        folder: for its configuration, log and database; a temporary one if there is none.
-        options: lines for its listener: who may connect, and how.
-    """
+    """A broker between `start` and `stop`, or as a context manager; `options` are lines for its listener."""
 
     def __init__(self, folder: Path | None = None, options: str = "allow_anonymous true\n") -> None:
         self._temporary = tempfile.TemporaryDirectory() if folder is None else None

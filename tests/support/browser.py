@@ -50,11 +50,7 @@ Promise.allSettled(moved).then(() => axe.run(where ?? document, options)).then((
 
 
 class Browser:
-    """A window.
-
-    Args:
-        driver: of selenium.
-    """
+    """A window of a driver of selenium."""
 
     def __init__(self, driver: Chrome) -> None:
         self.driver = driver

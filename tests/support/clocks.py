@@ -15,13 +15,7 @@ SECOND = 1_000_000
 
 
 class TwoClocks:
-    """Time passes on both clocks at once, and only when a test says so.
-
-    Args:
-        wall: Unix time in seconds.
-        boot: names the time since the machine was switched on.
-        synchronised: whether something that knows the time has set the wall clock.
-    """
+    """Time passes on both clocks at once, and only when a test says so; `boot` names how long the machine runs."""
 
     def __init__(self, wall: float, *, boot: str = "first", synchronised: bool = True) -> None:
         self.wall = round(wall * SECOND)
@@ -62,11 +56,7 @@ def faketime_library() -> Path | None:
 
 
 class WallClock:
-    """The wall clock of Python processes that have its `environment`; it is so much ahead of the machine's.
-
-    Args:
-        file: says how much; written as a whole, so that no process reads half of it.
-    """
+    """The wall clock of Python processes that have its `environment`; a file says how much it is ahead."""
 
     def __init__(self, file: Path, ahead: int = 0) -> None:
         self._file = file

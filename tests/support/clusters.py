@@ -40,11 +40,7 @@ _EVENTS = re.compile(r"^(\S+ \S+) INFO (fleet|shard-\d+) (is claimed|has started
 
 
 class Fleet:
-    """`fugu gateway cluster`, run by a process that can be killed and started again.
-
-    Args:
-        folder: for policies, releases and the log.
-    """
+    """`fugu gateway cluster`, run by a process that can be killed and started again."""
 
     def __init__(
         self, folder: Path, nodes: Nodes, broker: Mosquitto, store: Server, names: Sequence[str], shards: int

@@ -41,12 +41,7 @@ class _One:
 
 
 class Crowd:
-    """Runs within a context; a stream `hr` each.
-
-    Args:
-        ticks: of each frame.
-        frames_per_second: of all devices together.
-    """
+    """Runs within a context; a stream `hr` each, and so many frames per second of all devices together."""
 
     def __init__(self, broker: Mosquitto, names: Sequence[str], *, ticks: int = 10, frames_per_second: float = 200.0):
         self._ones = {name: _One(seed) for seed, name in enumerate(names)}

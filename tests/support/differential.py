@@ -74,14 +74,9 @@ class Seen:
 
 
 class Source(NamedTuple):
-    """A sensor of the stream `hr`, by its configuration, and what it reads from.
+    """A sensor of the stream `hr`, by its kind and options, and its text: what it reads from.
 
-    Attributes:
-        kind: `replay`, `stdin`, `call`, `command` or `mqtt`.
-        text: a recording's column, lines of standard input or a command, payloads that are lines, or a module with a
-            function `read`.
-        options: of the sensor.
-        once: whether standard input ends after the text; otherwise it is said again and again.
+    That is a column, lines, payloads, or a module with a function `read`; lines are said again and again, or once.
     """
 
     kind: str
@@ -102,12 +97,8 @@ def run(
 ) -> Seen:
     """Run the agent once, with the same random bits and the same clock as in every other run.
 
-    Args:
-        broker, folder, source, leak: of the run.
-        places: categories that the measured stream reads.
-        discretiser: of the stream `hr`, if another.
-        longer: whether the chain of `hr` is of order 2, and the steps between places change over a cycle.
-        side: of the grid of places; 3 has tables of points, 11 draws from a staircase.
+    A grid of `places` with side 3 has tables of points, one with 11 draws from a staircase. If `longer`, the chain of
+    `hr` is of order 2, and the steps between places change over a cycle.
     """
     folder.mkdir()
     cells = tuple(f"c{x}" for x in range(side * side))

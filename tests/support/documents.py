@@ -27,16 +27,7 @@ _BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Page:
-    """The code blocks of a page, and the processes that they leave running.
-
-    Args:
-        name: path of the page in the repository.
-        folder: where its commands run.
-        replace: texts to replace in every block, such as port numbers.
-
-    Attributes:
-        said: what the commands have printed.
-    """
+    """The code blocks of a page with some texts replaced, and the processes that they leave running."""
 
     def __init__(self, name: str, folder: Path, replace: Mapping[str, str]) -> None:
         text = (ROOT / name).read_text()

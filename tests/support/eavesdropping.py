@@ -51,15 +51,9 @@ def features(upwards: Sequence[Seen], downwards: Sequence[Seen], frame_seconds: 
 def told_apart(runs: Floats, kinds: npt.NDArray[np.bool_], generator: np.random.Generator) -> float:
     """How surprising it would be to tell two kinds of runs apart as well as this, if there were no difference.
 
-    Every feature is tested by itself, for another distribution (Kolmogorov and Smirnov) and for another rank (Mann and
-    Whitney). All together are tested by a linear classifier that is judged on runs that it has not learnt from.
-
-    Args:
-        runs: features (runs, features).
-        kinds: of each run.
-
-    Returns:
-        The least of all p-values, times how many there are.
+    Every feature of the runs is tested by itself, for another distribution (Kolmogorov and Smirnov) and for another
+    rank (Mann and Whitney). All together are tested by a linear classifier that is judged on runs that are new to it.
+    It is the least of all p-values, times how many there are.
     """
     varying = runs[:, runs.std(axis=0) > 0]
     ones, others = varying[kinds], varying[~kinds]

@@ -33,12 +33,7 @@ STREAM, WINDOW = "hr", "high"
 
 @dataclass
 class Verdict:
-    """Findings.
-
-    Attributes:
-        problems: one line each; none if all is well.
-        figures: how much was looked at.
-    """
+    """Findings: problems, a line each, and figures of how much was looked at."""
 
     problems: list[str] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=lambda: defaultdict(int))

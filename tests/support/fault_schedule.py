@@ -48,14 +48,7 @@ _DISKS = ("disk slow", "disk read-only", "agent power lost", "gateway power lost
 
 
 class Fault(NamedTuple):
-    """One.
-
-    Attributes:
-        at: seconds after the beginning.
-        target: name of a device, or that of the gateway or the broker.
-        seconds: how long it lasts.
-        amount: from 0 to 1: of what it has much or little.
-    """
+    """One: when and for how many seconds, of what, and from 0 to 1 of what it has much or little."""
 
     at: float
     kind: str

@@ -146,12 +146,7 @@ class Disk:
 class Program:
     """A process that comes back when it has ended by itself, as its unit says, and is ended by faults.
 
-    Args:
-        excused: whether it may end by itself just now, with an error: its disk is full.
-
-    Attributes:
-        deaths: exit codes of the times that it ended with an error, and was not excused.
-        starts: how often it was started.
+    Its deaths are exit codes of errors; while its disk is full, it is `excused`.
     """
 
     def __init__(
@@ -220,19 +215,10 @@ class Program:
 
 
 class World:
-    """Runs within a context.
+    """Runs within a context; ticks stand for seconds, and all faults were over at the one that is `healed`.
 
-    Args:
-        folder: for everything.
-        devices: how many.
-        period_us: of their ticks, which stand for seconds.
-        frame_ticks: how many are sent together.
-        window_ticks: over how many there are counts, by devices and in releases.
-
-    Attributes:
-        healed: the tick at which all faults were over.
-        clocks: whether clocks can be set, those of what starts from now on.
-        failing: whose disks can fail; what starts elsewhere is a fork, and there at once.
+    `clocks`: whether those of what starts from now on can be set. `failing`: whose disks can fail; what
+    starts elsewhere is a fork, and there at once.
     """
 
     def __init__(

@@ -171,11 +171,7 @@ class BoardProcess:
 
 
 def readings(policy: AnyPolicy) -> list[object]:
-    """A reading of each state for a board whose readings are in units of `UNIT`.
-
-    Raises:
-        FuguError: readings that stay the same do not stay in a state.
-    """
+    """A reading of each state for a board whose readings are in units of `UNIT`; each stays in its state."""
     discretiser = policy.discretiser
     if not isinstance(discretiser, Categories | Thresholds):
         raise FuguError("the simulation has sensors for thresholds and for names only")

@@ -39,12 +39,7 @@ def _torn(synced: bytes, written: bytes, chosen: random.Random) -> bytes:
 class FaultyDisk:
     """A folder whose files are kept a second time, as a power cut would leave them: with what has been synced.
 
-    Args:
-        folder: whose files; not those of folders in it.
-        beside: where the images go, and the library, if it can be built.
-
-    Attributes:
-        environment: of the processes that write there.
+    The images go `beside` it; processes that write there have its `environment`.
     """
 
     def __init__(self, folder: Path, beside: Path) -> None:

@@ -65,11 +65,7 @@ class _Connection:
 class Line:
     """One client's.
 
-    Attributes:
-        port: where it connects.
-        said: how often each publication came from the client; of the topics in `recorded` only.
-        lately: what was said of late in both directions, for who wants to say it again: (towards the broker, what).
-        chunks: what was forwarded, if the lines keep it.
+    `said` counts publications in topics that are `recorded`; `lately` is what to say again: (towards the broker, what).
     """
 
     name: str
@@ -92,11 +88,7 @@ class Line:
 class Lines:
     """All lines to one broker; runs in a thread of its own within a context.
 
-    Args:
-        broker_port: on loopback.
-        opened: how to look into what is encrypted; none forwards bytes as they are.
-        kept: of which topics everything that clients say is kept.
-        tapped: whether sizes and times of what is forwarded are kept.
+    `opened` looks into what is encrypted; of topics that are `kept` is everything that clients say.
     """
 
     def __init__(

@@ -54,11 +54,7 @@ TRUST = Trust(KEYS.enrolment())
 
 
 def one_input(data: bytes, counted: Counter[str] | None = None) -> None:
-    """Parse some bytes in every way; only the errors that are meant for it may come, and nothing may be accepted.
-
-    Args:
-        counted: counts what became of them in each decoder, by reason.
-    """
+    """Parse bytes in every way and count fates: only errors meant for it may come, and none may be accepted."""
     counted = Counter() if counted is None else counted
     for decode in DECODERS:
         try:

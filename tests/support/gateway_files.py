@@ -22,12 +22,7 @@ def gateway_config(
 
 
 def gateway_file(path: Path, broker: Broker | int, **values: object) -> Path:
-    """Write the file of a gateway of fleet `home`.
-
-    Args:
-        broker: or the port of one on this machine.
-        values: of its keys; those that are None are left out.
-    """
+    """Write the file of a gateway of fleet `home`; of its keys those that are None are left out."""
     connection = asdict(Broker(port=broker) if isinstance(broker, int) else broker)
     values = {"fleet": "home", **values, "broker": connection}
     lines = (f"{key} = {_toml(value)}\n" for key, value in values.items() if value is not None)

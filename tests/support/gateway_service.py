@@ -20,12 +20,7 @@ _COMMAND = (sys.executable, "-m", "tests.support.gateway_program")
 
 
 class GatewayProcess:
-    """A running gateway.
-
-    Args:
-        mosquitto: its broker.
-        folder: holds its store `s.sqlite`, its `policies` and its `gateway.log`.
-    """
+    """A running gateway; its folder holds its store `s.sqlite`, its `policies` and its `gateway.log`."""
 
     def __init__(self, mosquitto: Mosquitto, folder: Path) -> None:
         self._log = folder / "gateway.log"
@@ -58,12 +53,7 @@ class GatewayProcess:
 
 
 class Device:
-    """Publishes frames, keeps them until the watermark covers them, and listens to its own estimates.
-
-    Args:
-        mosquitto: its broker.
-        name: of the device.
-    """
+    """Publishes frames, keeps them until the watermark covers them, and listens to its own estimates."""
 
     def __init__(self, mosquitto: Mosquitto, name: str = "watch") -> None:
         self.name = name

@@ -20,13 +20,7 @@ _SERVICE = "0000180d-0000-1000-8000-00805f9b34fb"
 
 
 class Monitor:
-    """A monitor in the hands of a test.
-
-    Attributes:
-        measurement: UUID of the characteristic that it has.
-        reachable: whether it can be connected to.
-        connections: how many there have been.
-    """
+    """A monitor in the hands of a test; `measurement` is the UUID of the characteristic that it has."""
 
     def __init__(self, measurement: str) -> None:
         self.measurement = measurement

@@ -136,11 +136,7 @@ def _problems(found: Any, allowed: Mapping[str, Check], required: tuple[str, ...
 
 
 def check_document(document: Mapping[str, Any]) -> None:
-    """Refuse a document that Home Assistant would not take as it is meant.
-
-    Raises:
-        AssertionError: with all that is wrong.
-    """
+    """Refuse a document that Home Assistant would not take as it is meant, with all that is wrong."""
     mapping: Check = lambda value: isinstance(value, dict)  # noqa: E731
     wrong = _problems(dict(document), {**_SHARED, "dev": mapping, "o": mapping, "cmps": mapping}, ("dev", "o", "cmps"))
     assert not wrong, wrong
@@ -164,14 +160,7 @@ def rendered(template: str, payload: bytes) -> str:
 
 
 class Listener:
-    """Listens as Home Assistant does, and keeps what it would show.
-
-    Attributes:
-        documents: by topic, what is retained now.
-        configured: how many documents came, and how many were taken back.
-        problems: what Home Assistant would log.
-        topics: of everything that came.
-    """
+    """Listens as Home Assistant does, and keeps what it would show, and the problems that it would log."""
 
     def __init__(self, broker: Broker) -> None:
         self.documents: dict[str, dict[str, Any]] = {}

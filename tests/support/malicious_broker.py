@@ -36,12 +36,7 @@ def publication(topic: str, payload: bytes, version: int, properties: bytes = b"
 
 
 class Victim:
-    """One connection, whose CONNECT has been read.
-
-    Attributes:
-        version: 4 for MQTT 3.1.1, or 5.
-        taken: bytes that went into the connection.
-    """
+    """One connection, whose CONNECT has been read; its version is 4 for MQTT 3.1.1, or 5."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -99,15 +94,7 @@ class Victim:
 
 
 class MaliciousBroker:
-    """Serves one connection after the other while the context lasts.
-
-    Args:
-        attacks: what to do with the first connection, the second and so on; the last is repeated.
-
-    Attributes:
-        times: when each connection came.
-        victims: the connections so far, of which all but the last are over.
-    """
+    """Serves one connection after the other while the context lasts, each by its attack; the last is repeated."""
 
     def __init__(self, *attacks: Callable[[Victim], None]) -> None:
         self._attacks = chain(attacks, repeat(attacks[-1]))

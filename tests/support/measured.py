@@ -41,15 +41,7 @@ def measure_policy(
     tables: bool = True,
     **fields: Any,
 ) -> MeasurePolicy:
-    """The policy of a walk on a grid.
-
-    Args:
-        side: of the grid.
-        graph: of the policy; by default states within one step of one another.
-        start: the state at tick 0; any if not given.
-        tables: whether the policy carries the table for "every state is possible".
-        fields: of the policy, beside those.
-    """
+    """The policy of a walk on a grid, one step at a time; `tables`: with the table for "every state is possible"."""
     values, transition = grid(side)
     count = len(values)
     distribution = np.full(count, 1.0 / count) if start is None else np.eye(count)[start]

@@ -17,14 +17,7 @@ from tests.support.gateway_files import gateway_file
 
 
 class Site:
-    """A page at a port of this machine, whoever serves it.
-
-    Args:
-        certificate: its own, if it is served over TLS.
-
-    Attributes:
-        open: how the file of a gateway has it, without a login.
-    """
+    """A page at a port of this machine; `open` is how the file of a gateway has it, without a login."""
 
     def __init__(self, port: int, certificate: Path | None = None) -> None:
         self.port = port
@@ -62,11 +55,7 @@ class Site:
         return (self.log_in(password, source)[1] or "").partition(";")[0] or None
 
     def log_in(self, password: str, source: str = "127.0.0.1") -> tuple[int, str | None]:
-        """Status of the answer to a password, and the cookie with its attributes.
-
-        Args:
-            source: address of this machine that it is sent from.
-        """
+        """Status of the answer to a password, and the cookie with its attributes."""
         connection = self._connect(source)
         try:
             connection.request("POST", "/login", f"password={password}")
@@ -100,15 +89,7 @@ sys.exit(main(sys.argv[2:]))
 
 
 class ServedPage(Site):
-    """`fugu gateway dashboard` in a process of its own.
-
-    Args:
-        broker: or the port of one on this machine.
-        ledger: that it shows.
-        certificate: its own, if it is served over TLS.
-        supervisor: stands for the address of Home Assistant's Supervisor.
-        page: keys of its file.
-    """
+    """`fugu gateway dashboard` in a process of its own; `supervisor` stands for Home Assistant's address."""
 
     def __init__(
         self,

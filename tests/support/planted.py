@@ -97,11 +97,7 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def find(mutant: Mutant, places: dict[str, list[Place]]) -> Place:
-    """The one function or class that a mutant changes.
-
-    Raises:
-        ValueError: its text is not there exactly once.
-    """
+    """The one function or class that a mutant changes; its text has to be there exactly once."""
     package, _, name = mutant.function.rpartition("/")
     known = [place for place in places.get(name, []) if not package or package in place.path.parts]
     counts = [(text(place).count(mutant.before), place) for place in known]

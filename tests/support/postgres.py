@@ -38,11 +38,7 @@ exec 3<&0
 
 
 class Postgres:
-    """A server that runs between `start` and `stop`, or as a context manager.
-
-    Args:
-        settings: of the server; what is committed outlives its processes, not the machine.
-    """
+    """A server between `start` and `stop`, or as a context manager; what is committed outlives its processes."""
 
     def __init__(self, **settings: str) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="fugu-postgres-"))

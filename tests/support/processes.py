@@ -108,13 +108,7 @@ class AgentProcess:
 
 
 class GatewayProcess:
-    """`fugu gateway run` in a process of its own.
-
-    Args:
-        broker: or the port of one on this machine.
-        environment: of the process, beside this one's.
-        values: more keys of its file.
-    """
+    """`fugu gateway run` in a process of its own; `values` are more keys of its file."""
 
     def __init__(
         self, folder: Path, broker: Broker | int, environment: Mapping[str, str] | None = None, **values: object

@@ -32,9 +32,7 @@ def last_digit(printed: str) -> float:
 def check_printed(sentence: str, *values: float) -> None:
     """Assert that a sentence stands once on the pages on privacy, with these numbers, within a unit of the last digit.
 
-    Args:
-        sentence: a literal, since `test_proof_pages` reads it, with {} for each number that is computed.
-        values: in order.
+    It is a literal, since `test_proof_pages` reads it, with {} for each number that is computed.
     """
     found = [
         match for page in (PRIVACY, CAUTIONS, *PROOFS) for match in sentence_pattern(sentence).finditer(one_line(page))

@@ -74,13 +74,7 @@ def home_assistant_python() -> list[str]:
 
 
 class RealHomeAssistant:
-    """A process of Home Assistant with its MQTT integration.
-
-    Args:
-        port: of a broker on this machine.
-        folder: of its configuration, by the name that it has for that process; a later process may use it again.
-        log: what else it prints.
-    """
+    """A process of Home Assistant with its MQTT integration; a later one may use its folder again."""
 
     def __init__(self, port: int, folder: str, log: Path) -> None:
         self.devices: dict[str, str | None] = {}

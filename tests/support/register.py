@@ -24,15 +24,7 @@ HEADINGS = ("topic", "message", "fields", "readers", "may depend on", "covered b
 
 
 class Row(NamedTuple):
-    """A row of the register's first table.
-
-    Attributes:
-        topic: with a name for every part that has one.
-        kind: of the topic.
-        messages, fields: names.
-        readers: kinds of accounts.
-        depends, covered: in words.
-    """
+    """A row of the register's first table; its topic has a name for every part that has one."""
 
     topic: str
     kind: str

@@ -112,12 +112,7 @@ class Noted:
 
 
 class Public:
-    """A subscriber of all releases.
-
-    Args:
-        mosquitto: its broker.
-        seen: called with each payload, in the network thread.
-    """
+    """A subscriber of all releases; `seen` is called with each payload, in the network thread."""
 
     def __init__(self, mosquitto: Mosquitto, seen: Callable[[bytes], None] = lambda _: None) -> None:
         self.payloads: list[bytes] = []

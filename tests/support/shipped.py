@@ -41,13 +41,7 @@ def promises(folder: Path) -> tuple[object, ...]:
 
 
 class Shipped(Mosquitto):
-    """The broker of `fugu deploy broker`, on a loopback port of its own.
-
-    Args:
-        folder: for the broker's folder and those of its accounts.
-        mutual: certificates instead of passwords.
-        words: more of the command.
-    """
+    """The broker of `fugu deploy broker`, on a loopback port of its own; `mutual`: by certificates."""
 
     def __init__(self, folder: Path, *words: str, mutual: bool = False) -> None:
         self._temporary = None
@@ -106,15 +100,6 @@ class Client:
 
     Only a connection that ends before there is an answer to CONNECT is begun again, twice. Whoever waits for something
     on a connection that has ended fails at once.
-
-    Args:
-        broker: address and credentials.
-        client_id: as any client may claim it.
-        will: topic of a retained last will.
-        context: TLS settings other than those of the address.
-        version: of MQTT.
-        durable: whether the broker keeps the session for a while, and what is sent to it.
-        keep_alive: seconds without traffic that it asks for; 0 asks for any time.
     """
 
     def __init__(

@@ -102,14 +102,7 @@ class Pretended:
 
 
 class SimulatedFleet:
-    """Devices that take documents from a registry and answer, in simulated time.
-
-    Args:
-        registry: theirs.
-        refusing, offline: which of them; the others accept.
-        back_us: when those that are offline come back, none if never.
-        messages_per_step: what the broker is given in one step at most.
-    """
+    """Devices that take documents from a registry and answer, in simulated time; offline ones come back, or never."""
 
     def __init__(
         self,

@@ -62,17 +62,7 @@ def _toml(broker: Broker) -> str:
 
 
 class WholeFleet:
-    """Runs within a context.
-
-    Args:
-        broker: its broker; one with accounts has `watch`, `gateway`, `gateway-rollout` and `site`.
-        folder: for all its files; the readings are in `readings.csv`.
-        readings: of the streams `hr` and `place`, again and again.
-
-    Attributes:
-        heard: what was published.
-        metrics: the port on which the gateway tells what it counts.
-    """
+    """Runs within a context; a broker with accounts has `watch`, `gateway`, `gateway-rollout` and `site`."""
 
     def __init__(self, broker: Mosquitto, folder: Path, readings: Sequence[tuple[str, str]]) -> None:
         keys = Keys()

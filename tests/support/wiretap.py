@@ -16,18 +16,7 @@ CANARIES = ("71.53194726", "-40962.8642131", "8.66025403784e+17", "canary-7f3a9c
 
 
 class Wiretap:
-    """Listens on a free loopback port and relays to a broker on another.
-
-    Args:
-        broker_port: where the broker is.
-        drops: whether a connection is ended as soon as it is there, by its number from 1.
-
-    Attributes:
-        port: where devices connect.
-        accepted: how many connections there were.
-        upstream: every byte that devices have sent.
-        downstream: every byte that the broker has sent.
-    """
+    """Relays from a free loopback port to a broker, keeps every byte, and ends connections that it `drops`."""
 
     def __init__(self, broker_port: int, drops: Callable[[int], bool] = lambda _number: False) -> None:
         self.accepted = 0

@@ -10,11 +10,7 @@ from typing import Any
 
 
 def lines_run(call: Callable[[], object], most: int) -> int:
-    """How many lines of Python a call runs.
-
-    Raises:
-        AssertionError: more than `most`.
-    """
+    """How many lines of Python a call runs; an AssertionError if they are more than `most`."""
     count = 0
 
     def trace(_frame: FrameType, event: str, _argument: Any) -> Any:

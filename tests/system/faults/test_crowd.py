@@ -34,12 +34,7 @@ _MOST_WAITING = 2
 
 
 class Device:
-    """Sends a frame a second, unless the ones before are not durable yet.
-
-    Attributes:
-        lags: seconds from when a frame was sent until its device had heard that it is durable.
-        sent: how many frames.
-    """
+    """Sends a frame a second, unless the ones before are not durable yet; `lags` are seconds until it heard that."""
 
     def __init__(self, broker: Shipped, name: str, phase: float) -> None:
         self.name = name
