@@ -298,7 +298,7 @@ class Ledger:
                 keys = [(number, device, release.stream, release.audience) for device in release.charges]
                 self._db.executemany(query, keys)
             if progress is not None:
-                self._set_progress(release.name, progress)
+                self.set_progress(release.name, progress)
             return self._entries("number=?", number)[0]
 
     def refuse(self, release: Release) -> None:
@@ -668,8 +668,9 @@ class Ledger:
 
     def set_progress(self, name: str, following: int) -> None:
         """Let a schedule go on with the window that begins at a tick, without a release; one released stays so."""
+        query = "INSERT INTO progress VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next=excluded.next"
         with self.transaction():
-            self._set_progress(name, following)
+            self._db.execute(query, (name, following))
 
     def schedules(self) -> list[str]:
         """The names of the releases that have a schedule."""
@@ -732,10 +733,6 @@ class Ledger:
         for account in accounts:
             clocks.setdefault(account.clock, []).extend(self._runs(account.id))
         return clocks
-
-    def _set_progress(self, name: str, following: int) -> None:
-        query = "INSERT INTO progress VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next=excluded.next"
-        self._db.execute(query, (name, following))
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
         rows = self._db.execute(f"SELECT {_ENTRY} FROM intact_entries WHERE {where}", values)

@@ -15,11 +15,13 @@ from fugu.contract.history import History
 from fugu.contract.policy import Policy
 from fugu.contract.reports import AlarmCode, ReleaseFrame
 from fugu.mqtt import Broker, Link
+from gateway.estimates.catalogue import Catalogue
+from gateway.loop.release_part import Releasing
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
 from tests.support.brokers import Mosquitto, wait_until
-from tests.support.gateway_files import gateway_file
+from tests.support.gateway_files import gateway_config, gateway_file
 from tests.support.scenes import OTHER, Scene, catalogue, policy
 
 PUBLIC = '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\n'
@@ -109,6 +111,16 @@ class Noted:
     def hold(self, _code: AlarmCode, names: Iterable[str], details: Mapping[str, str]) -> None:
         """These are so now."""
         self.held = {name: details[name] for name in names}
+
+
+def releasing(
+    scene: Scene, config: Path, known: Catalogue, counters: Counter[str], noted: Noted, *, shared: bool = False
+) -> Releasing:
+    """The part of a gateway that makes releases of a scene, without a broker; its ledger is `s-ledger.sqlite`."""
+    settings = gateway_config("home", Broker(), scene.path, config.parent, releases=config)
+    progress = StoreProgress(scene.store, scene.recorder.known)
+    args = config, settings, Link(Broker(), client_id="none"), scene.store, known, progress, counters
+    return Releasing(*args, monitor=noted, shared=shared)  # type: ignore[arg-type]
 
 
 class Public:

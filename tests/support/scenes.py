@@ -116,6 +116,11 @@ def frames(
     return made
 
 
+def packed(symbols: bytes) -> bytes:
+    """Symbols of one bit as they are stored and sent."""
+    return np.packbits(np.frombuffer(symbols, dtype=np.uint8)).tobytes()
+
+
 @dataclass
 class Scene:
     """A recorder on a store file, which can be opened anew as after a crash."""

@@ -25,7 +25,6 @@ from tests.support.scenes import Scene, asked, catalogue, frames, policy
 HIGH = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")
 BARS = Window(name="bars", length=10, stride=2, states="histogram", scale="20")
 POLICIES = (policy(1, windows=(HIGH, BARS)), policy(2), policy(1, stream="steps", windows=(HIGH,)))
-SEQUENCES = ("hr/bars", "hr/high", "steps/high")
 
 
 def frame(index: int, previous: int | None = None, counts: tuple[int, ...] = (4,), **changes: object) -> WindowFrame:

@@ -7,7 +7,6 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -21,7 +20,7 @@ from gateway.store.coverage import Place
 from gateway.store.journal import Received
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
-from tests.support.scenes import Scene, asked, frames, newest, policy
+from tests.support.scenes import Scene, asked, frames, newest, packed, policy
 
 HOUR = 3600
 SECOND_US = 1_000_000
@@ -357,11 +356,6 @@ def removed_by_rounds(keeper: Keeper, table: str) -> list[int]:
         keeper.retention.pump()
         left.append(keeper.count(table))
     return [before - after for before, after in itertools.pairwise(left) if before > after]
-
-
-def packed(symbols: bytes) -> bytes:
-    """Symbols of one bit as they are stored and sent."""
-    return np.packbits(np.frombuffer(symbols, dtype=np.uint8)).tobytes()
 
 
 def test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again(tmp_path: Path) -> None:

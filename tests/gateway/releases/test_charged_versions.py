@@ -22,15 +22,12 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import FleetPolicies
 from gateway.fleet.entries import PolicyReport
 from gateway.fleet.registry import Registry
-from gateway.loop.release_part import Releasing
 from gateway.parts.describe import Describing
 from gateway.parts.part import Message
 from gateway.releases.ledger import Ledger
-from gateway.releases.schedule import StoreProgress
 from gateway.store.journal import Heard, Received
 from tests.support.enrolled import add
-from tests.support.gateway_files import gateway_config
-from tests.support.release_scenes import PUBLIC, Noted, scheduled, write_config
+from tests.support.release_scenes import PUBLIC, Noted, releasing, scheduled, write_config
 from tests.support.scenes import Scene, frames, policy
 from tests.support.signing import Keys, policy_document
 
@@ -67,12 +64,9 @@ class Home:
                 '{"format": "fugu/2", "fleet": "home", "readers": [{"name": "anna", "audiences": ["public", "few"],'
                 ' "epsilon": 1.4935, "adversary": "informed"}]}'
             )
-        settings = gateway_config("home", Broker(), folder / "s.sqlite", folder, releases=config)
         self.ledger = folder / "s-ledger.sqlite"
-        progress = StoreProgress(self.scene.store, self.scene.recorder.known)
         self.noted = Noted()
-        args = config, settings, link, self.scene.store, self.catalogue, progress, Counter[str]()
-        self.part = Releasing(*args, monitor=self.noted, shared=shared)  # type: ignore[arg-type]
+        self.part = releasing(self.scene, config, self.catalogue, Counter(), self.noted, shared=shared)
 
     def push(self, version: int) -> None:
         """An operator signs a version, and wants the device to have it."""

@@ -15,14 +15,11 @@ from fugu.contract.windows import Window
 from fugu.host.database import AwayError, DatabaseError
 from fugu.mqtt import Broker, Link
 from gateway.loop import release_part
-from gateway.loop.release_part import Releasing
 from gateway.parts.describe import Describing
 from gateway.parts.part import Message
 from gateway.releases.ledger import Ledger
-from gateway.releases.schedule import StoreProgress
 from gateway.store.store import Store
-from tests.support.gateway_files import gateway_config
-from tests.support.release_scenes import FLEET, PUBLIC, Noted, scheduled, write_config
+from tests.support.release_scenes import FLEET, PUBLIC, Noted, releasing, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, policy
 
 
@@ -35,21 +32,9 @@ class Parts:
         scene = Scene(folder / "s.sqlite", 8, fleet)
         scene.record(*frames([10] * 4))
         config = write_config(folder, *(releases or [scheduled(devices=["watch"])]), audiences=audiences)
-        settings = gateway_config("home", Broker(), folder / "s.sqlite", folder, releases=config)
         self.counters: Counter[str] = Counter()
-        progress = StoreProgress(scene.store, scene.recorder.known)
-        link = Link(Broker(), client_id="none")
         self.noted, known = Noted(), catalogue(fleet)
-        self.part = Releasing(
-            config,
-            settings,
-            link,
-            scene.store,
-            known,
-            progress,
-            self.counters,
-            monitor=self.noted,  # type: ignore[arg-type]
-        )
+        self.part = releasing(scene, config, known, self.counters, self.noted)
         self.ledger = Ledger(folder / "s-ledger.sqlite", create=False)
 
 

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fugu.contract.frames import SymbolFrame, WindowFrame
@@ -24,7 +23,7 @@ from gateway.store.store import Store, StoreError
 from tests.support.ledgers import inputs_of
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
-from tests.support.scenes import Scene, frames, newest, policy
+from tests.support.scenes import Scene, frames, newest, packed, policy
 from tests.support.soak import only
 
 MANY = 120
@@ -68,11 +67,6 @@ def lived_in(
 def holds(folder: Path, needle: bytes) -> bool:
     """True if the store, or any file beside it, has some bytes anywhere."""
     return any(needle in path.read_bytes() for path in folder.iterdir() if path.is_file())
-
-
-def packed(symbols: bytes) -> bytes:
-    """Symbols of one bit as they are stored and sent; as those of all frames here, whole bytes."""
-    return np.packbits(np.frombuffer(symbols, dtype=np.uint8)).tobytes()
 
 
 def with_a_gap(folder: Path, sealed: str) -> tuple[Scene, list[SymbolFrame]]:
