@@ -47,8 +47,6 @@ __all__ = [
 
 def _check_intervals(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
     """Refuse values that do not all lie in an interval of their own."""
-    for name, column in (("low", tuple(low)), ("high", tuple(high))):
-        length(column, len(values), len(values), name)
     if not all(first <= value <= last for first, value, last in zip(low, values, high, strict=True)):
         raise FrameError("a value is not inside its interval", Reason.OUT_OF_RANGE)
 
