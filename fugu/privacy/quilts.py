@@ -287,6 +287,9 @@ def mqm_approx(
     length: int | None,
     epsilon: float,
     reversible: bool | None = None,
+    *,
+    sharp: bool = False,
+    stationary: bool = False,
 ) -> QuiltScale:
     """The scale of MQMApprox for a finite class, or an interval of two-state chains, with any start.
 
@@ -295,16 +298,21 @@ def mqm_approx(
     Args:
         length: T, the ticks of the window, or `None` for a stream without end.
         reversible: use the larger eigengap of reversible chains; `None` uses it if all of them are reversible.
+        sharp: for reversible chains, use -2 log|lambda_2| itself and not its bound 2 (1 - |lambda_2|).
+        stationary: every chain starts stationary, so that the term for the node's own distribution is not needed.
 
     Raises:
-        ChainClassError: no eigengap, no rarest state, a class not reversible as said, or a stream without end and an
-            epsilon that is too small.
+        ChainClassError: no eigengap, no rarest state, a class not reversible or stationary as said, or a stream without
+            end and an epsilon that is too small.
     """
     if not 0.0 < epsilon < math.inf or (length is not None and length < 1):
         raise ChainClassError(f"epsilon must be above 0 and a window has at least one tick: {epsilon}, {length}")
-    known = mixing(corner_chains(chains), reversible)
+    members = corner_chains(chains)
+    if stationary and not all(chain.is_stationary for chain in members):
+        raise ChainClassError("a chain of the class does not start stationary")
+    known = mixing(members, reversible, sharp=sharp)
     trivial = math.inf if length is None else length / epsilon
-    middle = _best(known, epsilon, ENDLESS, ENDLESS, trivial)
+    middle = _best(known, epsilon, ENDLESS, ENDLESS, trivial, stationary)
     if not middle.scale < math.inf:
         raise ChainClassError("no Markov quilt has an influence below epsilon: give the length of the window")
     # lemma 4.9: on a long window the middle node decides; on a short one a node may do with a single width
@@ -314,7 +322,7 @@ def mqm_approx(
     for node in range((length + 1) // 2, 0, -1):
         for at in {node, length + 1 - node}:
             enough = worst.scale if worst is not None else 0.0
-            found = _best(known, epsilon, at - 1, length - at, trivial, enough=enough)
+            found = _best(known, epsilon, at - 1, length - at, trivial, stationary, enough=enough)
             if worst is None or found.scale > worst.scale:
                 worst = found._replace(node=at)
         if worst is not None and worst.scale >= middle.scale:
@@ -323,7 +331,7 @@ def mqm_approx(
     return worst._replace(scale=worst.scale * _UP)
 
 
-def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None) -> Mixing:
+def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None, *, sharp: bool = False) -> Mixing:
     """The smallest eigengap and the smallest stationary probability of a class; arguments as for `mqm_approx`."""
     if not chains:
         raise ChainClassError("a class needs at least one chain")
@@ -332,14 +340,16 @@ def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None) -> M
         raise ChainClassError("a state dies out: MQMApprox needs a positive stationary probability of every state")
     if reversible is None:
         reversible = all(is_reversible(chain) for chain in chains)
-    return Mixing(min(eigengap(chain, reversible) for chain in chains), rarest * (1.0 - 1e-14))
+    if sharp and not reversible:
+        raise ChainClassError("the sharp eigengap holds for reversible chains only")
+    return Mixing(min(eigengap(chain, reversible, sharp=sharp) for chain in chains), rarest * (1.0 - 1e-14))
 
 
-def eigengap(chain: MarkovChain, reversible: bool = False) -> float:
+def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = False) -> float:
     """The eigengap g: the distribution b ticks on is within exp(-g b / 2) / min(pi) of stationary, relatively.
 
-    `reversible` is 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8). g > 0 is rounded
-    down; ChainClassError if the chain is not reversible, or has none.
+    `reversible` is 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8); `sharp` is -2
+    log|lambda_2| of such a chain. g > 0 is rounded down; ChainClassError if the chain is not reversible, or has none.
     """
     distribution = stationary_distribution_of(chain)
     if not distribution.min() > 0.0:
@@ -350,7 +360,12 @@ def eigengap(chain: MarkovChain, reversible: bool = False) -> float:
     # similar to P; for a reversible chain it is symmetric, and singular values are absolute eigenvalues
     # exactly one unit value belongs to the stationary distribution; any other one belongs to a period or a closed class
     second = float(np.linalg.svd(root[:, None] * chain.transition / root, compute_uv=False)[1]) + 4e-16 * chain.states
-    gap = 2.0 * (1.0 - second) if reversible else 1.0 - second**2
+    if reversible and sharp:
+        gap = -2.0 * math.log(second)
+    elif reversible:
+        gap = 2.0 * (1.0 - second)
+    else:
+        gap = 1.0 - second**2
     if gap < _LEAST_GAP:
         raise ChainClassError(
             "the eigengap is 0: a part of the state is handed on without loss for a tick, so that MQMApprox has "
@@ -385,14 +400,22 @@ def width_influences(known: Mixing, widths: NDArray[np.int64]) -> Floats:
 
 
 def _best(
-    known: Mixing, epsilon: float, nodes_left: int, nodes_right: int, trivial: float, *, enough: float = 0.0
+    known: Mixing,
+    epsilon: float,
+    nodes_left: int,
+    nodes_right: int,
+    trivial: float,
+    stationary: bool,
+    *,
+    enough: float = 0.0,
 ) -> QuiltScale:
     """The best quilt of a node; lemma 4.8 sees neither states nor nodes, so its tables have one entry."""
     # half of lemma 4.9's length, 4 a*, is more than any best width
     count = min(fast_path_length(known, epsilon) // 2, _MOST_WIDTHS, max(nodes_left, nodes_right))
     right = width_influences(known, np.arange(1, max(count, 1) + 1)).reshape(-1, 1, 1)
+    left = right if stationary else 2.0 * right
     scale, a, b, e, _ = smallest_scale(
-        np.zeros((1, 1)), 2.0 * right, right, nodes_left, nodes_right, trivial, epsilon, enough, 0, 0
+        np.zeros((1, 1)), left, right, nodes_left, nodes_right, trivial, epsilon, enough, 0, 0
     )
     card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
     if not a and not b:

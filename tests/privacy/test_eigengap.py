@@ -34,6 +34,8 @@ VARIANTS: dict[str, tuple[tuple[MarkovChain, ...], dict[str, Any]]] = {
     "Theta_rev_g1_pi0.2": ((THETA1, THETA2), {}),
     "theta2_g0.75_pi0.4": ((THETA2,), {"reversible": False}),
     "theta2_rev_g1_pi0.4": ((THETA2,), {"reversible": True}),
+    "theta1_sharp_-2loglam": ((THETA1,), {"sharp": True}),
+    "theta2_sharp_-2loglam": ((THETA2,), {"sharp": True}),
 }
 THREE = MarkovChain.stationary(GOLDEN["eigengap_bug"]["three_state"]["P"])
 
@@ -57,7 +59,7 @@ def printed_gap(chain: MarkovChain) -> float:
     return float(1.0 - max(value for value in values if abs(value - 1.0) > 1e-9))
 
 
-@pytest.mark.parametrize("key", [key for key in GOLDEN["2_mqm_approx"] if "sharp" not in key])
+@pytest.mark.parametrize("key", GOLDEN["2_mqm_approx"])
 def test_golden_scales(key: str) -> None:
     golden = GOLDEN["2_mqm_approx"][key]
     name, eps = key.split("|eps=")
@@ -67,7 +69,9 @@ def test_golden_scales(key: str) -> None:
     assert endless.quilt == (golden["a"], golden["b"])
     assert mqm_approx(chains, 100, epsilon, **options).scale == close(golden["sigma_T100"])
     assert endless.scale > endless.card / (epsilon - endless.influence)  # rounded up
-    known = mixing(chains, options.get("reversible"))
+    stationary = mqm_approx(chains, None, epsilon, **options, stationary=True)
+    assert stationary.scale == close(golden["sigma_stationary_start"])
+    known = mixing(chains, options.get("reversible"), sharp=options.get("sharp", False))
     assert fast_path_length(known, epsilon) == golden["T_needed_fast_path"] == 8 * golden["a_star"]
     assert 2.0 * math.log(1.0 / known.rarest) / known.gap == close(golden["min_arm_strict_gt"])
     assert math.ceil(epsilon * endless.scale) == golden["T_where_beats_trivial"]
@@ -98,6 +102,7 @@ def test_golden_gaps(name: str) -> None:
     golden, chain = GOLDEN["1_mqm_exact"][f"{name}_spectral"], {"theta1": THETA1, "theta2": THETA2}[name]
     assert eigengap(chain) == close(golden["gap_PPstar"])
     assert eigengap(chain, True) == close(golden["g_reversible"])
+    assert eigengap(chain, True, sharp=True) == close(-2.0 * math.log(golden["lam"]))
     assert mixing((chain,)).rarest == close(min(golden["pi"]))
 
 
@@ -165,7 +170,7 @@ def test_lemma_4_8_bounds_every_influence(seed: int) -> None:
     for chain in random_chains(seed):
         variants = [mixing((chain,), False)]
         if is_reversible(chain):
-            variants.append(mixing((chain,), True))
+            variants += [mixing((chain,), True), mixing((chain,), sharp=True)]
         bounds = [dict(zip(widths, width_influences(known, np.array(widths)), strict=True)) for known in variants]
         for a, b in product(widths, repeat=2):
             given, stationary = influence(chain, a + 1, a, b), influence(chain, None, a, b)
@@ -182,6 +187,9 @@ def test_the_exact_mechanism_never_needs_more(seed: int) -> None:
             exact = mqm_exact((chain,), length, epsilon).scale
             assert exact <= mqm_approx((chain,), length, epsilon).scale * (1 + 1e-9)
             assert exact <= mqm_approx((chain,), length, epsilon, False).scale * (1 + 1e-9)
+        stationary = MarkovChain.stationary(chain.transition)
+        best = mqm_approx((stationary,), 60, 1.0, stationary=True).scale
+        assert mqm_exact((stationary,), 60, 1.0).scale <= best * (1 + 1e-9)
 
 
 def test_beyond_the_fast_path_length_the_window_does_not_matter() -> None:
@@ -197,6 +205,8 @@ def test_what_has_no_approximation() -> None:
     dying = MarkovChain(np.array([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.0, 0.3, 0.7]]), None)
     for chain, options in (
         (general, {"reversible": True}),
+        (general, {"sharp": True}),
+        (general, {"stationary": True}),
         (dying, {}),
         (MarkovChain(np.array([[0.0, 1.0], [1.0, 0.0]]), None), {}),
         (MarkovChain(np.eye(2), None), {}),

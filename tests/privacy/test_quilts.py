@@ -211,6 +211,15 @@ def test_a_table_tells_impossible_from_never_seen() -> None:
     assert np.all(np.diag(table) == 0.0)
 
 
+def test_side_tables_only_fall_with_the_distance() -> None:
+    chain = random_chain(np.random.default_rng(0), 4)
+    direct = np.stack([log_ratio_table(np.linalg.matrix_power(chain.transition, b)) for b in range(1, 12)])
+    assert np.all(np.diff(direct, axis=0) <= 1e-12)
+    tables = QuiltTables(chain.transition)
+    tables.grow(11)
+    np.testing.assert_allclose(tables.right, direct, rtol=1e-9, atol=1e-12)
+
+
 def test_a_periodic_chain_needs_the_noise_of_a_whole_window() -> None:
     clock = MarkovChain(CLOCK, np.full(5, 0.2))
     assert mqm_exact((clock,), 300, 1.0).scale == close(300.0)
