@@ -57,10 +57,6 @@ _NUMBERS = {
 }
 
 
-class BindingError(FuguError, reason=Reason.OUTBOX):
-    """The outbox belongs to another machine."""
-
-
 def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tuple[str, str]]:
     """Identifiers of this machine, pairs of kind and value; `binding` is `auto`, `off`, or a name given by hand."""
     if binding == "off":
@@ -77,13 +73,13 @@ def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tupl
 def _bind(db: sqlite3.Connection, outbox: Path, found: frozenset[tuple[str, str]], *, moved: bool) -> None:
     """Check that an outbox belongs to the machine (another than before if `moved`), or bind one that is nobody's.
 
-    Raises BindingError if it is another machine's, sqlite3.Error if it cannot be used.
+    Raises OutboxError if it is another machine's, sqlite3.Error if it cannot be used.
     """
     (salt,) = db.execute("SELECT salt FROM intact_device").fetchone()
     digests = {(kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in found}
     stored = set(db.execute("SELECT kind, digest FROM intact_binding"))
     if stored and not moved and not _same(stored, digests):
-        raise BindingError(
+        raise OutboxError(
             f"outbox {outbox} was begun on another machine: this looks like a copy of another device's disk. If the "
             "device has moved on purpose, and the other machine will never run it again: fugu-agent moved CONFIG.toml"
         )
@@ -233,13 +229,13 @@ class Outbox:
         self.counter = self._stored_counter = int(counter)
 
     def bind(self, found: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
-        """Belong to the machine with these identifiers, another than before if `moved`: see `edge_agent.binding`.
+        """Belong to the machine with these identifiers, another than before if `moved`.
 
-        Raises BindingError if it is another machine; the file is closed.
+        Raises OutboxError if it is another machine; the file is closed.
         """
         try:
             _bind(self._db, self.path, found, moved=moved)
-        except BindingError:
+        except OutboxError:
             self.close()
             raise
         except sqlite3.Error as error:

@@ -9,7 +9,7 @@ import pytest
 
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
-from edge_agent.outbox import BindingError, Outbox, identifiers
+from edge_agent.outbox import Outbox, OutboxError, identifiers
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from fugu.mqtt import Broker
@@ -24,7 +24,7 @@ def starts(folder: Path, *found: tuple[str, str], moved: bool = False) -> bool:
     outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
     try:
         outbox.bind(frozenset(found), moved=moved)
-    except BindingError:
+    except OutboxError:
         return False
     finally:
         outbox.close()
