@@ -88,7 +88,6 @@ def test_a_shell_that_is_ended_ends_it_and_hears_how_it_ended(tmp_path: Path) ->
 
 
 def children() -> set[int]:
-    """Of the server."""
     server = forks.server_process()
     return set(map(int, Path(f"/proc/{server}/task/{server}/children").read_text().split()))
 

@@ -25,7 +25,6 @@ POINT = st.integers(-(2**31), 2**31 - 1)
 
 @st.composite
 def measure_frames(draw: st.DrawFn) -> MeasureFrame:
-    """Any frame of points."""
     dimensions = draw(st.integers(1, 3))
     point = st.tuples(*[POINT] * dimensions)
     one = st.builds(Released, st.integers(0, 2**32 - 1), point)

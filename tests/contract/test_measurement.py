@@ -20,7 +20,6 @@ from papers.walks import schedule
 
 
 def matrix(neighbours: tuple[int, ...]) -> Bools:
-    """Sets of neighbours as a matrix."""
     count = len(neighbours)
     return np.array([[bool(others >> y & 1) for y in range(count)] for others in neighbours])
 

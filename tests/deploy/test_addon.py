@@ -72,7 +72,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]
 
 
 def declared() -> dict[str, Any]:
-    """The app's config.yaml."""
     yaml = pytest.importorskip("yaml")
     found: dict[str, Any] = yaml.safe_load((FOLDER / "config.yaml").read_text())
     return found

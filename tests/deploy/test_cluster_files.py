@@ -61,7 +61,6 @@ def store_in(text: str) -> object:
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    """The compose file."""
     found: dict[str, Any] = yaml.safe_load((CLUSTER / "compose.yaml").read_text())
     return found
 

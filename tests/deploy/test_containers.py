@@ -22,7 +22,6 @@ PLACES = {"broker": BROKER, "gateway": GATEWAY, "device": AGENT}
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    """The compose file, parsed."""
     yaml = pytest.importorskip("yaml")  # comes with the embedded broker of the demo
     document: dict[str, Any] = yaml.safe_load((CONTAINER / "compose.yaml").read_text())
     return document

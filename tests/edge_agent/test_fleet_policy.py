@@ -260,7 +260,6 @@ def test_many_tables_keep_no_policy_out(tmp_path: Path) -> None:
 
 
 def stop(version: int, running: int) -> dict[str, Any]:
-    """The judge's answer to a stop."""
     return {"kind": "stop", "changes": True, "state": {"time": 0, "stopped": version, "version": running}}
 
 

@@ -78,7 +78,6 @@ class Device:
         self.hear(self.helper.opening_key)
 
     def start(self, shift: int = 0) -> None:
-        """Start the agent's part."""
         self.events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.outbox = Outbox(self.folder / "outbox.sqlite", "home", "watch")
         self.helpers = Helpers(self.outbox, "home", "watch", self.events.put)
@@ -91,7 +90,6 @@ class Device:
         self.sums: StreamSums = self.helpers.sums(self.plan, system_entropy(), shift)
 
     def restart(self, shift: int = 0) -> None:
-        """End as a kill does, and start again."""
         self.outbox.close()
         self.start(shift)
         self.hear(self.helper.opening_key)
@@ -116,7 +114,6 @@ class Device:
         return found
 
     def run(self, first: int, states: Iterator[int | None] | list[int | None]) -> list[Report]:
-        """Draw for some ticks, one after the other."""
         found = []
         for tick, state in enumerate(states, first):
             self.sums.observe(tick, state)

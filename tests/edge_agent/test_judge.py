@@ -36,7 +36,6 @@ def asked() -> tuple[str, ...]:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """An enrolled device's configuration."""
     (tmp_path / "enrolment.json").write_text(KEYS.enrolment().model_dump_json())
     (tmp_path / "agent.toml").write_text(
         'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'

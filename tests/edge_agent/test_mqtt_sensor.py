@@ -76,7 +76,6 @@ def subscribed(broker: Mosquitto, times: int = 1) -> bool:
 
 @pytest.fixture
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    """One that says what it hears."""
     folder = tmp_path_factory.mktemp("local")
     with Mosquitto(
         folder, f"allow_anonymous true\nlog_type all\nlistener 0 {folder}/socket\nallow_anonymous true\n"

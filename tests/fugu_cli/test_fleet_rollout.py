@@ -35,7 +35,6 @@ class Staged(Home):
         return self.fugu("fleet", "rollout", what, "--registry", self.path, *words)
 
     def start(self, *words: object, version: int = 2) -> Done:
-        """Start a rollout of a new document."""
         done = self.rollout("start", self.write(version, HEART), "--root", self.root, *words)
         if done.code == 0:
             self.now_us = self.rollouts.show(self.rollouts.numbers()[-1]).state.seen_us

@@ -69,7 +69,6 @@ KINDS: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
 
 
 def rows(path: Path) -> dict[str, list[Any]]:
-    """All rows of all tables."""
     with closing(sqlite3.connect(path)) as db:
         add_functions(db)
         names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")]

@@ -18,7 +18,6 @@ from tests.support.shipped import Shipped
 
 @pytest.fixture
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
-    """A broker with a device `watch`."""
     made = Shipped(tmp_path_factory.mktemp("shipped"))
     made.add("device", "watch")
     with made as running:

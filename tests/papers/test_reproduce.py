@@ -27,7 +27,6 @@ def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of a quick run of everything."""
     out = tmp_path_factory.mktemp("reproduction")
     assert main(["all", "--quick", "-o", str(out)]) == 0
     return out

@@ -25,7 +25,6 @@ TIERS: dict[str, Adversary] = {"T0": "ignorant", "T1": "informed", "T2": "univer
 
 
 def close(value: float) -> Any:
-    """Nine digits."""
     return pytest.approx(value, rel=1e-9, abs=1e-9)
 
 

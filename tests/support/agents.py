@@ -60,7 +60,6 @@ def window_plan(**changes: Any) -> AgentWindow:
 
 
 def agent_plan(folder: Path, broker: Broker, *streams: StreamPlan, **changes: Any) -> AgentPlan:
-    """A device `watch` of fleet `home`."""
     plan = AgentPlan(
         fleet="home",
         device="watch",
@@ -85,7 +84,6 @@ class JumpingClock:
         self._lock = threading.Lock()
 
     def now_us(self) -> int:
-        """The moment it stands at."""
         return self.now
 
     def elapsed_us(self) -> int:
@@ -93,15 +91,12 @@ class JumpingClock:
         return self.now
 
     def synchronised(self) -> bool:
-        """It is right from the start."""
         return True
 
     def boot(self) -> str:
-        """Each is of a machine of its own."""
         return ""
 
     def wait(self, wake: Wake, seconds: float) -> None:
-        """Jump."""
         with self._lock:
             self.now += max(1, int(seconds * 1e6))
 
@@ -144,7 +139,6 @@ def plan_of(policy: AnyPolicy, sensor: dict[str, Any] | None = None, **changes: 
 
 
 def toml(value: Any) -> str:
-    """A value as TOML has it."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items() if v is not None) + "}"
     if isinstance(value, list):

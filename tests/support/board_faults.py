@@ -46,7 +46,6 @@ class Line:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def become(self, mode: Mode) -> None:
-        """Change what the line does."""
         with self._lock:
             if mode == "silent":
                 self._dead |= self._open
@@ -56,7 +55,6 @@ class Line:
             self._end(end)
 
     def close(self) -> None:
-        """End it."""
         self._listener.close()
         self.become("away")
 

@@ -12,7 +12,6 @@ __all__ = ["board_module", "verified"]
 
 
 def board_module(name: str) -> Any:
-    """A module that only boards have."""
     sys.path.insert(0, str(BOARD))
     try:
         return importlib.import_module(f"sanitiser.{name}")

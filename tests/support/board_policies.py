@@ -23,7 +23,6 @@ def quick(policy: Policy) -> Policy:
 
 
 def board_policy(*windows: Window, frame_ticks: int = 10, period_us: int = 1_000_000, version: int = 1) -> Policy:
-    """A policy that a board can run."""
     return Policy(
         fleet="home",
         device="watch",

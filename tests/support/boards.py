@@ -61,12 +61,10 @@ class BoardProcess:
         return (self._folder / "board.log").read_text()
 
     def kill(self) -> None:
-        """End it as a power cut would."""
         self.process.kill()
         self.process.wait(PATIENCE)
 
     def stop(self) -> int:
-        """End it in order; returns its exit code."""
         (self._folder / "stop").touch()
         code = self.process.wait(PATIENCE)
         (self._folder / "stop").unlink()

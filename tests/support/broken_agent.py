@@ -22,7 +22,6 @@ Fill = Callable[[memoryview], None]
 
 
 def honest(buffer: memoryview) -> None:
-    """The operating system's bytes."""
     buffer[:] = os.urandom(len(buffer))
 
 

@@ -146,16 +146,13 @@ class Mosquitto:
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
 
     def reload(self) -> None:
-        """Let it read its accounts again."""
         assert self._process is not None
         self._process.send_signal(signal.SIGHUP)
 
     def stop(self) -> None:
-        """End it in order: it writes its database."""
         self._end("terminate")
 
     def kill(self) -> None:
-        """End it as a power cut would."""
         self._end("kill")
 
     def restart(self) -> None:
@@ -164,13 +161,11 @@ class Mosquitto:
         self.start()
 
     def __enter__(self) -> Self:
-        """Start it."""
         return self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it, and remove a temporary folder."""
         self.stop()
         if self._temporary is not None:
             self._temporary.cleanup()

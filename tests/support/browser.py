@@ -56,7 +56,6 @@ class Browser:
         self.driver = driver
 
     def open(self, address: str) -> None:
-        """Go there."""
         self.driver.get(address)
 
     def text(self, selector: str = "body") -> str:
@@ -64,7 +63,6 @@ class Browser:
         return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
 
     def count(self, selector: str) -> int:
-        """How many elements fit."""
         return int(self.run("return document.querySelectorAll(arguments[0]).length", selector))
 
     def click(self, selector: str) -> None:
@@ -83,7 +81,6 @@ class Browser:
         self.driver.find_element(By.CSS_SELECTOR, selector).send_keys(text)
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """Run a script in the page."""
         return self.driver.execute_script(script, *arguments)
 
     def look(self, width: int, *, dark: bool, media: str = "screen") -> None:

@@ -18,10 +18,8 @@ _READER: TypeAdapter[Any] = TypeAdapter(Discretiser)
 
 
 def compiled(document: dict[str, Any]) -> bytes:
-    """The bytes that an agent has."""
     return compile_discretiser(_READER.validate_json(json.dumps(document)))
 
 
 def classifier_of(document: dict[str, Any]) -> Classifier:
-    """The running form of a discretiser."""
     return classify.classifier_of(compiled(document))

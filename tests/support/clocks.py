@@ -24,7 +24,6 @@ class TwoClocks:
         self._boot = boot
 
     def pass_us(self, microseconds: int) -> None:
-        """Time passes."""
         self.wall += microseconds
         self.elapsed += microseconds
 
@@ -35,7 +34,6 @@ class TwoClocks:
         return self.elapsed
 
     def synchronised(self) -> bool:
-        """True if the wall clock is to be believed."""
         return self.known
 
     def boot(self) -> str:
@@ -43,7 +41,6 @@ class TwoClocks:
         return self._boot
 
     def wait(self, wake: Wake, seconds: float) -> None:
-        """Time passes."""
         self.pass_us(max(1, round(seconds * SECOND)))
 
 

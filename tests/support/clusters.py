@@ -68,13 +68,11 @@ class Fleet:
         return file.read_text() if file.exists() else ""
 
     def stop(self) -> int:
-        """End it in order; returns its exit code."""
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(PATIENCE)
 
     def kill(self) -> None:
-        """End the command alone."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(PATIENCE)

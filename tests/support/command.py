@@ -21,7 +21,6 @@ class Done(NamedTuple):
     err: str
 
     def json(self) -> Any:
-        """The one JSON document on stdout."""
         return json.loads(self.out)
 
 

@@ -60,7 +60,6 @@ class Crowd:
 
     @property
     def sent(self) -> dict[str, list[SymbolFrame]]:
-        """All frames so far, by device."""
         with self._lock:
             return {name: list(one.sent) for name, one in self._ones.items()}
 
@@ -81,7 +80,6 @@ class Crowd:
         return min(times, default=None)
 
     def __enter__(self) -> Self:
-        """Begin."""
         self._client.loop_start()
         wait_until(self._subscribed.is_set, "the crowd's connection")
         self._thread.start()
@@ -90,7 +88,6 @@ class Crowd:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End."""
         self._ending.set()
         await_end(self._thread)
         self._client.disconnect()

@@ -172,7 +172,6 @@ class _Operator:
 
 
 def sent(count: int) -> Iterator[Sent]:
-    """So many messages."""
     operator = _Operator()
     return islice(iter(operator.message, None), count)
 

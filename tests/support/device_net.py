@@ -264,7 +264,6 @@ class _Life:
         return state
 
     def stop(self) -> None:
-        """End in order."""
         self.outbox.finish()
         self.outbox.close()
 
@@ -308,7 +307,6 @@ def board_lines(name: str, count: int, compiled: bytes) -> Iterator[str]:
 
 
 def main() -> None:
-    """Write all digests anew."""
     digests: dict[str, dict[str, str]] = {}
     for name in CASES:
         digests[name] = {}

@@ -42,13 +42,11 @@ class Page:
         self._environment["PIP_COMPILE"] = "no"  # most of what is installed is never imported
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End what runs in the background."""
         for process in reversed(self._background):
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(PATIENCE)

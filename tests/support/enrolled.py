@@ -108,7 +108,6 @@ class Operator:
             self.frames.append(SymbolFrame.decode(payload))
 
     def say(self, payload: bytes, topic: str = topic_of("policy_set", "home", "watch"), retain: bool = True) -> None:
-        """Publish a document."""
         assert self.link.publish(topic, payload, retain=retain) is not None
 
     @property

@@ -39,7 +39,6 @@ class Verdict:
     figures: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def __str__(self) -> str:
-        """For the log."""
         shown = ", ".join(f"{number} {name}" for name, number in self.figures.items())
         return "\n".join([shown, *self.problems[:50]])
 

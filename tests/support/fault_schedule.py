@@ -57,7 +57,6 @@ class Fault(NamedTuple):
     amount: float
 
     def __str__(self) -> str:
-        """For the log."""
         return f"{self.at:8.2f} s  {self.target}: {self.kind} for {self.seconds:.2f} s ({self.amount:.4f})"
 
 

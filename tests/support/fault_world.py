@@ -133,7 +133,6 @@ class Disk:
         return time.monotonic() < self._full_until
 
     def close(self) -> None:
-        """Take it away."""
         if self._mounted:
             subprocess.run(["umount", "-l", self.folder], check=False)
             self._mounted = False
@@ -167,7 +166,6 @@ class Program:
         self.starts = 0
 
     def start(self) -> None:
-        """Let it run from now on."""
         self._wanted = True
         if self._process is None:
             self.starts += 1
@@ -189,11 +187,9 @@ class Program:
             self._process.terminate()
 
     def ended(self, patience: float) -> int:
-        """Wait until it has; returns its exit code."""
         return 0 if self._process is None else self._process.wait(patience)
 
     def signal(self, number: int) -> None:
-        """Send it a signal, if it runs."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
@@ -210,7 +206,6 @@ class Program:
 
     @property
     def pid(self) -> int | None:
-        """Of its process, if it runs."""
         return None if self._process is None else self._process.pid
 
 
@@ -286,7 +281,6 @@ class World:
         fugu("fleet", "enrol", *words, "--policy", pinned, "--registry", self.registry, "-o", enrolment)
 
     def __enter__(self) -> Self:
-        """Start everything."""
         self.lines.__enter__()
         self.broker.start()
         self._add_gateway()
@@ -299,7 +293,6 @@ class World:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End everything."""
         for program in self.programs.values():
             program.kill()
         self.broker.kill()

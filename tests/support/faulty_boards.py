@@ -92,7 +92,6 @@ class BoardProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Switch it on."""
         self._stop.unlink(missing_ok=True)
         self._process = self._begin(unsent=False)
 

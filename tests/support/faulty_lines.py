@@ -109,19 +109,16 @@ class Lines:
         self.lines: dict[str, Line] = {}
 
     def __enter__(self) -> Self:
-        """Begin."""
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all lines."""
         self._do(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def add(self, name: str) -> Line:
-        """A line for another client."""
         return self._do(self._add(name))
 
     def cut(self, name: str) -> None:
@@ -129,7 +126,6 @@ class Lines:
         self._do(self._cut(self.lines[name]))
 
     def delay(self, name: str, seconds: float) -> None:
-        """Let everything take so long from now on."""
         self.lines[name].delay = seconds
 
     def hold(self, name: str) -> None:

@@ -52,6 +52,5 @@ class Home:
         self.running = hold(serving(self.path))
 
     def dump(self) -> list[str]:
-        """Everything in the registry."""
         with closing(sqlite3.connect(self.path)) as db:
             return list(db.iterdump())

@@ -39,7 +39,6 @@ class Flood:
         self.process = subprocess.Popen([*prefix, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Self:
-        """Start it."""
         return self
 
     def made(self) -> None:
@@ -50,13 +49,11 @@ class Flood:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it."""
         self.process.kill()
         self.process.communicate(timeout=PATIENCE)
 
 
 def main(host: str, port: int, count: int, source: str = "") -> None:
-    """Hold so many connections, for ever."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     poll, held = select.poll(), dict[int, socket.socket]()

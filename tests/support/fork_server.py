@@ -172,7 +172,6 @@ class _Forks:
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
-    """Be the program that was asked for."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     for stream in streams:

@@ -30,16 +30,13 @@ class GatewayProcess:
 
     @property
     def pid(self) -> int:
-        """Its process."""
         return self._process.pid
 
     def kill(self) -> None:
-        """End it as a power cut would."""
         self._process.kill()
         self._process.wait(PATIENCE)
 
     def stop(self) -> int:
-        """End it in order; returns its exit code."""
         self._process.terminate()
         return self._process.wait(PATIENCE)
 
@@ -71,7 +68,6 @@ class Device:
         assert self._subscribed.wait(PATIENCE)
 
     def send(self, frames: Sequence[SymbolFrame]) -> None:
-        """Publish frames and keep them."""
         for frame in frames:
             self.outbox.append(frame)
             self._publish(frame)
@@ -93,11 +89,9 @@ class Device:
 
     @property
     def connected(self) -> bool:
-        """True if it has a connection."""
         return self._client.is_connected()
 
     def say(self, topic: str, payload: bytes) -> None:
-        """Publish anything."""
         self._client.publish(topic, payload, qos=1)
 
     def say_birth(self) -> None:
@@ -106,7 +100,6 @@ class Device:
         self._client.publish(topic_of("status", "home", self.name), payload, qos=1, retain=True)
 
     def stop(self) -> None:
-        """Disconnect."""
         self._client.disconnect()
         self._client.loop_stop()
 

@@ -38,7 +38,6 @@ def signed(document: GroupDocument, key: Ed25519PrivateKey = HELPER) -> Envelope
 
 
 def shared(**changes: Any) -> SharedWindow:
-    """The window of a policy for a document."""
     return SharedWindow.of(signed(group(**changes)))
 
 
@@ -67,7 +66,6 @@ class Member:
 
     @property
     def public(self) -> bytes:
-        """The device's public key."""
         return self.key.public_key().public_bytes_raw()
 
     def sealed(

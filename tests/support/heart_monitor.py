@@ -32,7 +32,6 @@ class Monitor:
 
     @property
     def notifies(self) -> bool:
-        """True if somebody listens."""
         return self._notify is not None
 
     def say(self, measurement: bytes) -> None:
@@ -56,7 +55,6 @@ class Monitor:
         self._loop, self._lost = asyncio.get_running_loop(), lost
 
     def listen(self, notify: Callable[[bytearray], None] | None) -> None:
-        """Somebody listens, or does not any more."""
         self._notify = notify
 
 

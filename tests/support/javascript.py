@@ -15,7 +15,6 @@ PACKAGES = ("mqtt@5", "@msgpack/msgpack@3", "@asyncapi/specs@6", "axe-core@4")
 
 
 def node() -> str:
-    """The program."""
     found = shutil.which("node")
     if found is None:
         pytest.skip("node is not installed (Debian: nodejs)")
@@ -23,7 +22,6 @@ def node() -> str:
 
 
 def installed() -> Path:
-    """The folder with `node_modules`."""
     node()
     npm = shutil.which("npm")
     FOLDER.mkdir(exist_ok=True)

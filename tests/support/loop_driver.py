@@ -163,7 +163,6 @@ class Driver:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop."""
         self._patch.undo()
         self.gateway.stop()
 

@@ -53,7 +53,6 @@ class Victim:
         self.taken = 0
 
     def accept(self) -> None:
-        """Send a CONNACK."""
         self.send(b"\x20\x03\0\0\0" if self.version == 5 else b"\x20\x02\0\0")
 
     def send(self, *parts: bytes) -> None:
@@ -104,11 +103,9 @@ class MaliciousBroker:
 
     @property
     def broker(self) -> Broker:
-        """Where it is."""
         return Broker("127.0.0.1", self._port, max_backoff=30)
 
     def __enter__(self) -> MaliciousBroker:
-        """Listen."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._port = int(self._listener.getsockname()[1])
         self._thread = threading.Thread(target=self._serve, daemon=True)

@@ -67,7 +67,6 @@ def smooth(symbols, initial, transition, emission):
 
 
 def path_log_probability(states, symbols, initial, transition, emission):
-    """log Pr(path, symbols)."""
     return (
         np.log(initial[states[0]])
         + np.log(transition[states[:-1], states[1:]]).sum()

@@ -10,17 +10,14 @@ from fugu.contract.measure_frames import MeasureFrame
 
 
 def symbol_frames(outbox: Outbox) -> list[SymbolFrame]:
-    """All symbol frames, oldest first."""
     return [SymbolFrame.decode(payload) for payload in _payloads(outbox, SymbolFrame.SCHEMA)]
 
 
 def measure_frames(outbox: Outbox) -> list[MeasureFrame]:
-    """All frames of points, oldest first."""
     return [MeasureFrame.decode(payload) for payload in _payloads(outbox, MeasureFrame.SCHEMA)]
 
 
 def window_frames(outbox: Outbox) -> list[WindowFrame]:
-    """All window frames, oldest first."""
     return [WindowFrame.decode(payload) for payload in _payloads(outbox, WindowFrame.SCHEMA)]
 
 

@@ -46,11 +46,9 @@ class Told:
         self.place = policy(epoch_us=0, period_us=PERIOD_US, device="tag").model_copy(update={"discretiser": grid})
 
     def say(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish, when there is room."""
         wait_until(lambda: self._link.publish(topic, payload, retain=retain) is not None, "room for a message")
 
     def close(self) -> None:
-        """End the connection."""
         self._link.stop()
 
     def introduce(self) -> None:

@@ -65,7 +65,6 @@ class Site:
             connection.close()
 
     def answers(self) -> bool:
-        """True if anybody serves it."""
         try:
             return self.ask("/login")[0] < 500
         except (OSError, http.client.HTTPException):  # a port that nobody listens at may be connected to itself
@@ -110,7 +109,6 @@ class ServedPage(Site):
         wait_until(self._serves, "the page")
 
     def stop(self) -> int:
-        """End it in order; returns its exit code."""
         self.process.terminate()
         return self.process.wait(PATIENCE)
 

@@ -57,7 +57,6 @@ class Place(NamedTuple):
 
 
 def mutants() -> list[Mutant]:
-    """All of them, in the order of the table."""
     subjects = tomllib.loads(TABLE.read_text())
     return [
         Mutant(subject, *mutant[:4], tuple(values["tests"]), *mutant[4:])
@@ -107,7 +106,6 @@ def find(mutant: Mutant, places: dict[str, list[Place]]) -> Place:
 
 
 def text(place: Place) -> str:
-    """The source of a function or class."""
     return "".join(place.path.read_text().splitlines(keepends=True)[place.first : place.last])
 
 

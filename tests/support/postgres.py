@@ -80,7 +80,6 @@ class Postgres:
         return own
 
     def fresh(self) -> Server:
-        """The same with an empty schema."""
         name = f"s{next(self._schemas)}"
         with psycopg.connect(self.server.url, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")
@@ -111,18 +110,15 @@ class Postgres:
         self._input = None
 
     def stop(self) -> None:
-        """End it, and remove what it has stored."""
         if self._input is not None:
             self._input.close()
 
     def __enter__(self) -> Self:
-        """Start it."""
         return self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it."""
         self.stop()
 
     def _accepts(self) -> bool:
@@ -143,7 +139,6 @@ def _is_stopped(process: int) -> bool:
 
 
 def _program(name: str) -> str:
-    """Where Debian has it, or others."""
     found = max(_DEBIAN.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]), default=None) or shutil.which(name)
     assert found is not None, "these tests need PostgreSQL: apt-get install postgresql"
     return str(found)

@@ -97,12 +97,10 @@ class AgentProcess:
             )
 
     def kill(self) -> None:
-        """End it as a power cut would."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(PATIENCE)
 
     def stop(self, timeout: float = 30.0) -> int:
-        """End it in order; returns its exit code."""
         self.process.terminate()
         return self.process.wait(timeout)
 
@@ -121,12 +119,10 @@ class GatewayProcess:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
 
     def kill(self) -> None:
-        """End it as a power cut would."""
         self.process.kill()
         self.process.wait(PATIENCE)
 
     def stop(self) -> int:
-        """End it in order; returns its exit code."""
         self.process.terminate()
         return self.process.wait(PATIENCE)
 
@@ -138,7 +134,6 @@ class GatewayProcess:
         return self.answers() and asked(self.store)["connected"]
 
     def answers(self) -> bool:
-        """True if it runs, and says so."""
         try:
             return bool(asked(self.store))
         except FuguError:
@@ -195,5 +190,4 @@ class Recorder:
         wait_until(self._subscribed.is_set)
 
     def frames(self) -> list[SymbolFrame]:
-        """All frames so far, with repetitions."""
         return [SymbolFrame.decode(payload) for payload in list(self.payloads)]

@@ -43,7 +43,6 @@ class Node:
 
     @property
     def joined(self) -> bool:
-        """True if it is part of the cluster."""
         assert self._process.poll() is None, self._log.read_text()
         return "Ray runtime started" in self._log.read_text()
 
@@ -60,13 +59,11 @@ class Node:
         return found
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to all of its processes."""
         for process in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(process, number)
 
     def kill(self) -> None:
-        """End all of its processes at once."""
         self.send(signal.SIGSTOP)  # else what is left would start others
         self.send(signal.SIGKILL)
         self._process.wait(PATIENCE)
@@ -88,11 +85,9 @@ class Nodes:
 
     @property
     def address(self) -> str:
-        """Of the head."""
         return f"127.0.0.2:{self._port}"
 
     def add(self) -> Node:
-        """Start one more node."""
         index = len(self.nodes)
         folder = self._folder / str(index)
         folder.mkdir()
@@ -104,7 +99,6 @@ class Nodes:
         return self.nodes[-1]
 
     def __enter__(self) -> Self:
-        """Start all: the others find the head."""
         token = self._folder / "token"
         token.write_text(os.urandom(16).hex())
         token.chmod(0o600)
@@ -122,7 +116,6 @@ class Nodes:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all."""
         for node in self.nodes:
             node.kill()
         for name, before in self._before.items():

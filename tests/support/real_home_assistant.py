@@ -102,7 +102,6 @@ class RealHomeAssistant:
         return self.states[entity][0] if entity in self.states else None
 
     def stop(self) -> int:
-        """End it in order; returns its exit code."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(PATIENCE)

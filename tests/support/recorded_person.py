@@ -31,7 +31,6 @@ class Written(NamedTuple):
 
 
 def minutes(days: int, seed: int = 1) -> list[int]:
-    """A state for each minute of some days."""
     rng, state, states = random.Random(seed), 0, list[int]()
     for _ in range(days * 1440):
         state ^= rng.random() < (0.2 if state else 0.1)

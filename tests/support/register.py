@@ -36,7 +36,6 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """The table of topics."""
     found = []
     for topic, message, fields, readers, depends, covered in _table(HEADINGS):
         (template,) = _coded(topic)
@@ -51,7 +50,6 @@ def rows() -> list[Row]:
 
 
 def observables() -> list[list[str]]:
-    """The table of what else can be seen."""
     return _table(("observable", "who sees it", "may depend on", "why no reading, and what tests it"))
 
 

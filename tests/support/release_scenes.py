@@ -45,7 +45,6 @@ def _toml(value: object) -> str:
 
 
 def write_config(folder: Path, *releases: str, audiences: str = PUBLIC) -> Path:
-    """A configuration file."""
     path = folder / "releases.toml"
     path.write_text(audiences + "".join(releases))
     return path
@@ -80,7 +79,6 @@ class Bench:
         self.schedule = ReleaseSchedule(opened, progress, link, self.counters, lambda: self.now)
 
     def reopen(self) -> None:
-        """Forget everything but the files."""
         self.ledger.close()
         self.scene.reopen()
         self.open()
@@ -109,7 +107,6 @@ class Noted:
         self.notes.append((name, detail))
 
     def hold(self, _code: AlarmCode, names: Iterable[str], details: Mapping[str, str]) -> None:
-        """These are so now."""
         self.held = {name: details[name] for name in names}
 
 

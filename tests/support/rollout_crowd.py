@@ -65,7 +65,6 @@ class Crowd:
         self.link.publish(topic_of("policy_status", "home", name), answer.encode(), retain=True)
 
     def versions(self) -> list[int]:
-        """The version in force of each device."""
         return [trust.state.version for trust in self.trusts.values()]
 
 

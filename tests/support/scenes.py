@@ -86,7 +86,6 @@ MODELS = {
 
 
 def catalogue(policies: Iterable[Policy] = POLICIES) -> Catalogue:
-    """Those policies, checked."""
     known = Catalogue("home")
     for one in policies:
         known.add(one)
@@ -135,23 +134,19 @@ class Scene:
         self.open()
 
     def open(self) -> None:
-        """Open the store, with nothing in memory."""
         self.store = Store(self.path, shard=self.shard)
         self.catalogue = known = catalogue(self.policies)
         known.retire(self.store.policy_documents())
         self.recorder = Recorder(self.store, known, self.lag, self.counters)
 
     def reopen(self) -> None:
-        """Forget everything but the file."""
         self.store.close()
         self.open()
 
     def record(self, *some: AnyFrame, device: str = "watch", stream: str = "hr") -> None:
-        """One batch."""
         self.receive([Received(device, stream, frame) for frame in some])
 
     def receive(self, some: Sequence[Received]) -> None:
-        """One batch of any kinds."""
         self.recorder.record(Arrivals.of(self.recorder.streams, some))
 
     def committed(self, device: str = "watch") -> Committed:

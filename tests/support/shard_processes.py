@@ -30,7 +30,6 @@ class Process:
         return self._log.read_text()
 
     def send(self, number: signal.Signals) -> None:
-        """Freeze it, let it go on, or kill it."""
         self._process.send_signal(number)
 
     def ended(self) -> int:
@@ -38,11 +37,9 @@ class Process:
         return self._process.wait(PATIENCE)
 
     def has_ended(self) -> bool:
-        """True if it is there no more."""
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """Kill it, if it is there."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait(PATIENCE)

@@ -29,7 +29,6 @@ NOBODY = 16
 
 
 def fugu(*words: object) -> None:
-    """Run a command that must succeed."""
     assert main([str(word) for word in words]) == 0
 
 
@@ -151,7 +150,6 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Disconnect."""
         self._client.disconnect()
 
     @property

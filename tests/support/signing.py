@@ -29,7 +29,6 @@ NOW = 1_800_000_000
 
 
 def public(key: Ed25519PrivateKey) -> bytes:
-    """Its public half."""
     return key.public_key().public_bytes_raw()
 
 
@@ -43,7 +42,6 @@ def role(keys: Sequence[Ed25519PrivateKey], threshold: int) -> Role:
 
 
 def new_keys(count: int) -> list[Ed25519PrivateKey]:
-    """Fresh keys."""
     return [Ed25519PrivateKey.generate() for _ in range(count)]
 
 
@@ -56,7 +54,6 @@ class Keys:
     gateway: list[Ed25519PrivateKey] = field(default_factory=lambda: new_keys(1))
 
     def root_document(self, version: int = 1, fleet: str = "home") -> RootDocument:
-        """The document that names them."""
         every = [*self.root, *self.policy, *self.gateway]
         return RootDocument(
             fleet=fleet,
@@ -81,7 +78,6 @@ class Keys:
         return sign("policy", write_document(document), self.policy[:2] if keys is None else keys)
 
     def signed_time(self, time: int, fleet: str = "home") -> bytes:
-        """The time, signed by the gateway."""
         return sign("time", write_document(TimeDocument(fleet=fleet, time=time)), self.gateway).encode()
 
     def signed_stop(self, version: int, device: str = "watch", fleet: str = "home") -> bytes:
@@ -90,7 +86,6 @@ class Keys:
         return sign("stop", write_document(document), self.gateway).encode()
 
     def signed_table(self, table: TimedTable, device: str = "watch", stream: str = "place") -> bytes:
-        """A table, signed by the gateway."""
         document = TableDocument(fleet="home", device=device, stream=stream, table=table.text)
         return sign("table", write_document(document), self.gateway).encode()
 
@@ -100,7 +95,6 @@ class Keys:
 
 
 def policy_document(*policies: AnyPolicy, version: int = 1, **fields: Any) -> PolicyDocument:
-    """A document for the device `watch`."""
     bodies = []
     for policy in policies:
         body = json.loads(policy.to_json())

@@ -39,7 +39,6 @@ def document(version: int = 1, target: Target = WHOLE_FLEET, **fields: Any) -> D
 
 
 def names(count: int) -> list[str]:
-    """So many devices."""
     return [f"d{i:03}" for i in range(count)]
 
 
@@ -91,7 +90,6 @@ class Pretended:
         return cls(reports={name: Report(online, START if online else 0, "", None, 0) for name in devices})
 
     def say(self, answer: Outcome, *devices: str) -> None:
-        """Let them answer."""
         for name in devices:
             self.reports[name] = self.reports[name]._replace(answer=answer)
 

@@ -34,7 +34,6 @@ def only_rows(shown: Container[Any], rows: Iterable[tuple[Any, ...]]) -> list[An
 
 
 def listed(file: Path = LAST) -> dict[str, str]:
-    """The rows by the names of their tests."""
     rows = file.read_text().splitlines(keepends=True)[1:] if file.exists() else []
     return {row.partition("\t")[0]: row for row in rows}
 

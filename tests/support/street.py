@@ -55,17 +55,14 @@ class HelperProgram:
             self.start()
 
     def admit(self, members: dict[str, str]) -> None:
-        """Write the list of members."""
         self.members.write_text("".join(f"{name}: {text}\n" for name, text in members.items()))
 
     def start(self) -> None:
-        """Begin the program."""
         with self.log.open("a") as log:
             command = [sys.executable, "-m", "fugu_helper", "run", str(self.file), "--verbose"]
             self.process = subprocess.Popen(command, stderr=log, env=self.environment)
 
     def kill(self) -> None:
-        """End it at once."""
         self.process.kill()
         self.process.wait(PATIENCE)
 
@@ -93,31 +90,26 @@ class Home:
 
     @property
     def digits(self) -> str:
-        """The digits of its device's key."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return digits(Ed25519PrivateKey.from_private_bytes(device_key(self.outbox)).public_key().public_bytes_raw())
 
     def start(self) -> None:
-        """Run the agent in a thread."""
         plan = load(self.config)
         self.agent = Agent(plan, open_sensors(plan.streams), system_entropy())
         self.thread = threading.Thread(target=self.agent.run, daemon=True)
         self.thread.start()
 
     def start_program(self) -> None:
-        """Run the agent's own program."""
         with (self.config.parent / "agent.log").open("a") as log:
             command = [sys.executable, "-m", "edge_agent", str(self.config)]
             self.process = subprocess.Popen(command, stderr=log, env=self.environment)
 
     def kill(self) -> None:
-        """End the program at once."""
         self.process.kill()
         self.process.wait(PATIENCE)
 
     def stop(self) -> None:
-        """End the agent in order."""
         self.agent.stop()
         await_end(self.thread)
 
@@ -153,11 +145,9 @@ class Leader:
             self.answers.append(OpeningAnswer.decode(envelope.payload))
 
     def ask(self, number: int, reports: Sequence[Report]) -> None:
-        """Ask for the sum of these reports."""
         self.request(number, [report.sealed for report in reports])
 
     def request(self, number: int, sealed: Sequence[SealedMasks]) -> None:
-        """Send the pages of a request."""
         for page in pages(self.document.digest, number, sealed):
             wait_until(
                 lambda page=page: (

@@ -132,14 +132,12 @@ class Site:
         reports.pump()
 
     def round(self) -> list[OpeningRequest]:
-        """A round of work; what was asked in it."""
         before = len(self.line.said)
         for _ in range(3):
             self.sums.pump()
         return [OpeningRequest.decode(payload) for _, payload in self.line.said[before:]]
 
     def released(self) -> list[ReleaseFrame]:
-        """The releases in the ledger."""
         return [ReleaseFrame.decode(bytes(entry.payload)) for entry in self.ledger.entries()]
 
     def answer(self, payload: bytes) -> None:

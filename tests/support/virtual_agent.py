@@ -38,19 +38,15 @@ class VirtualClock:
         self.now = START_US
 
     def now_us(self) -> int:
-        """The moment it stands at."""
         return self.now
 
     def elapsed_us(self) -> int:
-        """The same: nobody sets this clock."""
         return self.now
 
     def synchronised(self) -> bool:
-        """It is right from the start."""
         return True
 
     def boot(self) -> str:
-        """Each is of a machine of its own."""
         return ""
 
     def wait(self, wake: Wake, seconds: float) -> None:
@@ -72,7 +68,6 @@ STATES: list[Any] = [None]
 
 
 def run(config: str, seed: str, log: str, leak: str = "") -> int:
-    """Run the program; its exit code."""
     generator = random.Random(seed)
     Path(log).touch()
 

@@ -20,7 +20,6 @@ class Visitor:
         self.cookie = ""
 
     def enter(self) -> None:
-        """Use up the token."""
         self.cookie = self.ask("GET", self.entrance)[1]["set-cookie"].partition(";")[0]
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str | None) -> tuple[int, Any, bytes]:
@@ -37,10 +36,8 @@ class Visitor:
         return found
 
     def state(self) -> dict[str, Any]:
-        """State of the page."""
         return dict(json.loads(self.ask("GET", "/state")[2]))
 
     def do(self, what: str, **fields: str) -> int:
-        """Send the form."""
         usual = {"local": "127.0.0.1:1884", "broker": "127.0.0.1:1883", "fleet": "home", "device": "device-1"}
         return self.ask("POST", "/ask", json.dumps({**usual, **fields, "do": what}).encode())[0]

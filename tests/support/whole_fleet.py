@@ -97,7 +97,6 @@ class WholeFleet:
         self.metrics = free_port()
 
     def __enter__(self) -> Self:
-        """Start."""
         folder = self._folder
         self.heard = Everything(self._broker)
         operator = _credentials(self._broker.address("gateway-rollout"))

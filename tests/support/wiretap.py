@@ -31,13 +31,11 @@ class Wiretap:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop listening and cut the line."""
         self._listener.close()
         self.cut()
 

@@ -26,7 +26,6 @@ READERS = {
 
 @pytest.fixture
 def shipped(tmp_path: Path) -> Iterator[Shipped]:
-    """The broker of `fugu deploy`, running."""
     broker = Shipped(tmp_path / "deployed")
     for name in ("watch", "ring"):
         broker.add("device", name, "--stream", "hr", "--stream", "place")

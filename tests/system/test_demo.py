@@ -39,7 +39,6 @@ OFF = (-10, 20, 30, 0)
 
 @pytest.fixture(scope="module")
 def replay() -> Replay:
-    """One of the nights."""
     return load_night("N05", epoch=0.0)
 
 
@@ -51,7 +50,6 @@ def window(replay: Replay, index: int, off: int, observed: int = BEATS) -> Windo
 
 
 def frames(*some: WindowFrame) -> dict[int, WindowFrame]:
-    """Windows by their first ticks."""
     return {one.first: one for one in some}
 
 
@@ -251,7 +249,6 @@ def heard(subscriber: Subscriber, status: Status) -> None:
 
 
 def moving(ticks: int) -> Status:
-    """The status of a device that is so far."""
     return Status(True, "1", 3, (), (StreamStatus("heart-rate", 1, ticks),))
 
 

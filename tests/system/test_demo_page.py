@@ -48,7 +48,6 @@ def page() -> Iterator[Page]:
 
 
 def ask(page: Page, path: str = "/state", **headers: str) -> tuple[int, bytes, dict[str, str]]:
-    """Status, body and headers of an answer."""
     port = page._server.server_port
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
@@ -214,17 +213,14 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
 
 
 def line_of(browser: Browser, look: str) -> str:
-    """Words of a line in the attacker's lane."""
     return str(browser.run(f"return document.querySelector('.attacker text.{look}')?.textContent"))
 
 
 def choose(browser: Browser, words: str) -> None:
-    """Press a switch."""
     browser.run(PRESS, words)
 
 
 def pressed(browser: Browser) -> list[str]:
-    """The switches that are pressed."""
     return list(browser.run(PRESSED))
 
 

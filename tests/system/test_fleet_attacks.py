@@ -34,7 +34,6 @@ PERIOD_US = 20_000
 
 @pytest.fixture
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that speaks TLS."""
     folder = tmp_path_factory.mktemp("tls")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
@@ -45,7 +44,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def enrol(folder: Path, broker: Broker, keys: Keys, **fields: Any) -> Path:
-    """Write the files of an enrolled device."""
     folder.mkdir(exist_ok=True)
     (folder / "enrolment.json").write_text(keys.enrolment(**fields).model_dump_json())
     (folder / "readings.csv").write_text("value\n" + "0\n1\n" * 200)

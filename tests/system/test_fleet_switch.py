@@ -58,7 +58,6 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
     before, version, span = 0, 0, 1.0
 
     def released() -> set[int]:
-        """The versions of which there are frames."""
         return {frame.policy_version for frame in recorder.frames()}
 
     while min(switched, version - switched, len(released())) < least:

@@ -84,7 +84,6 @@ def built(source: Path, dist: Path) -> tuple[Path, Path]:
 
 
 def released() -> str:
-    """The newest version in the changelog."""
     versions = re.findall(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     return str(versions[0])
 

@@ -36,7 +36,6 @@ class Device:
         self.log = folder / "agent.log"
 
     def start(self) -> AgentProcess:
-        """Start its agent."""
         return AgentProcess(self.config, self.log)
 
     def depth(self) -> int:

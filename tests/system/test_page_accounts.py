@@ -24,7 +24,6 @@ TICKS = 40
 
 
 def significant(value: float) -> str:
-    """Four digits, as the page writes numbers."""
     return f"{float(f'{value:.4g}'):g}"
 
 

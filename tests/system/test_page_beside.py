@@ -40,12 +40,10 @@ def _policies(tmp_path: Path) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
     return [int(one) for task in Path(f"/proc/{pid}/task").iterdir() for one in (task / "children").read_text().split()]
 
 
 def page_of(gateway: GatewayProcess) -> int | None:
-    """The page's process."""
     for pid in children(gateway.process.pid):
         with contextlib.suppress(OSError):  # it has just ended
             if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():

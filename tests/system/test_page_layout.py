@@ -83,7 +83,6 @@ def told(broker: Mosquitto, tmp_path: Path) -> Iterator[tuple[Told, ServedPage]]
 
 
 def picture(browser: Browser, name: str) -> None:
-    """Keep the whole page, as high as it is."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     taken = browser.driver.execute_cdp_cmd(
         "Page.captureScreenshot", {"captureBeyondViewport": True, "optimizeForSpeed": True}

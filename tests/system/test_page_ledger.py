@@ -27,19 +27,16 @@ HR = "section[aria-label='Stream hr']"
 
 
 def unfold(browser: Browser) -> None:
-    """Open what a device's page has folded."""
     wait_until(lambda: browser.count(f"{HR} details") > 0, "the stream")
     browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
 
 
 def numbers(browser: Browser) -> list[int]:
-    """The entries that are shown."""
     script = "return [...document.querySelectorAll('tbody tr')].map((one) => Number(one.dataset.number))"
     return [int(one) for one in browser.run(script)]
 
 
 def choose(browser: Browser, audience: str) -> None:
-    """Choose in the filter, with the keyboard."""
     browser.run("document.querySelector('#audience').focus()")
     browser.type("#audience", audience)
 

@@ -21,7 +21,6 @@ SECONDS = "4"
 
 @pytest.fixture
 def login(tmp_path: Path) -> str:
-    """The file of the page's password."""
     (tmp_path / "login").write_text(password_line(PASSWORD))
     return str(tmp_path / "login")
 

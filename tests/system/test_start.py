@@ -47,16 +47,13 @@ class Started(Visitor):
 
     @property
     def said(self) -> str:
-        """Its output so far."""
         return (self.folder / "output").read_text()
 
     @property
     def left(self) -> list[Path]:
-        """Files and folders that are temporary."""
         return [*(self.folder / "temporary").rglob("*")]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """End it; its exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
@@ -214,7 +211,6 @@ def test_a_topic_is_recorded_at_the_rate_that_comes_and_goes_on_in_a_new_file(
 
 @contextmanager
 def publishing(broker: Broker, topic: str, payload: str) -> Iterator[None]:
-    """Messages of a sensor, five a second."""
     link, end = Link(broker, client_id="sensor"), threading.Event()
 
     def publish() -> None:

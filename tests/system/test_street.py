@@ -87,13 +87,11 @@ class Faults:
         )
 
     def start(self) -> None:
-        """Begin all programs that do not run."""
         self.helper.start()
         for home in self.homes:
             home.start_program()
 
     def happen(self) -> None:
-        """Let something happen to something."""
         match self.generator.randrange(16):
             case 0:
                 self.counts["helper killed"] += 1
@@ -124,7 +122,6 @@ class Faults:
             clock.set(1_000 if name == "helper" else 0)
 
     def stop(self) -> None:
-        """End all."""
         for home in self.homes:
             home.kill()
         self.helper.kill()
@@ -132,7 +129,6 @@ class Faults:
             self.gateway.stop()
 
     def count(self, answer: OpeningAnswer, reports: Sequence[Report]) -> int:
-        """True ticks of the homes in a sum."""
         chosen = [reports[i] for i in answer.members]
         assert len(chosen) >= self.document.least
         assert len({report.sealed.device for report in chosen}) == len(chosen)
@@ -248,5 +244,4 @@ def of(heard: Sequence[tuple[str, bytes]], kind: str, decode: Callable[[bytes], 
 
 
 def released(heard: Sequence[tuple[str, bytes]]) -> list[ReleaseFrame]:
-    """The releases among messages."""
     return of(heard, "release", ReleaseFrame.decode)

@@ -39,7 +39,6 @@ def messages(topic: str) -> Iterator[tuple[str, bytes]]:
 
 
 def resident(pid: int) -> int:
-    """Bytes of a process in memory."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) * 1024
 

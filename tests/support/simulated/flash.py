@@ -25,15 +25,12 @@ class Flash:
         self.dead = True
 
     def get(self, at: int, buffer) -> None:
-        """Read."""
         buffer[:] = self.data[at : at + len(buffer)]
 
     def put(self, at: int, buffer) -> None:
-        """Write."""
         self.data[at : at + len(buffer)] = buffer
 
     def size(self) -> int:
-        """In bytes."""
         return len(self.data)
 
     def _works(self) -> bool:
@@ -51,14 +48,12 @@ class Flash:
         return True
 
     def readblocks(self, block, buffer, offset=0):
-        """For littlefs."""
         if self.dead:
             return -_FAILED
         self.get(block * BLOCK + offset, buffer)
         return 0
 
     def writeblocks(self, block, buffer, offset=0):
-        """For littlefs."""
         at = block * BLOCK + offset
         if self.left == 0 and self.torn:
             self.put(at, buffer[: len(buffer) // 2])
@@ -69,7 +64,6 @@ class Flash:
         return 0
 
     def ioctl(self, operation, argument):
-        """For littlefs."""
         if operation == 4:
             return self.size() // BLOCK
         if operation == 5:
@@ -91,22 +85,18 @@ class FileFlash(Flash):
         self.cut = on_cut
 
     def get(self, at: int, buffer) -> None:
-        """Read."""
         self._file.seek(at)
         self._file.readinto(buffer)
 
     def put(self, at: int, buffer) -> None:
-        """Write."""
         self._file.seek(at)
         self._file.write(buffer)
 
     def size(self) -> int:
-        """In bytes."""
         return self._file.seek(0, 2)
 
 
 def make(device) -> None:
-    """Format a device."""
     vfs.VfsLfs2.mkfs(device, progsize=16, readsize=16)
 
 
@@ -117,6 +107,5 @@ def mount(device, where: str = "/flash") -> None:
 
 
 def unmount(where: str = "/flash") -> None:
-    """Take the device away."""
     os.chdir("/")
     vfs.umount(where)

@@ -39,7 +39,6 @@ def disk(tmp_path: Path) -> Iterator[FaultyDisk]:
 
 
 def run(disk: FaultyDisk, folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program that writes there."""
     environment = {**os.environ, **disk.environment}
     return subprocess.run([sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True)
 

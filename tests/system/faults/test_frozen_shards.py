@@ -44,7 +44,6 @@ class Site:
         return self._make(role, str(self._started))
 
     def kill(self, role: str) -> None:
-        """Kill a part, and start it again."""
         self.parts[role].end()
         self.parts[role] = self._start(role)
 

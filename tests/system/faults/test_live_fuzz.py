@@ -59,7 +59,6 @@ class Attacker:
         self._said += 1
 
     def stop(self) -> None:
-        """Wait for all answers, and leave."""
         wait_until(lambda: self.answered == self._said, "the broker")
         self._client.disconnect()
         self._client.loop_stop()

@@ -79,7 +79,6 @@ class Scene:
         return line
 
     def address(self, line: Line) -> Broker:
-        """As the device connects."""
         return replace(self.broker.address("watch"), port=line.port)
 
 
