@@ -101,7 +101,13 @@ def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
     except KeyboardInterrupt:
         return 130
     except ValueError as error:
-        return _fail(_first_problem(error), 1)
+        from pydantic import ValidationError
+
+        if not isinstance(error, ValidationError):
+            raise  # an error of programming keeps its traceback
+        from fugu.contract._document import first_problem
+
+        return _fail(first_problem(error), 1)
     except Exception as error:
         databases = sys.modules.get("sqlite3")  # who has not loaded it has no error of it
         if databases is None or not isinstance(error, databases.Error):
@@ -119,18 +125,6 @@ def _ask(error: QuestionError, *, as_json: bool) -> int:
     lines = [f"  {word:<{width}}  {option.meaning}" for word, option in zip(words, error.options, strict=True)]
     print(f"fugu: {error.question}. Say which:", *map(printable, lines), sep="\n", file=sys.stderr)
     return 2
-
-
-def _first_problem(error: ValueError) -> str:
-    """The first line that says what is wrong in a document, without the value that was given.
-
-    Any other error is one of programming, is raised again, and keeps its traceback.
-    """
-    from fugu.contract._document import problem_of
-
-    if (problem := problem_of(error)) is None:
-        raise error
-    return problem
 
 
 def _fail(message: str, code: int) -> int:

@@ -18,7 +18,6 @@ __all__ = [
     "DocumentFile",
     "Printable",
     "first_problem",
-    "problem_of",
     "problem_words",
     "read_document",
     "refusal",
@@ -64,10 +63,11 @@ class DocumentFile(Document):
 _Read = TypeVar("_Read", bound=Document)
 
 
-def first_problem(error: ValidationError, whole: str) -> str:
+def first_problem(error: ValidationError, whole: str = "") -> str:
     """The first field that is wrong, and why, in a line; `whole` stands for a document that is wrong as such."""
     first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or whole}: {problem_words(first)}"
+    where, words = ".".join(map(str, first["loc"])) or whole, problem_words(first)
+    return f"{where}: {words}" if where else words
 
 
 def refusal(error: ValidationError, whole: str) -> FrameError:
@@ -80,15 +80,6 @@ def refusal(error: ValidationError, whole: str) -> FrameError:
     else:
         reason = Reason.WRONG_TYPE if kind.endswith("_type") else Reason.OUT_OF_RANGE
     return FrameError(first_problem(error, whole)[:300], reason)
-
-
-def problem_of(error: ValueError) -> str | None:
-    """The first field that is wrong in a document, and why; `None` if the error is of another kind."""
-    if not isinstance(error, ValidationError):
-        return None
-    first = error.errors(include_url=False, include_input=False)[0]
-    where, words = ".".join(map(str, first["loc"])), problem_words(first)
-    return f"{where}: {words}" if where else words
 
 
 def problem_words(problem: ErrorDetails) -> str:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import ValidationError
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract._document import problem_of
+from fugu.contract._document import first_problem
 from fugu.contract.chains import JointChains, odds_ratio, two_steps
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.discretisers import Discretiser
@@ -70,7 +71,7 @@ def joint_class(
                 transition=typical,
             )
         except ValueError as error:
-            raise PlanningError(f"no policy can declare such a joint chain: {_first_line(error)}") from None
+            raise PlanningError(f"no policy can declare such a joint chain: {_words_of(error)}") from None
 
     made([1.0] * len(names))
     return made
@@ -82,8 +83,8 @@ def marginal(model: ChainModel, column: int) -> Floats:
     return transition_matrix((shown.T @ np.array(model.counts, dtype=np.float64) @ shown).astype(np.int64))
 
 
-def _first_line(error: ValueError) -> str:
-    return problem_of(error) or str(error)
+def _words_of(error: ValueError) -> str:
+    return first_problem(error) if isinstance(error, ValidationError) else str(error)
 
 
 _ALIKE = 0.02
