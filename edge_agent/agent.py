@@ -10,7 +10,7 @@ import queue
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge_agent.describing import Describing
@@ -290,7 +290,7 @@ class Agent:
             found.add(StatusCode.GATEWAY_CLOCK)
         if any(stream.refusal for stream in self._ticks.streams):
             found.add(StatusCode.TABLE_REFUSED)
-        return _ordered(StatusCode(code) for code in found if code is not None)
+        return tuple(code for code in StatusCode if code in found)
 
     def _status(self, *, online: bool) -> Status:
         streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticks.streams)
@@ -366,8 +366,3 @@ class Agent:
             _log.error("outbox: %s; what it holds will be sent after the next start", error)
             return False
         return True
-
-
-def _ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:
-    """Each code once, in the order that a status has them in."""
-    return tuple(sorted(set(codes), key=list(StatusCode).index))
