@@ -13,7 +13,7 @@ from fugu.contract.group_frames import digits
 from fugu.host.files import write_secret
 from fugu.host.process import Notifier
 from fugu.host.terminal import LOG_FORMATS, Parser, log_to_stderr, print_any_text
-from fugu_helper.members import MemberError, Members
+from fugu_helper.members import Members
 
 __all__ = ["COMMANDS", "main"]
 
@@ -114,7 +114,7 @@ def _run(words: list[str]) -> int:
 
             documents = signed_documents(config, root).get(options.name)
             if documents is None:
-                raise MemberError(f"{options.config} has no group {options.name!r:.60}")
+                raise FuguError(f"{options.config} has no group {options.name!r:.60}")
             print(SharedWindow.of(Envelope.decode(documents[0][1])).model_dump_json(indent=2))
     return 0
 

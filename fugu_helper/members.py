@@ -10,22 +10,18 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from fugu.contract.errors import FuguError, Reason
+from fugu.contract.errors import FuguError
 from fugu.contract.group_frames import digits, read_digits
 from fugu.contract.topics import check_device_name
 from fugu.host.files import write_secret
 
-__all__ = ["MemberError", "Members", "is_weak"]
+__all__ = ["Members", "is_weak"]
 
 _BYTES, _PARTS = 13, 16
 _PRIME = 2**255 - 19
 _ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _WEAK = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}
 """The y coordinates of points of order 1, 2, 4 and 8: with such a key everything has a signature."""
-
-
-class MemberError(FuguError, reason=Reason.CONFIG):
-    """A member cannot be admitted or removed, or the list cannot be read."""
 
 
 def is_weak(public: bytes) -> bool:
@@ -47,7 +43,7 @@ class Members:
         return len(self._names)
 
     def load(self) -> None:
-        """Read the file, if it has changed. Raises MemberError if that cannot be done, or a line is wrong."""
+        """Read the file, if it has changed. Raises FuguError if that cannot be done, or a line is wrong."""
         try:
             status = self.path.stat()
             seen = status.st_ino, status.st_mtime_ns, status.st_size
@@ -58,34 +54,34 @@ class Members:
         except FileNotFoundError:
             self._seen, self._names, self._digits = (), [], b""
         except (OSError, ValueError) as error:
-            raise MemberError(f"cannot read {self.path}: {getattr(error, 'strerror', None) or error}") from None
+            raise FuguError(f"cannot read {self.path}: {getattr(error, 'strerror', None) or error}") from None
 
     def find(self, name: str, public: bytes) -> str:
-        """The name of a member with this name and key, as the list has it; empty if there is none. MemberError."""
+        """The name of a member with this name and key, as the list has it; empty if there is none. FuguError."""
         self.load()
         place = bisect_left(self._names, name)
         is_there = self._names[place : place + 1] == [name] and self._at(place) == _number(digits(public))
         return self._names[place] if is_there and not is_weak(public) else ""
 
     def admit(self, name: str, typed: str) -> None:
-        """Add a member. MemberError if the name or the key has a line already."""
+        """Add a member. FuguError if the name or the key has a line already."""
         check_device_name(name)
         try:
             wanted = read_digits(typed)
         except ValueError as error:
-            raise MemberError(f"{error}; fugu-agent key shows those of a device") from None
+            raise FuguError(f"{error}; fugu-agent key shows those of a device") from None
         lines = self._lines()
         if name in lines:
-            raise MemberError(f"{name} is a member already: remove it first, if it has another key now")
+            raise FuguError(f"{name} is a member already: remove it first, if it has another key now")
         if any(wanted in line for line in lines.values()):
-            raise MemberError("these digits are another member's: one home would count twice")
+            raise FuguError("these digits are another member's: one home would count twice")
         self._write(lines | {name: f"{name}: {wanted}\n"})
 
     def remove(self, name: str) -> None:
-        """Take a member away; it is in no sum that is asked for from now on. MemberError if there is none."""
+        """Take a member away; it is in no sum that is asked for from now on. FuguError if there is none."""
         lines = self._lines()
         if lines.pop(name, None) is None:
-            raise MemberError(f"{name!r:.80} is no member")
+            raise FuguError(f"{name!r:.80} is no member")
         self._write(lines)
 
     def _lines(self) -> dict[str, str]:

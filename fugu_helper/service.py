@@ -20,7 +20,7 @@ from fugu.contract.group_frames import MAX_PAGE_BYTES, OpeningRequest
 from fugu.contract.topics import topic_of
 from fugu.host.process import Notifier, Wake
 from fugu.mqtt import Broker, Link
-from fugu_helper.members import MemberError, Members
+from fugu_helper.members import Members
 from fugu_helper.opening import Group, GroupFacts
 
 __all__ = ["Helper", "lock_memory"]
@@ -126,7 +126,7 @@ class Helper:
     def _find(self, name: str, public: bytes) -> str:
         try:
             return self._members.find(name, public)
-        except MemberError as error:
+        except FuguError as error:
             _log.error("%s; nobody is a member until it can be", error)
             return ""
 

@@ -59,11 +59,7 @@ CREATE TABLE asked (
 """
 
 
-class ReportsError(FuguError):
-    """The file of reports cannot be used."""
-
-
-_KIND = Kind(REPORTS, _SCHEMA, ReportsError)
+_KIND = Kind(REPORTS, _SCHEMA, FuguError)
 
 
 class SumStore:

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.envelope import Envelope
-from fugu.contract.errors import TopicError
+from fugu.contract.errors import FuguError, TopicError
 from fugu.contract.group_frames import (
     OpeningAnswer,
     OpeningRequest,
@@ -22,7 +22,7 @@ from fugu.contract.group_frames import (
     signed_total,
 )
 from fugu.contract.groups import check_signed
-from fugu_helper.members import MemberError, Members, is_weak
+from fugu_helper.members import Members, is_weak
 from fugu_helper.opening import DAY, Group
 from tests.support.groups import PUBLIC, Member, group
 from tests.support.opening import DOCUMENT, HOMES, Helper, facts, read
@@ -297,26 +297,26 @@ def test_the_list_of_members_has_one_key_of_a_name_and_one_name_of_a_key(tmp_pat
     assert members.find("home-0", HOMES[0].public)
     assert not members.find("home-0", HOMES[1].public)
     assert not members.find("home-1", HOMES[0].public)
-    with pytest.raises(MemberError, match="already"):
+    with pytest.raises(FuguError, match="already"):
         members.admit("home-0", digits(HOMES[1].public))
-    with pytest.raises(MemberError, match="count twice"):
+    with pytest.raises(FuguError, match="count twice"):
         members.admit("home-1", digits(HOMES[0].public))
-    with pytest.raises(MemberError, match="30 digits"):
+    with pytest.raises(FuguError, match="30 digits"):
         members.admit("home-1", "12345")
     with pytest.raises(TopicError):
         members.admit("a/b", digits(HOMES[1].public))
     members.admit("weak", digits(bytes(32)))
     assert not members.find("weak", bytes(32))
     members.remove("home-0")
-    with pytest.raises(MemberError, match="no member"):
+    with pytest.raises(FuguError, match="no member"):
         members.remove("home-0")
     assert not Members(tmp_path / "members").find("home-0", HOMES[0].public)
     for again in ("a: {0}\nb: {0}\n", "b: {0}\na: {1}\nb: {2}\n"):
         (tmp_path / "members").write_text(again.format("0" * 30, "1" * 30, "2" * 30))
-        with pytest.raises(MemberError, match=f"line {again.count('{')} has a name or a key"):
+        with pytest.raises(FuguError, match=f"line {again.count('{')} has a name or a key"):
             members.load()
     (tmp_path / "members").write_text("home-0: 1\n")
-    with pytest.raises(MemberError, match="line 1"):
+    with pytest.raises(FuguError, match="line 1"):
         members.load()
 
 
