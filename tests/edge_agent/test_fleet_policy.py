@@ -202,12 +202,8 @@ def test_documents_are_judged_at_the_newest_time_that_is_known(
 
 
 def test_a_document_is_judged_at_the_time_that_the_agent_says(tmp_path: Path) -> None:
-    keys, config = Keys(), tmp_path / "agent.toml"
-    (tmp_path / "enrolment.json").write_text(keys.enrolment().model_dump_json())
-    config.write_text(
-        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        '[[streams]]\nstream = "hr"\nsensor = {kind = "stdin"}\n'
-    )
+    keys = Keys()
+    config = keys.enrolled(tmp_path, sensor='{kind = "stdin"}')
     document = policy_document(policy(epoch_us=0, period_us=1_000_000), version=5, valid_from=1_000, valid_until=2_000)
     payload = keys.signed(document)
     assert judge(config, "policy", payload, 1_999)["version"] == 5

@@ -36,12 +36,7 @@ def asked() -> tuple[str, ...]:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    (tmp_path / "enrolment.json").write_text(KEYS.enrolment().model_dump_json())
-    (tmp_path / "agent.toml").write_text(
-        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        '[[streams]]\nstream = "hr"\nsensor = {kind = "stdin"}\n'
-    )
-    return tmp_path / "agent.toml"
+    return KEYS.enrolled(tmp_path, sensor='{kind = "stdin"}')
 
 
 @pytest.mark.parametrize(("sure", "refused"), [("sure", "far_ahead"), ("unsure", None)])

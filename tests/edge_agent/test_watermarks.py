@@ -252,14 +252,8 @@ def test_what_was_under_way_when_the_link_began_anew_is_sent_again(tmp_path: Pat
 
 def device(folder: Path, mode: int, **fields: Any) -> Path:
     """The configuration of an enrolled device, whose enrolment has a mode."""
-    enrolment = folder / "enrolment.json"
-    enrolment.write_text(Keys().enrolment(**fields).model_dump_json())
-    enrolment.chmod(mode)
-    config = folder / "agent.toml"
-    config.write_text(
-        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        '[[streams]]\nstream = "hr"\nsensor = {kind = "stdin"}\n'
-    )
+    config = Keys().enrolled(folder, sensor='{kind = "stdin"}', **fields)
+    (folder / "enrolment.json").chmod(mode)
     return config
 
 

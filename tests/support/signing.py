@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -26,6 +27,7 @@ from fugu.contract.measure_table import TimedTable
 from fugu.contract.policies import AnyPolicy
 
 NOW = 1_800_000_000
+REPLAY = '{kind = "replay", file = "readings.csv"}'
 
 
 def public(key: Ed25519PrivateKey) -> bytes:
@@ -92,6 +94,25 @@ class Keys:
     def enrolment(self, **fields: Any) -> Enrolment:
         given = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0}
         return Enrolment(**{**given, "root": self.root_envelope().hex(), **fields})
+
+    def enrolled(
+        self,
+        folder: Path,
+        *lines: str,
+        port: int | None = None,
+        sensor: str = REPLAY,
+        rows: str = "value\n0\n1\n",
+        **fields: Any,
+    ) -> Path:
+        """The file of an agent of the stream `hr`, with its enrolment and readings."""
+        folder.mkdir(exist_ok=True)
+        (folder / "enrolment.json").write_text(self.enrolment(**fields).model_dump_json())
+        (folder / "readings.csv").write_text(rows)
+        broker = [] if port is None else ["[broker]", f"port = {port}", "max_backoff = 1"]
+        names = 'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"'
+        file = folder / "agent.toml"
+        file.write_text("\n".join([names, *lines, *broker, "[[streams]]", 'stream = "hr"', f"sensor = {sensor}\n"]))
+        return file
 
 
 def policy_document(*policies: AnyPolicy, version: int = 1, **fields: Any) -> PolicyDocument:

@@ -43,14 +43,8 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
     keys = Keys()
     write_gateway_files(tmp_path, keys)
     device, clone = tmp_path / "device", tmp_path / "clone"
-    device.mkdir()
-    (device / "enrolment.json").write_text(keys.enrolment().model_dump_json())
-    (device / "readings.csv").write_text("value\n0\n1\n")
-    (device / "agent.toml").write_text(
-        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        f"status_seconds = 0.2\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
-        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv", loop = true}\n'
-    )
+    sensor = '{kind = "replay", file = "readings.csv", loop = true}'
+    keys.enrolled(device, "status_seconds = 0.2", port=broker.port, sensor=sensor)
     heard = Everything(broker)
     agents: list[AgentProcess] = []
     with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:

@@ -24,7 +24,7 @@ from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
 from tests.support.processes import AgentProcess, Recorder, policy, troubles
-from tests.support.signing import Keys, policy_document
+from tests.support.signing import REPLAY, Keys, policy_document
 from tests.support.whole_fleet import Everything
 
 PERIOD_US = 20_000
@@ -33,15 +33,15 @@ PERIOD_US = 20_000
 def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Path) -> None:
     keys = Keys()
     write_gateway_files(tmp_path, keys)
-    enrolment = keys.enrolment(measurement_ceiling=1.0, fresh_seconds=3600)
-    (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
-    (tmp_path / "readings.csv").write_text("value,place\n0,c0\n1,c1\n0,c1\n")
-    (tmp_path / "agent.toml").write_text(
-        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        "status_seconds = 0.2\n"
-        f"[broker]\nport = {broker.port}\nmax_backoff = 1\n"
-        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
-        '[[streams]]\nstream = "place"\nsensor = {kind = "replay", file = "readings.csv", column = "place"}\n'
+    place = '{kind = "replay", file = "readings.csv", column = "place"}'
+    config = keys.enrolled(
+        tmp_path,
+        "status_seconds = 0.2",
+        port=broker.port,
+        sensor=f'{REPLAY}\n[[streams]]\nstream = "place"\nsensor = {place}',
+        rows="value,place\n0,c0\n1,c1\n0,c1\n",
+        measurement_ceiling=1.0,
+        fresh_seconds=3600,
     )
     registry = Registry(tmp_path / "fleet.sqlite", fleet="home")
     registry.enrol("watch", ["wrists"], who="me", time_us=1)
@@ -49,7 +49,7 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
     add(registry, keys, policy_document(symbols, version=1))
     described = Recorder(broker.broker, topic_of("description", "home", "watch", "hr"))
     gateway = Gateway(tmp_path, broker.port)
-    agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
+    agent = AgentProcess(config, tmp_path / "agent.log")
     try:
         wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 1, "version 1")
         assert registry.device("watch").online
@@ -163,15 +163,7 @@ def test_a_push_that_the_device_refuses_ends_no_release_and_one_that_it_accepts_
     """Its counts would take all that the audience is allowed; they never ran, so nothing is charged for them."""
     keys = Keys()
     write_gateway_files(tmp_path, keys)
-    enrolment = keys.enrolment(ceiling=20.0, fresh_seconds=3600)
-    (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
-    (tmp_path / "readings.csv").write_text("value\n0\n1\n0\n")
-    (tmp_path / "agent.toml").write_text(
-        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        "status_seconds = 0.2\n"
-        f"[broker]\nport = {broker.port}\nmax_backoff = 1\n"
-        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
-    )
+    config = keys.enrolled(tmp_path, "status_seconds = 0.2", port=broker.port, ceiling=20.0, fresh_seconds=3600)
     (tmp_path / "releases.toml").write_text(
         '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\n'
         '[[releases]]\nname = "active"\nstream = "hr"\nquery = "count"\nstates = ["high"]\n'
@@ -187,7 +179,7 @@ def test_a_push_that_the_device_refuses_ends_no_release_and_one_that_it_accepts_
     released = Recorder(broker.broker, topic_of("release", "home", "public", "active"))
     described = Recorder(broker.broker, topic_of("description", "home", "watch", "hr"))
     gateway = Gateway(tmp_path, broker.port, releases="releases.toml")
-    agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
+    agent = AgentProcess(config, tmp_path / "agent.log")
 
     def newest() -> Description:
         return Description.decode(described.payloads[-1])

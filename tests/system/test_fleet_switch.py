@@ -25,15 +25,8 @@ PERIOD_US = 5_000
 def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path, least: int) -> None:
     """So many kills come before a switch at least, and so many after one."""
     keys = Keys()
-    enrolment = keys.enrolment()
-    (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
-    (tmp_path / "readings.csv").write_text("value\n0\n1\n")
-    (tmp_path / "agent.toml").write_text(
-        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\nforget = "puback"\n'
-        f"status_seconds = 0.2\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
-        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
-    )
-    config, trust, log = tmp_path / "agent.toml", tmp_path / "trust.json", tmp_path / "agent.log"
+    config = keys.enrolled(tmp_path, 'forget = "puback"', "status_seconds = 0.2", port=broker.port)
+    trust, log = tmp_path / "trust.json", tmp_path / "agent.log"
     recorder = Recorder(Broker(port=broker.port))
     operator = Operator(Broker(port=broker.port, max_backoff=1))
     moments = random.Random(7)
@@ -49,7 +42,7 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
         if not trust.exists():
             return 0
         state = TrustState.from_json(json.loads(trust.read_text()))
-        verdict = Trust(enrolment, state).in_force()
+        verdict = Trust(keys.enrolment(), state).in_force()
         assert verdict is not None
         (running,) = load(config).streams
         assert running.version == state.version == verdict.policies[0].version

@@ -131,15 +131,8 @@ def test_mutated_frames_through_a_live_gateway(broker: Mosquitto, tmp_path: Path
 def test_mutated_documents_through_a_live_agent(broker: Mosquitto, tmp_path: Path) -> None:
     """The fate of each is counted, no policy comes into force, and ticks go on."""
     keys = Keys()
-    (tmp_path / "enrolment.json").write_text(keys.enrolment().model_dump_json())
-    (tmp_path / "readings.csv").write_text("value\n0\n1\n")
-    (tmp_path / "agent.toml").write_text(
-        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        f"drain_seconds = 0\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
-        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
-    )
     document = keys.signed(policy_document(policy(epoch_us=0, period_us=10_000), version=1))
-    agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
+    agent = AgentProcess(keys.enrolled(tmp_path, "drain_seconds = 0", port=broker.port), tmp_path / "agent.log")
     recorder = Recorder(Broker(port=broker.port))
     attacker = Attacker(broker)
     wait_until(lambda: _status(tmp_path).get("connected"), "the agent")
