@@ -79,7 +79,8 @@ def _errors(
     heads = "".join(f"<th>{epsilon:g}{' (asked)' * (epsilon == asked)}</th>" for epsilon in epsilons)
     lines = [f"<tr><th>answer, by epsilon</th>{heads}<th>guessing</th></tr>"]
     for words, errors, guess, chosen in rows:
-        cells = [words, *(text(errors[at]) if at in errors else "none" for at in epsilons), text(guess)]
+        numbers = [*(text(errors[at]) if at in errors else "none" for at in epsilons), text(guess)]
+        cells = [words, *(number.replace(" ", "\N{NO-BREAK SPACE}") for number in numbers)]
         weight = "<td><b>{}</b></td>" if chosen else "<td>{}</td>"
         lines.append(f"<tr>{''.join(map(weight.format, cells))}</tr>")
     return f"<table>{''.join(lines)}</table>"

@@ -105,7 +105,9 @@ def plan_and_replay(
     if not (answers(plan) or (plan.useful and not_private)):
         lines = [offer_line(one, ["fugu", "try", str(path)]) for one in offers] or [_LONGER]
         buttons = [{**_offered(one, options), "options": {"offer": str(at)}} for at, one in enumerate(offers)]
-        paste = [*_INSTEAD, "\n".join(lines)] if offers else [_INSTEAD[0], _LONGER, ""]
+        paste = (
+            [*_INSTEAD, "\n".join(line.rpartition(": ")[2] for line in lines)] if offers else [_INSTEAD[0], _LONGER, ""]
+        )
         page.show(stage=_no_answer(offers), ended=True, offers=buttons, paste=paste)
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
         return NOTHING, [other for _, other in offers]
@@ -289,15 +291,24 @@ def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
         for field in fields(other)
         if getattr(other, field.name) != getattr(options, field.name)
     }
-    settings = ", ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in changed.items()
-    )
+    settings = ", ".join(_setting(name, value) for name, value in changed.items())
     more = words.partition(": ")[2]
     more = f"{more[:1].upper()}{more[1:].removesuffix('.')}."
     if other.epsilon > options.epsilon:
         before = sure_words(options.epsilon).removeprefix("from 50 % to at most ").removesuffix(" sure")
         more += f" What that gives up: {sure_words(other.epsilon)}, instead of {before}."
+    if "protect" in changed:
+        more += f" What that gives up: only {_setting('protect', other.protect)}, {sure_words(other.epsilon)}."
     return {"words": f"Plan with {settings} instead", "more": more}
+
+
+def _setting(name: str, value: object) -> str:
+    """Words for an option that somebody might choose instead."""
+    if name == "protect":
+        return f"{_STRETCHES.get(str(value), 'Any single reading').lower()} hidden"
+    if value is None:
+        return f"any {name}"
+    return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
 
 
 def _planner(readings: Readings, path: Path, whose: Whose) -> Planner:

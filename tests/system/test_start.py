@@ -24,7 +24,7 @@ from fugu_cli.demo import wizard
 from fugu_cli.demo.wizard import refuse_beside_gateway
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, free_port, wait_until
-from tests.support.browser import Browser
+from tests.support.browser import MOST_MOVED, Browser
 from tests.support.replays import SECRET, check_first_screen, check_layout, recorded
 from tests.support.soak import only
 from tests.support.visitor import Visitor
@@ -356,6 +356,7 @@ def test_from_a_file_to_an_agent_that_checks(
     assert "seful: the share " in browser.text("#stretches article + article")
     assert "Any 10 minutes: protects more" in browser.text("#stretches")
     assert browser.count("#stretches button") < browser.count("#stretches article")
+    assert browser.moved() < MOST_MOVED
     for width, dark in ((390, True), (1200, False)):
         browser.look(width, dark=dark)
         check_layout(browser, width)
@@ -375,7 +376,7 @@ def test_from_a_file_to_an_agent_that_checks(
     browser.open(f"http://{started.host}/")
     assert browser.complaints() == []
     assert started.do("finish") == 403, "another browser"
-    wait_until(lambda: browser.count("#ask:not([hidden])") == 1, "the form again")
+    wait_until(lambda: browser.count("main:not([hidden]) #ask:not([hidden])") == 1, "the form again")
     browser.click("[value=finish]")
     assert started.process.wait(PATIENCE) == 0
     wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")

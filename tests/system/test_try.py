@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ import pytest
 
 from fugu.core.clocks import TickClock
 from fugu.host.process import Wake
+from fugu_cli.commands.plan_options import AutoOptions
+from fugu_cli.demo import planned
 from fugu_cli.demo.device import ReplayClock
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.browser import MOST_MOVED, Browser
@@ -174,3 +177,19 @@ def test_after_a_no_what_would_do_is_a_button_for_somebody_at_a_terminal(tmp_pat
         process.kill()
         process.wait(PATIENCE)
         os.close(ours)
+
+
+def test_a_button_says_what_would_do_and_what_that_gives_up() -> None:
+    asked = AutoOptions(protect="1h", window="8h", epsilon=1.0)
+    for change, words, more in (
+        ({"window": None}, "Plan with any window instead", "A share."),
+        (
+            {"protect": "tick"},
+            "Plan with any single reading hidden instead",
+            "only any single reading hidden, from 50 %",
+        ),
+        ({"epsilon": 2.0}, "Plan with epsilon 2 instead", "gives up: from 50 % to at most 88 % sure, instead of 73 %."),
+    ):
+        button = planned._offered(("Try instead: a share", replace(asked, **change)), asked)  # type: ignore[arg-type]
+        assert button["words"] == words
+        assert more in button["more"]

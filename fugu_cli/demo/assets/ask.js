@@ -10,6 +10,7 @@ const results = document.getElementById("results");
 const what = document.getElementById("what");
 const { file, sure, epsilon } = form.elements;
 let offered = "";
+let reached = 1;  // of the steps, before the program has said so
 
 const post = (path, body) => fetch(path, { method: "POST", body }).catch(() => {});  // the page says what came of it
 
@@ -29,9 +30,12 @@ for (const button of form.querySelectorAll("button[type=button]")) button.addEve
 
 file.addEventListener("change", () => {
   const [chosen] = file.files;
+  if (!chosen) return;
+  results.classList.add("awaited");
   what.open = true;
-  if (chosen) results.classList.add("awaited");
-  if (chosen) post(`/upload?name=${encodeURIComponent(chosen.name)}`, chosen);
+  what.hidden = false;
+  unfold(reached = 2);
+  post(`/upload?name=${encodeURIComponent(chosen.name)}`, chosen);
 });
 
 // An epsilon in words, and any other as a number.
@@ -60,10 +64,16 @@ function card({ name, words, at, options }) {
   return root;
 }
 
+function unfold(step) {
+  [...form.querySelectorAll(":scope > section")].forEach((section, at) => section.classList.toggle("later", at >= step));
+}
+
 export function ask(state) {
   form.hidden = !state.ask;
   if (state.ask && !form.contains(results)) form.querySelector(":scope > section:nth-of-type(2)").after(results); // below what was decided
-  [...form.querySelectorAll(":scope > section")].forEach((section, at) => section.classList.toggle("later", at >= (state.step ?? 1)));
+  if (state.stalled) reached = 1;
+  unfold(Math.max(state.step ?? 1, reached));
+  if (state.understood?.length || state.stalled) what.hidden = !state.understood?.length;
   const cards = state.stretches ?? [];
   const now = JSON.stringify([state.offers, state.understood, cards]);
   if (now === offered) return;
@@ -71,6 +81,5 @@ export function ask(state) {
   stretches.hidden = !cards.length;
   stretches.replaceChildren(...cards.map(card));
   offers.replaceChildren(...(state.offers ?? []).map(offer));
-  what.hidden = !state.understood?.length;
   document.getElementById("understood").replaceChildren(...(state.understood ?? []).map((line) => make("li", {}, line)));
 }

@@ -47,7 +47,7 @@ class Stream {
     const what = told.of === "points" ? "points" : "symbols";
     this.root = make("section", { class: "stream", "aria-label": `Stream ${told.stream}` }, make("h2", {}, told.stream), this.now, this.outline, this.map.root,
       make("p", { class: "small quiet legend" },
-        key(draw("rect", { class: "cell", width: 10, height: 10 }), `one of ${number(told.place.cells.length)} cells${what === "symbols" ? ", darker where a place is likelier, with its percentage" : "; the gateway publishes no probability of each"}`),
+        key(draw("rect", { class: "cell", width: 10, height: 10 }), `one of ${number(told.place.cells.length)} cells${what === "symbols" ? ", greener where a place is likelier, with its percentage" : "; the gateway publishes no probability of each"}`),
         key(draw("path", { class: "middle", d: "M0 5h10M5 0v10" }), "the estimate"), key(draw("ellipse", { class: "where", cx: 5, cy: 5, rx: 4.5, ry: 3 }), "its ellipse"),
         key(draw("circle", { class: "released", cx: 5, cy: 5, r: 4 }), `${what} that left the device`), key(draw("circle", { class: "released newest", cx: 5, cy: 5, r: 4 }), "the newest")),
       make("div", { class: "sides" }, this.likely,
