@@ -315,6 +315,31 @@ def test_ticks_during_a_sleep_are_absent_and_none_is_made_up_for(tmp_path: Path,
     device.crash()
 
 
+def test_nothing_is_read_or_drawn_while_the_device_is_to_be_silent(tmp_path: Path) -> None:
+    device = Device(tmp_path, TwoClocks(NOW))
+    silent: list[float] = []
+
+    def stopped(seconds: float) -> StatusCode | None:
+        if not silent:
+            return None
+        silent.append(seconds)
+        return StatusCode.STOPPED
+
+    device.ticks._silent = stopped
+    device.run(10)
+    (stream,) = device.ticks.streams
+    known = stream.sensor.newest
+    silent.append(0.0)
+    device.run(10)
+    assert len(device.drawn) == 10
+    assert (stream.sensor.newest, stream.trouble) == (known, StatusCode.STOPPED)
+    assert silent[-1] * SECOND == pytest.approx(device.clocks.wall, abs=SECOND)
+    silent.clear()
+    device.run(10)
+    assert device.numbers[10:] == list(range(device.numbers[9] + 11, device.numbers[9] + 21)), "and nothing is made up"
+    device.crash()
+
+
 def test_points_go_by_what_is_possible_at_the_time_of_their_tick(tmp_path: Path) -> None:
     """The clock went back to the first ticks, where few states are possible; the numbers went on."""
     policy = measure_policy(3, start=0)
