@@ -16,7 +16,6 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
     PlainValidator,
     StrictFloat,
     StrictStr,
@@ -27,6 +26,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
+from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fugu.contract._document import refusal
 from fugu.contract.errors import FrameError, Reason, refuse_unprintable
