@@ -25,7 +25,8 @@ from typing import Any
 
 from figures import say_machine
 
-from fugu.library.auto_words import percent, time_words
+from fugu.library.auto_words import percent
+from fugu.recordings.summary import time_words
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/data").glob("hr_*.gz"))

@@ -20,11 +20,12 @@ from fugu.contract.chains import BoundedChains
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.windows import Window
-from fugu.library.auto_words import percent, time_words
+from fugu.library.auto_words import percent
 from fugu.planning.candidates import Candidate, window_candidates, window_lengths
 from fugu.planning.question import Question, choose_states, sampled, three_sets
 from fugu.privacy.covering_class import covering_class, union
 from fugu.recordings.readings import read_readings
+from fugu.recordings.summary import time_words
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 STRETCHES = (0, 600, 3600, 28_800)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.losses import Adversary
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from fugu.contract.stretches import Ceiling
 
 __all__ = [
-    "StateRules",
     "adversary",
     "epsilon_of",
     "interval",
@@ -34,16 +33,6 @@ __all__ = [
 _Choice = TypeVar("_Choice", bound=str)
 _LATEST = 2**53
 _LONGEST_STRETCH = 366 * 86_400
-
-
-class StateRules(NamedTuple):
-    """How rows of recordings become states: options, with commas between streams where there are several."""
-
-    column: str | None
-    threshold: str | None
-    baseline: str | None
-    name: str | None
-    order: Literal[1, 2]
 
 
 def number(text: str, name: str) -> float:

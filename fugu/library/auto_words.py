@@ -27,7 +27,7 @@ from fugu.planning.auto import AIM, AutoPlan, longest_useful
 from fugu.planning.candidates import LEAST_JUDGED, Candidate
 from fugu.planning.states import Gaps
 from fugu.privacy.chain_model import covered_words
-from fugu.recordings.summary import summary
+from fugu.recordings.summary import summary, time_words
 
 __all__ = [
     "answer_words",
@@ -37,7 +37,6 @@ __all__ = [
     "error_words",
     "percent",
     "taken_words",
-    "time_words",
     "verdict",
 ]
 
@@ -47,7 +46,6 @@ _WITHOUT_BOUND = 10_000
 """Factors on odds from which on a learner is as good as certain: their digits say nothing."""
 _ERRORS = ("off by", "95 % within", "held back", "guessing")
 _COLUMNS = ("released", "answer over", *_ERRORS)
-_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> list[Line | Table]:
@@ -387,12 +385,6 @@ def _every(plan: AutoPlan, candidate: Candidate) -> str:
 def _span(plan: AutoPlan, ticks: int) -> str:
     period = plan.readings.period
     return time_words(ticks * period) if plan.readings.steady else f"{ticks} ticks (about {time_words(ticks * period)})"
-
-
-def time_words(seconds: float) -> str:
-    """A time in its largest unit, with three digits."""
-    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
-    return f"{seconds / size:.3g} {unit}"
 
 
 def _option_time(seconds: float) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "stretch_lines",
     "stretch_table",
     "stretch_words",
+    "time_words",
 ]
 
 
@@ -69,7 +70,7 @@ def change_words(
 def time_words(seconds: float) -> str:
     """A time in the largest unit that it has at least one of."""
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
-    return f"{seconds / size:.3g} {unit}s"
+    return f"{seconds / size:.3g} {unit}{'s' * (seconds != size)}"
 
 
 def stretch_table(

@@ -7,13 +7,13 @@ from typing import Any
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.stretches import Stretch
-from fugu.library.auto_words import candidate_document, taken_words, time_words
+from fugu.library.auto_words import candidate_document, taken_words
 from fugu.library.guarantee import promise_document, promise_words, stretch_documents, stretch_table
 from fugu.library.report import Line, Table
 from fugu.places.composition import measured_stretches
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
-from fugu.recordings.summary import summary
+from fugu.recordings.summary import summary, time_words
 
 __all__ = ["place_document", "place_report", "place_verdict", "place_words"]
 

@@ -7,11 +7,12 @@ from html import escape
 
 from fugu.contract.policies import AnyPolicy
 from fugu.lanes import Lane, lanes_svg, part_shapes, percent_marks, share_scale, share_shapes
-from fugu.library.auto_words import answer_words, error_words, percent, time_words, verdict
+from fugu.library.auto_words import answer_words, error_words, percent, verdict
 from fugu.library.place_words import place_verdict, place_words
 from fugu.planning.auto import AutoPlan
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
+from fugu.recordings.summary import time_words
 
 __all__ = ["answer_pictures", "errors", "place_page", "plan_page"]
 

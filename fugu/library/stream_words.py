@@ -17,7 +17,14 @@ from fugu.contract.noise_table import SCALE
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.windows import Window
-from fugu.library.guarantee import change_words, promise_document, promise_words, stretch_documents, stretch_table
+from fugu.library.guarantee import (
+    change_words,
+    promise_document,
+    promise_words,
+    stretch_documents,
+    stretch_table,
+    time_words,
+)
 from fugu.library.report import Line, Part, Result, Table
 from fugu.planning.answers import WindowError, error_of, window_error
 from fugu.planning.chain_source import ChainSource, cost_words
@@ -212,7 +219,6 @@ _SHARES = ("share (mean)", "share (95 %)")
 _WINDOW_COLUMNS = ("window", "ticks", "counts", "scale", "off by (mean)", "off by (95 %)", *_SHARES)
 _LONGEST = 1 << 31
 _TWO_DIGITS = Context(prec=2, rounding=ROUND_CEILING)
-_UNITS = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
 
 def compared_noise(
@@ -385,7 +391,8 @@ def _microseconds(period: float | None) -> int | None:
 
 def _answer(window: Window, period: float | None) -> str:
     """The error of the answer of a window, in words."""
-    query, sure, span = window.query, "(95 % of the time)", _span(window, period)
+    query, sure = window.query, "(95 % of the time)"
+    span = f"{window.length} ticks" if period is None else time_words(window.length * period)
     error = error_of(window, _microseconds(period))
     of = "share" if query.blocks is None else "share of each part of the day"
     return f"the {of} over {span} is within {_percent(error.share_95)} {sure}"
@@ -394,17 +401,6 @@ def _answer(window: Window, period: float | None) -> str:
 def _percent(share: float) -> str:
     """A share in percent, rounded up to two digits."""
     return f"{_TWO_DIGITS.create_decimal(Decimal(100.0 * share)).normalize():f} %"
-
-
-def _span(window: Window, period: float | None) -> str:
-    """The time that a window takes, in the largest unit that it is at least one of."""
-    if period is None:
-        return f"{window.length} ticks"
-    seconds = window.length * period
-    for unit, name in _UNITS:
-        if seconds >= unit:
-            return f"{seconds / unit:.4g} {name[:-1] if seconds == unit else name}"
-    return f"{seconds:.4g} seconds"
 
 
 def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:

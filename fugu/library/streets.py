@@ -21,7 +21,7 @@ from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.host.toml_file import toml_lines
-from fugu.library.auto_words import error_words, time_words
+from fugu.library.auto_words import error_words
 from fugu.library.guarantee import promise_document
 from fugu.library.plans import question_of, whose_of
 from fugu.library.recordings import Source, readings_of, several
@@ -30,6 +30,7 @@ from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question
 from fugu.planning.street import SIZES, Size, StreetPlan, plan_street
 from fugu.recordings.options import ReadOptions, read_options
+from fugu.recordings.summary import time_words
 
 __all__ = ["Street", "read_group", "street", "street_of"]
 

@@ -15,7 +15,7 @@ from fugu.recordings.readings import Facts, Readings
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
 
-__all__ = ["Recording", "plain_csv", "summary"]
+__all__ = ["Recording", "plain_csv", "summary", "time_words"]
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _BARS = "▁▂▃▄▅▆▇█"
@@ -89,7 +89,7 @@ def summary(source: str, facts: Facts) -> tuple[str, str]:
 
 def _of_rows(facts: Facts) -> list[str]:
     words = []
-    every = "" if facts.period_seconds is None else f"one every {_time(facts.period_seconds)}"
+    every = "" if facts.period_seconds is None else f"one every {time_words(facts.period_seconds)}"
     match facts.row_kind:
         case "changes":
             words.append(f"rows are changes, as {facts.why}, and are looked at {every.removeprefix('one ')}")
@@ -104,14 +104,15 @@ def _of_rows(facts: Facts) -> list[str]:
     missing = sum(facts.missing.values())
     words.append(f"{missing / facts.rows:.1%} without a reading" if missing else "none without a reading")
     if facts.longest_hold_seconds is not None:
-        words.append(f"longest hold {_time(facts.longest_hold_seconds)}")
+        words.append(f"longest hold {time_words(facts.longest_hold_seconds)}")
     if facts.gaps:
         words.append(f"{facts.gaps} gaps")
     return words
 
 
-def _time(seconds: float) -> str:
-    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), (1.0, "s"))
+def time_words(seconds: float) -> str:
+    """A time in its largest unit, with three digits."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
     return f"{seconds / size:.3g} {unit}"
 
 

@@ -10,7 +10,6 @@ import typer
 from typer import Argument, Option
 
 from fugu.contract.errors import UsageError
-from fugu.host.arguments import StateRules
 from fugu.library.report import Result
 from fugu_cli.app import command, command_group, output_option
 from fugu_cli.commands.plan_options import RecordingOptions
@@ -76,9 +75,9 @@ def fit(
             raise UsageError("--grid fits one file")
         return fit_places(files[0], read_options(**reading.words()), cell, order, output)
     _refuse(context, "only with --grid", ("cell",))
-    rules = StateRules(reading.column, threshold, baseline, name, 2 if order == 2 else 1)
+    rules = {"column": reading.column, "threshold": threshold, "baseline": baseline}
     options = replace(read_options(**reading.words()), column=None)
-    return fit_recordings(files, options, rules, epsilon, output)
+    return fit_recordings(files, options, rules, name, 2 if order == 2 else 1, epsilon, output)
 
 
 def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:

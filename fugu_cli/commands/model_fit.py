@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.topics import NAME_PATTERN
-from fugu.host.arguments import StateRules, number, positive
+from fugu.host.arguments import number, positive
 from fugu.library.model_words import fitted_chain, fitted_grid
 from fugu.library.report import Result
 from fugu.planning.grid_model import fit_grid, grid_document, order_two_document
@@ -33,14 +34,23 @@ _SEED = 20201
 
 
 def fit_recordings(
-    files: Sequence[Path], options: ReadOptions, given: StateRules, epsilon: float | None, output: Path | None
+    files: Sequence[Path],
+    options: ReadOptions,
+    texts: Mapping[str, str | None],
+    names: str | None,
+    order: Literal[1, 2],
+    epsilon: float | None,
+    output: Path | None,
 ) -> Result:
-    """Fit a chain to a recording, or one to several streams; write it if a file is named."""
+    """Fit a chain to a recording, or one to several streams; write it if a file is named.
+
+    `texts` are columns, thresholds and baselines, with commas between streams.
+    """
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
-    rules = _rules(files, given)
-    if given.order == 2 and wanted is not None:
+    rules = _rules(files, texts)
+    if order == 2 and wanted is not None:
         raise UsageError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
-    if given.order == 2 and len(rules) > 1:
+    if order == 2 and len(rules) > 1:
         raise UsageError("--order 2 is for one stream")
     if len(rules) > MOST_STREAMS:
         raise UsageError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
@@ -54,10 +64,10 @@ def fit_recordings(
                 discretiser=one.discretiser,
                 missing_share=one.readings.missing_share,
             )
-            for name, one in zip(_named(given.name, rules, recording.streams), recording.streams, strict=True)
+            for name, one in zip(_named(names, rules, recording.streams), recording.streams, strict=True)
         ]
         states, segments = recording.states, recording.segments
-        model = fit(states, segments, streams, order=given.order, period_seconds=recording.period_seconds)
+        model = fit(states, segments, streams, order=order, period_seconds=recording.period_seconds)
         if wanted is not None and model.chains is not None:
             told("attacking its class")
             _, joint = joint_states(states, streams)
@@ -85,12 +95,11 @@ def _named(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Str
     raise UsageError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
 
 
-def _rules(files: Sequence[Path], given: StateRules) -> list[StreamRule]:
-    columns = _words(given.column or "-")
+def _rules(files: Sequence[Path], texts: Mapping[str, str | None]) -> list[StreamRule]:
+    columns = _words(texts["column"] or "-")
     number = max(len(files), len(columns))
     if len(files) not in (1, number):
         raise UsageError(f"there are {len(files)} files and {number} columns")
-    texts = {"column": given.column, "threshold": given.threshold, "baseline": given.baseline}
     parts = [_each(_words(text or "-"), number, what) for what, text in texts.items()]
     paths = list(files) * (number if len(files) == 1 else 1)
     rules = [
