@@ -53,19 +53,21 @@ def main() -> None:
         with Mosquitto() as broker, tempfile.TemporaryDirectory() as folder:
             begun = time.perf_counter()
             command = [sys.executable, "-m", "edge_agent"]
-            found = run_constant(command, policy, broker.broker, Path(folder), each, period_us=period, patience=60.0)
+            outputs = run_constant(command, policy, broker.broker, Path(folder), each, period_us=period, patience=60.0)
             seconds = time.perf_counter() - begun
             used = resource.getrusage(resource.RUSAGE_CHILDREN)  # the agent has ended, the broker has not
-        draws = sum(found.each + found.changed)
+        draws = sum(outputs.each + outputs.changed)
         processor = (used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime) / draws
         begun = time.perf_counter()
-        tested = device_tests(policy, found.symbols, found.noise, found.points, _RATE, found.script, found.changes)
-        alarms = [alarm for one in tested for alarm in one.alarms]
-        print(f"{kind}: {draws} of {len(found.states)} states in {seconds:.1f} s: {draws / seconds:.0f} a second")
+        tested = device_tests(
+            policy, outputs.symbols, outputs.noise, outputs.points, _RATE, outputs.script, outputs.changes
+        )
+        alarms = [alarm for test in tested for alarm in test.alarms]
+        print(f"{kind}: {draws} of {len(outputs.states)} states in {seconds:.1f} s: {draws / seconds:.0f} a second")
         print(f"  processor time of the agent: {processor * 1e6:.1f} microseconds each")
         print(f"  at this rate 10^7 take {seconds / draws * 1e7 / 60:.0f} minutes")
-        print(f"  tests: {time.perf_counter() - begun:.0f} s, {len(alarms)} alarms {alarms or ''}{found.problem}")
-        smallest = max(one.smallest for one in tested)
+        print(f"  tests: {time.perf_counter() - begun:.0f} s, {len(alarms)} alarms {alarms or ''}{outputs.problem}")
+        smallest = max(test.smallest for test in tested)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"  an error of {smallest:.2g} in any probability would be found; memory of the audit {peak:.0f} MB")
 

@@ -88,8 +88,8 @@ def _account(folder: Path, deployed: BrokerFolder, role: str) -> Broker:
     """Add an account; how it connects."""
     device = Account(name=role, role="device", streams=("heart-rate",))
     account = Account(name="gateway", role="gateway") if role == "gateway" else device
-    made = deployed.add(account, datetime.now(UTC))
-    files = made.write(folder, f"{role}-{{}}".format)
+    account_files = deployed.add(account, datetime.now(UTC))
+    files = account_files.write(folder, f"{role}-{{}}".format)
     broker = Broker("127.0.0.1", deployed.settings.port, ca_file=str(deployed.path / "ca.pem"), max_backoff=1)
     return replace(broker, username=files["username"], password_file=str(folder / files["password_file"]))
 

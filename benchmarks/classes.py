@@ -76,11 +76,11 @@ def noise(odds: Floats, ticks: int) -> float:
     kappa = np.tanh(np.abs(np.log(odds)) / 4.0)
     weights = []
     for course in (kappa, kappa[::-1]):
-        outside, found = 0.0, []
+        outside, chances_outside = 0.0, []
         for step in np.tile(course, 2).tolist():  # the first time round is the past
             outside = step * (1.0 + outside)
-            found.append(outside)
-        weights.append(np.array(found[len(course) :]))
+            chances_outside.append(outside)
+        weights.append(np.array(chances_outside[len(course) :]))
     left, right = weights[0], weights[1][::-1]
     return ticks + float((left + np.roll(right, -ticks)).max())
 
@@ -104,8 +104,8 @@ def interval(data: Data) -> Floats:
 def pooled(data: Data) -> Floats:
     """All stretches of a length together: their log odds differ as normal numbers, without their sampling error."""
     largest = 0.0
-    for one in local_transitions(data.states, data.segments, 2, stretch_lengths(data.states.size)):
-        seen = one.counts + 0.5
+    for transition in local_transitions(data.states, data.segments, 2, stretch_lengths(data.states.size)):
+        seen = transition.counts + 0.5
         logs = np.log(seen[:, 0, 0] * seen[:, 1, 1] / (seen[:, 0, 1] * seen[:, 1, 0]))
         error = (1.0 / seen).sum(axis=(1, 2))
         weight = 1.0 / error
@@ -144,9 +144,15 @@ def regimes(data: Data) -> Floats:
     """The whole recording and the regimes that last half of the shortest stretch, each at the end of its interval."""
     seen = data.states >= 0
     counts = count_transitions(data.states, data.segments, 2)
-    found = [one for one in fit_regimes(data.states[seen], data.segments[seen], 2) if one.ticks >= SHORTEST / 2]
+    regimes = [
+        regime for regime in fit_regimes(data.states[seen], data.segments[seen], 2) if regime.ticks >= SHORTEST / 2
+    ]
     visits = counts.sum(axis=1, keepdims=True)
-    some = [np.rint(visits * one.share * one.transition).astype(np.int64) for one in found if one.share >= SHARE]
+    some = [
+        np.rint(visits * regime.share * regime.transition).astype(np.int64)
+        for regime in regimes
+        if regime.share >= SHARE
+    ]
     return np.array([max(map(_far, [counts, *some]))])
 
 
@@ -269,10 +275,10 @@ def planned(find: Callable[[Data], Floats], data: Data) -> float:
     return noise(find(data), data.ticks)
 
 
-def judged(find: Callable[[Data], Floats], known: list[Data], other: Data) -> Judged | None:
+def judged(find: Callable[[Data], Floats], day_sets: list[Data], other: Data) -> Judged | None:
     """Plan for all that is known, hold it against the other one; None where something tells too little."""
     try:
-        scale = max(planned(find, one) for one in known)
+        scale = max(planned(find, day_set) for day_set in day_sets)
         return Judged(scale, planned(covering, other) / scale, planned(mean_chain, other) / scale)
     except FuguError:
         return None
@@ -296,7 +302,7 @@ def simulation(count: int, seed: int) -> int:
     """The share of truths that are inside, and with more than epsilon 1."""
     rows = []
     for kind in KINDS:
-        found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+        figures_of: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
         for number in range(count):
             rng = np.random.default_rng([seed, number])
             rates = truths(kind, rng)
@@ -308,11 +314,11 @@ def simulation(count: int, seed: int) -> int:
             except FuguError:
                 continue
             for name, find in CLASSES.items():
-                known = find(data)
-                at = np.resize(known, TICKS) if known.size > 1 else known
-                scale = noise(known, data.ticks)
-                found[name].append((float((odds > at * (1 + 1e-9)).mean()), need / scale, scale / built))
-        for name, each in found.items():
+                planned_scale = find(data)
+                at = np.resize(planned_scale, TICKS) if planned_scale.size > 1 else planned_scale
+                scale = noise(planned_scale, data.ticks)
+                figures_of[name].append((float((odds > at * (1 + 1e-9)).mean()), need / scale, scale / built))
+        for name, each in figures_of.items():
             outside, epsilons, relative = (np.array(column) for column in zip(*each, strict=True))
             inside = share((outside <= (0.0 if kind == "constant" else SHARE)).tolist())
             middle, most = np.quantile(epsilons, (0.5, 0.9))
@@ -337,12 +343,15 @@ def main() -> int:
     say_machine()
     if options.truths:
         return simulation(options.truths, options.seed)
-    donors = [one for file in options.files or FILES for one in recordings(file)]
+    donors = [recording for file in options.files or FILES for recording in recordings(file)]
     later, rows = [], []
     for name, _, data in donors:
         halves = [data.part(half) for half in (slice(0, data.states.size // 2), slice(data.states.size // 2, None))]
         later.append([judged(find, halves[:1], halves[1]) for find in CLASSES.values()])
-        cells = ["-" if one is None else f"{one.scale:.0f}: {one.own:.2f}, {one.mean:.2f}" for one in later[-1]]
+        cells = [
+            "-" if judgement is None else f"{judgement.scale:.0f}: {judgement.own:.2f}, {judgement.mean:.2f}"
+            for judgement in later[-1]
+        ]
         rows.append([name, *cells])
     print("Noise in ticks of the first half's class: epsilon of the second half by its class, by its mean.\n")
     table(["recording", *CLASSES], rows)
@@ -350,23 +359,33 @@ def main() -> int:
     for _, kind, data in donors:
         kinds[kind].append(data)
     pairs = [pair for some in kinds.values() for pair in permutations(some, 2)]
-    left = [(some[:i] + some[i + 1 :], one) for some in kinds.values() if len(some) > 2 for i, one in enumerate(some)]
+    without = [
+        (some[:i] + some[i + 1 :], own_days)
+        for some in kinds.values()
+        if len(some) > 2
+        for i, own_days in enumerate(some)
+    ]
     rows = []
     for (name, find), *mine in zip(CLASSES.items(), *later, strict=True):
-        others = [judged(find, [known], other) for known, other in pairs]
-        all_but = [judged(find, known, other) for known, other in left]
-        built = [one[list(CLASSES).index("**covering (built)**")] for one in later]
-        ratio = [one.scale / two.scale for one, two in zip(mine, built, strict=True) if one and two]
+        others = [judged(find, [donor], other) for donor, other in pairs]
+        all_but = [judged(find, donors, other) for donors, other in without]
+        built = [row[list(CLASSES).index("**covering (built)**")] for row in later]
+        ratio = [judgement.scale / two.scale for judgement, two in zip(mine, built, strict=True) if judgement and two]
         cells = [f"{np.median(ratio):.2f} ({min(ratio):.2f} to {max(ratio):.2f})"]
         for some in (mine, others, all_but):
-            known = [one for one in some if one]
-            cells += [share([one.own > 1.0 for one in known]), share([one.mean > 1.0 for one in known])]
+            classes = [judgement for judgement in some if judgement]
+            cells += [
+                share([judgement.own > 1.0 for judgement in classes]),
+                share([judgement.mean > 1.0 for judgement in classes]),
+            ]
         rows.append([name, *cells])
-    told = [f"{who}: {how}" for who in ("later", "others", "all but one") for how in ("by its class", "by its mean")]
-    print(f"Share with a real epsilon above 1: {len(later)} later parts, {len(pairs)} pairs, {len(left)} left out.\n")
-    table(["class", "noise", *told], rows)
-    for who, some in (("later", built), ("others", [judged(covering, [known], other) for known, other in pairs])):
-        beyond = [one.own for one in some if one and one.own > 1.0]
+    columns = [f"{who}: {how}" for who in ("later", "others", "all but one") for how in ("by its class", "by its mean")]
+    print(
+        f"Share with a real epsilon above 1: {len(later)} later parts, {len(pairs)} pairs, {len(without)} left out.\n"
+    )
+    table(["class", "noise", *columns], rows)
+    for who, some in (("later", built), ("others", [judged(covering, [donor], other) for donor, other in pairs])):
+        beyond = [judgement.own for judgement in some if judgement and judgement.own > 1.0]
         if beyond:
             print(f"covering (built), {who}, where above 1: median {np.median(beyond):.2f}, largest {max(beyond):.2f}")
     return 0

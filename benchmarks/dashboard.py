@@ -154,7 +154,7 @@ class Pids(NamedTuple):
 def _pids(gateway: int) -> Pids:
     """Of a gateway that this process has started, as it has the broker."""
     words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in ingest._processes(os.getpid())}
-    [broker] = [pid for pid, said in words.items() if b"mosquitto" in said]
+    [broker] = [pid for pid, word in words.items() if b"mosquitto" in word]
     [page] = [pid for pid in ingest._processes(gateway) if b"spawn_main" in words[pid]]
     return Pids(gateway, broker, page)
 
@@ -188,8 +188,8 @@ def _first_paint(browser: Browser, site: Site, devices: int) -> dict[str, object
 
 def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
     """Frames of the browser while a stream is updated 60 times a second, and while nothing happens."""
-    told = describe(ingest._policy("busy")).encode()
-    _publish(link, topic_of("description", ingest.FLEET, "busy", ingest.STREAM), told, retain=True)
+    description = describe(ingest._policy("busy")).encode()
+    _publish(link, topic_of("description", ingest.FLEET, "busy", ingest.STREAM), description, retain=True)
     browser.open(f"{site.address}/device/busy")
     wait_until(lambda: "live" in browser.text("#view"))
     still = _watched(browser)
@@ -200,7 +200,7 @@ def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
     busy = _watched(browser)
     ending.set()
     sender.join()
-    dropped = [_dropped(one["deltas"]) for one in (still, busy)]
+    dropped = [_dropped(figures_of["deltas"]) for figures_of in (still, busy)]
     drawn = max(1, busy["changes"])
     return {
         "updates published a second, each a frame and an estimate": UPDATES_A_SECOND,
@@ -224,13 +224,13 @@ def _watched(browser: Browser) -> dict[str, Any]:
     before = _used_by(browser)
     time.sleep(WATCH_SECONDS)
     used = {name: then - before[name] for name, then in _used_by(browser).items()}
-    found: dict[str, Any] = browser.run("return {deltas: window.deltas, long: window.long, changes: window.changes}")
-    return found | used
+    watched: dict[str, Any] = browser.run("return {deltas: window.deltas, long: window.long, changes: window.changes}")
+    return watched | used
 
 
 def _used_by(browser: Browser) -> dict[str, float]:
     metrics = browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-    return {one["name"]: one["value"] for one in metrics}
+    return {metric["name"]: metric["value"] for metric in metrics}
 
 
 def _dropped(deltas: list[float]) -> float:
@@ -278,21 +278,23 @@ def _intake(site: Site, port: int, counted: ingest._Counted, pids: Pids, frames:
         return Costs(*(1e6 * (then - now) / frames for now, then in zip(before, after, strict=True)))
 
     one_round(0)
-    found: dict[int, list[Costs]] = {0: [], PAGES: []}
+    costs: dict[int, list[Costs]] = {0: [], PAGES: []}
     for number in range(rounds):
         for pages in (0, PAGES)[:: 1 if number % 2 else -1]:
-            found[pages].append(one_round(pages))
+            costs[pages].append(one_round(pages))
     figures: dict[str, object] = {}
     for name in ("wall", "gateway", "broker"):
-        pairs = zip(found[PAGES], found[0], strict=True)
+        pairs = zip(costs[PAGES], costs[0], strict=True)
         ratios = [getattr(with_pages, name) / getattr(without, name) for with_pages, without in pairs]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        said = "wall time" if name == "wall" else f"processor time of the {name}"
-        figures[f"{said} of a frame with {PAGES} pages: ratio, median of pairs"] = round(middle, 3)
-        figures[f"{said} of a frame with {PAGES} pages: ratio, quartiles"] = f"{low:.3f} {high:.3f}"
+        quantity = "wall time" if name == "wall" else f"processor time of the {name}"
+        figures[f"{quantity} of a frame with {PAGES} pages: ratio, median of pairs"] = round(middle, 3)
+        figures[f"{quantity} of a frame with {PAGES} pages: ratio, quartiles"] = f"{low:.3f} {high:.3f}"
     for name in Costs._fields:
-        medians = [statistics.median(getattr(one, name) for one in found[pages]) for pages in (0, PAGES)]
-        figures[f"{name}: us of a frame, without pages and with {PAGES}"] = " ".join(f"{one:.1f}" for one in medians)
+        medians = [statistics.median(getattr(cost, name) for cost in costs[pages]) for pages in (0, PAGES)]
+        figures[f"{name}: us of a frame, without pages and with {PAGES}"] = " ".join(
+            f"{median:.1f}" for median in medians
+        )
     return figures
 
 
@@ -317,16 +319,16 @@ def _open_pages(site: Site, pages: int) -> Iterator[threading.Thread]:
     ending = threading.Event()
     paths = ["/events/fleet", f"/events/device/{BUSY}"] * (pages // 2)
     sockets = [socket.create_connection(("127.0.0.1", site.port)) for _ in paths]
-    for path, one in zip(paths, sockets, strict=True):
-        one.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\n\r\n".encode())
-        one.recv(1 << 16)
+    for path, socket_ in zip(paths, sockets, strict=True):
+        socket_.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\n\r\n".encode())
+        socket_.recv(1 << 16)
 
     def drain() -> None:
         while not ending.wait(0.1):
-            for one in sockets:
-                one.setblocking(False)
+            for opened in sockets:
+                opened.setblocking(False)
                 try:
-                    while one.recv(1 << 20):
+                    while opened.recv(1 << 20):
                         pass
                 except BlockingIOError:
                     continue
@@ -338,8 +340,8 @@ def _open_pages(site: Site, pages: int) -> Iterator[threading.Thread]:
     finally:
         ending.set()
         reader.join()
-        for one in sockets:
-            one.close()
+        for opened in sockets:
+            opened.close()
 
 
 if __name__ == "__main__":

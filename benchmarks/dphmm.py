@@ -94,12 +94,12 @@ def naive_step(values: Ints, graph: Bools, transition: FloatArray, before: Bools
 def beliefs(walk: Walk, count: int) -> list[FloatArray]:
     """Beliefs as a filter might have them when the whole walk is possible: a bump around some state."""
     generator = np.random.default_rng(5)
-    found = []
+    arrays = []
     for centre in generator.choice(len(walk.values), count):
         away = np.sum((walk.values - walk.values[centre]) ** 2, axis=1)
         bump = np.exp(-away / (0.05 * away.max())) * generator.random(len(away))
-        found.append(bump / bump.sum())
-    return found
+        arrays.append(bump / bump.sum())
+    return arrays
 
 
 def time_ticks(name: str, walk: Walk, graph: Bools) -> None:
@@ -161,15 +161,15 @@ def show_certification() -> None:
     values = grid(6, 6)
     everywhere = np.ones(36, dtype=np.bool_)
     for name, graph in (("radius 2", within_radius(values, 2)), ("complete", complete(36))):
-        found = protect(values, graph, everywhere)
-        noise = noise_table(build_table(found.hull, values, everywhere, 1))
+        protection = protect(values, graph, everywhere)
+        noise = noise_table(build_table(protection.hull, values, everywhere, 1))
         measurement = Measurement(
             coordinates=tuple((int(x), int(y)) for x, y in values),
             neighbours=tuple(set_of(np.flatnonzero(row).tolist()) for row in graph),
             successors=(set_of(range(36)),) * 36,
             initial=set_of(range(36)),
             epsilon=1.0,
-            factor=math.ceil(found.factor),
+            factor=math.ceil(protection.factor),
         )
         check = partial(check_noise, measurement, noise, measurement.initial)
         seconds = median_times({name: check})[name]
@@ -205,18 +205,24 @@ def show_evaluation() -> None:
 
     base = policies(1.5, 1.0)
     for tick in (0, 1, 2, 3, 5, 8, 12, 18, TICKS - 1):
-        row(f"tick {tick}", [(one.protection[tick], one.released[tick], one.estimated[tick]) for one in base])
+        row(
+            f"tick {tick}",
+            [
+                (evaluation.protection[tick], evaluation.released[tick], evaluation.estimated[tick])
+                for evaluation in base
+            ],
+        )
     print(f"\n  from tick {FEWEST_TICKS} on, r = 1.5")
     for epsilon in (0.3, 1.0, 3.0):
         row(
             f"epsilon {epsilon:g}",
-            [overall(one, FEWEST_TICKS) for one in (base if epsilon == 1.0 else policies(1.5, epsilon))],
+            [overall(evaluation, FEWEST_TICKS) for evaluation in (base if epsilon == 1.0 else policies(1.5, epsilon))],
         )
     print(f"\n  from tick {FEWEST_TICKS} on, epsilon 1")
     for radius in (1.0, 1.5, 2.0, 3.0):
         row(
             f"r = {radius:g}",
-            [overall(one, FEWEST_TICKS) for one in (base if radius == 1.5 else policies(radius, 1.0))],
+            [overall(evaluation, FEWEST_TICKS) for evaluation in (base if radius == 1.5 else policies(radius, 1.0))],
         )
 
 

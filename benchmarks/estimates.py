@@ -78,33 +78,33 @@ def measured() -> dict[str, float]:
 
 
 def _heard(broker: Broker, folder: Path, writer: list[str]) -> dict[str, float]:
-    told: dict[str, int] = {}
+    ticks: dict[str, int] = {}
     heard = 0
 
     def received(topic: str, payload: bytes, _retained: bool) -> None:
         nonlocal heard
         heard += 1
-        told[parse_topic(topic).device] = decode_estimate(payload).tick
+        ticks[parse_topic(topic).device] = decode_estimate(payload).tick
 
     reader = Link(
         broker, client_id="reader", subscriptions=(topic_of("estimate", "bench", "+", "+"),), on_message=received
     )
     reader.start()
     with subprocess.Popen(writer) as flood:
-        while not told:
+        while not ticks:
             time.sleep(0.1)
         time.sleep(SECONDS)
         with closing(Store(folder / "s.sqlite", create=False)) as store, store.snapshot():
-            newest = {one.device: _newest(store, one.number) for one in store.aged.sequences(0, DEVICES)}
+            newest = {sequence.device: _newest(store, sequence.number) for sequence in store.aged.sequences(0, DEVICES)}
         stored = sum(last + 1 for last in newest.values()) // TICKS
-        behind = [(last - told.get(device, -1)) // TICKS for device, last in newest.items()]
+        behind = [(last - ticks.get(device, -1)) // TICKS for device, last in newest.items()]
         flood.terminate()
     reader.stop()
     return {
         "streams": DEVICES,
         "frames stored a second": round(stored / SECONDS),
         "messages of estimates heard a second": round(heard / SECONDS),
-        "streams of which no estimate was heard": DEVICES - len(told),
+        "streams of which no estimate was heard": DEVICES - len(ticks),
         "frames that estimates are behind the store (median of streams)": statistics.median(behind),
         "frames that estimates are behind the store (most)": max(behind),
     }

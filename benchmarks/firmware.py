@@ -153,10 +153,10 @@ def _policy(frame_ticks: int, period_us: int) -> Policy:
 def _enrolment(keys: list[Ed25519PrivateKey]) -> Enrolment:
     """Of a fleet with a key for each role."""
     public = [key.public_key().public_bytes_raw() for key in keys]
-    names = [key_name(one).hex() for one in public]
+    names = [key_name(key).hex() for key in public]
     root, policy, gateway = (Role(keys=(name,), threshold=1) for name in names)
-    known = {name: one.hex() for name, one in zip(names, public, strict=True)}
-    document = RootDocument(fleet="home", version=1, keys=known, root=root, policy=policy, gateway=gateway)
+    public_keys = {name: key.hex() for name, key in zip(names, public, strict=True)}
+    document = RootDocument(fleet="home", version=1, keys=public_keys, root=root, policy=policy, gateway=gateway)
     envelope = sign("root", write_document(document), keys[:1]).encode()
     return Enrolment(fleet="home", device="watch", ceiling=Ceiling(epsilon=4.0), root=envelope.hex(), key="11" * 32)
 

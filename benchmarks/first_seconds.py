@@ -48,7 +48,7 @@ def main() -> int:
         environment = dict(os.environ)
         if options.cold:
             environment["NUMBA_CACHE_DIR"] = folder
-        shown = _tried(browser, [str(one) for one in options.file], environment, options.pictures)
+        shown = _tried(browser, [str(file) for file in options.file], environment, options.pictures)
     show({f"{name}: s": round(seconds, 1) for name, seconds in shown.items()}, as_json=options.json)
     return 0
 
@@ -61,7 +61,7 @@ def _tried(browser: Browser, files: list[str], environment: dict[str, str], pict
     seen, due = dict[str, float](), list(_MOMENTS)
     try:
         assert process.stdout is not None
-        address = next(found[0] for line in process.stdout if (found := _ADDRESS.search(line)))
+        address = next(match[0] for line in process.stdout if (match := _ADDRESS.search(line)))
         seen["the page's address"] = time.monotonic() - began
         browser.open(address)
         opened = time.monotonic() - began

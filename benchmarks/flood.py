@@ -43,19 +43,19 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each load")
     options = parser.parse_args()
-    found: dict[str, object] = {}
+    figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         costs = [_repeat(folder, journal) for journal in JOURNALS]
-        found |= {f"a repeat, {n:,} frames in the journal, ms": cost for n, cost in zip(JOURNALS, costs, strict=True)}
-        found["ratio"] = costs[1] / costs[0]
+        figures |= {f"a repeat, {n:,} frames in the journal, ms": cost for n, cost in zip(JOURNALS, costs, strict=True)}
+        figures["ratio"] = costs[1] / costs[0]
         write_policies(folder / "policies")
         with Mosquitto(folder) as broker:
             gateway, numbers = GatewayProcess(broker, folder), count()
             honest, loud = Device(broker, "ring"), Device(broker, "watch")
-            for one in (honest, loud):
-                one.say_birth()
-                wait_until(one.answered_after(0), "the gateway")
+            for device in (honest, loud):
+                device.say_birth()
+                wait_until(device.answered_after(0), "the gateway")
             stored = frames([20] * STORED)
             loud.send(stored)
             wait_until(lambda: not loud.outbox, "the frames that are repeated")
@@ -69,13 +69,13 @@ def main() -> int:
                 begun = time.monotonic()
                 while max(_delays(honest, numbers, 5 * EVERY)) > 1.0:
                     pass
-                found |= {
+                figures |= {
                     f"{name}: median delay, s": median(delays),
                     f"{name}: longest delay, s": max(delays),
                     f"{name}: well again after, s": time.monotonic() - begun,
                 }
             gateway.stop()
-    show(found, as_json=options.json)
+    show(figures, as_json=options.json)
     return 0
 
 
@@ -95,17 +95,17 @@ def _repeat(folder: Path, journal: int) -> float:
 
 def _delays(device: Device, numbers: count[int], seconds: float) -> list[float]:
     """Of every frame that was sent in so many seconds, in seconds, until all are durable."""
-    until, sent, found = time.monotonic() + seconds, dict[int, float](), []
+    until, sent, delays = time.monotonic() + seconds, dict[int, float](), []
     while time.monotonic() < until or sent:
         now = time.monotonic()
         waiting = {frame.first for frame in list(device.outbox)}
-        found += [now - sent.pop(first) for first in [*sent] if first not in waiting]
+        delays += [now - sent.pop(first) for first in [*sent] if first not in waiting]
         if now < until and now - max(sent.values(), default=0.0) >= EVERY:
             first = 20 * next(numbers)
             sent[first] = now
             device.send([SymbolFrame(1, first - 1, first, bytes(20))])
         time.sleep(0.002)
-    return found
+    return delays
 
 
 def _flood(port: int, stored: Sequence[SymbolFrame], rate: float, ended: threading.Event) -> None:

@@ -94,7 +94,9 @@ def planned(file: Path, threshold: float, homes: int, seed: int) -> tuple[AutoPl
     readings = read_readings(file)
     question = Question(EPSILON, "share", threshold=threshold, devices=homes, latency_seconds=3600.0, protect=3600)
     plan = plan_auto(readings, question, np.random.default_rng(seed))
-    hourly = next(one for one in plan.candidates if one.devices == homes and one.window_ticks == HOUR)
+    hourly = next(
+        candidate for candidate in plan.candidates if candidate.devices == homes and candidate.window_ticks == HOUR
+    )
     policy = auto_policy(plan._replace(recommended=hourly), Whose(epoch=EPOCH))
     assert readings.moments is not None
     states = states_of(plan.states.discretiser, readings.values, readings.segments)
@@ -119,7 +121,7 @@ def released(policy: Policy, states: Ints, seed: int) -> Iterator[WindowFrame]:
             previous = index
 
 
-def told(policy: Policy, states: Ints, seed: int) -> Floats:
+def released_shares(policy: Policy, states: Ints, seed: int) -> Floats:
     """(h,) the averages over all homes, (n, 1440) states, that a subscriber has of the gateway's reports."""
     names = [f"home-{number}" for number in range(len(states))]
     with tempfile.TemporaryDirectory() as temporary:
@@ -150,13 +152,13 @@ def _hour(policy: Policy, crowd: Link, subscriber: Subscription, frames: dict[st
     for name, frame in frames.items():
         topic = topic_of("window", policy.fleet, name, policy.stream)
         wait_until(partial(crowd.publish, topic, frame.encode()), "the broker")
-    found: dict[str, float] = {}
-    while len(found) < len(frames):
+    released_counts: dict[str, float] = {}
+    while len(released_counts) < len(frames):
         reading = subscriber.wait(PATIENCE)
         assert reading is not None, "the gateway has reported nothing"
         if isinstance(reading, CountReading):
-            found[reading.device] = reading.window.values[0] / reading.window.observed
-    return float(np.clip(np.mean([*found.values()]), 0.0, 1.0))
+            released_counts[reading.device] = reading.window.values[0] / reading.window.observed
+    return float(np.clip(np.mean([*released_counts.values()]), 0.0, 1.0))
 
 
 def shares(days: Ints) -> Floats:
@@ -169,11 +171,13 @@ def judged(name: str, file: Path, threshold: float, homes: int, seed: int) -> Ju
     plan, policy, days = planned(file, threshold, homes, seed)
     rng = np.random.default_rng(seed)
     states = days[rng.integers(len(days), size=homes)]
-    known = shares(days)[rng.integers(len(days), size=(OTHERS, homes))].mean(axis=1)
+    known_days = shares(days)[rng.integers(len(days), size=(OTHERS, homes))].mean(axis=1)
     truth = shares(states).mean(axis=0)
-    errors = np.abs(told(policy, states, seed) - truth)
-    constant, habit = (float(np.abs(some - truth).mean()) for some in (np.median(known), known.mean(axis=0)))
-    hourly = next(one for one in plan.candidates if one.devices == homes and one.window_ticks == HOUR)
+    errors = np.abs(released_shares(policy, states, seed) - truth)
+    constant, habit = (float(np.abs(some - truth).mean()) for some in (np.median(known_days), known_days.mean(axis=0)))
+    hourly = next(
+        candidate for candidate in plan.candidates if candidate.devices == homes and candidate.window_ticks == HOUR
+    )
     enough = math.ceil(homes * (2.0 * hourly.expected_error / constant) ** 2)
     scale = float(Fraction(policy.windows[0].scale))
     verdict = "yes" if plan.recommended.kind != "none" else "no"
@@ -213,7 +217,7 @@ def main() -> int:
                 continue
             print(rows[-1], file=sys.stderr)
     if options.json:
-        print(json.dumps([one._asdict() for one in rows]))
+        print(json.dumps([row._asdict() for row in rows]))
         return 0
     columns = [
         "hourly share",
@@ -227,10 +231,10 @@ def main() -> int:
     ]
     columns += ["the hour's habit", "homes needed"]
     print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
-    for one in rows:
-        shown = [f"{each:.1%}" for each in (one.planned, one.guess, one.off, one.constant, one.habit)]
-        shown[2] += f" +- {one.more_or_less:.1%}"
-        cells = [one.recording, str(one.homes), f"{one.scale:.0f}", one.recommended, *shown, f"{one.enough:,}"]
+    for row in rows:
+        shown = [f"{each:.1%}" for each in (row.planned, row.guess, row.off, row.constant, row.habit)]
+        shown[2] += f" +- {row.more_or_less:.1%}"
+        cells = [row.recording, str(row.homes), f"{row.scale:.0f}", row.recommended, *shown, f"{row.enough:,}"]
         print(f"| {' | '.join(cells)} |")
     return 0
 

@@ -70,9 +70,9 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        show(figures(Path(folder), given.devices, given.days * 8640, given.runs), as_json=given.json)
+        show(figures(Path(folder), options.devices, options.days * 8640, options.runs), as_json=options.json)
 
 
 def figures(folder: Path, devices: int, ticks: int, runs: int) -> dict[str, object]:
@@ -99,19 +99,19 @@ def figures(folder: Path, devices: int, ticks: int, runs: int) -> dict[str, obje
 
     fixed = peer()
     fixed.transmat_, fixed.startprob_ = _CHAIN, distribution
-    columns = [one[:, None] for one in symbols]
+    columns = [symbol[:, None] for symbol in symbols]
 
     def script() -> None:
         table = pq.read_table(exported / "symbols", columns=["time", "device", "tick", "symbol"])
         names = table.column("device").combine_chunks().cast(pa.string())
-        found = []
+        tables = []
         for device in range(devices):
             mine = table.filter(pc.equal(names, f"device-{device}")).sort_by("tick")
             probabilities = fixed.predict_proba(mine.column("symbol").to_numpy().astype(np.int64)[:, None])
             offsets = pa.array(np.arange(len(mine) + 1, dtype=np.int32) * 2)
             lists = pa.ListArray.from_arrays(offsets, pa.array(probabilities.astype(np.float32).ravel()))
-            found.append(mine.append_column("probabilities", lists))
-        pq.write_table(pa.concat_tables(found), folder / next(numbers), compression="zstd")
+            tables.append(mine.append_column("probabilities", lists))
+        pq.write_table(pa.concat_tables(tables), folder / next(numbers), compression="zstd")
 
     tasks: dict[str, Callable[[], Any]] = {
         "export": lambda: export_history(store, None, ALWAYS, folder / next(numbers)),
@@ -126,10 +126,10 @@ def figures(folder: Path, devices: int, ticks: int, runs: int) -> dict[str, obje
     best = {name: min(timed(run) for _ in range(runs)) for name, run in tasks.items()}
     size = sum(path.stat().st_size for path in exported.rglob("*.parquet"))
     small = sum(path.stat().st_size for path in (exported / "symbols").rglob("*.parquet"))
-    found = learn_class(source)
-    assert found.chains is not None
+    model = learn_class(source)
+    assert model.chains is not None
     fitted = peer(n_iter=100, tol=1e-2).fit(np.concatenate(columns), [ticks] * devices)
-    away = np.abs(np.array(found.transition) - fitted.transmat_).max()
+    away = np.abs(np.array(model.transition) - fitted.transmat_).max()
     return {
         "ticks": every,
         "export: ticks a second, symbols and estimates": round(every / best["export"]),
@@ -177,8 +177,8 @@ def fill(path: Path, symbols: list[np.ndarray[Any, np.dtype[np.int64]]]) -> None
         )
     store = Store(path)
     recorder = Recorder(store, catalogue, 8, Counter())
-    for device, one in enumerate(symbols):
-        parts = [one[first : first + _FRAME].astype(np.uint8) for first in range(0, len(one), _FRAME)]
+    for device, symbol in enumerate(symbols):
+        parts = [symbol[first : first + _FRAME].astype(np.uint8) for first in range(0, len(symbol), _FRAME)]
         frames = [SymbolFrame(1, _FRAME * i - 1, _FRAME * i, part.tobytes()) for i, part in enumerate(parts)]
         received = [Received(f"device-{device}", "hr", frame) for frame in frames]
         recorder.record(Arrivals.of(recorder.streams, received))

@@ -114,16 +114,16 @@ class Cost(NamedTuple):
 
 def through_a_broker(how: Load, subscribers: Sequence[str]) -> dict[str, object]:
     """The best of a few interleaved rounds of each subscriber under each load, and its ratio to the first."""
-    found: dict[tuple[str, str], list[Cost]] = {(load, kind): [] for load in LOADS for kind in subscribers}
+    costs_of: dict[tuple[str, str], list[Cost]] = {(load, kind): [] for load in LOADS for kind in subscribers}
     for _ in range(ROUNDS):
-        for (load, kind), costs in found.items():
+        for (load, kind), costs in costs_of.items():
             costs.append(_measured(kind, load, how))
     setting = f"{how.frames}, {DEVICES}, {how.in_flight}"
     figures: dict[str, object] = {"frames, devices, Mosquitto's max_inflight_messages": setting}
     for load in LOADS:
-        peer = min(found[load, subscribers[0]]).processor
+        peer = min(costs_of[load, subscribers[0]]).processor
         for kind in subscribers:
-            best = min(found[load, kind])
+            best = min(costs_of[load, kind])
             name = f"{load}: {NAMES[kind]}"
             figures[f"{name}: us a frame"] = round(best.processor, 1)
             figures[f"{name}: frames/s"] = round(best.per_second)
@@ -163,7 +163,7 @@ def _measured(kind: str, load: str, how: Load) -> Cost:
 
 def _processor_seconds(pid: int) -> float:
     """User and system time of a process and those that it has started, all threads."""
-    tasks = [task for one in _processes(pid) for task in Path(f"/proc/{one}/task").iterdir()]
+    tasks = [task for process in _processes(pid) for task in Path(f"/proc/{process}/task").iterdir()]
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
@@ -176,8 +176,8 @@ def _processes(pid: int) -> Iterator[int]:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    for one in [*_processes(pid)]:
-        os.kill(one, number)
+    for process in [*_processes(pid)]:
+        os.kill(process, number)
 
 
 class _Counted:

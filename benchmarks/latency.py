@@ -89,8 +89,8 @@ def first_frames() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as kernels, patch.dict(os.environ, NUMBA_CACHE_DIR=kernels):
         for name in ("without stored kernels", "with stored kernels"):
             with tempfile.TemporaryDirectory() as folder:
-                (found,) = _round(Path(folder), wait=False, exchange=_first_frame)
-            figures |= {f"{name}, start to {event}: s of a processor": round(found[event], 1) for event in found}
+                (seconds,) = _round(Path(folder), wait=False, exchange=_first_frame)
+            figures |= {f"{name}, start to {event}: s of a processor": round(seconds[event], 1) for event in seconds}
     return figures
 
 
@@ -156,17 +156,17 @@ def _exchange(broker: Broker) -> list[float]:
 
 def _first_frame(broker: Broker, gateway: int) -> list[dict[str, float]]:
     """Publish a frame until it is durable and estimated, and the gateway has nothing to do: its processor time then."""
-    found: dict[str, float] = {}
+    seconds_of: dict[str, float] = {}
     topics = {topic_of("committed", *NAMES[:2]): "a durable frame", topic_of("estimate", *NAMES): "an estimate"}
 
     def heard(topic: str, _payload: bytes, _retained: bool) -> None:
-        found.setdefault(topics[topic], _processor(gateway))
+        seconds_of.setdefault(topics[topic], _processor(gateway))
 
     link = Link(broker, client_id="device", subscriptions=tuple(topics), on_message=heard)
     link.start()
     try:
         frame = SymbolFrame(1, -1, 0, bytes(TICKS)).encode()
-        while len(found) < len(topics):
+        while len(seconds_of) < len(topics):
             link.maintain()
             link.publish(topic_of("symbols", *NAMES), frame)
             time.sleep(0.1)
@@ -176,7 +176,7 @@ def _first_frame(broker: Broker, gateway: int) -> list[dict[str, float]]:
     while (now := _processor(gateway)) - before > 0.2:
         before = now
         time.sleep(5.0)
-    return [{**found, "all kernels ready": now}]
+    return [{**seconds_of, "all kernels ready": now}]
 
 
 def _processor(process: int) -> float:

@@ -58,7 +58,7 @@ def means(values: Floats, part: Part, length: int) -> Floats:
 def planned(values: Floats, segments: Ints, ticks: int, lengths: list[int], epsilon: float, seed: int) -> list[Mean]:
     """Every range, number of levels and length for which there is a class and enough windows."""
     sets = three_sets(segments, 0)
-    found = []
+    planned_means = []
     for cut, levels in product(CUT, LEVELS):
         low, high = np.quantile(values[sets.fit.rows], (cut, 1.0 - cut))
         if not high > low:
@@ -80,8 +80,8 @@ def planned(values: Floats, segments: Ints, ticks: int, lengths: list[int], epsi
                 errors.append(float(np.abs(np.clip(means(rounded, part, length) + noise, low, high) - true).mean()))
                 guesses.append(float(np.abs(true - np.median(truth[0])).mean()))
             chosen = (errors[0] + errors[1]) / max(guesses[0] + guesses[1], 1e-9)
-            found.append(Mean(levels, float(high - low), length, chosen, errors[2], guesses[2]))
-    return found
+            planned_means.append(Mean(levels, float(high - low), length, chosen, errors[2], guesses[2]))
+    return planned_means
 
 
 def row(file: Path, column: str | None, epsilon: float, seed: int) -> str:
@@ -92,11 +92,11 @@ def row(file: Path, column: str | None, epsilon: float, seed: int) -> str:
     values, segments, period = readings.values[inside], readings.segments[inside], readings.period
     ticks = protected_ticks(protected_seconds(None, period), period)
     lengths = [n for n in window_lengths(period, readings.steady, Question()) if n * period <= WEEK]
-    found = planned(values, segments, ticks, lengths, epsilon, seed)
+    means = planned(values, segments, ticks, lengths, epsilon, seed)
     name = f"`{file.name}`" + (f" {column}" if column else "")
-    if not found:
+    if not means:
         return f"| {name} | none: no class of any levels | | | | | |"
-    best = min(found, key=lambda one: one.chosen)
+    best = min(means, key=lambda mean: mean.chosen)
     verdict = "**yes**" if 2.0 * best.error <= best.guess else "no"
     cells = [name, str(best.levels), f"{best.span:.3g}", f"{best.length * period / 3600:.3g} h"]
     return f"| {' | '.join(cells)} | {best.error:.3g} | {best.guess:.3g} | {verdict} |"

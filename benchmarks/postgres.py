@@ -80,8 +80,8 @@ def main() -> int:
                 ratio = fastest["PostgreSQL"] / fastest["SQLite"]
                 figures[f"PostgreSQL over SQLite, {way}, batches of {size}"] = round(ratio, 2)
         by_days = {days: partitioned(server.fresh(), days) for days in (0, 28, 7, 1)}
-        for days, found in by_days.items():
-            for what, milliseconds in found.items():
+        for days, by_day in by_days.items():
+            for what, milliseconds in by_day.items():
                 name = f"partitions of {days} days" if days else "one table"
                 figures[f"400 days: ms to {what}, {name}"] = round(milliseconds, 2)
                 if days:
@@ -202,12 +202,12 @@ def _day(day: int) -> list[tuple[object, ...]]:
 
 def _median(run: Callable[[], None], times: int) -> float:
     """Milliseconds of the run in the middle."""
-    found = []
+    durations = []
     for _ in range(times):
         began = time.perf_counter()
         run()
-        found.append(time.perf_counter() - began)
-    return statistics.median(found) * 1e3
+        durations.append(time.perf_counter() - began)
+    return statistics.median(durations) * 1e3
 
 
 if __name__ == "__main__":

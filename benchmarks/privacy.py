@@ -143,9 +143,9 @@ def compare_with_numpy(chain: MarkovChain, length: int) -> None:
     print(f"  {'':44s}{'scale':>10s}{'ms':>12s}{'numpy/own':>12s}")
     print(f"  {'own':44s}{own.scale:10.4g}{own.seconds * 1e3:12,.2f}")
     for name, longest in ((f"numpy, widths up to {few} (from MQMApprox)", few + 1), ("numpy, all widths", length)):
-        found = timed(partial(naive_mqm_exact, chain, length, EPSILON, longest))
-        assert math.isclose(found.scale, own.scale, rel_tol=1e-9)
-        print(f"  {name:44s}{found.scale:10.4g}{found.seconds * 1e3:12,.2f}{found.seconds / own.seconds:12,.0f}")
+        scale = timed(partial(naive_mqm_exact, chain, length, EPSILON, longest))
+        assert math.isclose(scale.scale, own.scale, rel_tol=1e-9)
+        print(f"  {name:44s}{scale.scale:10.4g}{scale.seconds * 1e3:12,.2f}{scale.seconds / own.seconds:12,.0f}")
 
 
 def compare_with_highs(chain: MarkovChain) -> None:
@@ -155,13 +155,13 @@ def compare_with_highs(chain: MarkovChain) -> None:
     bounds = closed(rate + leakage.ignorant(rate))
     pairs = chain.states * (chain.states - 1)
     own = timed(lambda: float(step(chain.transition, leakage.blocks[0][2], bounds).max()))
-    found = step(chain.transition, leakage.blocks[0][2], bounds)
+    numbers = step(chain.transition, leakage.blocks[0][2], bounds)
     generator = np.random.default_rng(1)
     some = [tuple(map(int, generator.choice(chain.states, 2, replace=False))) for _ in range(HIGHS_PAIRS)]
     started = time.perf_counter()
     exact = [by_highs(chain.transition[x], chain.transition[other], bounds) for x, other in some]
     each = (time.perf_counter() - started) / HIGHS_PAIRS
-    above = [found[pair] - truth for pair, truth in zip(some, exact, strict=True)]
+    above = [numbers[pair] - truth for pair, truth in zip(some, exact, strict=True)]
     print(f"\nOne step, {chain.states} states, a pair of states (of {pairs:,}; {HIGHS_PAIRS} for HiGHS)")
     print(f"  {'own':16s}{own.seconds / pairs * 1e6:12,.1f} microseconds")
     print(f"  {'HiGHS':16s}{each * 1e6:12,.1f} microseconds, {each * pairs / own.seconds:,.0f} times own")
@@ -175,8 +175,8 @@ def by_highs(above: Floats, below: Floats, bounds: Floats) -> float:
     rows = np.arange(len(y))
     cone = coo_array((np.ones(len(y)), (rows, y)), shape=(len(y), k)).tocsr()
     cone = cone - coo_array((np.exp(bounds[y, z]), (rows, z)), shape=(len(y), k)).tocsr()
-    found = linprog(-above, A_ub=cone, b_ub=np.zeros(len(y)), A_eq=below[None], b_eq=[1.0])
-    return math.log(-found.fun)
+    optimum = linprog(-above, A_ub=cone, b_ub=np.zeros(len(y)), A_eq=below[None], b_eq=[1.0])
+    return math.log(-optimum.fun)
 
 
 def main() -> None:

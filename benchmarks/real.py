@@ -123,8 +123,8 @@ def activity() -> Recording:
     return Recording(
         "Activity (4 states; 5 people, a week each)",
         "for each person fitted on the other four; means over the five",
-        tuple(fitted(states[people != one], people[people != one], k=4) for one in everyone),
-        tuple(fitted(states[people == one], k=4) for one in everyone),
+        tuple(fitted(states[people != person], people[people != person], k=4) for person in everyone),
+        tuple(fitted(states[people == person], k=4) for person in everyone),
         len(states) // len(everyone),
         60,
     )
@@ -226,7 +226,7 @@ def _rows(name: str, scales: dict[float, Scales], value: Callable[[float], float
     """Lines of a table, one per epsilon: means over the released parts."""
     lines = []
     for epsilon, mechanisms in scales.items():
-        means = [float(np.mean([value(scale) for scale in found])) for found in mechanisms.values()]
+        means = [float(np.mean([value(scale) for scale in mechanism])) for mechanism in mechanisms.values()]
         cells = [_text(mean, unit) for mean in means]
         cells.insert(4, f"{means[2] / means[3]:.2f}")
         lines.append(f"| {name} | {epsilon:g} | {' | '.join(cells)} |")

@@ -36,15 +36,15 @@ _FIRST = slice(0, 90)
 
 def thinned(file: Path, gone: str, folder: Path) -> Path:
     """A recording without some of its readings: a share of them, by lot, or those with a 1 in a column."""
-    chance, found = random.Random(1), folder / file.name.removesuffix(".gz")
-    with gzip.open(file, "rt") as text, found.open("w") as out:
+    chance, path = random.Random(1), folder / file.name.removesuffix(".gz")
+    with gzip.open(file, "rt") as text, path.open("w") as out:
         rows = csv.DictReader(text)
         written = csv.DictWriter(out, rows.fieldnames or ())
         written.writeheader()
         for row in rows:
             out_of_it = row[gone] == "1" if gone in row else chance.random() < float(gone)
             written.writerow(row | {"value": ""} if out_of_it else row)
-    return found
+    return path
 
 
 def planned(words: list[str]) -> tuple[dict[str, Any], int, float]:
@@ -54,52 +54,57 @@ def planned(words: list[str]) -> tuple[dict[str, Any], int, float]:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
-    said = json.loads(ended.stdout) if ended.stdout.startswith("{") else {"error": ended.stderr.strip()}
-    return said, ended.returncode, seconds
+    document = json.loads(ended.stdout) if ended.stdout.startswith("{") else {"error": ended.stderr.strip()}
+    return document, ended.returncode, seconds
 
 
-def asked(one: dict[str, Any], options: list[str]) -> str:
+def asked(document: dict[str, Any], options: list[str]) -> str:
     """The question, in words."""
-    states = one["discretiser"]["states"] if one["discretiser"] else []
+    states = document["discretiser"]["states"] if document["discretiser"] else []
     kinds = {"cells": "place", "baseline": "above its mean"}
     words = kinds.get(
-        (one["discretiser"] or {"kind": "cells"})["kind"], states[-1] if len(states) == 2 else f"{len(states)} states"
+        (document["discretiser"] or {"kind": "cells"})["kind"],
+        states[-1] if len(states) == 2 else f"{len(states)} states",
     )
-    return " ".join([words if words == one["answers"] else f"{one['answers']} of {words}", *options])
+    return " ".join([words if words == document["answers"] else f"{document['answers']} of {words}", *options])
 
 
-def length(one: dict[str, Any], period: float | None) -> str:
+def length(document: dict[str, Any], period: float | None) -> str:
     """Over which time an answer is."""
-    if one["kind"] == "points":
-        return f"cells of {111.32 * one['discretiser']['step'][0]:.2g} km"
-    if one["window_ticks"] is None:
-        return one["kind"] if one["answers"] == "now" else str(one["answers"])
-    ticks = one["window_ticks"]
+    if document["kind"] == "points":
+        return f"cells of {111.32 * document['discretiser']['step'][0]:.2g} km"
+    if document["window_ticks"] is None:
+        return document["kind"] if document["answers"] == "now" else str(document["answers"])
+    ticks = document["window_ticks"]
     return time_words(ticks * period) if period else f"{ticks} ticks"
 
 
 def row(words: list[str]) -> list[str]:
     """The cells of a recording."""
     name = Path(words[0]).name.split(".")[0]
-    found, code, seconds = planned(words)
-    if "error" in found or code not in (0, 3):
+    document, code, seconds = planned(words)
+    if "error" in document or code not in (0, 3):
         return [
             name,
             " ".join(words[1:]),
             "-",
-            f"exit {code}: {found.get('error', '')[_FIRST]}",
+            f"exit {code}: {document.get('error', '')[_FIRST]}",
             *["-"] * 4,
             f"{seconds:.0f}",
         ]
-    period, best = found["readings"].get("period_seconds"), found["recommended"]
+    period, best = document["readings"].get("period_seconds"), document["recommended"]
     yes = best["kind"] != "none"
-    judged = [one for one in found["candidates"] if one["guess_error"] and not math.isnan(one["expected_error"])]
-    promise = found["promise"].partition(".")[0]
+    judged = [
+        candidate
+        for candidate in document["candidates"]
+        if candidate["guess_error"] and not math.isnan(candidate["expected_error"])
+    ]
+    promise = document["promise"].partition(".")[0]
     if not yes and not judged:
-        why = found["verdict"][-1].partition(":")[0]
+        why = document["verdict"][-1].partition(":")[0]
         return [name, asked(best, words[1:]), promise, f"no: {why}", *["-"] * 4, f"{seconds:.0f}"]
     if not yes:
-        best = min(judged, key=lambda one: one["expected_error"] / one["guess_error"])
+        best = min(judged, key=lambda candidate: candidate["expected_error"] / candidate["guess_error"])
     error = best["held_back_error"] if yes else best["expected_error"]
     shown = [f"{each:.0f} m" if best["unit"] == "metres" else percent(each) for each in (error, best["guess_error"])]
     attack = best["attack"]

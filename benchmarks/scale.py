@@ -59,10 +59,10 @@ def main() -> int:
     figures: dict[str, object] = {}
     for ticks in (100, 10):
         alone = decoded(ticks)
-        found = taken(100, ticks, 300_000)
-        figures[f"{ticks} ticks a frame: frames/s"] = round(found.per_second)
-        figures[f"{ticks} ticks a frame: us of processor time"] = round(found.processor, 2)
-        figures[f"{ticks} ticks a frame: ratio to the contract's decoder alone"] = round(found.processor / alone, 2)
+        frames = taken(100, ticks, 300_000)
+        figures[f"{ticks} ticks a frame: frames/s"] = round(frames.per_second)
+        figures[f"{ticks} ticks a frame: us of processor time"] = round(frames.processor, 2)
+        figures[f"{ticks} ticks a frame: ratio to the contract's decoder alone"] = round(frames.processor / alone, 2)
     late = taken(100, 100, 100_000, late=LATE)
     figures["100 ticks, 1 % of the frames late: frames/s"] = round(late.per_second)
     few, many = taken(100, 100, 300_000), taken(10_000, 100, 600_000)
@@ -111,7 +111,7 @@ def taken(streams: int, ticks: int, frames: int, *, late: float = 0.0, history: 
     each = frames // streams
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.sqlite"
-        store, catalogue = Store(path), known(devices)
+        store, catalogue = Store(path), catalogue_of(devices)
         recorder = Recorder(store, catalogue, 8, Counter())
         ingest = Ingest(catalogue, Counter(), now_us=lambda: FAR_US, streams=recorder.streams)
         before = 2 + history // streams
@@ -163,7 +163,7 @@ def mixed(messages: list[Message], streams: int, late: float) -> list[Message]:
     return messages
 
 
-def known(devices: Sequence[str]) -> Catalogue:
+def catalogue_of(devices: Sequence[str]) -> Catalogue:
     """Each device has a policy, of one kind."""
     catalogue = Catalogue(FLEET)
     policy = Policy(
@@ -214,7 +214,7 @@ def fleet(devices: int, shards: int, each: int) -> Fleet:
     for mine in owned:
         with tempfile.TemporaryDirectory() as folder, closing(Store(Path(folder) / "store.sqlite")) as store:
             before = resident()
-            catalogue = known(mine)
+            catalogue = catalogue_of(mine)
             recorder = Recorder(store, catalogue, 8, Counter())
             ingest = Ingest(catalogue, Counter(), now_us=lambda: FAR_US, streams=recorder.streams)
             began = time.process_time()

@@ -68,12 +68,14 @@ def main() -> int:
 
 def _measure(folder: Path, options: argparse.Namespace, gaps: int) -> Iterable[tuple[str, float]]:
     devices = [f"watch-{number:03}" for number in range(options.devices)]
-    fleet = tuple(made for number, device in enumerate(devices) for made in _policies(device, number, changed=gaps > 0))
+    fleet = tuple(
+        policy for number, device in enumerate(devices) for policy in _policies(device, number, changed=gaps > 0)
+    )
     write_policies(folder / "policies", fleet)
     scene = Scene(folder / "s.sqlite", 8, fleet)
     versions = [1] * (gaps - AFTER) + [2] * AFTER if gaps else [1]
-    made = frames([FRAME] * (gaps or GAPS), gaps=[7] if gaps else [], versions=versions)
-    yield "a frame, ms of a processor", _take(scene, devices, made) / (len(devices) * len(made)) * 1e3
+    new_frames = frames([FRAME] * (gaps or GAPS), gaps=[7] if gaps else [], versions=versions)
+    yield "a frame, ms of a processor", _take(scene, devices, new_frames) / (len(devices) * len(new_frames)) * 1e3
     scene.store.close()
     with start_broker("mosquitto", folder) as (port, _):
         clock, processor = _start(folder, port, len(devices))
@@ -90,9 +92,9 @@ def _policies(device: str, number: int, *, changed: bool) -> list[Policy]:
     return some if changed else some[:1]
 
 
-def _take(scene: Scene, devices: list[str], made: list[SymbolFrame]) -> float:
+def _take(scene: Scene, devices: list[str], symbol_frames: list[SymbolFrame]) -> float:
     began = time.process_time()
-    every = [Received(device, "hr", frame) for frame in made for device in devices]
+    every = [Received(device, "hr", frame) for frame in symbol_frames for device in devices]
     for first in range(0, len(every), BATCH):
         scene.receive(every[first : first + BATCH])
     return time.process_time() - began

@@ -86,7 +86,7 @@ def minutes(file: Path) -> Ints:
 
 def strongest(attacks: tuple[StretchAttack, ...]) -> StretchAttack:
     """The attack whose odds moved furthest."""
-    return max(attacks, key=lambda one: one.furthest)
+    return max(attacks, key=lambda attack: attack.furthest)
 
 
 if __name__ == "__main__":

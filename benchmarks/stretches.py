@@ -42,7 +42,7 @@ def row(file: Path) -> str:
     chains = union([covering_class(*cut, k).chains for cut in data.whole])
     bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
     period = readings.period
-    lengths = [one for one in window_lengths(period, readings.steady, Question()) if one * period <= DAY]
+    lengths = [length for length in window_lengths(period, readings.steady, Question()) if length * period <= DAY]
 
     def planned(epsilon: float, protect: int) -> list[Candidate]:
         try:
@@ -51,15 +51,15 @@ def row(file: Path) -> str:
         except FuguError:
             return []  # no noise is enough
 
-    best = min(planned(1.0, 0), key=lambda one: one.expected_error / max(one.guess_error, 1e-9))
+    best = min(planned(1.0, 0), key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9))
     lengths = [best.window_ticks or 1]
     cells = []
     for epsilon in EPSILONS:
         for protect in STRETCHES:
-            found = planned(epsilon, protect)
-            error = found[0].expected_error if found else np.nan
+            candidates = planned(epsilon, protect)
+            error = candidates[0].expected_error if candidates else np.nan
             bold = "**" if 2.0 * error <= best.guess_error else ""
-            cells.append(f"{bold}{percent(error)}{bold}" if found else "-")
+            cells.append(f"{bold}{percent(error)}{bold}" if candidates else "-")
     name = file.name if file.parent == DATA else str(file)
     window = time_words(lengths[0] * period)
     return " | ".join(["", f"`{name}`", window, percent(best.guess_error), *cells, ""]).strip()
@@ -79,8 +79,8 @@ def certificate(ticks: int, times: int = 500) -> float:
 def main() -> int:
     """Print the table."""
     say_machine()
-    told = [f"epsilon {epsilon:g}: {name}" for epsilon in EPSILONS for name in ("a tick", "10 min", "1 h", "8 h")]
-    columns = ["recording", "window", "guessing", *told]
+    titles = [f"epsilon {epsilon:g}: {name}" for epsilon in EPSILONS for name in ("a tick", "10 min", "1 h", "8 h")]
+    columns = ["recording", "window", "guessing", *titles]
     print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
     for file in [Path(name) for name in sys.argv[1:]] or sorted(DATA.glob("*.csv.gz")):
         try:

@@ -158,7 +158,7 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
     from tests.support.scenes import frames, policy, write_policies
 
     write_policies(folder / "policies", (policy(1),))
-    made, walks = frames([10] * 12), {}
+    sent, walks = frames([10] * 12), {}
     config = write_config(folder, scheduled(devices=["watch"]))
     with Mosquitto(folder) as broker:
         for name, releases in (("frame", None), ("release", config)):
@@ -184,7 +184,7 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
                 def send(first: int, last: int, device: Device = device) -> None:
                     for number in range(first, last):
                         before = device.watermarks
-                        device.send(made[number : number + 1])
+                        device.send(sent[number : number + 1])
                         _wait(device.answered_after(before))
 
                 send(0, 3)

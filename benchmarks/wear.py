@@ -53,12 +53,12 @@ def main() -> int:
         print(json.dumps(run_agent(options.child[0], Path(options.child[1]))))
         return 0
     say_machine()
-    found = {**BEFORE, **{case: measured(case, options.folder) for case in CASES}}
+    figures = {**BEFORE, **{case: measured(case, options.folder) for case in CASES}}
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return 0
     print(f"{'a frame of 100 ticks, on the average':55} flushes  written kB  asked to write kB")
-    for case, (flushes, written, asked) in found.items():
+    for case, (flushes, written, asked) in figures.items():
         counted = "   -   " if flushes is None else f"{flushes:7.2f}"
         print(f"{case:55} {counted} {written:11.2f} {asked:18.2f}")
     return 0
@@ -79,7 +79,9 @@ def measured(case: str, where: str | None) -> tuple[float | None, float, float]:
             traced = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,sync,syncfs,openat", "-o", str(log), *command]
             subprocess.run(traced, check=True, capture_output=True)
             lines = log.read_text().splitlines()
-            begin, end = (next(i for i, line in enumerate(lines) if f"/wear/{one}" in line) for one in ("begin", "end"))
+            begin, end = (
+                next(i for i, line in enumerate(lines) if f"/wear/{mark}" in line) for mark in ("begin", "end")
+            )
             flushes = sum("sync" in line.split("(")[0] for line in lines[begin:end] if "resumed" not in line) / frames
     return flushes, answer["write_bytes"] / 1000 / frames, answer["wchar"] / 1000 / frames
 
@@ -123,23 +125,23 @@ def run_agent(case: str, folder: Path) -> dict[str, int]:
     )
     config.write_text(f'durability = "{durability}"\n{config.read_text()}')
     plan = load(config)
-    found: dict[str, int] = {}
+    written_bytes: dict[str, int] = {}
     agent = Agent(plan, open_sensors(plan.streams), system_entropy(), SkippingClock(lambda second: look(second)))
     outbox: Outbox = agent._outbox
 
     def look(second: int) -> None:
         if second == TICKS + 5:
             mark("begin")
-            found.update({name: -value for name, value in written().items()})
+            written_bytes.update({name: -value for name, value in written().items()})
         elif second == TICKS + 5 + seconds:
-            found.update({name: found[name] + value for name, value in written().items()})
+            written_bytes.update({name: written_bytes[name] + value for name, value in written().items()})
             mark("end")
             agent.stop()
         elif there and second % 10 == 0 and (newest := outbox.frames.newest) > 0:
             outbox.frames.forget_committed("hr", second, (), sent_through=newest, grace=grace)
 
     agent.run()
-    return found
+    return written_bytes
 
 
 class SkippingClock(SystemClock):

@@ -46,17 +46,21 @@ def main() -> int:
     extras = project["project"]["optional-dependencies"]
     gateway = edge + extras["gateway"] + extras["metrics"] + extras["postgres"]
     sensors = extras["gpio"] + extras["bluetooth"]
-    demo = edge + extras["gateway"] + [one for one in extras["demo"] if not one.startswith("fugu-edge")]
+    demo = (
+        edge
+        + extras["gateway"]
+        + [requirement for requirement in extras["demo"] if not requirement.startswith("fugu-edge")]
+    )
     needed = {"build": build, "edge": edge, "gateway": gateway, "sensors": sensors, "demo": demo}
-    pins = [f"{one}=={version}" for one, version in resolved(build + gateway + sensors + demo).items()]
+    pins = [f"{package}=={version}" for package, version in resolved(build + gateway + sensors + demo).items()]
     wanted = {name: resolved(needed[name], pins) for name in MACHINES}
-    known: dict[str, dict[str, set[str]]] = {}
+    digests: dict[str, dict[str, set[str]]] = {}
     for machine in dict.fromkeys(chain(*MACHINES.values())):
         names = [name for name, machines in MACHINES.items() if machine in machines]
-        known[machine] = hashes(dict(ChainMap(*(wanted[name] for name in names))), machine)
+        digests[machine] = hashes(dict(ChainMap(*(wanted[name] for name in names))), machine)
     FOLDER.mkdir(exist_ok=True)
     for name, machines in MACHINES.items():
-        write(FOLDER / f"{name}.txt", wanted[name], [known[machine] for machine in machines])
+        write(FOLDER / f"{name}.txt", wanted[name], [digests[machine] for machine in machines])
     return 0
 
 
@@ -65,17 +69,19 @@ def resolved(requirements: Sequence[str], constraints: Sequence[str] = ()) -> di
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(constraints))
         file.flush()
-        found = report(*for_machine("x86_64", PYTHONS[0], GLIBC[-1]), "--constraint", file.name, *requirements)
-    return {normal(one["metadata"]["name"]): one["metadata"]["version"] for one in found}
+        installed = report(*for_machine("x86_64", PYTHONS[0], GLIBC[-1]), "--constraint", file.name, *requirements)
+    return {normal(package["metadata"]["name"]): package["metadata"]["version"] for package in installed}
 
 
 def hashes(versions: dict[str, str], machine: str) -> dict[str, set[str]]:
     """The SHA-256 of every file that may be installed on a machine, by name."""
-    found: dict[str, set[str]] = defaultdict(set)
+    digests: dict[str, set[str]] = defaultdict(set)
 
     def add(*options: str, names: Iterable[str]) -> None:
-        for one in report(*options, "--no-deps", *(f"{name}=={versions[name]}" for name in names)):
-            found[normal(one["metadata"]["name"])].add(one["download_info"]["archive_info"]["hashes"]["sha256"])
+        for package in report(*options, "--no-deps", *(f"{name}=={versions[name]}" for name in names)):
+            digests[normal(package["metadata"]["name"])].add(
+                package["download_info"]["archive_info"]["hashes"]["sha256"]
+            )
 
     built = BUILT.get(machine, set()) & versions.keys()
     for python, minor in product(PYTHONS, GLIBC):
@@ -83,7 +89,7 @@ def hashes(versions: dict[str, str], machine: str) -> dict[str, set[str]]:
         add(*for_machine(machine, python, minor), names=sorted(versions.keys() - built))
     for name in sorted(built):
         add("--no-binary", name, names=[name])
-    return found
+    return digests
 
 
 def for_machine(machine: str, python: str, glibc_minor: int) -> list[str]:
@@ -107,12 +113,15 @@ def normal(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-def write(path: Path, versions: dict[str, str], known: Sequence[dict[str, set[str]]]) -> None:
+def write(path: Path, versions: dict[str, str], digests: Sequence[dict[str, set[str]]]) -> None:
     """Write names, versions and hashes, in their order."""
     lines = ["# Written by `make constraints`: names, versions and hashes of what a deployed install consists of."]
     for name in sorted(versions):
         lines.append(f"{name}=={versions[name]} \\")
-        lines += [f"    --hash=sha256:{one} \\" for one in sorted(set().union(*(each[name] for each in known)))]
+        lines += [
+            f"    --hash=sha256:{covering_chain} \\"
+            for covering_chain in sorted(set().union(*(each[name] for each in digests)))
+        ]
         lines[-1] = lines[-1].removesuffix(" \\")
     path.write_text("\n".join(lines) + "\n")
 

@@ -145,9 +145,9 @@ def _doctor(config: Path) -> int:
     from edge_agent.doctor import examine
     from fugu.host.checks import failed, lines
 
-    found = examine(config, lambda why: print(f"fugu-agent: {why}", file=sys.stderr, flush=True))
-    print_lines("\n".join(lines(found)))
-    return 1 if failed(found) else 0
+    findings = examine(config, lambda why: print(f"fugu-agent: {why}", file=sys.stderr, flush=True))
+    print_lines("\n".join(lines(findings)))
+    return 1 if failed(findings) else 0
 
 
 if __name__ == "__main__":

@@ -279,18 +279,18 @@ class Agent:
 
     def _codes(self) -> tuple[StatusCode, ...]:
         """Codes of problems with link, storage, clock and policy; nothing here may depend on a reading."""
-        found: set[str | None] = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
+        LINKs: set[str | None] = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
         if self._link.last_error:
-            found.add(StatusCode.LINK)
+            LINKs.add(StatusCode.LINK)
         if self._paused:
-            found.add(StatusCode.PAUSED)
+            LINKs.add(StatusCode.PAUSED)
         if self._time.uncertain:
-            found.add(StatusCode.CLOCK)
+            LINKs.add(StatusCode.CLOCK)
         if self._fleet is not None and self._fleet.ahead(self._now()):
-            found.add(StatusCode.GATEWAY_CLOCK)
+            LINKs.add(StatusCode.GATEWAY_CLOCK)
         if any(stream.refusal for stream in self._ticks.streams):
-            found.add(StatusCode.TABLE_REFUSED)
-        return tuple(code for code in StatusCode if code in found)
+            LINKs.add(StatusCode.TABLE_REFUSED)
+        return tuple(code for code in StatusCode if code in LINKs)
 
     def _status(self, *, online: bool) -> Status:
         streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticks.streams)
@@ -300,8 +300,8 @@ class Agent:
         """Publish the status at birth, when a code comes or goes, and now and then."""
         if self._fleet is not None:
             self._fleet.maintain(time.monotonic())
-            if (said := self._fleet.said(self._now(), self._connected_anew)) is not None:
-                self._link.publish(*said, retain=True)
+            if (message := self._fleet.next_status(self._now(), self._connected_anew)) is not None:
+                self._link.publish(*message, retain=True)
             self._connected_anew = False
         changed = self._last_status is None or self._last_status.codes != self._codes()
         if changed or time.monotonic() >= self._status_due:
@@ -355,10 +355,10 @@ class Agent:
         try:
             self._ticks.finish()
             deadline = time.monotonic() + self._plan.drain_seconds
-            while self._outbox.frames.depth() and (left := deadline - time.monotonic()) > 0:
+            while self._outbox.frames.depth() and (seconds_left := deadline - time.monotonic()) > 0:
                 self._notifier.alive(time.monotonic())
                 self._communicate()
-                self._wake.wait(min(left, RETRY_SECONDS))
+                self._wake.wait(min(seconds_left, RETRY_SECONDS))
             self._publish_status(self._status(online=False))
             if depth := self._outbox.frames.depth():
                 _log.warning("stopped with %d frames in the outbox; they will be sent after the next start", depth)

@@ -50,16 +50,16 @@ def done(words: Sequence[str], ask: Callable[[str], str]) -> str:
             command.add_argument("--epsilon", required=True, metavar="E@TIME", help="the most it may tell: 1.0@1h")
     options = parser.parse_args(words)
     config = Path(options.config)
-    found = read_config(config)
-    outbox = config.parent / found.outbox
+    settings = read_config(config)
+    outbox = config.parent / settings.outbox
     if options.command == "moved":
-        return _moved(outbox, found.fleet, found.device, found.binding)
+        return _moved(outbox, settings.fleet, settings.device, settings.binding)
     if options.command == "key":
         return _key(outbox)
     if options.command == "join":
-        return _joined(config, found, options, ask)
+        return _joined(config, settings, options, ask)
     if options.command == "set-back":
-        return _set_back(config, found, outbox)
+        return _set_back(config, settings, outbox)
     if options.command == "pause":
         try:
             return _paused(outbox, None if options.length is None else seconds_of(options.length))
@@ -155,9 +155,9 @@ def _moved(outbox: Path, fleet: str, device: str, binding: str) -> str:
         raise OutboxError(f"there is no outbox {outbox}: copy it from the other machine's disk first")
     file = Outbox(outbox, fleet, device)
     try:
-        file.bind(found := identifiers(binding), moved=True)
+        file.bind(numbers := identifiers(binding), moved=True)
     finally:
         file.close()
-    if not found:
+    if not numbers:
         return "the outbox belongs to no machine: this one has no identifier that can be read"
     return "the outbox belongs to this machine; never run the other one again with what it has"

@@ -149,8 +149,8 @@ def _local_streams(
             )
         else:
             policy.verify(config.measurement_ceiling)
-        if stream.pins is not None and (found := violations(policy, stream.pins)):
-            raise ConfigError(f"policy {file}: {found[0]}")
+        if stream.pins is not None and (problems := violations(policy, stream.pins)):
+            raise ConfigError(f"policy {file}: {problems[0]}")
         check_declared(policy.discretiser, stream.sensor)
         check_joined(policy, config)
         policies.append(policy)

@@ -58,12 +58,12 @@ def _own_history(policy: AnyPolicy, drawn: Mapping[str, Any]) -> History:
 
 def descriptions(config: Path, drawn: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
     """Describe the streams whose policies are still those that the agent runs; FuguError if there are none to read."""
-    found, policies = {}, list(_policies(config))
+    descriptions, policies = {}, list(_policies(config))
     for policy in policies:
         rows = drawn.get(policy.stream)
         if rows is not None and Edition(*rows["running"]) == _edition(policy):
-            found[policy.stream] = describe(policy, history=device_history(policy, drawn, policies))
-    return found
+            descriptions[policy.stream] = describe(policy, history=device_history(policy, drawn, policies))
+    return descriptions
 
 
 def sentences(description: Description) -> list[str]:
@@ -101,8 +101,10 @@ def main(arguments: list[str]) -> int:
     end_with_parent(int(parent))
     os.nice(10)
     try:
-        found = descriptions(Path(config), json.load(sys.stdin))
-        answer: dict[str, object] = {"descriptions": {stream: each.encode().decode() for stream, each in found.items()}}
+        described = descriptions(Path(config), json.load(sys.stdin))
+        answer: dict[str, object] = {
+            "descriptions": {stream: each.encode().decode() for stream, each in described.items()}
+        }
     except FuguError as error:
         answer = {"fault": str(error)}
     except Exception as error:  # whatever it is, one line of it goes to the agent's journal

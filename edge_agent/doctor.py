@@ -66,12 +66,12 @@ def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[tu
             for trial, sensor in zip(trials, sensors, strict=True):
                 reading = readings[id(sensor)]
                 trial.take(tick, None if reading is None else reading.reveal())
-            left = deadline - time.monotonic()
-            if left <= 0 or all(trial.over or failed for trial, failed in zip(trials, wrong, strict=True)):
-                return [(f"stream {one.plan.stream}: {one.sentence(patience)}", one.wrong) for one in trials]
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0 or all(trial.over or failed for trial, failed in zip(trials, wrong, strict=True)):
+                return [(f"stream {trial.plan.stream}: {trial.sentence(patience)}", trial.wrong) for trial in trials]
             tick += 1
             if not all(sensor.recorded for sensor in sensors):
-                time.sleep(min(pause, left))
+                time.sleep(min(pause, seconds_left))
                 pause *= 1.5  # a function is not called, nor a command run, more than some ten times
     finally:
         for sensor in distinct.values():
@@ -110,17 +110,17 @@ class _Trial:
     def sentence(self, patience: float) -> str:
         if self._usable:
             return "a usable reading came"
-        found = "no reading came" if self._sensor.recorded else f"no reading came within {patience:g} s"
+        reason = "no reading came" if self._sensor.recorded else f"no reading came within {patience:g} s"
         if self._came:
-            found = NO_USE
+            reason = NO_USE
         if self._sensor.trouble:
-            return f"{found}: {self._sensor.trouble}"
+            return f"{reason}: {self._sensor.trouble}"
         if self.plan.sensor.get("kind") == "mqtt" and self.plan.sensor.get("silence") == "changes" and not self._came:
-            found += (
+            reason += (
                 "; its broker retains none. After each start ticks are missing until the first change, "
                 "and so tell when that came: let the source retain its state"
             )
-        return found
+        return reason
 
 
 _SOON = 7 * 86_400
@@ -138,38 +138,38 @@ def examine(
     configuration cannot be read.
     """
     config = read_config(path)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if not elsewhere:
-        found += [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
+        findings += [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
     try:
         plan = check_in_child(path)()
     except FuguError as error:
-        return [*found, Finding("configuration", "FAIL", f"{error}")]
-    found.append(Finding("configuration", "ok", f"{len(plan.streams)} streams, every guarantee holds"))
+        return [*findings, Finding("configuration", "FAIL", f"{error}")]
+    findings.append(Finding("configuration", "ok", f"{len(plan.streams)} streams, every guarantee holds"))
     if not (elsewhere or plan.clock.trusted or synchronised()):
-        found.append(Finding("ticks", "FAIL", "none is drawn until the clock is synchronised: see its line above"))
-    found += _policies(plan, time.time())
-    found += _secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
+        findings.append(Finding("ticks", "FAIL", "none is drawn until the clock is synchronised: see its line above"))
+    findings += _policies(plan, time.time())
+    findings += _secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
     running = _running(plan)
     if not elsewhere:
-        found += [*_files(plan), *_identity(config), *_local_brokers(config)]
-        found += [running, *checks.unit("fugu-agent.service")]
-    return [*found, *_broker(config, plan, path.parent, waiting, connected=running.verdict == "ok")]
+        findings += [*_files(plan), *_identity(config), *_local_brokers(config)]
+        findings += [running, *checks.unit("fugu-agent.service")]
+    return [*findings, *_broker(config, plan, path.parent, waiting, connected=running.verdict == "ok")]
 
 
 def _policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
     managed = plan.managed
     ends = [stream.valid_until for stream in plan.streams] + ([] if managed is None else [managed.valid_until])
-    known = [end for end in ends if end is not None]
+    dated = [end for end in ends if end is not None]
     if managed is not None and managed.stopped >= max(managed.version, 1):
         text = "the gateway has stopped this device: find its copy, then have a newer policy document signed"
         yield Finding("policy", "FAIL", text)
     elif managed is not None and not managed.version:
         yield Finding("policy", "warn", "none has come yet: fugu fleet push")
-    elif known and min(known) <= now:
+    elif dated and min(dated) <= now:
         yield Finding("policy", "FAIL", "one is past its time: sign a newer one, or give the device a newer file")
-    elif known and min(known) <= now + _SOON:
-        yield Finding("policy", "warn", f"one ends in {(min(known) - now) / 86_400:.1f} days: renew it")
+    elif dated and min(dated) <= now + _SOON:
+        yield Finding("policy", "warn", f"one ends in {(min(dated) - now) / 86_400:.1f} days: renew it")
     else:
         yield Finding("policy", "ok", "in force, and valid for more than a week")
 
@@ -184,13 +184,13 @@ def _files(plan: AgentPlan) -> Iterator[Finding]:
 
 
 def _identity(config: AgentConfig) -> Iterator[Finding]:
-    found = identifiers(config.binding)
+    numbers = identifiers(config.binding)
     if config.binding == "off":
         yield Finding("binding", "warn", "off: only the gateway would notice a copy of this device")
-    elif not found:
+    elif not numbers:
         yield Finding("binding", "warn", 'this machine has no identifier: give it a name (binding = "...")')
     else:
-        yield Finding("binding", "ok", f"{len(found)} identifiers of this machine")
+        yield Finding("binding", "ok", f"{len(numbers)} identifiers of this machine")
 
 
 def _secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
@@ -204,7 +204,7 @@ def _secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
 
 def _local_brokers(config: AgentConfig) -> Iterator[Finding]:
     """Check whether the brokers that sensors read are there for this machine only, as far as that can be told."""
-    read = {(one.sensor.host, one.sensor.port) for one in config.streams if one.sensor.kind == "mqtt"}
+    read = {(stream.sensor.host, stream.sensor.port) for stream in config.streams if stream.sensor.kind == "mqtt"}
     for host, port in sorted(read):
         if host.startswith("/"):
             yield private_socket("local broker", Path(host))
@@ -229,15 +229,15 @@ def private_socket(what: str, path: Path) -> Finding:
 def _running(plan: AgentPlan) -> Finding:
     """Check of the running agent: ok if it is connected, and has no troubles."""
     try:
-        found = ask_status(plan.outbox)
+        status = ask_status(plan.outbox)
     except LocalStatusError as error:
         return Finding("agent", "warn", f"{error}")
-    codes, depth = found["codes"], found["outbox_depth"]
+    codes, depth = status["codes"], status["outbox_depth"]
     if codes == [StatusCode.PAUSED]:
         return Finding("agent", "warn", "it runs, and is paused: fugu-agent resume ends that")
     if codes:
         return Finding("agent", "FAIL", f"it runs, and says {', '.join(codes)}: docs/protocol.md explains the codes")
-    if not found["connected"]:
+    if not status["connected"]:
         return Finding("agent", "warn", f"it runs, and is not connected; {depth} frames wait in its outbox")
     return Finding("agent", "ok", f"it runs and is connected; {depth} frames wait in its outbox")
 
@@ -249,7 +249,7 @@ def _broker(
     names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
     write = [
         topic_of("status", plan.fleet, plan.device),
-        *(topic_of("symbols", plan.fleet, plan.device, one) for one in names),
+        *(topic_of("symbols", plan.fleet, plan.device, name) for name in names),
     ]
     listen = [] if plan.managed is None else [topic_of("time", plan.fleet)]
     tried = probe(
@@ -259,15 +259,15 @@ def _broker(
         log_in=not connected,
         waiting=lambda why: waiting(f"{why}; waiting for fleet {plan.fleet}"),
     )
-    found = checks.broker(
+    findings = checks.broker(
         *(plan.broker.address, tried.reached, tried.problem),
         end=tried.certificate_end,
         writable=dict.fromkeys(write, True) if connected else tried.writable,
         now=time.time(),
     )
     if plan.managed is not None and tried.heard is not None:
-        found.append(_signed_time(config, folder, tried.heard.get(listen[0])))
-    return found
+        findings.append(_signed_time(config, folder, tried.heard.get(listen[0])))
+    return findings
 
 
 def _signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Finding:

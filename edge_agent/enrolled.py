@@ -38,9 +38,9 @@ def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tupl
     }
     if (verdict := trust.in_force()) is None:
         return managed, []
-    found = to_run(verdict, config, path.parent)
-    plans = found.pop("plans")
-    return managed | found, plans
+    documents = to_run(verdict, config, path.parent)
+    plans = documents.pop("plans")
+    return managed | documents, plans
 
 
 def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> dict[str, Any]:
@@ -69,14 +69,14 @@ def to_run_of(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
 def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each policy with its stream's sensor. Raises TrustError without one, ConfigError if it does not fit."""
     streams = {stream.stream: stream for stream in config.streams}
-    found = []
+    to_runs = []
     for policy, compiled in zip(verdict.policies, verdict.compiled, strict=True):
         if (stream := streams.get(policy.stream)) is None:
             raise TrustError(f"this device has no sensor for stream {policy.stream}", Reason.GUARANTEE)
         check_declared(policy.discretiser, stream.sensor)
         check_joined(policy, config)
-        found.append((to_run_of(policy, compiled), sensor_values(stream, folder, config.broker)))
-    return found
+        to_runs.append((to_run_of(policy, compiled), sensor_values(stream, folder, config.broker)))
+    return to_runs
 
 
 def open_trust(config: AgentConfig, folder: Path) -> Trust:

@@ -135,7 +135,7 @@ class FleetPolicy:
         """True if the gateway's time is more than a day ahead of this device's clock, which is synchronised."""
         return self._far or (self.managed.time > seconds + DAY_SECONDS and self._sure())
 
-    def said(self, seconds: float, connected_anew: bool) -> tuple[str, bytes] | None:
+    def next_status(self, seconds: float, connected_anew: bool) -> tuple[str, bytes] | None:
         """Topic and bytes of the status at a Unix time, if it is new or `connected_anew`."""
         status = PolicyStatus(
             self.managed.version, self._judged, self._reason, self._detail, self._refused, self._stale(seconds)
@@ -210,7 +210,7 @@ class FleetPolicy:
     def _refuse(self, kind: str, payload: bytes, reason: str, detail: str) -> None:
         self.refused[reason] += 1
         self._far = self._far or reason == Reason.FAR_AHEAD
-        name, topic = _name(payload), next(topic for topic, one in self._kinds.items() if one == kind)
+        name, topic = _name(payload), next(topic for topic, own_kind in self._kinds.items() if own_kind == kind)
         self._refused += kind != "policy" or (name, reason) != self._policy
         self._judged, self._reason, self._detail = name, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
         if kind == "policy":
@@ -235,20 +235,20 @@ class FleetPolicy:
             if answer["state"]["version"] < running + (answer["kind"] == "policy"):
                 self._refuse(kind, payload, Reason.REPLAYED, f"version {running} is in force, not in the file of trust")
                 return
-            found = answer["state"]
+            new_state = answer["state"]
             if answer["kind"] != "root":  # which forgets the time
-                found = {**found, "time": max(found["time"], self.managed.time)}
-            state = json.dumps(found)
-            managed = replace(self.managed, time=found["time"], stopped=found["stopped"])
+                new_state = {**new_state, "time": max(new_state["time"], self.managed.time)}
+            state = json.dumps(new_state)
+            managed = replace(self.managed, time=new_state["time"], stopped=new_state["stopped"])
             if answer["kind"] == "policy":
                 managed = replace(managed, **{key: answer[key] for key in ("version", "valid_until", "on_expiry")})
                 plans = [StreamPlan.of(policy, sensor) for policy, sensor in answer["plans"]]
                 self._switch(plans, lambda: write_secret(Path(self.managed.trust), state))
-            elif answer["kind"] != "time" or found["time"] >= self._stored_time + TIME_STORED_SECONDS:
+            elif answer["kind"] != "time" or new_state["time"] >= self._stored_time + TIME_STORED_SECONDS:
                 write_secret(Path(self.managed.trust), state)
             else:
-                found = {**found, "time": self._stored_time}
-            self.managed, self._stored_time = managed, found["time"]
+                new_state = {**new_state, "time": self._stored_time}
+            self.managed, self._stored_time = managed, new_state["time"]
             if answer["kind"] == "root":
                 self._answered.clear()
             if answer["kind"] == "root" and self._newest_refused:  # it may be of keys that were not known yet
@@ -256,7 +256,7 @@ class FleetPolicy:
         self._settle(kind, payload, "")
         self._far = self._far and kind not in ("time", "root")
         if kind in ("policy", "root"):
-            self._again = {topic: one for topic, one in self._again.items() if self._kinds[topic] != kind}
+            self._again = {topic: waiting for topic, waiting in self._again.items() if self._kinds[topic] != kind}
         if kind == "policy":
             self._judged, self._reason, self._detail = _name(payload), "", ""
             self._policy = self._judged, ""
@@ -267,7 +267,7 @@ class FleetPolicy:
     def _settle(self, kind: str, payload: bytes, reason: str) -> None:
         """Store the newest document of a kind whose judgement would be the same again."""
         if kind in ("root", "time", "stop") and reason not in _PASSING:
-            self._answered[next(topic for topic, one in self._kinds.items() if one == kind)] = _name(payload)
+            self._answered[next(topic for topic, own_kind in self._kinds.items() if own_kind == kind)] = _name(payload)
 
 
 def _name(payload: bytes) -> bytes:

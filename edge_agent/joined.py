@@ -38,7 +38,7 @@ def _check_epsilon(policy: Policy, shared: SharedWindow, pin: GroupPin) -> None:
 
     def within(noise: int) -> bool:
         group = shared.group.model_copy(update={"noise": noise})
-        sums = tuple(one.model_copy(update={"group": group}) if one is shared else one for one in policy.sums)
+        sums = tuple(sum_.model_copy(update={"group": group}) if sum_ is shared else sum_ for sum_ in policy.sums)
         return policy.model_copy(update={"sums": sums}).derived().epsilon(ticks) <= pin.most.epsilon
 
     low, high = 0, shared.group.noise  # less of A is more noise

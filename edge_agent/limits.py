@@ -28,9 +28,9 @@ def limits(path: str | Path) -> list[str]:
         ceilings = enrolment.ceiling, enrolment.measurement_ceiling, enrolment.total_ceiling
         pins = {stream.stream or "": enrolment.pins.get(stream.stream or "") for stream in config.streams}
         who, refused = "whoever holds the policy keys", bool(enrolment.pins)
-    lines = [f"stream {name}: {_pinned(one, who, refused=refused)}" for name, one in pins.items()]
-    one, point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
-    lines.append(f"each stream: {one}; each released point: {point or 'none may leave'}")
+    lines = [f"stream {name}: {_pinned(pin, who, refused=refused)}" for name, pin in pins.items()]
+    of_stream, point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
+    lines.append(f"each stream: {of_stream}; each released point: {point or 'none may leave'}")
     if total or len(pins) > 1:
         lines.append(f"all streams together: {total or 'not limited; the sum of their epsilons is no bound'}")
     lines += [

@@ -41,13 +41,13 @@ def dial(host: str, port: int, fleet: tuple[str, int]) -> socket.socket:
     """
     if host.startswith("/"):
         return _connected(socket.AF_UNIX, host)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    if not all(is_loopback(str(address[0])) for *_, address in found):
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if not all(is_loopback(str(address[0])) for *_, address in addresses):
         raise LocalBrokerError("its broker is not on this machine")
     if port == fleet[1] and is_local(fleet[0]):
         raise LocalBrokerError("its broker is that of the fleet, where nothing raw may be")
     failed: OSError = OSError("no address")
-    for family, _, _, _, address in found:
+    for family, _, _, _, address in addresses:
         try:
             return _connected(family, address)
         except OSError as error:
@@ -58,10 +58,10 @@ def dial(host: str, port: int, fleet: tuple[str, int]) -> socket.socket:
 def is_local(host: str) -> bool:
     """True if a host has an address of this machine, as far as its name can be looked up."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except OSError:
         return is_loopback(host)
-    return any(_ours(family, address) for family, _, _, _, address in found)
+    return any(_ours(family, address) for family, _, _, _, address in addresses)
 
 
 def _ours(family: int, address: _Address) -> bool:

@@ -98,36 +98,36 @@ def ask_status(outbox: str | Path) -> dict[str, Any]:
     """Ask the running agent that has an outbox. Raises LocalStatusError if none answers, or it cannot tell."""
     path = _beside(outbox)
     try:
-        found: dict[str, Any] = json.loads(ask(path) or "")
+        document: dict[str, Any] = json.loads(ask(path) or "")
     except ValueError:
         raise LocalStatusError(
             f"no agent answers at {path}: none runs with this configuration, or another account than yours runs it"
         ) from None
-    if "fault" in found:
+    if "fault" in document:
         raise LocalStatusError(
-            f"the agent goes on, but cannot say how it is: {found['fault']} inside it, please report it"
+            f"the agent goes on, but cannot say how it is: {document['fault']} inside it, please report it"
         )
-    return found
+    return document
 
 
-def described(found: dict[str, Any], promises: Mapping[str, Sequence[str]] | None = None) -> str:
+def described(status: dict[str, Any], promises: Mapping[str, Sequence[str]] | None = None) -> str:
     """A status as lines for people; `promises` are sentences by stream."""
-    link = "connected" if found["connected"] else "not connected"
+    link = "connected" if status["connected"] else "not connected"
     lines = [
-        f"{found['device']}: {link}, {found['outbox_depth']} frames in the outbox, "
-        f"{found['outbox_bytes'] / 1e6:.1f} of {found['max_bytes'] / 1e6:.1f} MB used"
+        f"{status['device']}: {link}, {status['outbox_depth']} frames in the outbox, "
+        f"{status['outbox_bytes'] / 1e6:.1f} of {status['max_bytes'] / 1e6:.1f} MB used"
     ]
-    if found["codes"]:
-        lines.append(f"  trouble: {', '.join(found['codes'])}")
-    if found["not_drawn"] or found["dropped"]:
+    if status["codes"]:
+        lines.append(f"  trouble: {', '.join(status['codes'])}")
+    if status["not_drawn"] or status["dropped"]:
         lines.append(
-            f"  since the start {found['not_drawn']} ticks were not drawn for, as the outbox had no room, "
-            f"and {found['dropped']} frames were dropped"
+            f"  since the start {status['not_drawn']} ticks were not drawn for, as the outbox had no room, "
+            f"and {status['dropped']} frames were dropped"
         )
-    if found["refused"]:
-        counts = ", ".join(f"{number} {reason}" for reason, number in sorted(found["refused"].items()))
+    if status["refused"]:
+        counts = ", ".join(f"{number} {reason}" for reason, number in sorted(status["refused"].items()))
         lines.append(f"  messages that were of no use: {counts}")
-    for stream in found["streams"]:
+    for stream in status["streams"]:
         lines.append(
             f"  stream {stream['stream']}: policy version {stream['policy_version']}, next tick {stream['next_tick']}; "
             f"{stream['silent']} of {stream['ticks']} ticks without a reading, {stream['unusable']} unusable readings"
@@ -138,7 +138,7 @@ def described(found: dict[str, Any], promises: Mapping[str, Sequence[str]] | Non
         if stream["sensor"]:
             lines.append(f"    sensor: {stream['sensor']}")
     nothing = "nothing that the guarantee assumes of the readings' chain could be seen to be wrong"
-    for stream in found["streams"]:
+    for stream in status["streams"]:
         lines.append(f"  model watch, stream {stream['stream']}: {stream['watch'] or nothing}")
         if stream["own_epsilon"] is not None:
             lines.append(f"    by your own states of the last day this noise has epsilon {stream['own_epsilon']:.2g}")

@@ -96,7 +96,7 @@ class Measurer:
         if constraint & (constraint - 1) == 0 or self._reach.at(tick - shift) != constraint:
             return self._fallback
         held = (*reversed(self._sent.values()), *reversed(self._tables))
-        return next((one for one in held if one.table.covers(tick, constraint)), self._fallback)
+        return next((table for table in held if table.table.covers(tick, constraint)), self._fallback)
 
     def offer(self, payload: bytes, next_tick: int) -> None:
         """Take a table that has arrived, to be used from `next_tick` on.
@@ -125,9 +125,9 @@ class Measurer:
             raise FuguError(f"table {table.number} has come before, with other content")
         else:
             held = before._replace(table=table)
-        others = [one for one in self._sent.values() if one.table.number != table.number]
-        useful = [one for one in (*others, held) if one.table.until > next_tick]
-        self._sent = {one.table.number: one for one in useful[-MOST_HELD:]}
+        others = [other for other in self._sent.values() if other.table.number != table.number]
+        useful = [other for other in (*others, held) if other.table.until > next_tick]
+        self._sent = {other.table.number: other for other in useful[-MOST_HELD:]}
 
 
 def public_row(word: int, states: int) -> int:

@@ -63,20 +63,20 @@ def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tupl
         return frozenset()
     if binding != "auto":
         return frozenset({("name", binding)})
-    found = {(kind, _read(root / path)) for kind, paths in _NUMBERS.items() for path in paths}
+    numbers = {(kind, _read(root / path)) for kind, paths in _NUMBERS.items() for path in paths}
     for card in sorted((root / "sys/class/net").glob("*")):
         if (card / "device").exists() and _read(card / "addr_assign_type") in ("", "0"):  # real, with its own address
-            found.add((_CARD, _read(card / "address")))
-    return frozenset((kind, value) for kind, value in found if len(set(value) - set("-: ")) > 1)
+            numbers.add((_CARD, _read(card / "address")))
+    return frozenset((kind, value) for kind, value in numbers if len(set(value) - set("-: ")) > 1)
 
 
-def _bind(db: sqlite3.Connection, outbox: Path, found: frozenset[tuple[str, str]], *, moved: bool) -> None:
+def _bind(db: sqlite3.Connection, outbox: Path, numbers: frozenset[tuple[str, str]], *, moved: bool) -> None:
     """Check that an outbox belongs to the machine (another than before if `moved`), or bind one that is nobody's.
 
     Raises OutboxError if it is another machine's, sqlite3.Error if it cannot be used.
     """
     (salt,) = db.execute("SELECT salt FROM intact_device").fetchone()
-    digests = {(kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in found}
+    digests = {(kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in numbers}
     stored = set(db.execute("SELECT kind, digest FROM intact_binding"))
     if stored and not moved and not _same(stored, digests):
         raise OutboxError(
@@ -91,9 +91,9 @@ def _bind(db: sqlite3.Connection, outbox: Path, found: frozenset[tuple[str, str]
             db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(digests))
 
 
-def _same(stored: set[tuple[str, bytes]], found: set[tuple[str, bytes]]) -> bool:
-    numbers = {kind for kind, _ in stored} & {kind for kind, _ in found} - {_CARD}
-    return any(kind in numbers or not numbers for kind, _ in stored & found)
+def _same(stored: set[tuple[str, bytes]], numbers_now: set[tuple[str, bytes]]) -> bool:
+    numbers = {kind for kind, _ in stored} & {kind for kind, _ in numbers_now} - {_CARD}
+    return any(kind in numbers or not numbers for kind, _ in stored & numbers_now)
 
 
 def _read(path: Path) -> str:
@@ -228,13 +228,13 @@ class Outbox:
             raise OutboxError(f"cannot open the outbox {path}: {error}") from None
         self.counter = self._stored_counter = int(counter)
 
-    def bind(self, found: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
+    def bind(self, numbers: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
         """Belong to the machine with these identifiers, another than before if `moved`.
 
         Raises OutboxError if it is another machine; the file is closed.
         """
         try:
-            _bind(self._db, self.path, found, moved=moved)
+            _bind(self._db, self.path, numbers, moved=moved)
         except OutboxError:
             self.close()
             raise
@@ -245,8 +245,8 @@ class Outbox:
         """Let `counter` be that of watermarks under this key; those under another one count anew."""
         try:
             with transaction(self._db):
-                salt, known = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()
-                if (name := hashlib.sha256(salt + key).digest()) == known:
+                salt, stored = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()
+                if (name := hashlib.sha256(salt + key).digest()) == stored:
                     return
                 self._db.execute("UPDATE device SET watermark_key = ?, counter = '0'", (name,))
             self.counter = self._stored_counter = 0
@@ -354,13 +354,13 @@ class Outbox:
     def forgets_if_refused(self) -> Iterator[None]:
         """If what is done in here fails, streams and windows that were registered in it never were."""
         before, tables = dict(self._open), (("streams", "stream"), ("windows", "stream, window"))
-        known = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
+        stored = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
         try:
             yield
         except BaseException:
             self._open = before
             with suppress(sqlite3.Error), transaction(self._db):
-                for (table, key), old in zip(tables, known, strict=True):
+                for (table, key), old in zip(tables, stored, strict=True):
                     new = [row for row in self._db.execute(f"SELECT {key} FROM {table}") if row not in old]
                     places = ", ".join("?" for _ in key.split(", "))
                     self._db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({places})", new)

@@ -113,7 +113,7 @@ class Helpers:
 
     def sums(self, plan: StreamPlan, entropy: Callable[[memoryview], None], shift: int) -> StreamSums:
         """The sums of a stream from now on; OutboxError if the ticks of a window have changed."""
-        numbers = [self._outbox.register_window(plan.stream, one) for one in plan.sums]
+        numbers = [self._outbox.register_window(plan.stream, sum_) for sum_ in plan.sums]
         return StreamSums(plan, numbers, entropy, self, shift)
 
     def arrived(self, group: str, payload: bytes) -> bool:
@@ -172,8 +172,8 @@ class Helpers:
 
     def _is_newer(self, group: str, key: _Key) -> bool:
         """True if no key that was used is newer; the newest is used again after a restart."""
-        known, stored = self._keys.get(group), self._stored.get(group)
-        newest = known is None or known.message.made < key.message.made
+        held, stored = self._keys.get(group), self._stored.get(group)
+        newest = held is None or held.message.made < key.message.made
         return group in self._roots and newest and (stored is None or stored.made <= key.message.made)
 
     def _ask(self, group: str, key: _Key, head: bytes, count: int, take: Callable[[list[bytes]], None]) -> None:
@@ -293,16 +293,16 @@ class StreamSums:
         self._shift = shift
         self._next_wall = 0
         self._bits = random_bits(lambda buffer: entropy(memoryview(buffer)))
-        self._sums = [_Sum(one, last) for one, last in zip(plan.sums, last_numbers, strict=True)]
+        self._sums = [_Sum(sum_, last) for sum_, last in zip(plan.sums, last_numbers, strict=True)]
         self._over: list[tuple[_Sum, _Count]] = []
 
     def observe(self, tick: int, state: int | None) -> None:
         """Count the state of a tick that is later than every one before, or a tick without one."""
         wall = tick - self._shift
         self._reach(wall)
-        for one in self._sums:
-            if one.open is not None:
-                one.open.add(*one.plan.places_at(wall, state))
+        for sum_ in self._sums:
+            if sum_.open is not None:
+                sum_.open.add(*sum_.plan.places_at(wall, state))
 
     def advance(self, tick: int) -> list[tuple[str, int, bytes]]:
         """The reports of windows that end before a tick, the next of the stream; each once, with its group and number.
@@ -311,35 +311,35 @@ class StreamSums:
         """
         self._reach(tick - self._shift)
         over, self._over = self._over, []
-        for one in self._sums:
-            self._helpers.since(one.plan.name, tick)
-            number = max(one.plan.at(self._next_wall - 1) + 1, one.last + 1, 0)
-            first = one.plan.begin(number)
-            ahead = min(one.plan.length, -(-_AHEAD_US // one.plan.period_us))
-            near = first - self._next_wall <= ahead and one.asked < number
-            if near and self._helpers.has_key(one.plan, first + self._shift):
-                one.asked = number
-                self._helpers.seal(one.plan, number, partial(self._ready, one, number))
-        return [(one.plan.name, count.number, self._report(one, count)) for one, count in over]
+        for sum_ in self._sums:
+            self._helpers.since(sum_.plan.name, tick)
+            number = max(sum_.plan.at(self._next_wall - 1) + 1, sum_.last + 1, 0)
+            first = sum_.plan.begin(number)
+            ahead = min(sum_.plan.length, -(-_AHEAD_US // sum_.plan.period_us))
+            near = first - self._next_wall <= ahead and sum_.asked < number
+            if near and self._helpers.has_key(sum_.plan, first + self._shift):
+                sum_.asked = number
+                self._helpers.seal(sum_.plan, number, partial(self._ready, sum_, number))
+        return [(sum_.plan.name, count.number, self._report(sum_, count)) for sum_, count in over]
 
-    def _ready(self, one: _Sum, number: int, sealed: Sealed) -> None:
+    def _ready(self, sum_: _Sum, number: int, sealed: Sealed) -> None:
         """Take the masks of a window that has not begun."""
-        if one.plan.begin(number) >= self._next_wall:
-            values = [(one.shares.draw(self._bits) - mask) % _WORD for mask in sealed.masks]
-            one.next = _Count(number, values, sealed.report)
+        if sum_.plan.begin(number) >= self._next_wall:
+            values = [(sum_.shares.draw(self._bits) - mask) % _WORD for mask in sealed.masks]
+            sum_.next = _Count(number, values, sealed.report)
 
     def _reach(self, wall: int) -> None:
         """Begin and end windows: no tick before this one comes any more."""
         self._next_wall = wall
-        for one in self._sums:
+        for sum_ in self._sums:
             for _ in range(2):  # the one under way may end, and the next one with it
-                if one.open is not None and one.open.number < one.plan.at(wall):
-                    self._over.append((one, one.open))
-                    one.open = None
-                if one.open is None and one.next is not None and one.next.number <= one.plan.at(wall):
-                    one.open, one.next = one.next, None
+                if sum_.open is not None and sum_.open.number < sum_.plan.at(wall):
+                    self._over.append((sum_, sum_.open))
+                    sum_.open = None
+                if sum_.open is None and sum_.next is not None and sum_.next.number <= sum_.plan.at(wall):
+                    sum_.open, sum_.next = sum_.next, None
 
-    def _report(self, one: _Sum, count: _Count) -> bytes:
-        previous, one.last = one.last, count.number
-        head = self._version, one.plan.name, previous, count.number, one.plan.digest
+    def _report(self, sum_: _Sum, count: _Count) -> bytes:
+        previous, sum_.last = sum_.last, count.number
+        head = self._version, sum_.plan.name, previous, count.number, sum_.plan.digest
         return Report(*head, tuple(count.observed), count.take(), count.sealed).encode()

@@ -83,13 +83,13 @@ class StoredFrames:
         try:
             with transaction(self._db):
                 now = self._now()
-                self._delete(one for one, until in self._covered.items() if until <= now)
+                self._delete(frame for frame, until in self._covered.items() if until <= now)
                 yield
         except BaseException:
             self._count, self.dropped = before
             raise
-        for one in self._deleted:
-            self._covered.pop(one, None)
+        for frame in self._deleted:
+            self._covered.pop(frame, None)
 
     def add(self, sequence: str, previous: int, last: int, payload: bytes) -> None:
         """Keep a frame; in a transaction."""
@@ -104,10 +104,10 @@ class StoredFrames:
                 return StoredFrame(*row)
         return None
 
-    def forget(self, one: int) -> None:
+    def forget(self, frame: int) -> None:
         """Forget one frame."""
-        if self._db.execute("SELECT 1 FROM frames WHERE id = ?", (one,)).fetchone():
-            self._covered[one] = 0.0
+        if self._db.execute("SELECT 1 FROM frames WHERE id = ?", (frame,)).fetchone():
+            self._covered[frame] = 0.0
             self._delete_some()
 
     def forget_committed(
@@ -134,19 +134,19 @@ class StoredFrames:
             "SELECT id, previous, last FROM intact_frames WHERE id > ? AND id <= ? AND stream = ? ORDER BY id",
             (prefix, sent_through, sequence),
         )
-        for one, previous, last in rows:
-            if last > through and one > reach:
+        for frame, previous, last in rows:
+            if last > through and frame > reach:
                 break
             if last > through or any(previous < gap.through and last > gap.after for gap in gaps):
                 whole = False
-                before -= self._covered.pop(one, None) is not None
+                before -= self._covered.pop(frame, None) is not None
                 if last <= through:
-                    missing.append(one)
+                    missing.append(frame)
                 continue
-            self._covered[one] = min(until, self._covered.get(one, until))
-            self._reach[sequence] = max(one, self._reach.get(sequence, 0))
+            self._covered[frame] = min(until, self._covered.get(frame, until))
+            self._reach[sequence] = max(frame, self._reach.get(sequence, 0))
             if whole:
-                prefix, last_of_prefix = one, last
+                prefix, last_of_prefix = frame, last
         self._prefix[sequence] = prefix, last_of_prefix
         forgotten = len(self._covered) - before
         self._delete_some()
@@ -185,12 +185,13 @@ class StoredFrames:
 
     def _drop_oldest(self) -> bool:
         """Drop the oldest frame that another of its sequence follows, which then accounts for its ticks as well."""
-        for one, sequence, previous in self._db.execute("SELECT id, stream, previous FROM frames ORDER BY id"):
+        for frame, sequence, previous in self._db.execute("SELECT id, stream, previous FROM frames ORDER BY id"):
             following = self._db.execute(
-                "SELECT id, payload FROM intact_frames WHERE id > ? AND stream = ? ORDER BY id LIMIT 1", (one, sequence)
+                "SELECT id, payload FROM intact_frames WHERE id > ? AND stream = ? ORDER BY id LIMIT 1",
+                (frame, sequence),
             ).fetchone()
             if following is not None:
-                self._delete([one])
+                self._delete([frame])
                 self._db.execute(
                     "UPDATE frames SET previous = ?, payload = ? WHERE id = ?",
                     (previous, accounting(following[1], previous), following[0]),
@@ -201,14 +202,14 @@ class StoredFrames:
 
     def _delete_some(self) -> None:
         if len(self._covered) > MOST_COVERED:
-            for one in list(self._covered)[: len(self._covered) - MOST_COVERED // 2]:
-                self._covered[one] = 0.0
+            for frame in list(self._covered)[: len(self._covered) - MOST_COVERED // 2]:
+                self._covered[frame] = 0.0
             with self.changing(forced=False):
                 pass
 
     def _delete(self, ids: Iterable[int]) -> None:
         fresh = set(ids) - self._deleted
-        self._db.executemany("DELETE FROM frames WHERE id = ?", [(one,) for one in sorted(fresh)])
+        self._db.executemany("DELETE FROM frames WHERE id = ?", [(frame,) for frame in sorted(fresh)])
         self._deleted |= fresh
         self._count -= len(fresh)
 

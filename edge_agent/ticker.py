@@ -203,7 +203,7 @@ class Ticker:
                 for plan in plans:
                     old = before.get(plan.stream)
                     stream = self._open(plan, self.sensors.of(plan))
-                    drawn = (one.drawn_us for one in self.streams if one.clock is stream.clock)
+                    drawn = (other.drawn_us for other in self.streams if other.clock is stream.clock)
                     stream.drawn_us = max((us for us in drawn if us is not None), default=None)  # perhaps of its sensor
                     if old is not None:
                         stream.next_tick = max(stream.last_tick + 1, old.next_tick)

@@ -218,11 +218,11 @@ def _log_mixed(row: Sequence[int]) -> float:
 
 
 def _log_likelihood(counts: Counts, chain: Sequence[Sequence[float]]) -> float:
-    found = 0.0
+    total = 0.0
     for row, probabilities in zip(counts, chain, strict=True):
         for n, probability in zip(row, probabilities, strict=True):
-            found += 0.0 if n == 0 else n * math.log(probability) if probability > 0.0 else -math.inf
-    return found
+            total += 0.0 if n == 0 else n * math.log(probability) if probability > 0.0 else -math.inf
+    return total
 
 
 def _log_bounded(row: tuple[int, int], other: tuple[int, int], bound: float) -> float:

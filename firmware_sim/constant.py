@@ -81,13 +81,13 @@ class Outputs:
         if self.symbols or self.noise:
             return [*map(len, self.symbols.values()), *map(len, self.noise.values())]
         points = list(self.points.items())
-        return [sum(len(drawn) for (state, _), drawn in points if state == one) for one in self.states]
+        return [sum(len(drawn) for (state, _), drawn in points if state == own_state) for own_state in self.states]
 
     @property
     def changed(self) -> list[int]:
         """How many there are of the script: symbols, counts of every window, or points."""
-        found = [len(drawn) for _, drawn in list(self.changes.values())]
-        return found if self.symbols or self.noise else [sum(found)]
+        counts = [len(drawn) for _, drawn in list(self.changes.values())]
+        return counts if self.symbols or self.noise else [sum(counts)]
 
     def take(self, topic: str, payload: bytes, _retained: bool) -> None:
         """Read a message; what is no frame, or of no such stream, is a problem."""
@@ -219,11 +219,11 @@ def _end(process: subprocess.Popen[bytes], patience: float) -> None:
 
 def _script(states: Sequence[int], generator: random.Random) -> tuple[int, ...]:
     """States that follow each other in every order, and stay for a while or not at all."""
-    found: list[int] = [states[0]]
-    while len(found) < _SCRIPT_TICKS:
+    states_drawn: list[int] = [states[0]]
+    while len(states_drawn) < _SCRIPT_TICKS:
         [hold] = generator.choices(_HOLDS, [hold**-0.5 for hold in _HOLDS])
-        found += [generator.choice([state for state in states if state != found[-1]])] * hold
-    return tuple(found[:_SCRIPT_TICKS])
+        states_drawn += [generator.choice([state for state in states if state != states_drawn[-1]])] * hold
+    return tuple(states_drawn[:_SCRIPT_TICKS])
 
 
 def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_ticks: int) -> AnyPolicy:
@@ -251,8 +251,8 @@ def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_t
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_FRAME_TICKS)})
     short = {"length": 1, "stride": 1, "start": 0, "states": EACH, **dict.fromkeys(Asking.model_fields)}
     windows = tuple(
-        one.model_copy(update={**short, "name": f"w{number}-{copy}"})
-        for number, one in enumerate(policy.windows)
+        window.model_copy(update={**short, "name": f"w{number}-{copy}"})
+        for number, window in enumerate(policy.windows)
         for copy in range(MAX_WINDOWS // len(policy.windows))
     )
     least = 0 if name.startswith(_CHANGES) else _STATES_COUNTED
@@ -294,6 +294,8 @@ def _wait(process: subprocess.Popen[bytes], outputs: Outputs, enough: int, patie
             raise FuguError(f"the agent cannot keep up, after {min(each)} draws of a state: take a longer period")
         if process.poll() is not None or time.monotonic() - since > patience:
             ended = "has ended" if process.poll() is not None else f"has published nothing new for {patience:g} s"
-            said = log.read_text(errors="replace").strip().splitlines()
-            raise FuguError(f"the agent {ended}, after {min(each)} draws of a state: {said[-1] if said else 'silent'}")
+            lines = log.read_text(errors="replace").strip().splitlines()
+            raise FuguError(
+                f"the agent {ended}, after {min(each)} draws of a state: {lines[-1] if lines else 'silent'}"
+            )
         time.sleep(_LOOK_SECONDS)

@@ -61,9 +61,9 @@ def main(words: list[str], prepare: Callable[[Policy], Policy] = lambda policy: 
 
 def _write(config: Path, folder: Path, prepare: Callable[[Policy], Policy], damage: str) -> None:
     """The image of an agent's configuration, and the settings of what plays it."""
-    told: dict[str, Any] = tomllib.loads(config.read_text())
+    document: dict[str, Any] = tomllib.loads(config.read_text())
     policies, sensors = [], {}
-    for stream in told["streams"]:
+    for stream in document["streams"]:
         policy = read_policy((config.parent / stream["policy"]).read_bytes())
         if not isinstance(policy, Policy):
             raise FuguError("the firmware does symbols and windows, and this policy measures points")
@@ -78,7 +78,7 @@ def _write(config: Path, folder: Path, prepare: Callable[[Policy], Policy], dama
         states = folder / f"{policy.stream}.states"
         states.write_bytes(bytes(map(shown.index, texts)))
         sensors[policy.stream] = (str(states.resolve()), values)
-    broker, any_policy = told["broker"], (Ceiling(epsilon=_LARGEST),)
+    broker, any_policy = document["broker"], (Ceiling(epsilon=_LARGEST),)
     burnt = Burnt(ceilings=any_policy, host=broker["host"], port=broker["port"], not_before_us=0)
     image = build(policies, folder / "image", burnt, _UNIT)
     if damage:
@@ -98,8 +98,8 @@ def _run(folder: Path, stop: Wake) -> None:
         board = subprocess.Popen(command, stdout=printed, stderr=printed, env=path)
     while not stop.wait(_LOOK_SECONDS):
         if board.poll() is not None:
-            told = (folder / "printed").read_text(errors="replace").strip().splitlines()
-            raise FuguError(f"the board has ended: {told[-1] if told else f'code {board.returncode}'}")
+            lines = (folder / "printed").read_text(errors="replace").strip().splitlines()
+            raise FuguError(f"the board has ended: {lines[-1] if lines else f'code {board.returncode}'}")
     (folder / "stop").touch()
     try:
         board.wait(_STOP_SECONDS)

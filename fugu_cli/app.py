@@ -121,9 +121,9 @@ class _LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command that was named, and load it."""
-        name, known, rest = super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
         words = " ".join([*ctx.command_path.split()[1:], name or ""])
-        return name, load(words) if COMMANDS.get(words, ("",))[0] else known, rest
+        return name, load(words) if COMMANDS.get(words, ("",))[0] else command, rest
 
 
 def _group(about: str, name: str | None = None) -> typer.Typer:
@@ -268,12 +268,12 @@ def command(
                 name: group(**{field.name: values.pop(field.name) for field in fields(group)})
                 for name, group in groups.items()
             }
-            found: Any = function(**built, **values)
+            outcome: Any = function(**built, **values)
             if not shows:
-                return found
+                return outcome
             from fugu_cli.view.terminal import show
 
-            return show(found, as_json=as_json)
+            return show(outcome, as_json=as_json)
 
         run.__name__, run.__doc__ = function.__name__, function.__doc__
         run.__dict__["__signature__"] = inspect.Signature(

@@ -58,7 +58,7 @@ def agent(words: Sequence[str]) -> int:
         return main([*AGENT[name][0], *rest])
     if name not in ("", "--help", "-h"):
         raise UsageError(f"No such command {name[:40]!r} (try 'fugu agent --help')")
-    below = {one: about for one, (_, about) in AGENT.items()}
+    below = {command: about for command, (_, about) in AGENT.items()}
     text = _help("fugu agent", COMMANDS["agent"], {"--help": OPTIONS["--help"]}, below)
     print(text, end="", file=sys.stdout if name else sys.stderr)
     return 0 if name else 2

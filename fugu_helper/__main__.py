@@ -71,17 +71,17 @@ def _parser() -> Parser:
         "site's: site and helper together could see single homes.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    made = {name: commands.add_parser(name, description=about, help=about) for name, about in COMMANDS.items()}
-    made["init"].add_argument("folder", metavar="FOLDER", type=Path, help="a new folder, for this account only")
-    made["init"].add_argument("--fleet", required=True, help="the name of the fleet that the homes are in")
+    parsers = {name: commands.add_parser(name, description=about, help=about) for name, about in COMMANDS.items()}
+    parsers["init"].add_argument("folder", metavar="FOLDER", type=Path, help="a new folder, for this account only")
+    parsers["init"].add_argument("--fleet", required=True, help="the name of the fleet that the homes are in")
     for name in ("admit", "remove", "digits", "group", "run"):
-        made[name].add_argument("config", metavar="HELPER.toml", type=Path, help="the helper's file")
+        parsers[name].add_argument("config", metavar="HELPER.toml", type=Path, help="the helper's file")
     for name in ("admit", "remove"):
-        made[name].add_argument("name", metavar="DEVICE", help="the name of the home's device")
-    made["admit"].add_argument("--digits", help="of the device, as `fugu-agent key` shows them there; else it asks")
-    made["group"].add_argument("name", metavar="GROUP", help="which group")
-    made["run"].add_argument("--verbose", action="store_true", help="log what happens, not only what goes wrong")
-    made["run"].add_argument("--log-format", choices=LOG_FORMATS, default="text", help="of the log")
+        parsers[name].add_argument("name", metavar="DEVICE", help="the name of the home's device")
+    parsers["admit"].add_argument("--digits", help="of the device, as `fugu-agent key` shows them there; else it asks")
+    parsers["group"].add_argument("name", metavar="GROUP", help="which group")
+    parsers["run"].add_argument("--verbose", action="store_true", help="log what happens, not only what goes wrong")
+    parsers["run"].add_argument("--log-format", choices=LOG_FORMATS, default="text", help="of the log")
     return parser
 
 

@@ -124,8 +124,8 @@ def _refuse_twice(value: Callable[[int], object], lines: int) -> None:
     """Refuse a value that two lines have; a part of them at a time, so that little memory is used."""
     for part in range(_PARTS):
         seen = set[object]()
-        for one in range(lines):
-            if hash(item := value(one)) % _PARTS == part:
+        for line in range(lines):
+            if hash(item := value(line)) % _PARTS == part:
                 if item in seen:
-                    raise ValueError(f"line {one + 1} has a name or a key that another line has")
+                    raise ValueError(f"line {line + 1} has a name or a key that another line has")
                 seen.add(item)

@@ -184,7 +184,7 @@ class Group:
 
     @property
     def _lifetime(self) -> float:
-        return max(2 * DAY + one.window_us / 1e6 + one.deadline for one in self.documents)
+        return max(2 * DAY + document.window_us / 1e6 + document.deadline for document in self.documents)
 
     def _document_of(self, page: OpeningRequest) -> GroupFacts | None:
         """The document of a window: the newest from its beginning on, before it the one before."""

@@ -78,9 +78,9 @@ def figure_1(setting: Setting) -> Found:
     for epsilon in (0.5, 1.0, 2.0):
         lines = []
         for adversary in _ADVERSARIES:
-            one = calibrate(chains, epsilon, adversary)
+            calibration = calibrate(chains, epsilon, adversary)
             about = f"{adversary}: the least noise, by corollary 1's lines"
-            lines.append(Line(about, (0.0, one.rho0, 1.0), (1.0, one.rho1, 0.0)))
+            lines.append(Line(about, (0.0, calibration.rho0, 1.0), (1.0, calibration.rho1, 0.0)))
         title = f"Allowed flip probabilities at epsilon {epsilon:g} lie above the lines"
         charts.append(Chart(title, "rho0", "rho1", tuple(lines)))
     return Found(tuple(rows), tuple(charts))
@@ -299,7 +299,7 @@ def figure_4(setting: Setting) -> Found:
         q, r = float(means[0, 1]), float(means[1, 0])
         reached: dict[str, list[tuple[float, float]]] = {}
         for epsilon in (1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0):
-            setting.told(f"{name}, epsilon {epsilon:g}")
+            setting.progress(f"{name}, epsilon {epsilon:g}")
             table = calibrate(point(q, r), epsilon, "ignorant", "flips").table
             shares: dict[str, list[float]] = {}
             for some, draws in attackers:
@@ -360,7 +360,7 @@ def figure_4_synthetic(setting: Setting) -> Found:
         epsilon, *logged = (float(word.replace("-", "nan")) for word in line.split())
         if setting.quick and epsilon not in (1.0, 4.0):
             continue
-        setting.told(f"epsilon {epsilon:g}")
+        setting.progress(f"epsilon {epsilon:g}")
         noise = calibrate(chains, epsilon, "ignorant", "flips")
         about = f"epsilon {epsilon:g}"
         for name, ours, paper in zip(("rho0", "rho1"), (noise.rho0, noise.rho1), logged, strict=False):

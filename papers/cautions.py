@@ -89,7 +89,7 @@ def _learners(setting: Setting) -> Iterator[Row]:
     table = calibrate(point(q, r), 1.0, "ignorant", "flips").table
     shares = []
     for seed in range(draws):
-        setting.told(f"draw {seed + 1} of {draws}")
+        setting.progress(f"draw {seed + 1} of {draws}")
         outputs = release_symbols(recording.states, table, np.random.default_rng([19, seed]))
         [result] = attack(*recording, outputs, 1.0, attackers={attacker: ATTACKERS[attacker]})
         shares.append(result.success)

@@ -57,7 +57,7 @@ def theorems(setting: Setting) -> Found:
     rows = [_theorem_3_4()]
     chain = MarkovChain.stationary(THETA1.transition)
     for about, releases in _LAYOUTS.items():
-        setting.told(about)
+        setting.progress(about)
         bounds = _told(chain, *releases)
         real = bounds["every path added up"].epsilon
         assert real is not None

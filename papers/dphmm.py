@@ -205,7 +205,7 @@ def figure_10(setting: Setting) -> Found:
         graphs = {"G_util": within_radius(values, 1.0), "G_trs": one_step(walk.transition), "DPLS": complete(side**2)}
         whole: dict[str, float] = {}
         for policy, graph in graphs.items():
-            setting.told(f"{side**2} states, {policy}")
+            setting.progress(f"{side**2} states, {policy}")
             step = step_of(values, graph, everything, everything)
             rising = np.cumsum(table_of(values, step, everything, 1.0).weights, axis=1)
             tasks: dict[str, Callable[[], object]] = {
@@ -309,7 +309,7 @@ def _swept(setting: Setting, axis: str, points: dict[float, tuple[float, float]]
     rows: list[Row] = []
     columns: dict[str, list[tuple[float, float, float]]] = {}
     for value, (reach, epsilon) in points.items():
-        setting.told(f"{axis} {value:g}")
+        setting.progress(f"{axis} {value:g}")
         policies = evaluation.policies(reach, epsilon)
         rows += _costs(f"{axis} {value:g}", policies)
         for policy, series in policies.items():
@@ -346,7 +346,7 @@ def traces(setting: Setting) -> Found:
     if not len(truth):
         return Found(tuple(rows))
     for epsilon in (1.0,) if setting.quick else (0.3, 1.0, 3.0):
-        setting.told(f"epsilon {epsilon:g}")
+        setting.progress(f"epsilon {epsilon:g}")
         series = _policies(walk, _REACH, epsilon, truth, _FEW_TRACES)
         rows += _costs(f"epsilon {epsilon:g}", series)
     return Found(tuple(rows), (), ("Errors are in cells. The chain is fitted to the same traces.",))

@@ -30,7 +30,7 @@ def likelihood_ratio(
     r: Fraction,
     rho: Fraction,
     ticks: int,
-    known: Mapping[int, int],
+    evidence_given: Mapping[int, int],
     at: int,
     initial: tuple[Fraction, Fraction] | None = None,
 ) -> Fraction:
@@ -39,7 +39,7 @@ def likelihood_ratio(
     Args:
         q, r: the chain.
         rho: of a wrong symbol.
-        known: true states by tick, from 1; the symbols of these ticks do not count.
+        evidence_given: true states by tick, from 1; the symbols of these ticks do not count.
         at: the tick of the secret.
         initial: distribution of the first state; `None`: the stationary one.
     """
@@ -47,7 +47,7 @@ def likelihood_ratio(
     start = initial or (r / (q + r), q / (q + r))
     likelihoods = []
     for state in (0, 1):
-        evidence = {**known, at: state}
+        evidence = {**evidence_given, at: state}
         with_symbols = without = Fraction(0)
         for path in product((0, 1), repeat=ticks):
             if all(path[tick - 1] == x for tick, x in evidence.items()):
@@ -56,7 +56,7 @@ def likelihood_ratio(
                     weight *= step[a][b]
                 without += weight
                 for tick, x in enumerate(path, 1):
-                    if tick not in known:
+                    if tick not in evidence_given:
                         weight *= rho if x else 1 - rho
                 with_symbols += weight
         likelihoods.append(with_symbols / without)

@@ -174,7 +174,7 @@ def figure_4(setting: Setting) -> Found:
     for epsilon in (1.0,) if setting.quick else (0.2, 1.0, 5.0):
         lines: dict[str, list[tuple[float, float]]] = {}
         for alpha in (0.2, 0.4) if setting.quick else (0.1, 0.2, 0.3, 0.4):
-            setting.told(f"epsilon {epsilon:g}, alpha {alpha:g}")
+            setting.progress(f"epsilon {epsilon:g}, alpha {alpha:g}")
             exact, approx = _SYNTHETIC[alpha, epsilon]
             scales = _synthetic_scales(alpha, epsilon)
             about = f"alpha {alpha:g}, epsilon {epsilon:g}"
@@ -383,7 +383,7 @@ def table_2(setting: Setting) -> Found:
         cases["band of 51 states"] = (band_chain(0.02), 10**6)
     rows = []
     for name, (chain, length) in cases.items():
-        setting.told(name)
+        setting.progress(name)
         tasks: dict[str, Callable[[], object]] = {
             "GK16": partial(influence_scale, (chain,), length, 1.0),
             "MQMApprox": partial(mqm_approx, (chain,), length, 1.0),
@@ -468,7 +468,7 @@ def table_3(setting: Setting) -> Found:
     generator = np.random.default_rng(3)
     rows = []
     for epsilon in (1.0,) if setting.quick else (0.2, 1.0, 5.0):
-        setting.told(f"epsilon {epsilon:g}")
+        setting.progress(f"epsilon {epsilon:g}")
         scales = _histogram_scales(chain, recording.longest, epsilon, ours=not setting.quick)
         for name, scale in scales.items():
             rows.append(_household(f"epsilon {epsilon:g}: {name}", _error(scale, k, recording.ticks), name, epsilon))

@@ -46,7 +46,7 @@ def counts(setting: Setting) -> Found:
     """Laplace scale of an hour's count for a known chain, a tick's promise, epsilon 1, by every method."""
     rows = []
     for name, (q, r) in _CHAINS.items():
-        setting.told(name)
+        setting.progress(name)
         for words, value in _scales(q, r):
             rows.append(Row(f"{name}, q = {q:g}, r = {r:g}: {words}", value))
     rows.append(Row("influence curves (Bai and others, arXiv 2602.02718)", _ABSTRACT))
@@ -86,7 +86,7 @@ def stretches(setting: Setting) -> Found:
     rows = []
     for name, odds in _CLASSES.items():
         for words, ticks in (("an hour", _HOUR), ("a minute", 1)):
-            setting.told(f"{name}, {words}")
+            setting.progress(f"{name}, {words}")
             about = f"{name}, odds ratio {odds:g}, {words}:"
             for scheme in SCHEMES:
                 rows.append(Row(f"{about} {scheme}", stretch_loss(scheme, _BLOCK, _BLOCKS, odds, ticks)))
@@ -108,7 +108,7 @@ def errors(setting: Setting) -> Found:
     """Mean error of a recording's counts, as a share, at equal protection of an hour, by w-event schemes."""
     trials, rows = 3 if setting.quick else 40, []
     for name, odds in _CLASSES.items():
-        setting.told(name)
+        setting.progress(name)
         recording = presence(setting.recordings)[name]
         pieces = [recording.states[recording.segments == segment] for segment in np.unique(recording.segments)]
         hours = np.concatenate([piece[: len(piece) // _HOUR * _HOUR] for piece in pieces])

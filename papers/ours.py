@@ -51,7 +51,7 @@ def noise(setting: Setting) -> Found:
     rows = []
     columns: dict[str, list[tuple[float, float]]] = {}
     for number, (name, recording) in enumerate(recordings.items(), 1):
-        setting.told(name)
+        setting.progress(name)
         for mechanism, scale in _scales(recording):
             about = f"{name} ({recording.k} states, {recording.ticks:,} ticks): {mechanism}"
             rows.append(Row(about, "no noise is enough" if scale is None else scale))
@@ -156,7 +156,7 @@ def attackers(setting: Setting) -> Found:
     rows = []
     ceiling = float(success_bound([0.5, 0.5], _EPSILON))
     for name, words, states, segments in _hearts(setting.recordings, setting.quick):
-        setting.told(f"{name}, {words}")
+        setting.progress(f"{name}, {words}")
         if setting.quick:
             states, segments = states[:6000], segments[:6000]
         for chains, trial in attack_classes(name, states, segments, _EPSILON):
@@ -187,7 +187,7 @@ def truth(setting: Setting) -> Found:
     rows = []
     factors: dict[str, list[float]] = {}
     for name, words, states, segments in _hearts(setting.recordings, setting.quick):
-        setting.told(f"{name}, {words}")
+        setting.progress(f"{name}, {words}")
         rows += _price(f"{name}, {words}", States(states, segments), factors)
     for name, recording in presence(setting.recordings).items():
         if not setting.quick:

@@ -103,7 +103,7 @@ def reproduce(targets: Sequence[Target], out: Path, setting: Setting) -> dict[st
         for place, target in enumerate(targets):
             tell = partial(_tell, progress, target.name, place / len(targets))
             tell("")
-            results[target.name] = target, target.find(replace(setting, told=tell))
+            results[target.name] = target, target.find(replace(setting, progress=tell))
     words = f"{len(targets)} targets{', quick' if setting.quick else ''}, {time.monotonic() - started:.0f} s."
     out.mkdir(parents=True, exist_ok=True)
     (out / "report.html").write_text(html_report(results, words), encoding="utf-8")

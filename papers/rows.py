@@ -128,7 +128,7 @@ class Setting:
     chains: Path | None = None
     policy: Path | None = None
     between: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    told: Callable[[str], None] = field(default=lambda part: None)
+    progress: Callable[[str], None] = field(default=lambda part: None)
 
 
 class Target(NamedTuple):

@@ -62,11 +62,11 @@ _FIGURES: dict[str, Callable[[Setting], Found]] = {
 def _target(name: str, find: Callable[[Setting], Found | Iterable[Row]]) -> Target:
     """A target whose title is the first line of what finds it; a caution gives rows alone."""
 
-    def found(setting: Setting) -> Found:
+    def find_rows(setting: Setting) -> Found:
         result = find(setting)
         return result if isinstance(result, Found) else Found(tuple(result))
 
-    return Target(name, (find.__doc__ or "").partition("\n")[0], found)
+    return Target(name, (find.__doc__ or "").partition("\n")[0], find_rows)
 
 
 _ERRATA = errata_bdp.ERRATA | errata_mqm.ERRATA | comp.ERRATA | errata_dphmm.ERRATA

@@ -96,7 +96,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if re.search(r"^import subprocess$", text, re.MULTILINE):
         marks.add("processes")
     left_out = set(re.findall(r"not (\w+)", expression))
-    return True if marks & left_out or ((each := _marks(text)) and all(one & left_out for one in each)) else None
+    return True if marks & left_out or ((each := _marks(text)) and all(own & left_out for own in each)) else None
 
 
 def _marks(text: str) -> list[set[str]]:
@@ -126,14 +126,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Deal the tests to several processes if that is asked for."""
-    given = session.config.option
-    if given.workers == 1 or given.collectonly or (session.testsfailed and not given.continue_on_collection_errors):
+    option = session.config.option
+    if option.workers == 1 or option.collectonly or (session.testsfailed and not option.continue_on_collection_errors):
         return None
-    if any(one.get_closest_marker("processes") for one in session.items):
+    if any(test_.get_closest_marker("processes") for test_ in session.items):
         forks.server()
-    if any("postgres" in cast(pytest.Function, one).fixturenames for one in session.items):
+    if any("postgres" in cast(pytest.Function, test_).fixturenames for test_ in session.items):
         _postgres()
-    workers.run(session, _lists(session.items), given.workers)
+    workers.run(session, _lists(session.items), option.workers)
     return True
 
 
@@ -148,10 +148,10 @@ def _lists(items: list[pytest.Item]) -> tuple[list[list[pytest.Item]], list[list
         files.setdefault(item.path, []).append(item)
     waiting, long, short = [], [], []
     for some in files.values():
-        marked = sum(one.get_closest_marker("long") is not None for one in some)
+        marked = sum(test_.get_closest_marker("long") is not None for test_ in some)
         if some[0].nodeid.startswith(_WAIT):
-            waiting += [[one] for one in some] if not any(map(_of_its_file, some)) else [some]
-        elif marked and any(one.get_closest_marker("processes") for one in some):
+            waiting += [[test_] for test_ in some] if not any(map(_of_its_file, some)) else [some]
+        elif marked and any(test_.get_closest_marker("processes") for test_ in some):
             waiting.append(some)
         else:
             (long if marked else short).append(some)
@@ -161,7 +161,7 @@ def _lists(items: list[pytest.Item]) -> tuple[list[list[pytest.Item]], list[list
 
 def _of_its_file(item: pytest.Item) -> bool:
     fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
-    return any(one.scope in ("module", "class", "package") for found in fixtures.values() for one in found)
+    return any(fixture.scope in ("module", "class", "package") for found in fixtures.values() for fixture in found)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -201,7 +201,7 @@ def _starts_processes(name: str) -> bool:
     if any(thing is subprocess for thing in held):
         return True
     classes = {base.__module__ for thing in held if isinstance(thing, type) for base in thing.__mro__}
-    helpers = {one for one in classes - {name} if one.startswith(("tests.", "firmware_sim."))}
+    helpers = {helper for helper in classes - {name} if helper.startswith(("tests.", "firmware_sim."))}
     return name.startswith("tests.") and any(map(_starts_processes, helpers))
 
 
@@ -221,11 +221,11 @@ def _no_process_outlives_its_test() -> Iterator[None]:
 
 def _children() -> list[int]:
     """The processes that this one has started, but for the server of forks."""
-    found: list[int] = []
+    children: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
-            found += map(int, (task / "children").read_text().split())
-    return [child for child in found if child != forks.server_process()] + forks.running()
+            children += map(int, (task / "children").read_text().split())
+    return [child for child in children if child != forks.server_process()] + forks.running()
 
 
 def _abort(process: int) -> None:
@@ -271,8 +271,8 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """Where a new store may be: in a file, and on a server."""
     if request.param == "sqlite":
         return tmp_path / "s.sqlite"
-    found: Server = request.getfixturevalue("server")
-    return found
+    server: Server = request.getfixturevalue("server")
+    return server
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ def test_it_says_and_ends_as_one_that_has_started_on_its_own(tmp_path: Path) -> 
             kind([sys.executable, "-m", "fugu", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             for kind in (forks.Popen, forks.REAL)
         ]
-        said = [one.communicate(timeout=PATIENCE) for one in ran]
-        assert said[0] == said[1]
+        outputs = [process.communicate(timeout=PATIENCE) for process in ran]
+        assert outputs[0] == outputs[1]
         assert ran[0].returncode == ran[1].returncode
         assert (None if has_ended(ran[0].pid) else parent(ran[0].pid)) is None
 
@@ -57,9 +57,9 @@ def test_it_starts_on_its_own_where_that_is_asked() -> None:
 def test_what_is_read_at_the_start_is_read(name: str) -> None:
     words, other = [sys.executable, "-m", "fugu", *NOBODY], f"{os.environ.get(name, '')}3"
     process = subprocess.Popen(words, env={**os.environ, name: other}, stderr=subprocess.DEVNULL)
-    said = Path(f"/proc/{process.pid}/cmdline")
-    wait_until(said.read_bytes)
-    assert b"subscribe" in said.read_bytes()
+    path = Path(f"/proc/{process.pid}/cmdline")
+    wait_until(path.read_bytes)
+    assert b"subscribe" in path.read_bytes()
     process.kill()
     process.wait(PATIENCE)
 

@@ -12,9 +12,9 @@ from tests.support.soak import LAST, LEFT_OUT, ROOT, list_all, listed, note
 
 
 def report(name: str, outcome: str = "passed", **keywords: bool) -> pytest.TestReport:
-    made = pytest.TestReport(name, ("f", 1, name), keywords, "passed", None, "call", duration=61.4)
-    made.outcome = outcome  # type: ignore[assignment]
-    return made
+    report = pytest.TestReport(name, ("f", 1, name), keywords, "passed", None, "call", duration=61.4)
+    report.outcome = outcome  # type: ignore[assignment]
+    return report
 
 
 def test_every_row_names_a_test() -> None:

@@ -90,7 +90,7 @@ def test_what_another_module_uses_is_public() -> None:
                 else:
                     module, used = source, [name]
                 is_package = files[module].name == "__init__.py"
-                wrong += [] if is_package else [(user, module, one) for one in used if one not in public[module]]
+                wrong += [] if is_package else [(user, module, name) for name in used if name not in public[module]]
     assert sorted(set(wrong)) == []
 
 
@@ -112,8 +112,8 @@ def test_no_module_imports_a_name_with_an_underscore() -> None:
 
 
 def all_of(file: Path) -> str:
-    found = re.search(r"^__all__ = \[.*?\]", file.read_text(), re.MULTILINE | re.DOTALL)
-    return found[0] if found else ""
+    match = re.search(r"^__all__ = \[.*?\]", file.read_text(), re.MULTILINE | re.DOTALL)
+    return match[0] if match else ""
 
 
 def modules() -> dict[str, Path]:
@@ -153,7 +153,7 @@ def test_no_module_imports_itself_in_a_circle_not_even_inside_a_function() -> No
     graph = {}
     for name, file in files.items():
         names = imported(file, typing=False)
-        graph[name] = {one if one in files else one.rpartition(".")[0] for one in names} & set(files) - {name}
+        graph[name] = {name if name in files else name.rpartition(".")[0] for name in names} & set(files) - {name}
     assert circle(graph) == []
 
 
@@ -209,7 +209,7 @@ def test_no_test_imports_another() -> None:
 
 def test_commands_import_in_a_function_only_what_is_slow_to_load() -> None:
     """Numbers, certificates, connections and other commands wait until a command runs; the rest is at the top."""
-    found = [
+    imports_ = [
         (str(file.relative_to(ROOT)), line)
         for file in files_of("fugu_cli")
         for indented, line, *_ in IMPORT.findall(FOR_CHECKERS.sub("", code(file)))
@@ -225,18 +225,18 @@ def test_commands_import_in_a_function_only_what_is_slow_to_load() -> None:
         "from amqtt.",
         "from pydantic ",
     )
-    assert [entry for entry in found if not entry[1].startswith(slow)] == []
-    assert len(found) <= 63
+    assert [entry for entry in imports_ if not entry[1].startswith(slow)] == []
+    assert len(imports_) <= 63
 
 
 def test_no_public_method_of_a_store_hands_out_its_connection() -> None:
     """Parts of a store are given the connection when it opens; nobody gets it from a store."""
     wrong = []
-    for file in (one for one in files_of("gateway") if re.search(r"\) -> .*Connection", one.read_text())):
-        for made in (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)):
-            for method in (node for node in made.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"):
+    for file in (path for path in files_of("gateway") if re.search(r"\) -> .*Connection", path.read_text())):
+        for node in (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)):
+            for method in (node for node in node.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"):
                 if method.returns is not None and "Connection" in ast.unparse(method.returns):
-                    wrong.append(f"{file.name}: {made.name}.{method.name}")
+                    wrong.append(f"{file.name}: {node.name}.{method.name}")
     assert wrong == []
 
 
@@ -273,15 +273,15 @@ _BELOW_A_GATEWAY = "chains contract core host mqtt"
 def test_no_name_has_a_word_that_was_given_up(package: str) -> None:
     """Parts of a name between underscores, in whatever letters."""
     given_up = re.compile(rf"(?<![^\W_])(?:{'|'.join(RETIRED)})(?![^\W_])", re.IGNORECASE)
-    assert [(file.name, found) for file in files_of(package) if (found := given_up.findall(code(file)))] == []
+    assert [(file.name, matches) for file in files_of(package) if (matches := given_up.findall(code(file)))] == []
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda file: file.stem)
 def test_a_benchmark_finds_what_is_not_installed(file: Path) -> None:
     """It is started by its path, so that the repository is not where Python looks, until it says so."""
     lines = list(map(ast.unparse, ast.parse(file.read_text()).body))
-    asks = [n for n, one in enumerate(lines) if one.startswith(("from tests", "from papers"))]
-    says = [n for n, one in enumerate(lines) if one == "sys.path.insert(0, str(Path(__file__).parents[1]))"]
+    asks = [n for n, line in enumerate(lines) if line.startswith(("from tests", "from papers"))]
+    says = [n for n, line in enumerate(lines) if line == "sys.path.insert(0, str(Path(__file__).parents[1]))"]
     assert not asks or min(says, default=len(lines)) < asks[0]
 
 

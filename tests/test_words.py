@@ -99,16 +99,16 @@ def docstrings(file: Path, tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 def messages(file: Path, tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Strings of a file that a command may print, and where they are."""
-    left: list[ast.AST] = [tree]
-    while left:
-        node = left.pop()
+    asts: list[ast.AST] = [tree]
+    while asts:
+        node = asts.pop()
         match node:
             case ast.FormattedValue():
-                left.append(node.value)  # its format is no text
+                asts.append(node.value)  # its format is no text
             case ast.Constant(str(text)) if not FORMAT.search(text):
                 yield f"{file.relative_to(ROOT)}:{node.lineno}", text
             case _:
-                left += ast.iter_child_nodes(node)
+                asts += ast.iter_child_nodes(node)
 
 
 def trees(like: re.Pattern[str], packages: Sequence[str] = CODE) -> Iterator[tuple[Path, ast.Module]]:
@@ -124,7 +124,7 @@ def test_numbers_on_pages_have_a_leading_zero(page: Path) -> None:
 
 
 def test_numbers_in_docstrings_and_messages_have_a_leading_zero() -> None:
-    texts = (one for tree in trees(DECIMAL) for told in (docstrings, messages) for one in told(*tree))
+    texts = (text for tree in trees(DECIMAL) for texts_of in (docstrings, messages) for text in texts_of(*tree))
     assert [where for where, text in texts if BARE.search(text) and re.search(r"[a-z]{2}", text)] == []
 
 
@@ -148,8 +148,8 @@ def test_no_line_is_long(page: Path) -> None:
 
 @pytest.mark.parametrize("package", TWENTY_FIVE)
 def test_no_sentence_of_a_docstring_is_long(package: str) -> None:
-    every = (found for file in (ROOT / package).rglob("*.py") for found in DOCSTRING.finditer(file.read_text()))
-    parts = (part for found in every if found[1] is not None for part in found[2].split("\n\n"))
+    every = (match for file in (ROOT / package).rglob("*.py") for match in DOCSTRING.finditer(file.read_text()))
+    parts = (part for match in every if match[1] is not None for part in match[2].split("\n\n"))
     texts = (" ".join(part.split()) for part in parts if not FIELDS.match(part))
     assert [sentence for text in texts for sentence in sentences(text) if words(sentence) > 25] == []
 

@@ -69,9 +69,13 @@ def main() -> int:
 def package(work: Path, out: Path) -> Path:
     """Lay the files out in a folder, and pack them."""
     upstream = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
-    minor = int(said(PYTHON, "-c", "import sys; print(sys.version_info.minor)"))
+    minor = int(output_of(PYTHON, "-c", "import sys; print(sys.version_info.minor)"))
     fields = {"version": f"{upstream}-1", "upstream": upstream, "maintainer": MAINTAINER, "place": PLACE}
-    fields |= {"architecture": said("dpkg", "--print-architecture"), "python": f"3.{minor}", "next": f"3.{minor + 1}"}
+    fields |= {
+        "architecture": output_of("dpkg", "--print-architecture"),
+        "python": f"3.{minor}",
+        "next": f"3.{minor + 1}",
+    }
     fields["date"] = formatdate(float(os.environ.get("SOURCE_DATE_EPOCH", time.time())))
     tree = work / "tree"
     install(work, tree / PLACE)
@@ -93,18 +97,18 @@ def package(work: Path, out: Path) -> Path:
     for script in ("config", "postinst", "prerm", "postrm"):
         write(tree / "DEBIAN" / script, (HERE / script).read_text(), 0o755)
     out.mkdir(parents=True, exist_ok=True)
-    made = out / f"fugu-edge-agent_{fields['version']}_{fields['architecture']}.deb"
-    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, made], check=True, stdout=subprocess.DEVNULL)
-    return made
+    path = out / f"fugu-edge-agent_{fields['version']}_{fields['architecture']}.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, path], check=True, stdout=subprocess.DEVNULL)
+    return path
 
 
 def install(work: Path, lib: Path) -> None:
     """Install the agent and what it needs, for the system's Python, as docs/deploy.md does; without symbols."""
-    said(PYTHON, "-m", "venv", str(work / "venv"))
+    output_of(PYTHON, "-m", "venv", str(work / "venv"))
     pip = (str(work / "venv/bin/python"), "-m", "pip", "-q", "install", "--disable-pip-version-check", "--no-deps")
     hashed = (*pip, "--require-hashes", "-r")
-    said(*hashed, str(ROOT / "deploy/constraints/build.txt"))
-    said(*hashed, str(ROOT / "deploy/constraints/edge.txt"), "--no-compile", "--target", str(lib))
+    output_of(*hashed, str(ROOT / "deploy/constraints/build.txt"))
+    output_of(*hashed, str(ROOT / "deploy/constraints/edge.txt"), "--no-compile", "--target", str(lib))
     source = work / "source"
     for name in (*PARTS, "pyproject.toml", "README.md", "LICENSE"):
         there = source / name
@@ -114,13 +118,13 @@ def install(work: Path, lib: Path) -> None:
         elif (ROOT / name).is_file():
             shutil.copy(ROOT / name, there)
     shutil.rmtree(lib / "bin", ignore_errors=True)
-    said(*pip, "--no-build-isolation", "--no-compile", "--target", str(lib), str(source))
+    output_of(*pip, "--no-build-isolation", "--no-compile", "--target", str(lib), str(source))
     shutil.rmtree(lib / "bin", ignore_errors=True)
     for file in lib.rglob("*"):
         if file.is_file():
             file.chmod(0o644)
         if file.suffix == ".so":
-            said("strip", "--strip-unneeded", str(file))
+            output_of("strip", "--strip-unneeded", str(file))
 
 
 def licences(lib: Path) -> list[str]:
@@ -164,7 +168,7 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
     path.chmod(mode)
 
 
-def said(*words: str) -> str:
+def output_of(*words: str) -> str:
     """Run a command; returns its output. Raises CalledProcessError if it fails."""
     return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 

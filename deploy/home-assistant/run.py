@@ -20,8 +20,8 @@ def supervisor(path: str, token: str) -> dict[str, Any]:
     """Ask the Supervisor."""
     headers = {"Authorization": f"Bearer {token}"}
     with urllib.request.urlopen(urllib.request.Request(SUPERVISOR + path, headers=headers), timeout=30) as answer:
-        found: dict[str, Any] = json.load(answer)["data"]
-    return found
+        options: dict[str, Any] = json.load(answer)["data"]
+    return options
 
 
 def written(token: str) -> Path:

@@ -71,15 +71,15 @@ def import_function(target: str) -> Callable[[], Any]:
     try:
         if ":" in target:
             module, _, name = target.partition(":")
-            found = getattr(import_module(module), name)
+            document = getattr(import_module(module), name)
         else:
             from importlib.metadata import entry_points
 
             (entry,) = entry_points(group=ENTRY_POINT_GROUP, name=target)
-            found = entry.load()
+            document = entry.load()
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"cannot import sensor {target!r}: {cause(error)}") from None
-    if not callable(found):
+    if not callable(document):
         raise ConfigError(f"sensor {target!r} is not a function")
-    function: Callable[[], Any] = found
+    function: Callable[[], Any] = document
     return function

@@ -154,11 +154,11 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
 
 def _exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
     """The exit code of a silent command, not reaped: its number stays its own. Raises TimeoutExpired if too slow."""
-    while (found := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
+    while (status := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
         if time.monotonic() > deadline:
             raise subprocess.TimeoutExpired("", 0.0)
         time.sleep(_POLL_SECONDS)
-    return found.si_status
+    return status.si_status
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

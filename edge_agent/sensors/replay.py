@@ -81,7 +81,7 @@ def read_changes(path: Path, column: str, time: str, every: float, only: Sequenc
     changes = [(moment(at), text.strip()) for at, text in _rows(path, column, time, only)]
     rows = sorted(changes, key=itemgetter(0))  # of rows with one time the last one counts
     times = [row[0] for row in rows]
-    if any(math.isnan(one) for one in times):
+    if any(math.isnan(time) for time in times):
         raise ConfigError(f"{path}: column {time!r} has cells that are no time: give seconds, or ISO 8601")
     ticks = int((times[-1] - times[0]) / every) + 1 if times else 0
     if ticks > _MOST_TICKS:

@@ -74,15 +74,15 @@ class Sensors:
 
     def adopt(self, plan: StreamPlan, sensor: Sensor) -> SharedSensor:
         """Take a sensor that is open; the same for several streams is shared by those of one clock."""
-        found = self._shared.get(_key(plan))
-        if found is None or found.sensor is not sensor:
-            found = self._shared[_key(plan)] = SharedSensor(sensor)
-        return found
+        shared_sensor = self._shared.get(_key(plan))
+        if shared_sensor is None or shared_sensor.sensor is not sensor:
+            shared_sensor = self._shared[_key(plan)] = SharedSensor(sensor)
+        return shared_sensor
 
     def of(self, plan: StreamPlan) -> SharedSensor:
         """The sensor of a stream, opened if it is not open. Raises ConfigError if it cannot be."""
-        if (found := self._shared.get(_key(plan))) is not None:
-            return found
+        if (sensor := self._shared.get(_key(plan))) is not None:
+            return sensor
         if what := exclusive(plan.sensor):  # there is one standard input, whatever the clock of those who read it
             for (table, *_), shared in self._shared.items():
                 if exclusive(json.loads(table)) == what:

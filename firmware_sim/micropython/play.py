@@ -79,13 +79,13 @@ async def run(settings) -> None:
 
     clock = patient_clock(len(settings["streams"]))
     playing = Playing(clock)
-    made = board(image, {name: playing.sensor(*told) for name, told in settings["streams"].items()}, clock)
-    task = asyncio.create_task(made.run())
+    device = board(image, {name: playing.sensor(*stream) for name, stream in settings["streams"].items()}, clock)
+    task = asyncio.create_task(device.run())
     while not task.done():
         await asyncio.sleep_ms(LOOK_MS)
         try:
             os.stat(settings["stop"])
-            made.stopping = True
+            device.stopping = True
         except OSError:
             pass
     await task

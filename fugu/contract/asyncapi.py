@@ -136,7 +136,7 @@ def asyncapi_document() -> dict[str, Any]:
             }
         },
         "channels": {kind: _channel(kind, channel) for kind, channel in _CHANNELS.items()},
-        "operations": {f"{one.action}_{kind}": _operation(kind, one) for kind, one in _CHANNELS.items()},
+        "operations": {f"{channel.action}_{kind}": _operation(kind, channel) for kind, channel in _CHANNELS.items()},
         "components": {
             "parameters": {name: {"description": f"{about}: {NAME_PATTERN}"} for name, about in _PARAMETERS.items()},
             "messages": {
@@ -186,7 +186,7 @@ def _json_schemas() -> dict[str, Schema]:
 def _draft_7(schema: Any) -> Any:
     """The same in the words that AsyncAPI knows: of JSON Schema's draft 7; titles only repeat names."""
     if isinstance(schema, list):
-        return [_draft_7(one) for one in schema]
+        return [_draft_7(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     found = {name: _draft_7(value) for name, value in schema.items() if name != "title"}

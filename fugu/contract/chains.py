@@ -348,13 +348,15 @@ class JointChains(ClassOfChains):
         return self.joint_loss(adversary, rates)
 
     def stretch_bound(
-        self, known: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
+        self, tick_epsilon: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
     ) -> StretchBound:
         """Count the outputs of all streams, of several what the class allows them; states may show the same in all."""
         if len(self.streams) > 1:
             rate, windows = math.fsum(shown.rate for shown in self.streams) * (1.0 + UPWARD), ()
         elsewhere = adversary != "ignorant"
-        return StretchBound(known, ticks, rate, windows, equal_leakages=False, hidden=True, known_elsewhere=elsewhere)
+        return StretchBound(
+            tick_epsilon, ticks, rate, windows, equal_leakages=False, hidden=True, known_elsewhere=elsewhere
+        )
 
     @property
     def members(self) -> tuple[tuple[int, int], ...]:

@@ -204,7 +204,7 @@ class ClassOfChains(Document):
         return form
 
     def stretch_bound(
-        self, known: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
+        self, tick_epsilon: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
     ) -> StretchBound:
         """Loss of a stream of symbols of a rate, and of windows, about whole stretches; arguments as there."""
-        return StretchBound(known, ticks, rate, windows, known_elsewhere=adversary != "ignorant")
+        return StretchBound(tick_epsilon, ticks, rate, windows, known_elsewhere=adversary != "ignorant")

@@ -84,7 +84,7 @@ class _Agent:
         return (int(window.query.each), b"") if window.blocks is None else (BLOCKS, _blocks(window.blocks))
 
     def sums(self, policy: Policy) -> bytes:
-        return bytes([len(policy.sums)]) + b"".join(_sum(one, policy.discretiser.states) for one in policy.sums)
+        return bytes([len(policy.sums)]) + b"".join(_sum(sum_, policy.discretiser.states) for sum_ in policy.sums)
 
     def ratio(self, epsilon: float) -> int:
         """Of a claim; 0 if it is none."""
@@ -92,7 +92,8 @@ class _Agent:
 
     def joint(self, chains: JointChains, policy: Policy) -> bytes:
         streams = b"".join(
-            _short(one.name.encode()) + bytes([one.states]) + _fraction(Fraction(one.rate)) for one in chains.streams
+            _short(stream.name.encode()) + bytes([stream.states]) + _fraction(Fraction(stream.rate))
+            for stream in chains.streams
         )
         head = bytes([JOINT]) + _fraction(Fraction(chains.odds_ratio)) + bytes([chains.steps, len(chains.streams)])
         return head + streams + bytes([chains.column(policy.device, policy.stream)])
@@ -341,7 +342,9 @@ def _chains(policy: Policy, form: _Form) -> bytes:
     if isinstance(policy.chains, JointChains):
         return form.joint(policy.chains, policy)
     members = policy.chains.members
-    return bytes([BINARY if len(members) == 4 else BOUNDED]) + b"".join(_fraction(Fraction(*one)) for one in members)
+    return bytes([BINARY if len(members) == 4 else BOUNDED]) + b"".join(
+        _fraction(Fraction(*member)) for member in members
+    )
 
 
 def _guarantee(guarantee: Guarantee, form: _Form) -> bytes:
@@ -431,9 +434,9 @@ def _difference(where: str, actual: Any, expected: Any) -> str:
         pairs = [(str(number), *both) for number, both in enumerate(zip_longest(actual, expected))]
     else:
         pairs = []
-    for name, one, other in pairs:
-        if one != other:
-            return _difference(f"{where}.{name}" if where else name, one, other)
+    for name, value, other in pairs:
+        if value != other:
+            return _difference(f"{where}.{name}" if where else name, value, other)
     return f"{where} is {actual!r:.{_MOST_SHOWN}}, and {expected!r:.{_MOST_SHOWN}} by the JSON form"
 
 

@@ -255,13 +255,13 @@ class _Promise:
 
     def _sums(self, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
         """Sums of what leaks to its stretches: exact for any side information, else by the excess."""
-        told, ticks = Fraction(self.promise.epsilon), self.promise.stretch_ticks
+        fraction, ticks = Fraction(self.promise.epsilon), self.promise.stretch_ticks
         joint = isinstance(self.policy.chains, JointChains)  # other streams tell something, too
         if self.promise.adversary == "universal" and self.root is not None and not joint:
-            sums = self._exact_sums(as_decimal(told), ticks, past, future)
+            sums = self._exact_sums(as_decimal(fraction), ticks, past, future)
             if all(each.before(MAX_TICK) + each.after(MAX_TICK) + _HAIR < each.limit for each in sums):
                 return sums
-        limit = as_decimal(told - Fraction(_derived(self.policy.model_dump_json(), self.windows).epsilon(ticks)))
+        limit = as_decimal(fraction - Fraction(_derived(self.policy.model_dump_json(), self.windows).epsilon(ticks)))
         before, after = (self._excess(runs, self.rates) for runs in (past, future))
         sides = (cache(partial(self._decayed, excess)) for excess in (before, after))
         return [_Sum(limit, *sides)]
@@ -288,13 +288,13 @@ class _Promise:
             excess = min(self._decayed(excess, run.least) + (more and more * total), most) if total else Decimal(0)
         return excess + _HAIR if excess else excess
 
-    def _exact_sums(self, told: Decimal, ticks: int, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
+    def _exact_sums(self, decimal: Decimal, ticks: int, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
         """One sum for each direction, and one for the larger ratio: leakages by odds ratios, tick by tick."""
         sums, most = [], max(self.rates)
         for direction in (0, 1, None):
             rate = most if direction is None else self.rates[direction]
             before, after = (self._leaking(runs, direction) for runs in (past, future))
-            sums.append(_Sum(told - rate - (ticks - 1) * most, before, after))
+            sums.append(_Sum(decimal - rate - (ticks - 1) * most, before, after))
         return sums
 
     def _leaking(self, runs: Sequence[_Run], direction: int | None) -> Callable[[int], Decimal]:

@@ -107,7 +107,7 @@ class Described(Document):
     @property
     def of_a_tick(self) -> float | None:
         """Loss of a single tick, which is at most that of a stretch; `None` without a bound."""
-        return next((one.epsilon for one in self.stretches if one.ticks == 1), self.epsilon)
+        return next((stretch.epsilon for stretch in self.stretches if stretch.ticks == 1), self.epsilon)
 
     def of_ticks(self, first: int, last: int) -> float | None:
         """Loss of any single tick in first..last; `None` without a bound."""
@@ -321,9 +321,12 @@ class Description(DescribedVersion):
 
     @model_validator(mode="after")
     def _one_stream(self) -> Self:
-        if any((one.fleet, one.device, one.stream) != (self.fleet, self.device, self.stream) for one in self.others):
+        if any(
+            (version.fleet, version.device, version.stream) != (self.fleet, self.device, self.stream)
+            for version in self.others
+        ):
             raise ValueError("another version is of another stream")
-        if len({self.version, *(one.version for one in self.others)}) != 1 + len(self.others):
+        if len({self.version, *(version.version for version in self.others)}) != 1 + len(self.others):
             raise ValueError("a version is described twice")
         return self
 
@@ -336,7 +339,7 @@ def describe(
     `confirmed`: the device has named this version. `history`: the ticks of all versions. `others`: versions that
     frames may still come under, at most `MOST_OTHERS`, the newest last.
     """
-    versions = tuple(DescribedVersion(**_fields(one, history, confirmed=True)) for one in others)
+    versions = tuple(DescribedVersion(**_fields(policy, history, confirmed=True)) for policy in others)
     return Description(**_fields(policy, history, confirmed=confirmed), others=versions)
 
 
@@ -373,9 +376,13 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
             ),
         }
     else:
-        told = policy.stream_loss
-        stretches = () if told.epsilon is None else (Stretch("a single tick", 1, told.epsilon, told.epsilon),)
-        promise = _promise(told.epsilon, told.adversary, stretches, dated(policy, history))
+        stream_loss = policy.stream_loss
+        stretches = (
+            ()
+            if stream_loss.epsilon is None
+            else (Stretch("a single tick", 1, stream_loss.epsilon, stream_loss.epsilon),)
+        )
+        promise = _promise(stream_loss.epsilon, stream_loss.adversary, stretches, dated(policy, history))
         fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
     chain_class = class_sentence(fields["chains"])
     conditions = [shared.condition for shared in policy.sums] if isinstance(policy, Policy) else []

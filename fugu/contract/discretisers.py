@@ -154,14 +154,14 @@ def _check_edges(discretiser: Thresholds | Baseline) -> None:
         raise ValueError("edges must increase strictly")
 
 
-def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, made: int, what: str) -> None:
-    """Every state has a name of its own; `made` is how many there are without one for missing readings."""
+def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, count: int, what: str) -> None:
+    """Every state has a name of its own; `count` is how many there are without one for missing readings."""
     names, missing = discretiser.states, discretiser.missing
     if len(set(names)) != len(names):
         raise ValueError("two states have the same name")
     if missing is not None and missing not in names:
         raise ValueError(f"missing names a state {missing!r} that is not among the states")
-    extra = len(names) == made + 1 and missing is not None and missing == names[-1]
-    if len(names) != made and not extra:
-        more = "" if missing is None else f", or {made + 1} with the last for missing readings"
-        raise ValueError(f"{what} {made} states{more}, not {len(names)}")
+    extra = len(names) == count + 1 and missing is not None and missing == names[-1]
+    if len(names) != count and not extra:
+        more = "" if missing is None else f", or {count + 1} with the last for missing readings"
+        raise ValueError(f"{what} {count} states{more}, not {len(names)}")

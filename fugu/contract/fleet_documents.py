@@ -156,14 +156,14 @@ class PolicyDocument(Document):
 
     def for_device(self, device: str) -> tuple[AnyPolicy, ...]:
         """The policies as a device has them; PolicyError if one is malformed, or two are for one stream."""
-        found: list[AnyPolicy] = []
+        policies: list[AnyPolicy] = []
         for policy in self.policies:
             text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
-            found.append((MeasurePolicy if policy.get("kind") == "points" else Policy).from_json(text))
-        streams = [policy.stream for policy in found]
+            policies.append((MeasurePolicy if policy.get("kind") == "points" else Policy).from_json(text))
+        streams = [policy.stream for policy in policies]
         if len(set(streams)) != len(streams):
             raise PolicyError("two policies of a document are for one stream")
-        return tuple(found)
+        return tuple(policies)
 
 
 class TableDocument(Document):
@@ -242,9 +242,11 @@ def read_enrolment(text: str | bytes) -> Enrolment:
 def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[bytes]:
     """The names of a role's keys that have validly signed an envelope, of all roles' 32-byte public keys by name."""
     return {
-        one.key
-        for one in envelope.signatures
-        if one.key in role.names and one.key in keys and _valid(keys[one.key], one.signature, envelope.message)
+        signature.key
+        for signature in envelope.signatures
+        if signature.key in role.names
+        and signature.key in keys
+        and _valid(keys[signature.key], signature.signature, envelope.message)
     }
 
 
@@ -253,7 +255,7 @@ def verified(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> Non
 
     The reasons: no key of the role has signed it, a signature of such a key does not match, too few of them signed.
     """
-    claimed = {one.key for one in envelope.signatures} & role.names & set(keys)
+    claimed = {signature.key for signature in envelope.signatures} & role.names & set(keys)
     if not claimed:
         raise TrustError(f"no key that may sign a {envelope.kind} document has signed it", Reason.WRONG_ROLE)
     valid = signers(envelope, role, keys)

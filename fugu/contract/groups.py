@@ -168,7 +168,7 @@ def check_signed(envelope: Envelope, kind: Kind, helper: bytes) -> None:
     from cryptography.exceptions import InvalidSignature  # who reads policies without groups does not need it
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if envelope.kind != kind or [one.key for one in envelope.signatures] != [key_name(helper)]:
+    if envelope.kind != kind or [signature.key for signature in envelope.signatures] != [key_name(helper)]:
         raise TrustError(f"no {kind} that this helper has signed", Reason.WRONG_ROLE)
     try:
         Ed25519PublicKey.from_public_bytes(helper).verify(envelope.signatures[0].signature, envelope.message)

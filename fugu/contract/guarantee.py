@@ -77,9 +77,9 @@ class StreamOutputs(NamedTuple):
         """A bound on what all that a tick adds to tells of any two states, in nats."""
         return total_rate(self.windows) + Fraction(self.symbol_rate)
 
-    def bound(self, chains: ChainClass, adversary: Adversary, known: float, ticks: int = 1) -> StretchBound:
-        """Bound of their loss about any stretch, where so many ticks in a row lose at most `known` nats."""
-        return chains.stretch_bound(known, ticks, self.symbol_rate, self.windows, adversary)
+    def bound(self, chains: ChainClass, adversary: Adversary, tick_epsilon: float, ticks: int = 1) -> StretchBound:
+        """Bound of their loss about any stretch, where so many ticks in a row lose at most `tick_epsilon` nats."""
+        return chains.stretch_bound(tick_epsilon, ticks, self.symbol_rate, self.windows, adversary)
 
 
 def check_outputs(

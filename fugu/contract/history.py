@@ -213,11 +213,11 @@ def _between(version: int, other: int, noises: Mapping[int, Noise | None]) -> No
     return reduce(_larger, between, _larger(noises.get(low), noises.get(high)))
 
 
-def _larger(one: Noise | None, other: Noise | None) -> Noise | None:
+def _larger(noise: Noise | None, other: Noise | None) -> Noise | None:
     """The larger ratios of two, in each direction; `None` if one is unknown, or is of other states."""
-    if one is None or other is None or one.states != other.states:
+    if noise is None or other is None or noise.states != other.states:
         return None
-    return Noise(largest(one.ratios, other.ratios), largest(one.counted, other.counted), one.states)
+    return Noise(largest(noise.ratios, other.ratios), largest(noise.counted, other.counted), noise.states)
 
 
 def louder_beside(policy: Policy, history: History) -> list[Interval]:
@@ -243,7 +243,7 @@ def _louder(policy: Policy, beside: Beside) -> list[Interval]:
     if beside.history is None:
         return always
     spans, chains = beside.history.spans, cast(JointChains, policy.chains)
-    (shown,) = (one for one in chains.streams if _full_name(policy.device, one.name) == beside.name)
+    (shown,) = (stream for stream in chains.streams if _full_name(policy.device, stream.name) == beside.name)
     fitting = [each for each in beside.policies if isinstance(each, Policy) and each.chains == chains]
     if not spans and beside.history.complete and beside.policies and not fitting:
         return always  # another policy may draw, and has not been heard of yet

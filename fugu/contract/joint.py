@@ -53,32 +53,32 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
                 f"stream {policy.stream} is measured: what its points tell together is not bounded by the device"
             )
         streams.append(policy)
-    ticks = max((stretch_ticks(seconds, one.clock.period_us) if seconds else 1 for one in streams), default=1)
+    ticks = max((stretch_ticks(seconds, stream.clock.period_us) if seconds else 1 for stream in streams), default=1)
     if len(streams) < 2:
-        return max((one.bound().epsilon(ticks) for one in streams), default=0.0)
-    adversary = max((one.guarantee.adversary for one in streams), key=_STRENGTH.index)
-    classes = {one.chains.model_dump_json(): one.chains for one in streams}
+        return max((stream.bound().epsilon(ticks) for stream in streams), default=0.0)
+    adversary = max((stream.guarantee.adversary for stream in streams), key=_STRENGTH.index)
+    classes = {stream.chains.model_dump_json(): stream.chains for stream in streams}
     if any(chains.named_streams for chains in classes.values()):
         return max(_named(chains, streams, adversary, sensors or {}).epsilon(ticks) for chains in classes.values())
     first, *others = streams
     for other in others:
-        for what, one, two in (
+        for what, own, two in (
             ("sensors", sensors and sensors.get(first.stream), sensors and sensors.get(other.stream)),
             ("discretisers", first.discretiser, other.discretiser),
             ("clocks", first.clock, other.clock),
         ):
-            if one != two:
+            if own != two:
                 raise NoJointBoundError(
                     f"streams {first.stream} and {other.stream} have different {what}: "
                     "nobody knows what they tell together"
                 )
-    forward, backward = (prod(ratios) for ratios in zip(*(one.outputs.ratios for one in streams), strict=True))
+    forward, backward = (prod(ratios) for ratios in zip(*(stream.outputs.ratios for stream in streams), strict=True))
     # Versions of all the streams may take turns, as those of one may.
-    rate, found = log_up(max(forward, backward)), []
+    rate, bounds = log_up(max(forward, backward)), []
     for chains in classes.values():
         one_tick = chains.ratio_loss(*chains.lasting_ratios(forward, backward), adversary).epsilon
-        found.append(chains.stretch_bound(one_tick, 1, rate, (), adversary).epsilon(ticks))
-    return max(found)
+        bounds.append(chains.stretch_bound(one_tick, 1, rate, (), adversary).epsilon(ticks))
+    return max(bounds)
 
 
 def _named(
@@ -88,28 +88,32 @@ def _named(
     if not isinstance(chains, JointChains):
         raise NoJointBoundError(f"the class of stream {streams[0].stream} or of another is not of all of them together")
     shown_of: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}
-    for one in streams:
+    for stream in streams:
         try:
-            column = chains.column(one.device, one.stream)
+            column = chains.column(stream.device, stream.stream)
         except ValueError as error:
             raise NoJointBoundError(str(error)) from None
         states = chains.shown(column)
-        if one.stream in sensors and states != shown_of.setdefault((sensors[one.stream], one.discretiser), states):
-            raise NoJointBoundError(f"stream {one.stream} has the states of another, but not in its class of chains")
-        _check_shown(chains, column, one)
+        if stream.stream in sensors and states != shown_of.setdefault(
+            (sensors[stream.stream], stream.discretiser), states
+        ):
+            raise NoJointBoundError(f"stream {stream.stream} has the states of another, but not in its class of chains")
+        _check_shown(chains, column, stream)
     return chains.stretch_bound(chains.joint_loss(adversary).epsilon, 1, 0.0, (), adversary)
 
 
-def _check_shown(chains: JointChains, column: int, one: AnyPolicy) -> None:
+def _check_shown(chains: JointChains, column: int, any_policy: AnyPolicy) -> None:
     """Refuse a policy of a stream that is not what a class of others takes it for."""
     shown = chains.streams[column]
-    if not isinstance(one, Policy):
-        raise NoJointBoundError(f"stream {one.stream} is measured: the class of others takes it for states")
-    if one.clock.period_us != chains.period_us or len(one.discretiser.states) != shown.states:
-        raise NoJointBoundError(f"stream {one.stream} has another period, or other states, than in a class of others")
-    if (rate := one.outputs.rate) > Fraction(shown.rate):
+    if not isinstance(any_policy, Policy):
+        raise NoJointBoundError(f"stream {any_policy.stream} is measured: the class of others takes it for states")
+    if any_policy.clock.period_us != chains.period_us or len(any_policy.discretiser.states) != shown.states:
         raise NoJointBoundError(
-            f"stream {one.stream} tells {float(rate):.9g} nats in a tick, above the {shown.rate:.9g} that the "
+            f"stream {any_policy.stream} has another period, or other states, than in a class of others"
+        )
+    if (rate := any_policy.outputs.rate) > Fraction(shown.rate):
+        raise NoJointBoundError(
+            f"stream {any_policy.stream} tells {float(rate):.9g} nats in a tick, above the {shown.rate:.9g} that the "
             "class of others allows it"
         )
 
@@ -124,11 +128,13 @@ def check_named(policies: Sequence[AnyPolicy]) -> None:
     for declared in policies:
         if not isinstance(declared, Policy) or not isinstance(declared.chains, JointChains):
             continue
-        for one in policies:
+        for policy in policies:
             try:
-                column = declared.chains.column(one.device, one.stream)
+                column = declared.chains.column(policy.device, policy.stream)
             except ValueError:
                 continue
-            _check_shown(declared.chains, column, one)
-            if one.clock != declared.clock:
-                raise NoJointBoundError(f"streams {declared.stream} and {one.stream} move together and have two clocks")
+            _check_shown(declared.chains, column, policy)
+            if policy.clock != declared.clock:
+                raise NoJointBoundError(
+                    f"streams {declared.stream} and {policy.stream} move together and have two clocks"
+                )

@@ -93,8 +93,8 @@ class MeasureFrame(Message):
 
     def _consistent(self) -> None:
         integer(self.padding, 0, MAX_MEASURE_TICKS - len(self.released), "padding")
-        for one in self.released:
-            length(one.point, self.dimensions, self.dimensions, "point")
+        for point in self.released:
+            length(point.point, self.dimensions, self.dimensions, "point")
         check_ticks(self.previous, self.first, self.last, self.shift)
 
     @property
@@ -104,7 +104,7 @@ class MeasureFrame(Message):
 
     def encode(self) -> bytes:
         """Bytes of the frame; their number depends only on dimensions, ticks and padding."""
-        body = b"".join(one.packed for one in self.released) + bytes(self.padding * _cell(self.dimensions).size)
+        body = b"".join(point.packed for point in self.released) + bytes(self.padding * _cell(self.dimensions).size)
         head = (self.SCHEMA, 0x97, 0xCE, self.policy_version, 0xD3, self.shift, 0xD3, self.previous, 0xD3, self.first)
         return _HEADER.pack(*head, 0xCC, self.dimensions, 0xCD, len(self.released), 0xC6, len(body)) + body
 

@@ -164,12 +164,12 @@ class MeasurePolicy(PolicyHeader):
             raise ValueError(f"discretiser, coordinates, transition and initial have {counts} states")
         if self.shows and set(self.shows) != set(range(states)):
             raise ValueError("shows names a state that is not measured, or leaves one out")
-        ticks = [one.tick for one in self.changes]
+        ticks = [change.tick for change in self.changes]
         if ticks != sorted(set(ticks)) or any(tick >= self.cycle for tick in ticks):
             raise ValueError(f"changes are at ticks {ticks}: they have to ascend, below the cycle of {self.cycle}")
         if {len(point) for point in self.coordinates} != {len(self.resolution)}:
             raise ValueError("coordinates and resolution have different dimensions")
-        for transition in (self.transition, *(one.transition for one in self.changes)):
+        for transition in (self.transition, *(change.transition for change in self.changes)):
             if len(transition) != chain:
                 raise ValueError(f"a change has {len(transition)} rows for {chain} states")
             for state, row in enumerate(transition):
@@ -181,12 +181,12 @@ class MeasurePolicy(PolicyHeader):
         if abs(math.fsum(self.initial) - 1.0) > _SUM_TOLERANCE:
             raise ValueError(f"initial sums to {math.fsum(self.initial):.12g}, not 1")
         try:
-            found = self.measure_tables
+            measure_tables = self.measure_tables
         except FrameError as error:
             raise ValueError(f"a table: {error}") from None
-        if [table.number for table in found] != list(range(len(found))):
+        if [table.number for table in measure_tables] != list(range(len(measure_tables))):
             raise ValueError("the fallback has number 0, and the other tables 1, 2, ... in order")
-        if any(table.policy_version != self.version for table in found):
+        if any(table.policy_version != self.version for table in measure_tables):
             raise ValueError("a table is for another version of the policy")
         return self
 
@@ -208,7 +208,7 @@ class MeasurePolicy(PolicyHeader):
     @property
     def matrices(self) -> list[list[list[float]]]:
         """The same of all parts."""
-        return [_full(transition) for transition in (self.transition, *(one.transition for one in self.changes))]
+        return [_full(transition) for transition in (self.transition, *(change.transition for change in self.changes))]
 
     def table(self, number: int) -> TimedTable | None:
         """The table of a number, if the policy has it."""

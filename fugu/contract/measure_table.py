@@ -243,12 +243,12 @@ def set_of(states: Any) -> int:
 
 def members(states: int) -> list[int]:
     """The states of a set, ascending."""
-    found = []
+    members = []
     while states:
         lowest = states & -states
-        found.append(lowest.bit_length() - 1)
+        members.append(lowest.bit_length() - 1)
         states ^= lowest
-    return found
+    return members
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Measurement:
         coordinates = tuple(tuple(point) for point in policy["coordinates"])
         shows = tuple(policy.get("shows", ()))
         successors = _followers(policy["transition"])
-        changes = tuple((one["tick"], _followers(one["transition"])) for one in policy.get("changes", ()))
+        changes = tuple((change["tick"], _followers(change["transition"])) for change in policy.get("changes", ()))
         every = (*successors, *(states for _, steps in changes for states in steps))
         return cls(
             coordinates,
@@ -227,11 +227,11 @@ def _near(coordinates: Sequence[Point], radius: Fraction) -> list[int]:
     most, reach = int(radius**2), range(-int(radius), int(radius) + 1)
     dimensions = len(coordinates[0])
     if len(reach) ** dimensions > len(at):
-        found = {a: [states for b, states in at.items() if _squared(a, b) <= most] for a in at}
+        states = {a: [states for b, states in at.items() if _squared(a, b) <= most] for a in at}
     else:
         steps = [step for step in product(reach, repeat=dimensions) if sum(x * x for x in step) <= most]
-        found = {a: [at.get(tuple(map(add, a, step)), 0) for step in steps] for a in at}
-    sets = {a: reduce(or_, near) for a, near in found.items()}
+        states = {a: [at.get(tuple(map(add, a, step)), 0) for step in steps] for a in at}
+    sets = {a: reduce(or_, near) for a, near in states.items()}
     return [sets[point] for point in coordinates]
 
 

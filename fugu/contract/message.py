@@ -106,8 +106,8 @@ class Text(FieldType):
             raise FrameError(f"{name} is not printable", Reason.OUT_OF_RANGE)
 
     def schema(self) -> Schema:
-        found: Schema = {"type": "string", "minLength": self.low, "maxLength": self.high}
-        return found | ({"pattern": self.pattern} if self.pattern else {})
+        schema: Schema = {"type": "string", "minLength": self.low, "maxLength": self.high}
+        return schema | ({"pattern": self.pattern} if self.pattern else {})
 
 
 class Word(FieldType):
@@ -148,12 +148,12 @@ class Binary(FieldType):
             binary(value, self.low, self.high, name)
 
     def schema(self) -> Schema:
-        found: Schema = {"type": "string", "format": "binary", "minLength": self.low, "maxLength": self.high}
+        schema: Schema = {"type": "string", "format": "binary", "minLength": self.low, "maxLength": self.high}
         if self.packed:
             count, *parts = self.packed
             rows = [dict(zip(("title", "type", "bits", "times"), part, strict=True)) for part in parts]
-            found["x-fugu-packed"] = ({"count": count} if count else {}) | {"parts": rows}
-        return found
+            schema["x-fugu-packed"] = ({"count": count} if count else {}) | {"parts": rows}
+        return schema
 
 
 class Many(FieldType):
@@ -185,8 +185,8 @@ class Many(FieldType):
         return [self.item.write(element) for element in value]
 
     def schema(self) -> Schema:
-        found = {"type": "array", "items": self.item.schema(), "minItems": self.low, "maxItems": self.high}
-        return found | ({"uniqueItems": True} if self.ordered else {})
+        schema = {"type": "array", "items": self.item.schema(), "minItems": self.low, "maxItems": self.high}
+        return schema | ({"uniqueItems": True} if self.ordered else {})
 
 
 class Field(NamedTuple):
@@ -226,7 +226,7 @@ class Message:
         cls.fields = tuple(Field(n, *hint.__metadata__) for n, hint in hints.items() if hasattr(hint, "__metadata__"))
         cls._checks = tuple((field.name, field.type.check) for field in cls.fields)
         named = {field.name: field for field in cls.fields}
-        cls.wire = tuple(named[one] if isinstance(one, str) else one for one in cls.LAYOUT or tuple(named))
+        cls.wire = tuple(named[field] if isinstance(field, str) else field for field in cls.LAYOUT or tuple(named))
         cls._names = tuple(field.name for field in cls.wire)
         own = [(place, field.name, field.type) for place, field in enumerate(cls.wire)]
         cls._readers = tuple((name, kind.read) for _, name, kind in own if type(kind).read is not FieldType.read)
@@ -284,12 +284,12 @@ class Row(FieldType):
         return self.part.read(value, name)
 
     def write(self, value: Any) -> list[Any]:
-        found: list[Any] = value.row()
-        return found
+        row: list[Any] = value.row()
+        return row
 
     def schema(self) -> Schema:
-        found = row_schema(self.part.__name__, self.part.wire)
-        return found | ({"description": self.about} if self.about else {})
+        schema = row_schema(self.part.__name__, self.part.wire)
+        return schema | ({"description": self.about} if self.about else {})
 
 
 def unpacked(payload: bytes, schema: int) -> Any:
@@ -316,11 +316,11 @@ def fixed(value: Any, count: int, name: str) -> list[Any]:
 
 def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
     """The values of an array of fields, each read and checked."""
-    found = []
+    columns = []
     for field, value in zip(wire, fixed(row, len(wire), name), strict=True):
-        found.append(field.type.read(value, field.name))
-        field.type.check(found[-1], field.name)
-    return found
+        columns.append(field.type.read(value, field.name))
+        field.type.check(columns[-1], field.name)
+    return columns
 
 
 def payload_schema(schema: int, wire: Iterable[Field]) -> Schema:

@@ -165,54 +165,54 @@ def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str,
 
 
 def _symbol_violations(policy: Policy, pins: SymbolPins) -> list[str]:
-    found = []
+    problems = []
     if policy.discretiser != pins.discretiser:
-        found.append("its discretiser is not the pinned one")
+        problems.append("its discretiser is not the pinned one")
     period, same = policy.clock.period_us, pins.discretiser.remembers
     if period % pins.period_us or (same and period != pins.period_us):
         rule = "the pinned" if same else "a multiple of the pinned"
-        found.append(f"its period of {period} microseconds is not {rule} {pins.period_us}")
+        problems.append(f"its period of {period} microseconds is not {rule} {pins.period_us}")
     if not contains(policy.chains, pins.chains):
-        found.append("its class of chains is not shown to contain the pinned one")
+        problems.append("its class of chains is not shown to contain the pinned one")
     for guarantee, pinned, whose in (
         (policy.guarantee, pins.adversary, "its"),
         (policy.windows_alone, pins.windows.adversary if pins.windows else None, "its windows'"),
     ):
         if guarantee and pinned and _STRENGTH.index(guarantee.adversary) < _STRENGTH.index(pinned):
-            found.append(f"{whose} adversary is {guarantee.adversary}, and {pinned} is pinned")
-    if (told := policy.windows_bound()) and pins.windows:
+            problems.append(f"{whose} adversary is {guarantee.adversary}, and {pinned} is pinned")
+    if (bound := policy.windows_bound()) and pins.windows:
         # ticks at a multiple of the pinned period are some of the pinned ones
         ticks = -(-pins.windows.stretch_ticks // max(period // pins.period_us, 1))
-        if (epsilon := told.epsilon(ticks)) > pins.windows.epsilon:
-            found.append(f"epsilon {epsilon:g} of its windows is above the pinned {pins.windows.epsilon:g}")
-    return found
+        if (epsilon := bound.epsilon(ticks)) > pins.windows.epsilon:
+            problems.append(f"epsilon {epsilon:g} of its windows is above the pinned {pins.windows.epsilon:g}")
+    return problems
 
 
 def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]:
-    found = []
+    problems = []
     if policy.discretiser != pins.discretiser:
         return ["its discretiser is not the pinned one"]
     if policy.clock != pins.clock:
-        found.append("its clock is not the pinned one")
+        problems.append("its clock is not the pinned one")
     mine: Measurement = policy.measurement
     if set(members(mine.initial)) != set(pins.start):
-        found.append("the states possible at tick 0 are not the pinned ones")
+        problems.append("the states possible at tick 0 are not the pinned ones")
     pinned_steps = (pins.steps, *(steps for _, steps in pins.changes))
     steps = (mine.successors, *(steps for _, steps in mine.changes))
     when = (mine.shows, mine.cycle, tuple(tick for tick, _ in mine.changes))
     if when != (pins.shows, pins.cycle, tuple(tick for tick, _ in pins.changes)) or [
         tuple(map(set_of, part)) for part in pinned_steps
     ] != list(steps):
-        found.append("the states that can follow one another are not the pinned ones")
+        problems.append("the states that can follow one another are not the pinned ones")
     for state, (joined, pinned) in enumerate(zip(mine.neighbours, pins.neighbours(), strict=True)):
         if missing := members(pinned & ~joined):
-            found.append(f"its graph does not join the pinned pair of states {state} and {missing[0]}")
+            problems.append(f"its graph does not join the pinned pair of states {state} and {missing[0]}")
             break
     if policy.factor > pins.factor:
-        found.append(f"its factor {policy.factor} is above the pinned {pins.factor}")
+        problems.append(f"its factor {policy.factor} is above the pinned {pins.factor}")
     if policy.degree < pins.degree:
-        found.append(f"its degree of protection {policy.degree} is below the pinned {pins.degree}")
-    return found
+        problems.append(f"its degree of protection {policy.degree} is below the pinned {pins.degree}")
+    return problems
 
 
 def contains(wider: ChainClass, pinned: ChainClass) -> bool:

@@ -118,9 +118,9 @@ def _refuse_points(table: NoiseTable) -> NoiseTable:
 def _schema(_source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
     rows = handler.generate_schema(_Written)
     written = core_schema.no_info_after_validator_function(lambda table: NoiseTable(table.rows), rows)
-    given = core_schema.no_info_after_validator_function(_refuse_points, core_schema.is_instance_schema(NoiseTable))
+    instance = core_schema.no_info_after_validator_function(_refuse_points, core_schema.is_instance_schema(NoiseTable))
     writing = core_schema.plain_serializer_function_ser_schema(lambda table: {"rows": table.rows})
-    return core_schema.json_or_python_schema(written, given, serialization=writing)
+    return core_schema.json_or_python_schema(written, instance, serialization=writing)
 
 
 SymbolTable = Annotated[NoiseTable, GetPydanticSchema(_schema)]
@@ -261,8 +261,8 @@ class Policy(PolicyHeader):
         return self._bound(self.windows_alone, StreamOutputs(None, self.counted), derived)
 
     def _bound(self, promise: Guarantee, outputs: StreamOutputs, derived: Loss | None) -> StretchBound:
-        known = (promise.epsilon, promise.stretch_ticks) if derived is None else (derived.epsilon, 1)
-        return outputs.bound(self.chains, promise.adversary, *known)
+        tick_promise = (promise.epsilon, promise.stretch_ticks) if derived is None else (derived.epsilon, 1)
+        return outputs.bound(self.chains, promise.adversary, *tick_promise)
 
     @property
     def _unused(self) -> set[str]:

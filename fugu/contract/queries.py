@@ -125,5 +125,7 @@ COUNT = Query("count")
 HISTOGRAM = Query(EACH, each=True)
 WINDOW_QUERIES = {query.name: query for query in (COUNT, HISTOGRAM)}
 """By name: what windows count."""
-QUERIES = WINDOW_QUERIES | {one.name: one for one in (Query("frequency", unit="share"), Query("dwell", pairs=True))}
+QUERIES = WINDOW_QUERIES | {
+    query.name: query for query in (Query("frequency", unit="share"), Query("dwell", pairs=True))
+}
 """By name: what releases of the gateway answer."""

@@ -84,12 +84,12 @@ def read_instant(text: object) -> datetime:
     """Parse that form only: a FrameError if no string, else a FrameError, also for years outside 1970 to 9999."""
     if not isinstance(text, str):
         raise FrameError(f"a time is {type(text).__name__}, not a string", Reason.WRONG_TYPE)
-    found = _FORM.fullmatch(text)
-    if found is None or (found[7] or "1").endswith("0"):
+    match = _FORM.fullmatch(text)
+    if match is None or (match[7] or "1").endswith("0"):
         raise FrameError("a time is not of the form 2026-03-01T07:30:00.25Z", Reason.OUT_OF_RANGE)
     try:
-        year, month, day, hour, minute, second = map(int, found.groups()[:6])
-        time = datetime(year, month, day, hour, minute, second, int((found[7] or "").ljust(6, "0")), UTC)
+        year, month, day, hour, minute, second = map(int, match.groups()[:6])
+        time = datetime(year, month, day, hour, minute, second, int((match[7] or "").ljust(6, "0")), UTC)
     except ValueError:
         raise FrameError("a time does not exist", Reason.OUT_OF_RANGE) from None
     return instant(unix_us(time))

@@ -63,8 +63,8 @@ class Ceiling(Document):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_a_tick(cls, given: object) -> object:
-        return {"epsilon": given} if isinstance(given, int | float) else given
+    def _of_a_tick(cls, value: object) -> object:
+        return {"epsilon": value} if isinstance(value, int | float) else value
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:

@@ -162,13 +162,13 @@ class Trust:
             raise TrustError(f"no root documents: {error}") from None
         before, last = self.state, ""
         refusal: TrustError | None = None
-        for one in chain:
-            envelope = _envelope(one)
+        for root in chain:
+            envelope = _envelope(root)
             if envelope.kind != "root":
                 raise TrustError(f"a {envelope.kind} document among root documents")
             last = envelope.digest
             try:
-                verdict = self._judge_root(envelope, one)
+                verdict = self._judge_root(envelope, root)
             except TrustError as error:  # one from before ours, unless none after it follows either
                 refusal = error
             else:
@@ -344,8 +344,8 @@ class Trust:
             raise TrustError(
                 f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run", Reason.PINNED
             )
-        if found := violations(policy, pins):
-            raise TrustError(f"stream {policy.stream}: {found[0]}", Reason.PINNED)
+        if problems := violations(policy, pins):
+            raise TrustError(f"stream {policy.stream}: {problems[0]}", Reason.PINNED)
 
     def _own_root(self, payload: bytes) -> RootDocument:
         """The root of the enrolment, or one that followed it: its own keys must have signed it."""

@@ -82,55 +82,55 @@ def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> list[str]:
     if chosen.kind == "none":
         useful, *why = _nothing(plan)
         return [useful, private, *why, *_adversary(plan)]
-    told = [
+    lines = [
         f"Useful: {answer_words(plan, chosen)}, {quality_words(chosen)}.",
         private,
         f"95 % of answers are off by at most {error_words(chosen.error_95)}.",
     ]
     if chosen.blocks is not None:
-        told += _profile(plan, chosen.blocks)
+        lines += _profile(plan, chosen.blocks)
     if chosen.held_back_error is not None:
-        told.append(
+        lines.append(
             f"On the part of the recording that chose nothing it is off by {error_words(chosen.held_back_error)}."
         )
     best = _best(plan, "symbols") if chosen.kind == "windows" else None
     if best is not None and best.useful:
-        told.append(
+        lines.append(
             f"The best symbol stream is useful as well, over {_span(plan, best.window_ticks or 1)}: "
             f"{quality_words(best)}."
         )
     elif best is not None:
-        told.insert(
+        lines.insert(
             3,
             f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is {quality_words(best)}.",
         )
     if chosen.attack is not None:
-        told.append(_attacked(chosen.attack, chosen))
+        lines.append(_attacked(chosen.attack, chosen))
     if chosen.known_chain is not None:
-        told.append(_odds(chosen.known_chain, chosen, rows))
+        lines.append(_odds(chosen.known_chain, chosen, rows))
     if chosen.stretch is not None:
-        told.append(_stretch(chosen.stretch, question.protect or 0, chosen.epsilon))
+        lines.append(_stretch(chosen.stretch, question.protect or 0, chosen.epsilon))
     protected = protected_sentence(chosen.discretiser)
     stretch = f" about any {stretch_words(question.protect)}" if question.protect else ""
-    told.append(
+    lines.append(
         f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g}{stretch} holds against "
         f"the {chosen.adversary} adversary: proven if the readings are in the class of chains."
     )
     if chosen.every > 1:
-        told.append(taken_words(_every(plan, chosen)))
+        lines.append(taken_words(_every(plan, chosen)))
     if chosen.chains is not None and chosen.chains.changes and plan.covered is not None:
-        told.append(
+        lines.append(
             f"That class has steps of odds ratios up to {chosen.chains.odds_bound:g}: it covers "
             f"{covered_words(plan.covered)} of this recording, of every length."
         )
     if plan.left_out:
-        told.append(_left_out(plan))
+        lines.append(_left_out(plan))
     if plan.question.missing == "ignore":
-        told.append(
+        lines.append(
             "Ticks without a reading have no state (--missing ignore). Which ones those are must not depend on states: "
             "no epsilon bounds what their pattern tells."
         )
-    return [*told, *_adversary(plan)]
+    return [*lines, *_adversary(plan)]
 
 
 def taken_words(every: str) -> str:
@@ -153,11 +153,11 @@ def _gaps(gaps: Gaps) -> str:
 
 def _left_out(plan: AutoPlan) -> str:
     """For whom epsilon is, by what it would be for each donor if the plan had been made without him."""
-    told = [f"{place} of {len(plan.left_out)}: {one:.2g}" for place, one in enumerate(plan.left_out, 1)]
-    beyond = sum(one > plan.question.epsilon for one in plan.left_out)
+    lines = [f"{place} of {len(plan.left_out)}: {loss:.2g}" for place, loss in enumerate(plan.left_out, 1)]
+    beyond = sum(loss > plan.question.epsilon for loss in plan.left_out)
     return (
         f"Epsilon {plan.question.epsilon:g} is for people like these. Planned without each of them in turn, epsilon is "
-        f"for recording {', '.join(told)}: above the promise for {beyond} of {len(plan.left_out)}."
+        f"for recording {', '.join(lines)}: above the promise for {beyond} of {len(plan.left_out)}."
     )
 
 
@@ -180,19 +180,19 @@ def _profile(plan: AutoPlan, blocks: DayBlocks) -> list[str]:
         at = " and ".join(plan.readings.offsets)
         parts += f", while the recording's times are at {at}" if at else ""
         parts += f": another zone is named as --blocks {_option_time(blocks.seconds)}/Europe/Berlin"
-    told = [
+    lines = [
         f"{parts}.",
         "Guessing is one share for every part of the day, the best one: a profile shows a habit, which no promise "
         "about a stretch hides.",
     ]
     if plan.question.want is None:
-        told.insert(0, f"No other answer is useful at epsilon {plan.question.epsilon:g}: hence a profile over days.")
-    return told
+        lines.insert(0, f"No other answer is useful at epsilon {plan.question.epsilon:g}: hence a profile over days.")
+    return lines
 
 
 def _adversary(plan: AutoPlan) -> list[str]:
     """Say whether the adversary that was asked for makes no difference, in a sentence."""
-    classes = [one.chains for one in (plan.recommended, *plan.candidates) if one.chains is not None]
+    classes = [candidate.chains for candidate in (plan.recommended, *plan.candidates) if candidate.chains is not None]
     if plan.question.adversary == "universal" or not classes or not classes[0].changes:
         return []
     return [
@@ -210,7 +210,7 @@ def _attacked(attack: Attack, chosen: Candidate) -> str:
     )
 
 
-def _odds(known: Attack, chosen: Candidate, rows: Sequence[Stretch]) -> str:
+def _odds(attack: Attack, chosen: Candidate, rows: Sequence[Stretch]) -> str:
     """How far odds moved of an attacker who knows the habits beforehand, and of those who learn them.
 
     `rows` are what the policy loses about stretches, a tick first.
@@ -219,7 +219,7 @@ def _odds(known: Attack, chosen: Candidate, rows: Sequence[Stretch]) -> str:
     tick = epsilon_to_odds(rows[0].epsilon) if rows else allowed
     alone = f", and {tick:.2g} on a tick alone" if tick < 0.9 * allowed else ""
     sentence = (
-        f"There, the odds on a tick change by a factor of at most {known.furthest:.2g} for an attacker who already "
+        f"There, the odds on a tick change by a factor of at most {attack.furthest:.2g} for an attacker who already "
         f"knows the habits behind the recording; epsilon {chosen.epsilon:g} allows {allowed:.2g}{alone}."
     )
     if chosen.learner is None:
@@ -260,32 +260,32 @@ def _nothing(plan: AutoPlan) -> list[str]:
         ]
     kind = "symbols" if question.want == "now" else "windows"
     best = _best(plan, kind, near=True)
-    told = [f"Not useful: nothing could be compared at epsilon {question.epsilon:g}."]
+    lines = [f"Not useful: nothing could be compared at epsilon {question.epsilon:g}."]
     if best is not None:
         wide = question.within is not None and best.useful and best.expected_error > question.within
-        told = [f"Not useful: {answer_words(plan, best)}, {quality_words(best, least=True)}."]
+        lines = [f"Not useful: {answer_words(plan, best)}, {quality_words(best, least=True)}."]
         if wide and question.within is not None:
-            told.append(f"That is better than guessing, but not within {error_words(question.within)}.")
+            lines.append(f"That is better than guessing, but not within {error_words(question.within)}.")
         if question.window is not None:
-            told.append("Only this length was compared: without --window others are, and one of them may be useful.")
+            lines.append("Only this length was compared: without --window others are, and one of them may be useful.")
         if (day := _day(plan, _best(plan, kind) or best)) is not None:
-            told.append(
+            lines.append(
                 f"Over a day the noise alone is off by {error_words(day)}; the recording has too few days to judge it."
             )
     if question.protect and best is not None and best.blocks is None:
-        told += _stretch_needs(plan, best)
+        lines += _stretch_needs(plan, best)
     if question.want == "now" and best is not None:
-        told.append(_limit(best))
+        lines.append(_limit(best))
     if plan.least_epsilon is not None:
-        told.append(
+        lines.append(
             f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful"
             f"{_would_be(plan, plan.least_epsilon)}{_LEVELS[privacy_of(plan.least_epsilon)]}."
         )
     elif plan.too_few:
-        told.append(_too_few(plan, *plan.too_few))
+        lines.append(_too_few(plan, *plan.too_few))
     elif plan.curves:
-        told.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
-    return told
+        lines.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
+    return lines
 
 
 def _limit(best: Candidate) -> str:
@@ -328,14 +328,14 @@ def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
     how = f"noise of {float(best.scale):.3g} ticks / {limit:.2g}"
     if len(plan.bins) == 1 and best.chains.changes:  # the universal bound in closed form
         how = f"({ticks} + {math.sqrt(best.chains.odds_bound):.3g} - 1)/{limit * question.epsilon:.2g} ticks"
-    told = [f"To protect any {stretch} at {epsilon}, an error of {percent(limit)} needs windows of "]
-    told[0] += f"{time_words(length * period)}: {how}."
-    windows = [one for one in plan.candidates if one.kind == "windows" and one.devices == 1]
-    longest, widest = max((longest_useful(plan, one), one.window_ticks or 0) for one in windows)
+    sentences = [f"To protect any {stretch} at {epsilon}, an error of {percent(limit)} needs windows of "]
+    sentences[0] += f"{time_words(length * period)}: {how}."
+    windows = [candidate for candidate in plan.candidates if candidate.kind == "windows" and candidate.devices == 1]
+    longest, widest = max((longest_useful(plan, window), window.window_ticks or 0) for window in windows)
     if longest < 1:
-        return [*told, f"No window that was compared could be useful and protect even a single tick at {epsilon}."]
+        return [*sentences, f"No window that was compared could be useful and protect even a single tick at {epsilon}."]
     return [
-        *told,
+        *sentences,
         f"Windows of {_span(plan, widest)} could be useful and protect stretches of at most "
         f"{longest} tick{'s' * (longest > 1)} ({time_words(longest * period)}) at {epsilon}.",
     ]
@@ -343,10 +343,10 @@ def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
 
 def _day(plan: AutoPlan, best: Candidate) -> float | None:
     """By how much the noise of a window is off over a day, if that was not compared but could be asked for."""
-    one = plan.readings
-    if not one.steady or best.scale is None or best.window_ticks is None:
+    readings = plan.readings
+    if not readings.steady or best.scale is None or best.window_ticks is None:
         return None
-    day = round(86_400.0 / one.period)
+    day = round(86_400.0 / readings.period)
     if day <= best.window_ticks or plan.question.latency_seconds is not None:
         return None
     return group_error(best.scale, day, best.devices)[0]
@@ -354,11 +354,17 @@ def _day(plan: AutoPlan, best: Candidate) -> float | None:
 
 def _best(plan: AutoPlan, kind: str, *, near: bool = False) -> Candidate | None:
     """The most accurate candidate of a kind; of symbols, or with `near`, the one that comes nearest to half a guess."""
-    some = [one for one in plan.candidates if one.kind == kind and one.devices in (1, plan.question.devices)]
-    some = [one for one in some if one.blocks is None] or some
+    some = [
+        candidate
+        for candidate in plan.candidates
+        if candidate.kind == kind and candidate.devices in (1, plan.question.devices)
+    ]
+    some = [candidate for candidate in some if candidate.blocks is None] or some
     if near or kind == "symbols":
-        return min(some, key=lambda one: one.expected_error / max(one.guess_error, 1e-9), default=None)
-    return min(some, key=lambda one: one.expected_error, default=None)
+        return min(
+            some, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9), default=None
+        )
+    return min(some, key=lambda candidate: candidate.expected_error, default=None)
 
 
 def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
@@ -413,27 +419,27 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.2g} %" if share < 0.995 else f"{100.0 * share:.0f} %"
 
 
-def _row(plan: AutoPlan, one: Candidate) -> list[str]:
-    name = f"symbols {_every(plan, one).partition(' (')[0]}" if one.kind == "symbols" else "windows"
-    if one.blocks is not None:
-        name = f"profile, {time_words(one.blocks.seconds)}"
-    name += f", {one.devices} devices" if one.devices > 1 else ""
-    same = one.same_release(plan.recommended)
+def _row(plan: AutoPlan, candidate: Candidate) -> list[str]:
+    name = f"symbols {_every(plan, candidate).partition(' (')[0]}" if candidate.kind == "symbols" else "windows"
+    if candidate.blocks is not None:
+        name = f"profile, {time_words(candidate.blocks.seconds)}"
+    name += f", {candidate.devices} devices" if candidate.devices > 1 else ""
+    same = candidate.same_release(plan.recommended)
     return [
         name + (" *" if same else ""),
-        "the state now" if one.window_ticks is None else _span(plan, one.window_ticks).partition(" (")[0],
-        percent(one.expected_error),
-        percent(one.error_95),
-        "-" if one.held_back_error is None else percent(one.held_back_error),
-        percent(one.guess_error),
+        "the state now" if candidate.window_ticks is None else _span(plan, candidate.window_ticks).partition(" (")[0],
+        percent(candidate.expected_error),
+        percent(candidate.error_95),
+        "-" if candidate.held_back_error is None else percent(candidate.held_back_error),
+        percent(candidate.guess_error),
     ]
 
 
-def _traffic(one: Candidate) -> str:
+def _traffic(candidate: Candidate) -> str:
     """When a subscriber knows what is recommended, and what is sent a day."""
     return (
-        f"* is known after {time_words(one.latency_seconds or 0.0)}, in {one.messages_per_day:.2g} messages "
-        f"({one.bytes_per_day:.3g} bytes) a day."
+        f"* is known after {time_words(candidate.latency_seconds or 0.0)}, in {candidate.messages_per_day:.2g} "
+        f"messages ({candidate.bytes_per_day:.3g} bytes) a day."
     )
 
 
@@ -443,8 +449,8 @@ def _stretches(policy: Policy) -> tuple[Stretch, ...]:
 
 def auto_document(plan: AutoPlan, policy: AnyPolicy | None = None) -> dict[str, Any]:
     """The plan as an object for JSON."""
-    one, question = plan.readings, plan.question
-    ticks = question.ticks(one.period * plan.recommended.every)
+    readings, question = plan.readings, plan.question
+    ticks = question.ticks(readings.period * plan.recommended.every)
     rows = _stretches(policy) if isinstance(policy, Policy) else ()
     return {
         "useful": plan.recommended.kind != "none",
@@ -456,35 +462,37 @@ def auto_document(plan: AutoPlan, policy: AnyPolicy | None = None) -> dict[str, 
         "least_epsilon": plan.least_epsilon,
         "covered": plan.covered,
         "gaps": None if plan.gaps is None else plan.gaps._asdict(),
-        "left_out": [one if math.isfinite(one) else None for one in plan.left_out],
+        "left_out": [loss if math.isfinite(loss) else None for loss in plan.left_out],
         "protected": protected_sentence(plan.recommended.discretiser),
         "stretches": stretch_documents(rows),
         "readings": {
-            "source": one.source,
-            "column": one.column,
-            "kind": one.kind,
-            "ticks": len(one.segments),
-            "period_seconds": one.period,
-            "notes": [*one.notes, *plan.states.notes],
+            "source": readings.source,
+            "column": readings.column,
+            "kind": readings.kind,
+            "ticks": len(readings.segments),
+            "period_seconds": readings.period,
+            "notes": [*readings.notes, *plan.states.notes],
         },
-        "read": [facts._asdict() for facts in one.facts],
+        "read": [facts._asdict() for facts in readings.facts],
     }
 
 
-def candidate_document(one: Candidate) -> dict[str, Any]:
+def candidate_document(candidate: Candidate) -> dict[str, Any]:
     """A candidate as an object for JSON; an error that is not known is null."""
-    fields = {name: value for name, value in vars(one).items() if name not in ("table", "judged", "message")}
+    fields = {name: value for name, value in vars(candidate).items() if name not in ("table", "judged", "message")}
     return {
         **{name: None if isinstance(value, float) and math.isnan(value) else value for name, value in fields.items()},
-        "bytes_per_day": one.bytes_per_day,
-        "unit": one.unit,
-        "discretiser": one.discretiser.model_dump(mode="json"),
-        "chains": None if one.chains is None else one.chains.model_dump(mode="json"),
-        "scale": None if one.scale is None else str(one.scale),
-        "blocks": None if one.blocks is None else {"zone": one.blocks.zone, "seconds": one.blocks.seconds},
-        **{name: _attack_document(getattr(one, name)) for name in ("attack", "known_chain")},
-        "learners": [_attack_document(attack) for attack in one.learners],
-        "stretch": None if one.stretch is None else one.stretch._asdict(),
+        "bytes_per_day": candidate.bytes_per_day,
+        "unit": candidate.unit,
+        "discretiser": candidate.discretiser.model_dump(mode="json"),
+        "chains": None if candidate.chains is None else candidate.chains.model_dump(mode="json"),
+        "scale": None if candidate.scale is None else str(candidate.scale),
+        "blocks": None
+        if candidate.blocks is None
+        else {"zone": candidate.blocks.zone, "seconds": candidate.blocks.seconds},
+        **{name: _attack_document(getattr(candidate, name)) for name in ("attack", "known_chain")},
+        "learners": [_attack_document(attack) for attack in candidate.learners],
+        "stretch": None if candidate.stretch is None else candidate.stretch._asdict(),
     }
 
 

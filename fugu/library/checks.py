@@ -125,15 +125,15 @@ def check(
         alone = None if policy.table is None else policy.verify_windows()
         bound = policy.bound(loss)
         rows = bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
-        found = None
+        chains = None
         if recording is not None:
             from fugu.library.recordings import recorded
             from fugu.planning.recorded_policy import recorded_class
             from fugu.recordings.options import read_options
 
             options = read_options(**read)
-            found = recorded_class(policy, recorded(recording, options)[0], options)
-        return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, found, loss, alone)
+            chains = recorded_class(policy, recorded(recording, options)[0], options)
+        return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, chains, loss, alone)
     policy.verify(None if accepted is None else accepted.epsilon)
     if recording is not None:
         raise UsageError("a recording is for streams of symbols and windows")
@@ -167,7 +167,11 @@ def attack(
     Raises:
         FuguError: the policy or a recording cannot be read, or measures points.
     """
-    return tuple(trial for one in drawn(_policy(policy), recording, **read) for trial in one.attacked(known))
+    return tuple(
+        trial
+        for recorded_policy in drawn(_policy(policy), recording, **read)
+        for trial in recorded_policy.attacked(known)
+    )
 
 
 def drawn(policy: AnyPolicy, recording: Source, **read: Any) -> Iterator[Released]:
@@ -179,8 +183,8 @@ def drawn(policy: AnyPolicy, recording: Source, **read: Any) -> Iterator[Release
     if not isinstance(policy, Policy):
         raise PolicyError("measured points are not attacked here: plan_places attacks them as it plans")
     options = read_options(**read)
-    for one in several(recording):
-        yield released(policy, recorded(one, options)[0], options)
+    for source in several(recording):
+        yield released(policy, recorded(source, options)[0], options)
 
 
 def checked_policy(check: Check) -> Result:
@@ -188,9 +192,9 @@ def checked_policy(check: Check) -> Result:
     if not isinstance(policy := check.policy, Policy):
         document, report = _measure_document(policy, check.stretches), _measure_report(policy, check)
         return Result(document, [*report])
-    told = policy, check.loss, check.windows, check.recorded
+    details = policy, check.loss, check.windows, check.recorded
     code = 0 if check.recorded is None or check.recorded.inside else NOTHING
-    return Result(_policy_document(*told), _policy_report(*told), code)
+    return Result(_policy_document(*details), _policy_report(*details), code)
 
 
 def _policy_document(
@@ -218,7 +222,7 @@ def _policy_document(
             windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
         document["windows"] = windows
     if policy.sums:
-        document["sums"] = {one.name: {"rate": str(one.rate), "condition": one.condition} for one in policy.sums}
+        document["sums"] = {sum_.name: {"rate": str(sum_.rate), "condition": sum_.condition} for sum_ in policy.sums}
     if recorded is not None:
         document["recording"] = {
             **recorded._asdict(),
@@ -291,7 +295,7 @@ def _policy_report(policy: Policy, loss: Loss, alone: Loss | None, recorded: Rec
         yield Line(f"  sum {shared.name}: adds {float(shared.rate):.6g} to the loss of every tick; {shared.condition}")
 
 
-def _measure_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:
+def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> dict[str, Any]:
     reach, stream = ConstraintSets(policy.measurement), policy.stream_loss
     return {
         "privacy": privacy_of(policy.stream_loss.epsilon),
@@ -301,7 +305,7 @@ def _measure_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[st
         "epsilon_stream": stream.epsilon,
         "adversary": stream.adversary,
         "start": stream.start,
-        "stretches": stretch_documents(told),
+        "stretches": stretch_documents(stretches),
         "sets": [states.bit_count() for states in reach.all()],
         "repeats_from": reach.start,
         "tables": _tables(policy),
@@ -309,7 +313,7 @@ def _measure_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[st
 
 
 def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
-    told = check.stretches
+    stretches = check.stretches
     reach = ConstraintSets(policy.measurement)
     sets = reach.all()
     edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
@@ -323,7 +327,7 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
         f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
     )
     yield Line(f"  whole stream: {_whole(policy, check.loss)}")
-    for line in stretch_lines(told, policy.discretiser):
+    for line in stretch_lines(stretches, policy.discretiser):
         yield Line(f"  {line}")
     yield Line(f"  {missing_sentence(policy)}")
     counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
@@ -389,10 +393,10 @@ def _show_guarantee(
 ) -> Iterator[Part]:
     ticks = claimed.stretch_ticks
     about = f" about any {ticks} ticks in a row" if ticks > 1 else ""
-    found = derived.epsilon if bound is None else bound.epsilon(ticks)
+    epsilon = derived.epsilon if bound is None else bound.epsilon(ticks)
     yield Line(f"  claimed  epsilon {claimed.epsilon:.10g}{about}, {claimed.adversary} adversary{what}")
-    yield Line(f"  derived  epsilon {found:.10g} ({derived.bound})")
+    yield Line(f"  derived  epsilon {epsilon:.10g} ({derived.bound})")
     for line in stretch_lines(_rows(policy, bound), policy.discretiser):
         yield Line(f"  {line}")
-    period, slack = policy.clock.period_us / 1_000_000, max(claimed.epsilon - found, 0.0)
+    period, slack = policy.clock.period_us / 1_000_000, max(claimed.epsilon - epsilon, 0.0)
     yield Line(f"  {change_words(policy.chains, claimed.epsilon, period, slack)}")

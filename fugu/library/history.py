@@ -75,7 +75,7 @@ def history(
 def _read(folder: Path, table: str, device: str | Sequence[str] | None, stream: str | None, span: Span) -> DataFrame:
     import pandas as pd
 
-    tables = sorted(one.name.partition(".")[0] for one in folder.iterdir() if one.name[0] != ".")
+    tables = sorted(file.name.partition(".")[0] for file in folder.iterdir() if file.name[0] != ".")
     if table not in tables:
         raise UsageError(f"{folder.name} has no table {table!r}; it has {', '.join(tables) or 'none'}")
     filters: list[tuple[str, str, Any]] = []
@@ -88,6 +88,6 @@ def _read(folder: Path, table: str, device: str | Sequence[str] | None, stream: 
             ("time", sign, pd.Timestamp(at, unit="us", tz="UTC"))
             for sign, at in ((">=", span.since), ("<", span.until))
         ]
-    place = next(one for one in folder.iterdir() if one.name.partition(".")[0] == table)
-    found = pd.read_parquet(place, filters=filters or None)
-    return found.drop(columns="date", errors="ignore")
+    place = next(file for file in folder.iterdir() if file.name.partition(".")[0] == table)
+    frame = pd.read_parquet(place, filters=filters or None)
+    return frame.drop(columns="date", errors="ignore")

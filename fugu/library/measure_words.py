@@ -175,14 +175,14 @@ def _measure_report(plan: MeasurePlan) -> Iterator[Part]:
 
 
 def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:
-    found, states = plan.schedule, plan.spec.states
-    sizes = [int(possible.sum()) for possible in found.constraints]
-    if len({possible.tobytes() for possible in found.constraints}) == 1:
+    schedule, states = plan.schedule, plan.spec.states
+    sizes = [int(possible.sum()) for possible in schedule.constraints]
+    if len({possible.tobytes() for possible in schedule.constraints}) == 1:
         return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
-    first = [("at tick 0", f"{sizes[0]} of {states} states")] if found.start else []
-    later, begin = sizes[found.start :], found.ticks[found.start]
-    sets = f"{found.period} sets in turn, of {min(later)} to {max(later)} states"
-    return [*first, (f"from tick {begin} on", f"{later[0]} of {states} states" if found.period == 1 else sets)]
+    first = [("at tick 0", f"{sizes[0]} of {states} states")] if schedule.start else []
+    later, begin = sizes[schedule.start :], schedule.ticks[schedule.start]
+    sets = f"{schedule.period} sets in turn, of {min(later)} to {max(later)} states"
+    return [*first, (f"from tick {begin} on", f"{later[0]} of {states} states" if schedule.period == 1 else sets)]
 
 
 def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
@@ -203,8 +203,8 @@ def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
     if spec.states <= _MOST_NAMED:
         degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(each.degrees.tolist()) if count)
         factors = zip(spec.names, each.possible.tolist(), plan.unbounded_factors, strict=True)
-        told = "  ".join(f"{name}: {float(factor):.4g}" for name, possible, factor in factors if possible)
-        rows += [("degree of protection", degrees), ("factor against absence (unbounded)", told)]
+        factors_text = "  ".join(f"{name}: {float(factor):.4g}" for name, possible, factor in factors if possible)
+        rows += [("degree of protection", degrees), ("factor against absence (unbounded)", factors_text)]
     else:
         low, middle, high = int(inside.min()), float(np.median(inside)), int(inside.max())
         rows.append(("degree of protection", f"{low} to {high} states, median {middle:g}"))

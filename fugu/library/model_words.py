@@ -39,12 +39,12 @@ def fitted_grid(model: GridModel, traces: Traces, document: dict[str, Any], orde
 
 
 def _report(model: ChainModel, recording: JointRecording) -> Iterator[Part]:
-    for stream, one in zip(model.streams, recording.streams, strict=True):
+    for stream, readings in zip(model.streams, recording.streams, strict=True):
         yield Line(
             f"{stream.name}: {stream.source}, column {stream.column}, {stream.states} states; "
             f"{protected_sentence(stream.discretiser)}"
         )
-        yield from (Line(f"  {note}") for note in one.notes)
+        yield from (Line(f"  {note}") for note in readings.notes)
     period = "" if model.period_seconds is None else f", one every {model.period_seconds:g} s"
     what = "pairs of states, before and now" if model.order == 2 else "states of the chain"
     yield Line(
@@ -84,8 +84,8 @@ def _grid(model: GridModel, traces: Traces) -> Iterator[Part]:
     size = len(model.cells)
     columns, rows = (model.cells.max(axis=0) + 1).tolist()
     period = "" if model.period_seconds is None else f", one place every {model.period_seconds:g} s"
-    found, apart = traces.rows - traces.missing, len(set(traces.trace.tolist()))
-    yield Line(f"{traces.source}: {traces.rows} rows, {found} places of {apart} traces")
+    found_rows, apart = traces.rows - traces.missing, len(set(traces.trace.tolist()))
+    yield Line(f"{traces.source}: {traces.rows} rows, {found_rows} places of {apart} traces")
     if traces.missing:
         if model.missing is None:
             yield Line(f"{traces.missing} rows without a place were left out; no transition is counted across them")

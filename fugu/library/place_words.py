@@ -40,53 +40,53 @@ def place_report(plan: PlacePlan, policy: AnyPolicy | None) -> list[Line | Table
 
 def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
     """Sentences: is it useful, is it private, and why."""
-    one, epsilon = plan.recommended, plan.question.epsilon
+    recommended, epsilon = plan.recommended, plan.question.epsilon
     rows = _stretches(policy) if isinstance(policy, MeasurePolicy) else ()
     private = promise_words(epsilon, 0, rows)
-    if one.kind == "points":
-        told = [
-            f"Useful: {place_words(plan, one)}, {_quality(one)}.",
+    if recommended.kind == "points":
+        lines = [
+            f"Useful: {place_words(plan, recommended)}, {_quality(recommended)}.",
             private,
-            f"95 % of places are off by at most {one.error_95:.0f} m.",
-            f"On the part of the recording that chose nothing they are off by {one.held_back_error:.0f} m.",
+            f"95 % of places are off by at most {recommended.error_95:.0f} m.",
+            f"On the part of the recording that chose nothing they are off by {recommended.held_back_error:.0f} m.",
         ]
-        if one.attack is not None:
-            told.append(
-                f"There, the strongest of the attackers that were run ({one.attack.attacker}) names the cell "
-                f"{one.attack.success:.1%} of the time, and {one.attack.guess:.1%} without what is released; epsilon "
-                f"{one.epsilon:g} allows {one.attack.ceiling:.1%}."
+        if recommended.attack is not None:
+            lines.append(
+                f"There, the strongest of the attackers that were run ({recommended.attack.attacker}) names the cell "
+                f"{recommended.attack.success:.1%} of the time, and {recommended.attack.guess:.1%} without what is "
+                f"released; epsilon {recommended.epsilon:g} allows {recommended.attack.ceiling:.1%}."
             )
         return [
-            *told,
-            f"Protected is the cell at a tick, with epsilon {one.epsilon:g} of all points together "
-            f"({one.point_epsilon:.3g} of one) against any side information about places; "
+            *lines,
+            f"Protected is the cell at a tick, with epsilon {recommended.epsilon:g} of all points together "
+            f"({recommended.point_epsilon:.3g} of one) against any side information about places; "
             "habits are not protected. It is proven if places are in the class of chains.",
-            *([taken_words(_every(plan, one.every))] if one.every > 1 else []),
+            *([taken_words(_every(plan, recommended.every))] if recommended.every > 1 else []),
         ]
     if plan.reasons:
         reasons = [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]]
         return [f"Not useful: {plan.reasons[0]}.", private, *reasons]
     best = min(plan.candidates, key=lambda each: each.expected_error)
-    told = [
+    lines = [
         f"Not useful: {place_words(plan, best)}, {_quality(best, least=True)}.",
         private,
         f"95 % of places are off by at most {best.error_95:.0f} m.",
     ]
     if plan.least_epsilon is not None:
-        return [*told, f"Nothing useful below epsilon {plan.least_epsilon:g}."]
-    return [*told, f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve):g}."]
+        return [*lines, f"Nothing useful below epsilon {plan.least_epsilon:g}."]
+    return [*lines, f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve):g}."]
 
 
-def _quality(one: Candidate, *, least: bool = False) -> str:
+def _quality(candidate: Candidate, *, least: bool = False) -> str:
     """How good points are, beside guessing; with `least`, they are this bad or worse."""
     more = " or more" if least else ""
-    return f"off by {one.expected_error:.0f} m{more} on average; guessing is off by {one.guess_error:.0f}"
+    return f"off by {candidate.expected_error:.0f} m{more} on average; guessing is off by {candidate.guess_error:.0f}"
 
 
-def place_words(plan: PlacePlan, one: Candidate) -> str:
+def place_words(plan: PlacePlan, candidate: Candidate) -> str:
     """Words for the answer of a candidate."""
-    side = plan.sides[next(i for i, each in enumerate(plan.candidates) if each.same_release(one))]
-    return f"a point {_every(plan, one.every)} for cells of {side:g} m"
+    side = plan.sides[next(i for i, each in enumerate(plan.candidates) if each.same_release(candidate))]
+    return f"a point {_every(plan, candidate.every)} for cells of {side:g} m"
 
 
 def place_document(plan: PlacePlan, policy: AnyPolicy | None) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def place_document(plan: PlacePlan, policy: AnyPolicy | None) -> dict[str, Any]:
         "useful": plan.recommended.kind != "none",
         **promise_document(plan.question.epsilon, 0, 1, rows),
         "recommended": candidate_document(plan.recommended),
-        "candidates": [candidate_document(one) for one in plan.candidates],
+        "candidates": [candidate_document(candidate) for candidate in plan.candidates],
         "verdict": place_verdict(plan, policy),
         "least_epsilon": plan.least_epsilon,
         "protected": "the cell at a tick",
@@ -116,14 +116,14 @@ def _stretches(policy: MeasurePolicy) -> tuple[Stretch, ...]:
 
 
 def _row(plan: PlacePlan, place: int) -> list[str]:
-    one = plan.candidates[place]
+    candidate = plan.candidates[place]
     return [
-        _every(plan, one.every) + (" *" if one.same_release(plan.recommended) else ""),
+        _every(plan, candidate.every) + (" *" if candidate.same_release(plan.recommended) else ""),
         f"{plan.sides[place]:g} m",
-        f"{one.point_epsilon:.3g}",
-        *(f"{error:.0f} m" for error in (one.expected_error, one.error_95)),
-        "-" if one.held_back_error is None else f"{one.held_back_error:.0f} m",
-        f"{one.guess_error:.0f} m",
+        f"{candidate.point_epsilon:.3g}",
+        *(f"{error:.0f} m" for error in (candidate.expected_error, candidate.error_95)),
+        "-" if candidate.held_back_error is None else f"{candidate.held_back_error:.0f} m",
+        f"{candidate.guess_error:.0f} m",
     ]
 
 

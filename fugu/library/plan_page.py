@@ -92,15 +92,15 @@ def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
 
     With `truth`, the recording's shares too.
     """
-    told, names, blocks = plan.told, plan.states.discretiser.states, plan.recommended.blocks
-    if told is None:
+    shown, names, blocks = plan.told, plan.states.discretiser.states, plan.recommended.blocks
+    if shown is None:
         return []
     lanes = []
     for place, some in enumerate(plan.bins):
         of = "the share" if len(plan.bins) == 1 else f"the share of {names[some[0]]}"
-        recorded, released = told.truth[:, place], told.told[:, place]
+        recorded, released = shown.truth[:, place], shown.told[:, place]
         if blocks is not None:
-            recorded, released = told.truth[-1], told.told[-1]
+            recorded, released = shown.truth[-1], shown.told[-1]
         lanes.append(_answers(of, recorded.tolist() if truth else [], released.tolist(), plan.recommended))
     return [lanes_svg("What leaves, from the part of the recording that was held back", lanes, narrow=True)]
 
@@ -110,7 +110,7 @@ def _answers(of: str, truth: list[float], released: list[float], release: Candid
     blocks, within, count = release.blocks, release.error_95, len(released)
     top = share_scale([*released, *truth])
     noun = "answers" if blocks is None else "parts of a day"
-    off = sum(abs(one - other) for one, other in zip(released, truth, strict=False)) / max(1, count)
+    off = sum(abs(value - other) for value, other in zip(released, truth, strict=False)) / max(1, count)
     lane = Lane(
         "leaves",
         "Leaves",

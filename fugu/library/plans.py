@@ -128,14 +128,24 @@ class Plan:
         """How far off each candidate is; `pandas.DataFrame(plan.errors)` makes a table of them."""
         return tuple(
             Errors(
-                *(self._words(one), one.expected_error, one.error_95, one.held_back_error, one.guess_error),
-                *(one.useful, one.same_release(self.recommended)),
+                *(
+                    self._words(candidate),
+                    candidate.expected_error,
+                    candidate.error_95,
+                    candidate.held_back_error,
+                    candidate.guess_error,
+                ),
+                *(candidate.useful, candidate.same_release(self.recommended)),
             )
-            for one in self.details.candidates
+            for candidate in self.details.candidates
         )
 
-    def _words(self, one: Candidate) -> str:
-        return answer_words(self.details, one) if isinstance(self.details, AutoPlan) else place_words(self.details, one)
+    def _words(self, candidate: Candidate) -> str:
+        return (
+            answer_words(self.details, candidate)
+            if isinstance(self.details, AutoPlan)
+            else place_words(self.details, candidate)
+        )
 
     @property
     def attackers(self) -> dict[str, Attack | StretchAttack]:
@@ -144,10 +154,10 @@ class Plan:
         `strongest` is right most often; `knows the habits` is bounded by epsilon; `learns the habits` is not;
         `about a stretch` asks about whole stretches, knowing all other days.
         """
-        one = self.recommended
+        recommended = self.recommended
         named = zip(
             ("strongest", "knows the habits", "learns the habits", "about a stretch"),
-            (one.attack, one.known_chain, one.learner, one.stretch),
+            (recommended.attack, recommended.known_chain, recommended.learner, recommended.stretch),
             strict=True,
         )
         return {name: attack for name, attack in named if attack is not None}
@@ -181,7 +191,7 @@ class Plan:
             pictures += answer_pictures(self.details, truth=truth)
         useful, private, *more = self.verdict
         sentences = f"<p><b>{escape(useful)}<br>{escape(private)}</b></p>" + "".join(
-            f"<p>{escape(one)}</p>" for one in more
+            f"<p>{escape(sentence)}</p>" for sentence in more
         )
         return f'<div style="max-width:760px;font:12px system-ui">{sentences}{"".join(pictures)}</div>'
 
@@ -201,15 +211,15 @@ class Plan:
         if not isinstance(self.details, AutoPlan) or self.details.told is None:
             raise FuguError("there are no released shares to draw: the plan recommends no windows")
         axes = pyplot.subplots(figsize=(8.0, 3.0))[1] if ax is None else ax
-        told, within = self.details.told, self.recommended.error_95
-        places = np.arange(len(told.told))
+        series, within = self.details.told, self.recommended.error_95
+        places = np.arange(len(series.told))
         for place, states in enumerate(self.details.bins):
             names = [self.details.states.discretiser.states[state] for state in states]
-            (line,) = axes.plot(places, told.told[:, place], marker="o", label=f"released: {', '.join(names)}")
-            low, high = told.told[:, place] - within, told.told[:, place] + within
+            (line,) = axes.plot(places, series.told[:, place], marker="o", label=f"released: {', '.join(names)}")
+            low, high = series.told[:, place] - within, series.told[:, place] + within
             axes.fill_between(places, low, high, alpha=0.2, color=line.get_color())
             if truth:
-                axes.step(places, told.truth[:, place], where="mid", color="black", label="recording")
+                axes.step(places, series.truth[:, place], where="mid", color="black", label="recording")
         axes.set(xlabel="answer", ylabel="share", ylim=(-0.05, 1.05))
         axes.legend()
         return axes
@@ -371,8 +381,8 @@ def _held_back(rows: NDArray[np.int64], held_back: NDArray[np.int64], step: int)
     wanted = np.setdiff1d(wanted, others)
     parts = np.split(wanted, np.flatnonzero(np.diff(np.searchsorted(others, wanted))) + 1)
     spans = [(-(-int(part[0]) // step), int(part[-1]) // step + 1) for part in parts]
-    told = json.dumps([(first, end) for first, end in spans if first < end])
-    return f"rows = {told}  # held back: nothing was chosen by them"
+    spans_text = json.dumps([(first, end) for first, end in spans if first < end])
+    return f"rows = {spans_text}  # held back: nothing was chosen by them"
 
 
 def refuse_overwriting(folder: Path) -> None:
@@ -383,7 +393,11 @@ def refuse_overwriting(folder: Path) -> None:
 
 def _connection(broker: Broker) -> dict[str, object]:
     """Keys of `[broker]` that are not the default, with files by their absolute names."""
-    keys = {one.name: getattr(broker, one.name) for one in fields(broker) if getattr(broker, one.name) != one.default}
+    keys = {
+        option.name: getattr(broker, option.name)
+        for option in fields(broker)
+        if getattr(broker, option.name) != option.default
+    }
     files = {name: str(Path(str(keys[name])).resolve()) for name in Broker.FILES if name in keys}
     return {"host": broker.host, "port": broker.port, **keys, **files}
 
@@ -488,7 +502,7 @@ def planner(
     The question says whether they are read as readings or as places.
     """
     file = Path(sources[0]) if isinstance(sources[0], str | Path) else None
-    tables = [recorded(one, options)[0] for one in sources]
+    tables = [recorded(source, options)[0] for source in sources]
     find: Callable[..., AutoPlan | PlacePlan]
     facts: tuple[Facts, ...]
     if question.of_places(tables[0], options.column or options.time):
@@ -500,7 +514,7 @@ def planner(
         def find(*words: Any, **progress: Any) -> PlacePlan:
             return plan_places(*traces, *words, **progress)
     else:
-        file_tables = [table if table.path else one for table, one in zip(tables, sources, strict=True)]
+        file_tables = [table if table.path else source for table, source in zip(tables, sources, strict=True)]
         readings = readings_of(file_tables, options)
         facts, source = readings.facts, readings.source
 

@@ -93,7 +93,7 @@ def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
             if source.ndim != 1:
                 raise UsageError(f"an array of readings has one dimension, got {source.ndim}: give one column")
             return _table("the array", {options.column or "value": _cells(source.tolist(), "value")}, None, options)
-    kind = {one.__name__ for one in type(source).__mro__ if one.__module__.partition(".")[0] == "pandas"}
+    kind = {base.__name__ for base in type(source).__mro__ if base.__module__.partition(".")[0] == "pandas"}
     if "Series" in kind:
         name = "value" if source.name is None or time_rank(str(source.name)) is not None else str(source.name)
         return _table("the Series", {name: _cells(source, name)}, source.index, options)
@@ -118,7 +118,7 @@ def _is_time(name: str, options: ReadOptions) -> bool:
 
 
 def _table(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptions) -> tuple[Loaded, bool]:
-    ranked = [(rank, one) for one in cells if (rank := time_rank(one)) is not None]
+    ranked = [(rank, cell) for cell in cells if (rank := time_rank(cell)) is not None]
     named = options.time or min(ranked, default=(0, None))[1]
     indexed = hasattr(index, "tz_convert") and type(index).__name__ == "DatetimeIndex"
     if indexed and named is not None and options.time is None:

@@ -51,8 +51,8 @@ def planned_stream(plan: StreamPlan, source: ChainSource, discretiser: Discretis
     In JSON rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked
     what was asked for. Information per hour is null, and bits_per_tick still given, if a tick's length is not known.
     """
-    told = plan, source, discretiser
-    return Result(lambda: _plan_document(*told), _plan_report(*told))
+    details = plan, source, discretiser
+    return Result(lambda: _plan_document(*details), _plan_report(*details))
 
 
 def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:
@@ -224,21 +224,21 @@ _TWO_DIGITS = Context(prec=2, rounding=ROUND_CEILING)
 def compared_noise(
     request: WindowRequest,
     notes: Sequence[str],
-    found: Sequence[PlannedNoise],
+    planned_noises: Sequence[PlannedNoise],
     best: PlannedNoise,
     refused: Mapping[Mechanism, str] | None = None,
 ) -> Result:
     """The noise of mechanisms, the best with its stretches; `refused` says why others cannot be had, if compared."""
-    every = [_noise_document(request, each) for each in found]
+    every = [_noise_document(request, each) for each in planned_noises]
     compared = {} if refused is None else {"mechanisms": every, "refused": refused}
     document = {**_noise_document(request, best), "notes": notes, **compared}
-    return Result(document, _noise_report(request, notes, found, best, refused))
+    return Result(document, _noise_report(request, notes, planned_noises, best, refused))
 
 
 def _noise_report(
     request: WindowRequest,
     notes: Sequence[str],
-    found: Sequence[PlannedNoise],
+    planned_noises: Sequence[PlannedNoise],
     best: PlannedNoise,
     refused: Mapping[Mechanism, str] | None,
 ) -> Iterator[Part]:
@@ -249,7 +249,7 @@ def _noise_report(
     if request.segments is not None:
         span += f", independent segments of at most {request.segments} ticks"
     title = f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span}"
-    yield Table(title, _COLUMNS, [_row(each, least=refused is not None and each is best) for each in found])
+    yield Table(title, _COLUMNS, [_row(each, least=refused is not None and each is best) for each in planned_noises])
     for other, why in (refused or {}).items():
         yield Line(f"{other}: {why}")
     error = _error(request, best)
@@ -316,8 +316,8 @@ def planned_windows(
     plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
 ) -> Result:
     """The windows of a policy, with the errors of their answers; `protect` and `period` are seconds."""
-    told = plan, protect, period, notes, discretiser
-    return Result(_joint_document(*told), _joint_report(*told))
+    details = plan, protect, period, notes, discretiser
+    return Result(_joint_document(*details), _joint_report(*details))
 
 
 def _joint_report(
@@ -405,8 +405,8 @@ def _percent(share: float) -> str:
 
 def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
     period_us = _microseconds(period)
-    told = StreamOutputs(plan.table, plan.windows).bound(plan.chains, plan.guarantee.adversary, plan.loss.epsilon)
-    return told.rows(period_us, plan.guarantee.epsilon)
+    bound = StreamOutputs(plan.table, plan.windows).bound(plan.chains, plan.guarantee.adversary, plan.loss.epsilon)
+    return bound.rows(period_us, plan.guarantee.epsilon)
 
 
 def planned_streams(plan: StreamsPlan) -> Result:
@@ -422,22 +422,22 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
     yield Line(f"Class: {chains.states} {what} {odds}, which may change from tick to tick.")
     for note in _notes(plan):
         yield Line(f"{note[0].upper()}{note[1:]}.")
-    for one in request.model.streams:
-        yield Line(f"{one.name}: {protected_sentence(one.discretiser)}")
+    for stream in request.model.streams:
+        yield Line(f"{stream.name}: {protected_sentence(stream.discretiser)}")
     together = "" if len(plan.streams) == 1 else ", all streams together"
     achieved = f"epsilon achieved: {lost:.10f} of {request.epsilon:g}"
     yield Line(f"{achieved} ({request.adversary}; {plan.loss.bound}){together}")
-    if symbols := [(one, one.utility) for one in plan.streams if one.utility is not None]:
+    if symbols := [(stream, stream.utility) for stream in plan.streams if stream.utility is not None]:
         yield Table(
             "Symbols, one every tick",
             ("stream", "tells of a tick", "wrong symbol", "estimate right", "a guess", "bits/reading"),
             [
                 (
-                    *(one.name, f"{one.rate:.6g} nats", f"{1.0 - max(one.table.weights()[0]) / SCALE:.4%}"),
+                    *(stream.name, f"{stream.rate:.6g} nats", f"{1.0 - max(stream.table.weights()[0]) / SCALE:.4%}"),
                     *(f"{worth.accuracy:.2%}", f"{worth.majority:.2%}", f"{worth.bits_per_reading:.4g}"),
                 )
-                for one, worth in symbols
-                if one.table is not None
+                for stream, worth in symbols
+                if stream.table is not None
             ],
         )
     if plan.request.windows:
@@ -446,24 +446,29 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
             ("stream", "window", "ticks", "scale", "off by (mean)", "off by (95 %)", "share (mean)"),
             [
                 (
-                    *(one.name, window.name, str(window.length), window.scale),
+                    *(stream.name, window.name, str(window.length), window.scale),
                     *(f"{error.count_mean:.3g}", str(error.count_95), f"{error.share_mean:.1%}"),
                 )
-                for one in plan.streams
-                for window in one.windows
+                for stream in plan.streams
+                for window in stream.windows
                 for error in [error_of(window, _microseconds(request.period_seconds))]
             ],
         )
     if plan.apart is not None:
-        rates = ", ".join(f"{one.name} {one.alone:.4g}" for one in plan.streams)
-        said = "without any bound" if math.isinf(plan.apart) else f"{plan.apart:.4g}"
+        rates = ", ".join(f"{stream.name} {stream.alone:.4g}" for stream in plan.streams)
+        bound_text = "without any bound" if math.isinf(plan.apart) else f"{plan.apart:.4g}"
         yield Line(
             f"Planned one by one for epsilon {request.epsilon:g} each, they would tell {rates} nats of a tick, and "
-            f"lose {said} together.",
+            f"lose {bound_text} together.",
             bold=True,
         )
-    found = (one.discretiser for one in request.model.streams)
-    yield Table(*stretch_table(_of_streams(plan), discretiser=next((one for one in found if one.remembers), None)))
+    discretisers = (stream.discretiser for stream in request.model.streams)
+    yield Table(
+        *stretch_table(
+            _of_streams(plan),
+            discretiser=next((discretiser for discretiser in discretisers if discretiser.remembers), None),
+        )
+    )
     yield Line(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
 
 
@@ -492,15 +497,17 @@ def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
         "apart": "infinite" if plan.apart == math.inf else plan.apart,
         "streams": [
             {
-                "name": one.name,
-                "rate": one.rate,
-                "rate_alone": one.alone,
-                "table": None if one.table is None else [list(row) for row in one.table.weights()],
-                "windows": [window.model_dump(mode="json") for window in one.windows],
-                "errors": [error_of(window, _microseconds(request.period_seconds))._asdict() for window in one.windows],
-                **({} if one.utility is None else one.utility._asdict()),
+                "name": stream.name,
+                "rate": stream.rate,
+                "rate_alone": stream.alone,
+                "table": None if stream.table is None else [list(row) for row in stream.table.weights()],
+                "windows": [window.model_dump(mode="json") for window in stream.windows],
+                "errors": [
+                    error_of(window, _microseconds(request.period_seconds))._asdict() for window in stream.windows
+                ],
+                **({} if stream.utility is None else stream.utility._asdict()),
             }
-            for one in plan.streams
+            for stream in plan.streams
         ],
     }
 
@@ -509,9 +516,9 @@ def lost_by_releases(
     releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together], notes: Sequence[str]
 ) -> Result:
     """Loss of several releases together, for some starts; `notes` say how the class came about."""
-    made, bounds = [asdict(release) for release in releases], [row._asdict() for row in rows]
+    documents, bounds = [asdict(release) for release in releases], [row._asdict() for row in rows]
     title = f"What {len(releases)} release{'s' * (len(releases) > 1)} lose about a tick together, {start} start"
     cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in rows]
     about = "each row is a bound for every tick, against the ignorant adversary where no other is named."
     report: list[Part] = [*map(Line, notes), Table(title, ("bound", "epsilon", "why"), cells), Line(about)]
-    return Result({"releases": made, "start": start, "bounds": bounds, "notes": notes}, report)
+    return Result({"releases": documents, "start": start, "bounds": bounds, "notes": notes}, report)

@@ -147,7 +147,7 @@ class Street:
         """The plan as lines and a table; as text it is `str(street)`."""
         useful, private, *more = self.verdict
         sizes = sorted({*(size for size in self.details.sizes if size.homes in _SHOWN), self.details.size})
-        rows = [[f"{one.homes:,}", *map(error_words, one[1:])] for one in sizes]
+        rows = [[f"{size.homes:,}", *map(error_words, size[1:])] for size in sizes]
         return [
             Line(useful, bold=True),
             Line(private, bold=True),

@@ -159,11 +159,11 @@ class _Problem(NamedTuple):
 
     def chains(self, every: int) -> CoveringChains:
         """The class that covers all donors."""
-        return union([one.chains for one in self.covered(every)])
+        return union([member.chains for member in self.covered(every)])
 
     def share(self, every: int, chains: CoveringChains) -> float:
         """Of the stretches of the worst length, and donor, the share that a class covers."""
-        return min(one._replace(chains=chains).share() for one in self.covered(every))
+        return min(member._replace(chains=chains).share() for member in self.covered(every))
 
     def shares(self, candidate: Candidate, name: _SetName) -> Shares:
         """The true answers of a candidate's windows in a set."""
@@ -224,7 +224,7 @@ def plan_auto(
         lengths = _lengths(problem)
         if problem.profile is None:
             windows = () if question.want == "now" else _windows(problem, data, chains, lengths)
-            symbols = _symbols(problem, [one.window_ticks for one in windows if one.window_ticks is not None])
+            symbols = _symbols(problem, [window.window_ticks for window in windows if window.window_ticks is not None])
             progress("attackers on the first set", 0.3)
             choice = _choice(problem, windows, symbols, lengths)
         else:
@@ -237,8 +237,8 @@ def plan_auto(
         outcome = _else_profiles(outcome, chains)
     progress("error against epsilon", 0.9)
     recommended, reasons, used = outcome.recommended, outcome.reasons, outcome.problem
-    by_day = _of_profiles(problem) if any(one.blocks for one in outcome.candidates) else problem
-    curves = tuple(_curve(by_day if one.blocks else problem, one) for one in outcome.candidates)
+    by_day = _of_profiles(problem) if any(candidate.blocks for candidate in outcome.candidates) else problem
+    curves = tuple(_curve(by_day if candidate.blocks else problem, candidate) for candidate in outcome.candidates)
     least = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
     least = None if reasons else least
     few = too_few(curves, question) if least is None and not reasons else None
@@ -274,10 +274,10 @@ def _left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
         return ()
     question, period = problem.question, problem.readings.period
     step = period * candidate.every
-    wider = max(1.0, math.sqrt(candidate.chains.odds_bound / union([one.chains for one in donors]).odds_bound))
-    bins, found = problem.bins if candidate.blocks is None else (problem.states.counted,), []
+    wider = max(1.0, math.sqrt(candidate.chains.odds_bound / union([donor.chains for donor in donors]).odds_bound))
+    bins, losses = problem.bins if candidate.blocks is None else (problem.states.counted,), []
     for place, donor in enumerate(donors):
-        others = union([one.chains for other, one in enumerate(donors) if other != place])
+        others = union([donor.chains for other, donor in enumerate(donors) if other != place])
         others = others if wider == 1.0 else widened(others, wider)
         try:
             if candidate.table is not None:
@@ -290,10 +290,10 @@ def _left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
             if others.changes:  # a policy with such a class promises for chains that change
                 chains = widened(chains, 1.0)
             lost = chains.ratio_loss(*outputs.ratios, candidate.adversary)
-            found.append(outputs.bound(chains, candidate.adversary, lost.epsilon).epsilon(question.ticks(step)))
+            losses.append(outputs.bound(chains, candidate.adversary, lost.epsilon).epsilon(question.ticks(step)))
         except FuguError:
-            found.append(math.inf)
-    return tuple(found)
+            losses.append(math.inf)
+    return tuple(losses)
 
 
 class _Outcome(NamedTuple):
@@ -308,16 +308,18 @@ class _Outcome(NamedTuple):
 
 def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
     chosen, compared, reasons = choice
-    candidates = tuple(_judged(problem, one) for one in compared)
-    recommended, told = nothing(problem.data(1).discretiser, chains, problem.question), None
+    candidates = tuple(_judged(problem, candidate) for candidate in compared)
+    recommended, series = nothing(problem.data(1).discretiser, chains, problem.question), None
     if chosen is not None:
         recommended, failed = _examined(problem, chosen)
-        told = None if failed else _told(problem, recommended)
+        series = None if failed else _told(problem, recommended)
         reasons += failed
-        candidates = tuple(recommended if one.same_release(recommended) else one for one in candidates)
+        candidates = tuple(
+            recommended if candidate.same_release(recommended) else candidate for candidate in candidates
+        )
         if failed:
             recommended = nothing(problem.data(1).discretiser, chosen.chains, problem.question)
-    return _Outcome(problem, recommended, candidates, reasons, told)
+    return _Outcome(problem, recommended, candidates, reasons, series)
 
 
 def _of_profiles(problem: _Problem) -> _Problem:
@@ -352,7 +354,7 @@ def _else_profiles(outcome: _Outcome, chains: CoveringChains) -> _Outcome:
     both = outcome.candidates + other.candidates
     if other.recommended.kind != "none":
         return other._replace(candidates=both)
-    more = other.reasons if any(one.useful for one in other.candidates) else ()
+    more = other.reasons if any(candidate.useful for candidate in other.candidates) else ()
     return outcome._replace(candidates=both, reasons=outcome.reasons + more)
 
 
@@ -405,16 +407,18 @@ def _windows(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: 
 
 def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
     """Symbols at every period for which the recording tells a class; shares over the length at which they do best."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     now = problem.question.want == "now"
     for every in _PERIODS:
         data = problem.data(every)
         try:
-            known = problem.chains(every)
-            found += _of_class(problem, data, known, [] if now else [one for one in lengths if one >= 10 * every])
+            chains = problem.chains(every)
+            candidates += _of_class(
+                problem, data, chains, [] if now else [length for length in lengths if length >= 10 * every]
+            )
         except FuguError:
             continue  # too few readings are left at this period, or no noise is enough
-    return tuple(found)
+    return tuple(candidates)
 
 
 def _of_class(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: list[int]) -> list[Candidate]:
@@ -422,8 +426,12 @@ def _of_class(problem: _Problem, data: Sampled, chains: CoveringChains, lengths:
     table = symbol_table(chains, question, question.epsilon, period * data.every)
     if question.want != "now" and not lengths:
         return []
-    found = symbol_candidates(data, chains, table, question, problem.bins, period, lengths, problem.rng)
-    return [min(found, key=lambda one: one.expected_error / max(one.guess_error, 1e-9))] if found else []
+    candidates = symbol_candidates(data, chains, table, question, problem.bins, period, lengths, problem.rng)
+    return (
+        [min(candidates, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9))]
+        if candidates
+        else []
+    )
 
 
 def _choice(
@@ -439,18 +447,18 @@ def _choice(
     for _ in range(_MOST_CHOICES):
         if not (ranked := _ranked(windows + symbols, problem.question)[:_MOST_TRIED]):
             return (None, windows + symbols, () if windows or symbols else (_incomparable(lengths),))
-        for one in ranked:
-            if _tried(problem, one, 1).chains is not None:
-                return (one, windows + symbols, ())
+        for candidate in ranked:
+            if _tried(problem, candidate, 1).chains is not None:
+                return (candidate, windows + symbols, ())
         best = ranked[0]
-        own, found = problem.data(best.every), _tried(problem, best, _MOST_STEPS)
-        if found.chains is None:
-            return (None, windows + symbols, (found.reason or "no class of chains passes",))
+        own, tried = problem.data(best.every), _tried(problem, best, _MOST_STEPS)
+        if tried.chains is None:
+            return (None, windows + symbols, (tried.reason or "no class of chains passes",))
         if best.kind == "windows":
-            windows = _windows(problem, own, found.chains, lengths)
+            windows = _windows(problem, own, tried.chains, lengths)
         else:
-            again = _of_class(problem, own, found.chains, [] if best.window_ticks is None else [best.window_ticks])
-            symbols = tuple(again[0] if one is best and again else one for one in symbols)
+            again = _of_class(problem, own, tried.chains, [] if best.window_ticks is None else [best.window_ticks])
+            symbols = tuple(again[0] if symbol is best and again else symbol for symbol in symbols)
     return (None, windows + symbols, ("no class was found whose best answer passes its attackers",))
 
 
@@ -476,18 +484,24 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
 
     Without a wish, 5 % is close enough; and where nothing is, what beats guessing by most comes first.
     """
-    wanted = [one for one in candidates if one.useful and one.devices == question.devices]
+    wanted = [candidate for candidate in candidates if candidate.useful and candidate.devices == question.devices]
     if question.latency_seconds is not None:
-        wanted = [one for one in wanted if (one.latency_seconds or 0.0) <= question.latency_seconds * (1.0 + 1e-9)]
+        wanted = [
+            candidate
+            for candidate in wanted
+            if (candidate.latency_seconds or 0.0) <= question.latency_seconds * (1.0 + 1e-9)
+        ]
     if question.want == "now":
-        wanted = [one for one in wanted if one.answers == "now"]
+        wanted = [candidate for candidate in wanted if candidate.answers == "now"]
     limit = question.within or AIM
-    close = [one for one in wanted if one.expected_error <= limit]
+    close = [candidate for candidate in wanted if candidate.expected_error <= limit]
     if close or question.within is not None:
-        safe = [one for one in close if one.expected_error <= _SAFE * limit] or close
-        first = min((one.window_ticks or 1 for one in safe), default=1)
-        return sorted(close, key=lambda one: (abs(math.log((one.window_ticks or 1) / first)), one.every))
-    return sorted(wanted, key=lambda one: one.expected_error / one.guess_error)
+        safe = [candidate for candidate in close if candidate.expected_error <= _SAFE * limit] or close
+        first = min((candidate.window_ticks or 1 for candidate in safe), default=1)
+        return sorted(
+            close, key=lambda candidate: (abs(math.log((candidate.window_ticks or 1) / first)), candidate.every)
+        )
+    return sorted(wanted, key=lambda candidate: candidate.expected_error / candidate.guess_error)
 
 
 def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
@@ -496,17 +510,17 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
     def attacked(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
         period = problem.readings.period
         try:
-            one = candidate.planned(chains, problem.question, candidate.epsilon, problem.bins, period)
+            planned = candidate.planned(chains, problem.question, candidate.epsilon, problem.bins, period)
         except FuguError:
             return None
-        if one.table is not None:
-            return release_symbols(cut.states, one.table, rng)
-        assert one.window_ticks is not None
-        assert one.scale is not None
-        length = one.window_ticks
-        if one.blocks is not None:
-            length = Profile.attacked_ticks(one.blocks, max(1, round(DAY / period)))
-        return release_counts(*cut, length, one.scale, problem.bins, rng, k=problem.k)
+        if planned.table is not None:
+            return release_symbols(cut.states, planned.table, rng)
+        assert planned.window_ticks is not None
+        assert planned.scale is not None
+        length = planned.window_ticks
+        if planned.blocks is not None:
+            length = Profile.attacked_ticks(planned.blocks, max(1, round(DAY / period)))
+        return release_counts(*cut, length, planned.scale, problem.bins, rng, k=problem.k)
 
     return attacked
 
@@ -522,11 +536,11 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
     assert outputs is not None
     attacks = attack(data.test.states, data.test.segments, outputs, candidate.epsilon)
     worst = strongest(attacks)
-    known = next((one for one in attacks if one.attacker == "forward-backward"), None)
+    known_chain = next((attack for attack in attacks if attack.attacker == "forward-backward"), None)
     judged = replace(
         _judged(problem, candidate),
         attack=attacks[0],
-        known_chain=known,
+        known_chain=known_chain,
         learners=tuple(_learners(problem, candidate)),
         stretch=_asked_about(problem, candidate, data.test, outputs),
     )
@@ -570,8 +584,10 @@ def _asked_about(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Out
     ticks = problem.question.ticks(every)
     if ticks == 1 or max(ticks, candidate.window_ticks or 1) > _FOLLOWED:
         return None
-    found = attack_stretches(*cut, outputs, problem.bins[-1], ticks, max(ticks, round(DAY / every)), candidate.epsilon)
-    return max(found, key=lambda one: one.furthest, default=None)
+    attacks = attack_stretches(
+        *cut, outputs, problem.bins[-1], ticks, max(ticks, round(DAY / every)), candidate.epsilon
+    )
+    return max(attacks, key=lambda stretch_attack: stretch_attack.furthest, default=None)
 
 
 def _curve(problem: _Problem, candidate: Candidate) -> Curve:
@@ -605,12 +621,14 @@ def least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
 
 def too_few(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
     """Find the answer that would be useful at the least epsilon, if the recording held enough of its like."""
-    found = []
+    enough_at = []
     for candidate, points in curves:
         if candidate.judged < LEAST_JUDGED:
             enough = [(at, replace(candidate, judged=LEAST_JUDGED, expected_error=error)) for at, error in points]
-            found += [(at, candidate) for at, one in enough if at >= question.epsilon and _ranked([one], question)]
-    least = min(found, key=lambda one: one[0], default=None)
+            enough_at += [
+                (at, candidate) for at, other in enough if at >= question.epsilon and _ranked([other], question)
+            ]
+    least = min(enough_at, key=lambda pair: pair[0], default=None)
     return None if least is None else (least[1], least[0])
 
 
@@ -618,8 +636,8 @@ def _told(problem: _Problem, candidate: Candidate) -> Told | None:
     if candidate.scale is None or candidate.window_ticks is None:
         return None
     shares = problem.shares(candidate, "test")
-    told = noisy_shares(shares, candidate.scale, candidate.devices, problem.rng, 1)[0]
-    return Told(shares.truth[-_SHOWN:], told[-_SHOWN:])
+    noisy = noisy_shares(shares, candidate.scale, candidate.devices, problem.rng, 1)[0]
+    return Told(shares.truth[-_SHOWN:], noisy[-_SHOWN:])
 
 
 def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:

@@ -142,13 +142,13 @@ def plan_places(
         )
     question = replace(question, protect=0)
     sets = three_sets(traces.trace, 0)
-    known = traces.places[sets.fit.rows]
-    known = known[~np.isnan(known[:, 0])]
-    if not len(known) or not np.any(known != known[0]):
+    places = traces.places[sets.fit.rows]
+    places = places[~np.isnan(places[:, 0])]
+    if not len(places) or not np.any(places != places[0]):
         raise PlanningError(f"{traces.source}: the place never changes in the first set: there is nothing to plan")
     grids: list[_Grid] = []
     reasons: list[str] = []
-    sizes = _sizes(known) if question.cell is None else [question.cell]
+    sizes = _sizes(places) if question.cell is None else [question.cell]
     wanted = [(metres, every) for metres in sizes for every in _PERIODS]
     for place, (metres, every) in enumerate(wanted):
         progress("cells and their chains", 0.3 * place / len(wanted))
@@ -166,24 +166,24 @@ def plan_places(
     for place, grid in enumerate(grids):
         progress("points", 0.3 + 0.4 * place / len(grids))
         points = _point(grid.covered.chains, question.epsilon)
-        if (told := _emission(grid, points)) is None:
+        if (emission := _emission(grid, points)) is None:
             continue
-        judged = _assessed(grid, told, grid.choose, rng, _RUNS)
-        seen = _assessed(grid, told, grid.test, rng, _RUNS)
-        both = np.concatenate([judged, _assessed(grid, told, grid.fit, rng, 1)])
+        judged = _assessed(grid, emission, grid.choose, rng, _RUNS)
+        seen = _assessed(grid, emission, grid.test, rng, _RUNS)
+        both = np.concatenate([judged, _assessed(grid, emission, grid.fit, rng, 1)])
         candidates.append(_candidate(grid, question, period, points, judged, both, seen, guess))
         curve = {}
         for e in _EPSILONS:
-            one = told if e == question.epsilon else _emission(grid, _point(grid.covered.chains, e))
-            if one is not None:
-                curve[e] = float(_assessed(grid, one, grid.choose, rng, 1).mean())
+            outputs = emission if e == question.epsilon else _emission(grid, _point(grid.covered.chains, e))
+            if outputs is not None:
+                curve[e] = float(_assessed(grid, outputs, grid.choose, rng, 1).mean())
         curves.append(tuple(sorted({**curve, question.epsilon: candidates[-1].expected_error}.items())))
         planned.append(grid)
     if not candidates:
         reason = next(iter(reasons), "no points come as soon as is wanted")
         if grids:
             reason = "no noise is enough for the cells of its places, or too few of them are left to judge points by"
-        off, most = _central(traces.places[sets.choose.rows], known)
+        off, most = _central(traces.places[sets.choose.rows], places)
         raise TooShortError(
             f"{traces.source}: {reason.removeprefix(f'{traces.source}: ')}. No point is worth it where guessing the "
             f"middle, always, is off by {off:.0f} m on average, 95 % within {most:.0f} m",
@@ -219,11 +219,15 @@ def place_policy(plan: PlacePlan, whose: Whose | None = None) -> MeasurePolicy:
     """The policy of recommended points, checked as a device would; PlanningError if nothing is recommended."""
     if plan.spec is None:
         raise PlanningError("nothing is recommended: there is no policy to write")
-    one, whose = plan.recommended, whose or Whose()
+    recommended, whose = plan.recommended, whose or Whose()
     names = {"fleet": whose.fleet, "device": whose.device, "stream": whose.stream or "place"}
-    made = make_measure_plan(replace(plan.spec, header={**plan.spec.header, **names}), one.adversary, quick=True)
-    told = StreamEpsilon(one.epsilon, one.adversary, "odds-ratio bound", None)
-    policy = build_measure_policy(replace(made, stream=told), epoch=whose.epoch, useful_for=one.useful_for)
+    measure_plan = make_measure_plan(
+        replace(plan.spec, header={**plan.spec.header, **names}), recommended.adversary, quick=True
+    )
+    epsilon = StreamEpsilon(recommended.epsilon, recommended.adversary, "odds-ratio bound", None)
+    policy = build_measure_policy(
+        replace(measure_plan, stream=epsilon), epoch=whose.epoch, useful_for=recommended.useful_for
+    )
     verify_stream(policy)
     return policy
 
@@ -236,9 +240,9 @@ def _sizes(places: Floats) -> list[float]:
     return sorted({float(f"{min(max(across / n, _FINEST), _COARSEST):.2g}") for n in _SIDES}, reverse=True)
 
 
-def _central(places: Floats, known: Floats) -> tuple[float, float]:
+def _central(places: Floats, recorded: Floats) -> tuple[float, float]:
     """How far places (n, 2) are from the middle of those that are known, in metres: on average, and 95 % of them."""
-    middle = np.median(known, axis=0)
+    middle = np.median(recorded, axis=0)
     narrow = np.array([1.0, math.cos(math.radians(float(middle[0])))])
     off = METRES_PER_DEGREE * _off((places[~np.isnan(places[:, 0])] - middle) * narrow)
     return (float(off.mean()), float(np.quantile(off, 0.95))) if len(off) else (math.nan, math.nan)
@@ -270,13 +274,13 @@ def _returned_to(fit: Traces, model: GridModel) -> GridModel:
     while True:
         nearest = ((touched[:, None] - model.cells) ** 2).sum(axis=2).argmin(axis=1)[place.ravel()]
         moves = (np.diff(nearest) != 0) & (np.diff(traces) == 0)
-        left = np.bincount(nearest[:-1][moves], minlength=len(model.cells))
-        rare = left < _LEAST_LEFT
-        rare[model.missing if model.missing is not None else int(left.argmax())] = False
+        departures = np.bincount(nearest[:-1][moves], minlength=len(model.cells))
+        rare = departures < _LEAST_LEFT
+        rare[model.missing if model.missing is not None else int(departures.argmax())] = False
         if not rare.any() or len(model.cells) <= 2:
             return model
-        stays = ~rare | (left > np.median(left[rare]))
-        stays[np.argsort(left, kind="stable")[-2:]] = True
+        stays = ~rare | (departures > np.median(departures[rare]))
+        stays[np.argsort(departures, kind="stable")[-2:]] = True
         if stays.all():
             return model
         missing = None if model.missing is None else int(stays[: model.missing].sum())
@@ -327,7 +331,7 @@ def _released(distribution: Floats, cut: Cut, rng: np.random.Generator) -> Symbo
 
 def _assessed(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Generator, runs: int) -> Floats:
     """Distances in metres from every place of a set to the newest estimate, several times."""
-    chain, found = grid.covered.transition, []
+    chain, errors = grid.covered.transition, []
     usual = stationary_distribution(chain)
     lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
     truth = grid.metres(part.places)
@@ -335,8 +339,8 @@ def _assessed(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Gene
         symbols = _released(distribution, part.cut, rng).symbols
         beliefs = filter_beliefs(symbols, usual, chain, distribution, lengths=lengths).beliefs
         off = _off((beliefs @ grid.centres)[part.newest] - truth)
-        found.append(off[~np.isnan(off)])
-    return np.concatenate(found)
+        errors.append(off[~np.isnan(off)])
+    return np.concatenate(errors)
 
 
 def _candidate(
@@ -374,26 +378,26 @@ def _chosen(
     candidates: list[Candidate], grids: list[_Grid], question: Question, rng: np.random.Generator
 ) -> tuple[tuple[int, Candidate] | None, tuple[str, ...]]:
     """The most accurate that is worth it and that attackers do not refute on the first set, attacked on the third."""
-    worth = [place for place, one in enumerate(candidates) if one.useful]
+    worth = [place for place, candidate in enumerate(candidates) if candidate.useful]
     for place in sorted(worth, key=lambda place: candidates[place].expected_error):
-        one, grid = candidates[place], grids[place]
+        candidate, grid = candidates[place], grids[place]
 
         def released(chains: CoveringChains, generator: np.random.Generator, grid: _Grid = grid) -> Outputs | None:
-            told = _emission(grid, _point(chains, question.epsilon))
-            return None if told is None else _released(told, grid.fit.cut, generator)
+            emission = _emission(grid, _point(chains, question.epsilon))
+            return None if emission is None else _released(emission, grid.fit.cut, generator)
 
         k = len(grid.model.cells)
-        tried = true_class(*(*grid.fit.cut, k, one.epsilon, released, rng), covered=grid.covered, most_steps=1)
+        tried = true_class(*(*grid.fit.cut, k, candidate.epsilon, released, rng), covered=grid.covered, most_steps=1)
         if tried.chains is None:
             continue
-        known = _emission(grid, one.point_epsilon or 0.0)
-        assert known is not None
-        seen = _released(known, grid.test.cut, rng)
-        attacks = attack(*grid.test.cut, seen, one.epsilon)
+        emission = _emission(grid, candidate.point_epsilon or 0.0)
+        assert emission is not None
+        seen = _released(emission, grid.test.cut, rng)
+        attacks = attack(*grid.test.cut, seen, candidate.epsilon)
         failed = [*beyond_ceiling(strongest(attacks))]
-        if one.held_back_error is None or one.held_back_error > one.error_95:
+        if candidate.held_back_error is None or candidate.held_back_error > candidate.error_95:
             failed.append("on the third set the error is beyond what 95 % of answers should be within")
-        return (place, replace(one, attack=attacks[0])), tuple(failed)
+        return (place, replace(candidate, attack=attacks[0])), tuple(failed)
     return None, ("attackers refute the class of every candidate that is worth it",) if worth else ()
 
 
@@ -401,7 +405,7 @@ def _message(ticks: int) -> bytes:
     return MeasureFrame(1, -1, 0, 2, (Released(0, (0, 0)),) * ticks).encode()
 
 
-def _spec(grid: _Grid, one: Candidate, period: float, question: Question) -> MeasureSpec:
+def _spec(grid: _Grid, candidate: Candidate, period: float, question: Question) -> MeasureSpec:
     """The measurement that a policy is made of; a step that was never seen is possible."""
     model, k = grid.model, len(grid.model.cells)
     missing = {} if grid.cells.missing is None else {"missing": grid.cells.missing}
@@ -410,7 +414,7 @@ def _spec(grid: _Grid, one: Candidate, period: float, question: Question) -> Mea
         transition=grid.covered.transition,
         rule={"complete": True},
         graph=complete(k),
-        epsilon=one.point_epsilon or 0.0,
+        epsilon=candidate.point_epsilon or 0.0,
         initial=None,
         start="any",
         names=grid.cells.states,

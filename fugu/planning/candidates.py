@@ -169,8 +169,8 @@ class Candidate:
         Noise is drawn `runs` times, by default as often as there are few answers.
         """
         if self.table is not None:
-            one = _assessed(self.table, data, cut, self.window_ticks, bins, rng)
-            return None if one is None else one.mean
+            assessed = _assessed(self.table, data, cut, self.window_ticks, bins, rng)
+            return None if assessed is None else assessed.mean
         if shares is None or not len(shares.counts):
             return None
         assert self.scale is not None
@@ -242,26 +242,26 @@ def window_candidates(
         FuguError: no noise is enough.
     """
     scale = window_scale(chains, question, question.epsilon, bins, period)
-    found = []
+    candidates = []
     for length in lengths:
-        known, truth = (true_shares(*cut, length, bins) for cut in (data.fit, data.choose))
-        if not len(known.counts) or len(known.counts) + len(truth.counts) < _LEAST_WINDOWS:
+        fitted, truth = (true_shares(*cut, length, bins) for cut in (data.fit, data.choose))
+        if not len(fitted.counts) or len(fitted.counts) + len(truth.counts) < _LEAST_WINDOWS:
             continue
-        both = known.joined(truth)
+        both = fitted.joined(truth)
         judged = truth if len(truth.counts) >= _LEAST_WINDOWS else both
         runs = max(_RUNS, _ANSWERS // len(judged.counts))
         message = partial(window_message, WINDOW, length, len(bins))
         seconds, times = length * period, None
         if moments is not None:
             known_at, more = (
-                np.rint(some[one.first] % _DAY / seconds).astype(np.int64) % max(1, round(_DAY / seconds))
-                for some, one in zip(moments, (known, truth), strict=True)
+                np.rint(some[shares.first] % _DAY / seconds).astype(np.int64) % max(1, round(_DAY / seconds))
+                for some, shares in zip(moments, (fitted, truth), strict=True)
             )
             times = known_at, np.concatenate([known_at, more])
         for devices in sorted({1, question.devices}):
             _, most = group_error(scale, length, devices)
             rng = np.random.default_rng(length)
-            found.append(
+            candidates.append(
                 replace(
                     nothing(data.discretiser, chains, question),
                     kind="windows",
@@ -271,12 +271,12 @@ def window_candidates(
                     scale=scale,
                     expected_error=judged.error(scale, devices, rng, runs),
                     error_95=min(1.0, most + float(both.bias.max())),
-                    guess_error=guess_error(known.truth, both.truth, devices, rng, times),
+                    guess_error=guess_error(fitted.truth, both.truth, devices, rng, times),
                     judged=len(both.counts),
                     **sent(seconds, seconds, message, devices),
                 )
             )
-    return found
+    return candidates
 
 
 def symbol_candidates(
@@ -296,13 +296,13 @@ def symbol_candidates(
     step = period * data.every
     ticks = frame_ticks(question.gathering_seconds, step)
     gathered, message = ticks * step, partial(_symbol_message, ticks, table.symbols)
-    found = []
+    candidates = []
     wanted: Sequence[int | None] = lengths or (None,)
     for length in wanted:
-        one = _assessed(table, data, data.choose, length, bins, rng)
-        if one is None:
+        assessed = _assessed(table, data, data.choose, length, bins, rng)
+        if assessed is None:
             continue
-        found.append(
+        candidates.append(
             replace(
                 nothing(data.discretiser, chains, question),
                 kind="symbols",
@@ -311,14 +311,14 @@ def symbol_candidates(
                 every=data.every,
                 window_ticks=length,
                 table=table,
-                expected_error=one.mean,
-                error_95=one.most,
-                guess_error=one.guess,
-                judged=one.judged,
+                expected_error=assessed.mean,
+                error_95=assessed.most,
+                guess_error=assessed.guess,
+                judged=assessed.judged,
                 **sent(gathered, gathered + (length or 0) * period, message, 1),
             )
         )
-    return found
+    return candidates
 
 
 def _assessed(
@@ -345,7 +345,7 @@ def _symbol_message(ticks: int, symbols: int) -> bytes:
 
 
 def guess_error(
-    known: Floats, truth: Floats, devices: int, rng: np.random.Generator, times: tuple[Ints, Ints] | None = None
+    fitted: Floats, truth: Floats, devices: int, rng: np.random.Generator, times: tuple[Ints, Ints] | None = None
 ) -> float:
     """The mean absolute error of always guessing the median of the known answers (w, b), for `truth` (v, b).
 
@@ -353,9 +353,9 @@ def guess_error(
     `times` (w,) and (v,), the part of the day: devices have that in common.
     """
     if devices > 1:
-        parts = (np.zeros(len(known)), np.zeros(len(truth))) if times is None else times
-        known, truth = (_groups(*pair, devices, rng) for pair in zip((known, truth), parts, strict=True))
-    return float(np.abs(truth - np.median(known, axis=0)).mean())
+        parts = (np.zeros(len(fitted)), np.zeros(len(truth))) if times is None else times
+        fitted, truth = (_groups(*pair, devices, rng) for pair in zip((fitted, truth), parts, strict=True))
+    return float(np.abs(truth - np.median(fitted, axis=0)).mean())
 
 
 def _groups(answers: Floats, times: NDArray[Any], devices: int, rng: np.random.Generator) -> Floats:
@@ -403,26 +403,26 @@ def assess_shares(
     The guess is learned from `fit`, where 95 % of the errors are looked for as well.
     """
     inverse = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
-    errors, known = [], []
+    errors, truths = [], []
     for cut in (fit, judged):
         shares = true_shares(cut.states, cut.segments, length, bins)
         if len(shares.counts) < 2:
             return None
         windows, m = len(shares.first), table.symbols
         rows, cells = (shares.first[:, None] + np.arange(length)).ravel(), np.repeat(np.arange(windows) * m, length)
-        told = []
+        off = []
         for _ in range(_SYMBOL_RUNS):
             seen = np.bincount(cells + _symbols(cut.states, table, rng)[rows], minlength=windows * m)
             states = seen.reshape(windows, m) / length @ inverse
             answers = np.stack([states[:, list(some)].sum(axis=1) for some in bins], axis=1)
-            told.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
-        errors.append(np.concatenate(told))
-        known.append(shares.truth)
+            off.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
+        errors.append(np.concatenate(off))
+        truths.append(shares.truth)
     every = np.concatenate(errors).ravel()
-    guess = guess_error(known[0], np.concatenate(known), 1, rng)
+    guess = guess_error(truths[0], np.concatenate(truths), 1, rng)
     # A quantile of so many simulated answers is off by little; half a per cent more covers it.
     return Assessed(
-        float(errors[1].mean()), float(np.quantile(every, _CONFIDENCE + 0.005)), guess, sum(map(len, known))
+        float(errors[1].mean()), float(np.quantile(every, _CONFIDENCE + 0.005)), guess, sum(map(len, truths))
     )
 
 

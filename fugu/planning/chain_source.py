@@ -133,7 +133,7 @@ def cost_words(chains: BoundedChains | JointChains, members: Sequence[Matrix]) -
 
 def _fitted(path: Path, model: ChainModel) -> ChainSource:
     if len(model.streams) > 1:
-        names = ", ".join(one.name for one in model.streams)
+        names = ", ".join(stream.name for stream in model.streams)
         raise PlanningError(f"{path}: streams {names} move together: plan all of them with 'fugu plan joint'")
     (stream,), seconds = model.streams, model.period_seconds
     chains: ChainClass | None = model.chains
@@ -164,6 +164,6 @@ def _learned(path: Path, model: LearnedModel) -> ChainSource:
     """The class that was learned from symbols; what those give away has been given away, so that nothing is to heed."""
     if model.chains is None:
         raise ChainClassError(f"{path}: {model.source}: {model.refused}")
-    found, note = model.discretiser, f"class of chains learned from {model.words}"
-    missing = None if found.missing is None else found.states.index(found.missing)
-    return ChainSource(model.chains, model.transition, (note,), (), model.period_seconds, found, missing)
+    discretiser, note = model.discretiser, f"class of chains learned from {model.words}"
+    missing = None if discretiser.missing is None else discretiser.states.index(discretiser.missing)
+    return ChainSource(model.chains, model.transition, (note,), (), model.period_seconds, discretiser, missing)

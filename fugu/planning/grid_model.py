@@ -170,13 +170,13 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     joined = (traces.trace[1:] == traces.trace[:-1]) & (cells[1:] >= 0) & (cells[:-1] >= 0)
     pairs = np.where(joined, cells[:-1] * count + cells[1:], -1)  # of each row but the first
     follows = (pairs[1:] >= 0) & (pairs[:-1] >= 0)
-    known, codes = np.unique(pairs[pairs >= 0], return_inverse=True)
+    pair_codes, codes = np.unique(pairs[pairs >= 0], return_inverse=True)
     place = np.full(len(pairs), -1, dtype=np.int64)
     place[pairs >= 0] = codes
     seen = np.ones(int(follows.sum()), dtype=np.int64)
-    steps = csr_array((seen, (place[:-1][follows], place[1:][follows])), shape=(len(known),) * 2)
+    steps = csr_array((seen, (place[:-1][follows], place[1:][follows])), shape=(len(pair_codes),) * 2)
     labels = connected_components(steps, directed=True, connection="strong")[1]
-    selected = np.flatnonzero(labels == np.bincount(labels).argmax()) if len(known) else known
+    selected = np.flatnonzero(labels == np.bincount(labels).argmax()) if len(pair_codes) else pair_codes
     if len(selected) < 2:
         raise PlanningError(f"{traces.source}: no trace ever returns to the same two cells in a row: take larger cells")
     if len(selected) > _MOST_PAIRS:
@@ -185,7 +185,7 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         )
     counts = steps[selected][:, selected].toarray()
     transition = counts / counts.sum(axis=1, keepdims=True)
-    shown, shows = np.unique(known[selected] % count, return_inverse=True)
+    shown, shows = np.unique(pair_codes[selected] % count, return_inverse=True)
     if len(shown) < 2:
         raise PlanningError(f"{traces.source}: the pairs that come back are all of one cell: take smaller cells")
     missing = None
@@ -202,7 +202,7 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         outside=model.outside + int(model.visits.sum() - model.visits[shown].sum()),
         missing=missing,
     )
-    before = np.searchsorted(shown, known[selected] // count)
+    before = np.searchsorted(shown, pair_codes[selected] // count)
     return {
         **grid_document(fewer, traces),
         "transition": transition.tolist(),

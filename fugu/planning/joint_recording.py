@@ -36,33 +36,33 @@ _US = 1_000_000
 
 
 def joint_class(
-    model: ChainModel, known: bool, names: Sequence[str], period_seconds: float
+    model: ChainModel, is_known: bool, names: Sequence[str], period_seconds: float
 ) -> Callable[[Sequence[float]], JointChains]:
     """The class of a fitted joint chain, as a function of what each of its streams may tell of a tick.
 
-    It has the odds ratio of the chain as it is if `known`, and covers the recording otherwise. One of order 2 is always
-    taken as it is, by the odds ratio of two steps.
+    It has the odds ratio of the chain as it is if `is_known`, and covers the recording otherwise. One of order 2 is
+    always taken as it is, by the odds ratio of two steps.
 
     Raises:
         PlanningError: there is no such class; one line that says what else there is.
     """
     counts = np.array(model.counts, dtype=np.int64)
-    if not known and model.order == 1 and model.chains is None:
+    if not is_known and model.order == 1 and model.chains is None:
         raise PlanningError(f"{model.refused}; --known takes the fitted chain as it is")
     typical = matrix_rows(smoothed(counts) if model.order == 1 else smoothed_pairs(counts))
     try:
         odds = odds_ratio(typical if model.order == 1 else two_steps(typical, model.shows))
     except ValueError as error:
         raise PlanningError(f"no policy can declare such a joint chain: {error}") from None
-    if not known and model.chains is not None:
+    if not is_known and model.chains is not None:
         odds = max(model.chains.odds_bound, odds)
 
-    def made(rates: Sequence[float]) -> JointChains:
+    def class_of(rates: Sequence[float]) -> JointChains:
         try:
             return JointChains(
                 streams=tuple(
-                    Shown(name=name, states=one.states, rate=rate)
-                    for name, one, rate in zip(names, model.streams, rates, strict=True)
+                    Shown(name=name, states=stream.states, rate=rate)
+                    for name, stream, rate in zip(names, model.streams, rates, strict=True)
                 ),
                 period_us=round(period_seconds * _US),
                 shows=model.shows,
@@ -73,8 +73,8 @@ def joint_class(
         except ValueError as error:
             raise PlanningError(f"no policy can declare such a joint chain: {_words_of(error)}") from None
 
-    made([1.0] * len(names))
-    return made
+    class_of([1.0] * len(names))
+    return class_of
 
 
 def marginal(model: ChainModel, column: int) -> Floats:
@@ -133,8 +133,8 @@ def read_stream(rule: StreamRule, options: ReadOptions) -> Stream:
             raise PlanningError(f"{readings.source}: column {readings.column} holds names, which have no mean")
         threshold = float(readings.values[readings.present].mean())
     assert not isinstance(threshold, str)
-    made, _, *_, notes = choose_states(readings, Question(baseline=rule.baseline, threshold=threshold))
-    return Stream(readings, made, states_of(made, readings.values, readings.segments), notes)
+    discretiser, _, *_, notes = choose_states(readings, Question(baseline=rule.baseline, threshold=threshold))
+    return Stream(readings, discretiser, states_of(discretiser, readings.values, readings.segments), notes)
 
 
 def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecording:
@@ -147,18 +147,18 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
     """
     streams = tuple(read_stream(rule, options) for rule in rules)
     first = streams[0].readings.moments
-    if len({rule.path for rule in rules}) == 1 and all(_same(one.readings.moments, first) for one in streams):
+    if len({rule.path for rule in rules}) == 1 and all(_same(stream.readings.moments, first) for stream in streams):
         rows = [np.arange(streams[0].states.size)] * len(streams)
         breaks = np.zeros(streams[0].states.size, dtype=np.int64)
     else:
         rows, ticks = _common(rules, streams)
         breaks = np.cumsum(np.diff(ticks, prepend=ticks[:1] - 1) != 1)
-    states = np.stack([one.states[row] for one, row in zip(streams, rows, strict=True)], axis=1)
-    for one, row in zip(streams, rows, strict=True):
-        breaks = breaks + np.cumsum(np.diff(one.readings.segments[row], prepend=0) != 0)
+    states = np.stack([stream.states[row] for stream, row in zip(streams, rows, strict=True)], axis=1)
+    for stream, row in zip(streams, rows, strict=True):
+        breaks = breaks + np.cumsum(np.diff(stream.readings.segments[row], prepend=0) != 0)
     selected = (states >= 0).all(axis=1)
     segments = (breaks + np.cumsum(~selected))[selected]
-    longest = max(int((one.states >= 0).sum()) for one in streams)
+    longest = max(int((stream.states >= 0).sum()) for stream in streams)
     left_out = max(longest - int(selected.sum()), 0)
     return JointRecording(states[selected], segments, streams[0].readings.period_seconds, streams, left_out)
 
@@ -171,15 +171,15 @@ def _same(moments: Floats | None, others: Floats | None) -> bool:
 
 def _common(rules: Sequence[StreamRule], streams: Sequence[Stream]) -> tuple[list[Ints], Ints]:
     periods, starts = [], []
-    readings = [one.readings for one in streams]
-    for rule, one in zip(rules, readings, strict=True):
-        period = one.period_seconds
-        if one.moments is None or period is None:
+    readings = [stream.readings for stream in streams]
+    for rule, reading in zip(rules, readings, strict=True):
+        period = reading.period_seconds
+        if reading.moments is None or period is None:
             raise PlanningError(f"{rule.path.name} has no times: nobody knows which rows belong together")
-        if (np.diff(one.moments) <= 0.0).any():
+        if (np.diff(reading.moments) <= 0.0).any():
             raise PlanningError(f"{rule.path.name}: times do not rise: of several people give the columns of one file")
         periods.append(period)
-        starts.append(float(one.moments[0]))
+        starts.append(float(reading.moments[0]))
     for rule, period in zip(rules, periods, strict=True):
         if abs(period / periods[0] - 1.0) > _ALIKE:
             raise PlanningError(
@@ -187,9 +187,11 @@ def _common(rules: Sequence[StreamRule], streams: Sequence[Stream]) -> tuple[lis
                 "streams that move together need one clock"
             )
     every = []
-    for one in readings:
-        assert one.moments is not None
-        ticks, rows = np.unique(np.rint((one.moments - starts[0]) / periods[0]).astype(np.int64), return_index=True)
+    for recording in readings:
+        assert recording.moments is not None
+        ticks, rows = np.unique(
+            np.rint((recording.moments - starts[0]) / periods[0]).astype(np.int64), return_index=True
+        )
         every.append((ticks, rows))
     common = every[0][0]
     for ticks, _ in every[1:]:

@@ -95,19 +95,19 @@ class SetPlan(NamedTuple):
         return self.hull.area
 
 
-def set_plans(spec: MeasureSpec, found: Schedule) -> tuple[SetPlan, ...]:
+def set_plans(spec: MeasureSpec, schedule: Schedule) -> tuple[SetPlan, ...]:
     """The different sets of a schedule in the order of their first ticks; if they are many, the cycle goes first."""
     places: dict[bytes, list[int]] = {}  # what is possible may come again before the chain's own states do
-    for place, possible in enumerate(found.constraints):
+    for place, possible in enumerate(schedule.constraints):
         places.setdefault(possible.tobytes(), []).append(place)
-    chosen = sorted(places.values(), key=lambda own: (own[-1] < found.start, own[0]))[:_MOST_SETS]
+    chosen = sorted(places.values(), key=lambda own: (own[-1] < schedule.start, own[0]))[:_MOST_SETS]
     return tuple(
         set_plan(
             spec,
-            found.ticks[own[0]],
-            None if own[-1] >= found.start else found.ticks[own[-1] + 1],
-            found.constraints[own[0]],
-            found.constraints[own[0]],
+            schedule.ticks[own[0]],
+            None if own[-1] >= schedule.start else schedule.ticks[own[-1] + 1],
+            schedule.constraints[own[0]],
+            schedule.constraints[own[0]],
         )
         for own in sorted(chosen)
     )
@@ -322,8 +322,8 @@ def make_measure_plan(
         distribution_name += " of what is shown" if spec.shows else ""
     distribution, first = spec.measured(distribution), spec.measured(initial)
     try:
-        found = _schedule(spec, initial)
-        sets = set_plans(spec, found)
+        schedule = _schedule(spec, initial)
+        sets = set_plans(spec, schedule)
         start = first > 0.0
         example = None if spec.delta is None else set_plan(spec, 0, 1, start, delta_set(first, spec.delta) & start)
     except (GraphError, PolicyError) as error:
@@ -342,7 +342,7 @@ def make_measure_plan(
         refused = str(error)
     noise = noises[place] if noises else None
     promised = _promised(spec, initial, sets, noises) if noises else 1
-    endless = found.period == 1 and spec.is_plain
+    endless = schedule.period == 1 and spec.is_plain
     errors, reasons = assess(spec, worst, noise, prior, endless=endless, quick=quick)
     named = None
     if noise is not None:
@@ -356,7 +356,7 @@ def make_measure_plan(
         stream = _stream(spec, _measurement(spec, initial, promised), adversary, period)
     return MeasurePlan(
         spec=spec,
-        schedule=found,
+        schedule=schedule,
         sets=sets,
         worst=worst,
         delta=example,
@@ -382,7 +382,9 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
         name = "the distribution that every cycle begins with in the long run"
     else:
         ticks = (0, 1)
-    for steps, begin, end in zip((spec.transition, *(one for _, one in spec.changes)), ticks, ticks[1:], strict=False):
+    for steps, begin, end in zip(
+        (spec.transition, *(moves for _, moves in spec.changes)), ticks, ticks[1:], strict=False
+    ):
         cycle = cycle @ np.linalg.matrix_power(steps, end - begin)
     try:
         return stationary_distribution(cycle / cycle.sum(axis=1, keepdims=True)), name
@@ -400,18 +402,18 @@ def _schedule(spec: MeasureSpec, initial: Floats) -> Schedule:
 
 def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:
     fallback = fallback_noise(spec.values, spec.epsilon)
-    found = []
+    fallbacks = []
     for each in sets:
         if each.fallback:
-            found.append(fallback)
+            fallbacks.append(fallback)
         elif spec.mechanism == "optimal":
             best = optimum(spec, each, prior_within(distribution, "", each)[0])
             if len(best.outputs) < 2:
                 raise TableError("the optimal table always releases the same point: raise epsilon, or use staircases")
-            found.append(noise_table(best))
+            fallbacks.append(noise_table(best))
         else:
-            found.append(compile_noise(each.hull, spec.values, each.possible, spec.epsilon, each.likely))
-    return fallback, tuple(found)
+            fallbacks.append(compile_noise(each.hull, spec.values, each.possible, spec.epsilon, each.likely))
+    return fallback, tuple(fallbacks)
 
 
 def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement:
@@ -444,12 +446,12 @@ def _promised(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan], noise
 def _stream(spec: MeasureSpec, measurement: Measurement, adversary: Adversary, period: float | None) -> StreamEpsilon:
     """Epsilon of the stream, with all tables that a device accepts: that is what `fugu check policy` derives, too."""
     try:
-        found = measured_loss(measurement, spec.transition, spec.initial, spec.start, adversary)
+        chain_loss = measured_loss(measurement, spec.transition, spec.initial, spec.start, adversary)
     except (FuguError, GraphError) as error:
         return StreamEpsilon(None, adversary, "", str(error))
-    if not math.isfinite(found.epsilon):
+    if not math.isfinite(chain_loss.epsilon):
         reason = "no finite bound was found: neighbouring ticks tell too much of one another"
-        return StreamEpsilon(None, adversary, found.bound, reason)
-    epsilon = rounded_up(found.epsilon)
-    told = measured_stretches(measurement, epsilon, None if period is None else max(1, round(period * 1_000_000)))
-    return StreamEpsilon(epsilon, adversary, f"{found.bound}; {START_WORDS[spec.start]}", None, told)
+        return StreamEpsilon(None, adversary, chain_loss.bound, reason)
+    epsilon = rounded_up(chain_loss.epsilon)
+    stretches = measured_stretches(measurement, epsilon, None if period is None else max(1, round(period * 1_000_000)))
+    return StreamEpsilon(epsilon, adversary, f"{chain_loss.bound}; {START_WORDS[spec.start]}", None, stretches)

@@ -127,11 +127,11 @@ def read_specification(path: Path, keys: Sequence[str]) -> dict[str, Any]:
     return document
 
 
-def refuse_unknown(given: dict[str, Any], known: Sequence[str], where: str = "") -> None:
+def refuse_unknown(keys: dict[str, Any], allowed: Sequence[str], where: str = "") -> None:
     """Refuse an object with an unknown key, with a PlanningError."""
-    for key in given:
-        if key not in known:
-            raise PlanningError(f"{where}unknown key {key!r:.60}; known are {', '.join(known)}")
+    for key in keys:
+        if key not in allowed:
+            raise PlanningError(f"{where}unknown key {key!r:.60}; known are {', '.join(allowed)}")
 
 
 def read_spec(path: Path, graph: dict[str, Any] | None = None) -> MeasureSpec:
@@ -148,27 +148,27 @@ def read_spec(path: Path, graph: dict[str, Any] | None = None) -> MeasureSpec:
         raise PlanningError(f"{path}: {error}") from None
 
 
-def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
-    refuse_unknown(given, (*_KEYS, *_CHOICES, *_POLICY))
+def _spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
+    refuse_unknown(fields, (*_KEYS, *_CHOICES, *_POLICY))
     for key in ("graph", "epsilon"):
-        if key not in given:
+        if key not in fields:
             raise PlanningError(f"{key} is missing" + (f": give {_GRAPHS}" if key == "graph" else ""))
-    model = _model(given.get("transition"), folder)
-    if "coordinates" in given:  # the chain is the model's, what is measured is not
+    model = _model(fields.get("transition"), folder)
+    if "coordinates" in fields:  # the chain is the model's, what is measured is not
         model = {key: value for key, value in model.items() if key not in _PLACES}
-    given = {**model, **given, "transition": model["transition"] if model else given.get("transition")}
-    values, resolution = _coordinates(given, fitted="coordinates" in model)
+    fields = {**model, **fields, "transition": model["transition"] if model else fields.get("transition")}
+    values, resolution = _coordinates(fields, fitted="coordinates" in model)
     count = len(values)
-    shows = _shows(given.get("shows"), count)
-    transition = _transition(given, len(shows) or count)
-    cycle, changes = _changes(given, folder, len(transition))
-    names = _names(given.get("names"), count)
-    rule = _rule(given["graph"], names)
-    if changes and given.get("initial") == "stationary":
+    shows = _shows(fields.get("shows"), count)
+    transition = _transition(fields, len(shows) or count)
+    cycle, changes = _changes(fields, folder, len(transition))
+    names = _names(fields.get("names"), count)
+    rule = _rule(fields["graph"], names)
+    if changes and fields.get("initial") == "stationary":
         raise PlanningError(
             "initial: steps that change with time have no stationary distribution; give probabilities, or any"
         )
-    initial, start = _initial(given.get("initial"), transition)
+    initial, start = _initial(fields.get("initial"), transition)
     notes = [f"About the fitted chain: {model['warning']}."] if "warning" in model else []
     if shows:
         notes.append(f"The chain has {len(shows)} states; what is promised is about the {count} that they show.")
@@ -181,19 +181,19 @@ def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
         values=values,
         transition=transition,
         rule=rule,
-        wording={} if rule is given["graph"] else given["graph"],
+        wording={} if rule is fields["graph"] else fields["graph"],
         graph=_graph(rule, values, followers),
-        epsilon=_number(given["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
+        epsilon=_number(fields["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
         initial=initial,
         start=start,
         names=names,
         resolution=resolution,
-        unit=_text(given.get("unit", ""), "unit"),
-        objective=_one_of(given.get("objective", "error"), "objective", get_args(Objective)),
-        mechanism=_one_of(given.get("mechanism", "staircase"), "mechanism", get_args(Mechanism)),
-        delta=None if given.get("delta") is None else _number(given["delta"], "delta", 0.0, _MOST_DELTA),
-        cells=_cells(given.get("cells"), values),
-        header={key: given[key] for key in _POLICY if given.get(key) is not None},
+        unit=_text(fields.get("unit", ""), "unit"),
+        objective=_one_of(fields.get("objective", "error"), "objective", get_args(Objective)),
+        mechanism=_one_of(fields.get("mechanism", "staircase"), "mechanism", get_args(Mechanism)),
+        delta=None if fields.get("delta") is None else _number(fields["delta"], "delta", 0.0, _MOST_DELTA),
+        cells=_cells(fields.get("cells"), values),
+        header={key: fields[key] for key in _POLICY if fields.get(key) is not None},
         notes=tuple(notes),
         shows=shows,
         cycle=cycle,
@@ -207,25 +207,25 @@ def _model(transition: Any, folder: Path) -> dict[str, Any]:
         return {}
     path = folder / transition
     try:
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         raise PlanningError(f"transition: {path} is not JSON") from None
-    if not isinstance(found, dict) or "transition" not in found:
+    if not isinstance(document, dict) or "transition" not in document:
         raise PlanningError(
             f"transition: {path} holds no transition matrix; 'fugu plan model --grid' writes such files"
         )
     keys = ("coordinates", "transition", "initial", "names", "resolution", "warning", "shows")
-    model = {key: found[key] for key in keys if found.get(key) is not None}
-    if isinstance(found.get("grid"), dict):
-        model |= {"cells": found["grid"], "unit": "m"}
-    if found.get("period_seconds") is not None:
-        model["period"] = found["period_seconds"]
+    model = {key: document[key] for key in keys if document.get(key) is not None}
+    if isinstance(document.get("grid"), dict):
+        model |= {"cells": document["grid"], "unit": "m"}
+    if document.get("period_seconds") is not None:
+        model["period"] = document["period_seconds"]
     return model
 
 
-def _coordinates(given: dict[str, Any], *, fitted: bool) -> tuple[Ints, tuple[float, ...]]:
+def _coordinates(fields: dict[str, Any], *, fitted: bool) -> tuple[Ints, tuple[float, ...]]:
     """Lattice points, and what their steps are worth; those of a grid or a fitted model are on the lattice already."""
-    points, size = given.get("coordinates"), given.get("grid")
+    points, size = fields.get("coordinates"), fields.get("grid")
     if (points is None) == (size is None):
         raise PlanningError('give either coordinates, a point for each state, or a grid such as "10x10"')
     if size is not None:
@@ -234,12 +234,12 @@ def _coordinates(given: dict[str, Any], *, fitted: bool) -> tuple[Ints, tuple[fl
     else:
         table = _table(points, "coordinates", "a point for each state")
     dimensions = table.shape[1]
-    steps = given.get("resolution", 1.0)
+    steps = fields.get("resolution", 1.0)
     parts = steps if isinstance(steps, list) else [steps] * dimensions
     resolution = tuple(_number(part, "resolution", 0.0, math.inf) for part in parts)
     if len(resolution) != dimensions:
         raise PlanningError(f"{len(resolution)} resolutions for coordinates in {dimensions} dimensions")
-    on_lattice = fitted or size is not None or "resolution" not in given
+    on_lattice = fitted or size is not None or "resolution" not in fields
     values = lattice(table) if on_lattice else scaled(table, resolution)
     if not 2 <= len(values) <= _MOST_STATES:
         raise PlanningError(f"{len(values)} states; from 2 to {_MOST_STATES} can be measured")
@@ -255,12 +255,12 @@ def _grid_size(size: Any) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _transition(given: dict[str, Any], count: int) -> Floats:
-    if given.get("transition") is None:
-        if given.get("grid") is None:
+def _transition(fields: dict[str, Any], count: int) -> Floats:
+    if fields.get("transition") is None:
+        if fields.get("grid") is None:
             raise PlanningError("transition is missing: a matrix, or the name of a file of 'fugu plan model --grid'")
-        return _walk(*_grid_size(given["grid"]))
-    matrix = _table(given["transition"], "transition", "a matrix with a row for each state")
+        return _walk(*_grid_size(fields["grid"]))
+    matrix = _table(fields["transition"], "transition", "a matrix with a row for each state")
     if matrix.shape != (count, count):
         raise PlanningError(f"transition is {matrix.shape[0]} x {matrix.shape[1]} for {count} states")
     if matrix.min() < 0.0:
@@ -281,8 +281,8 @@ def _shows(shows: Any, count: int) -> tuple[int, ...]:
     return tuple(shows)
 
 
-def _changes(given: dict[str, Any], folder: Path, count: int) -> tuple[int, tuple[tuple[int, Floats], ...]]:
-    cycle, changes = given.get("cycle", 1), given.get("changes", [])
+def _changes(fields: dict[str, Any], folder: Path, count: int) -> tuple[int, tuple[tuple[int, Floats], ...]]:
+    cycle, changes = fields.get("cycle", 1), fields.get("changes", [])
     if type(cycle) is not int or not 1 <= cycle <= MAX_CYCLE:
         raise PlanningError(f"cycle must be a number of ticks from 1 to {MAX_CYCLE}")
     wrong = PlanningError(
@@ -291,16 +291,16 @@ def _changes(given: dict[str, Any], folder: Path, count: int) -> tuple[int, tupl
     )
     if not isinstance(changes, list) or len(changes) > MAX_CHANGES:
         raise wrong
-    found, before = [], 0
-    for one in changes:
-        if not isinstance(one, dict) or set(one) != {"tick", "transition"} or type(one["tick"]) is not int:
+    steps, before = [], 0
+    for change in changes:
+        if not isinstance(change, dict) or set(change) != {"tick", "transition"} or type(change["tick"]) is not int:
             raise wrong
-        if not before < one["tick"] < cycle:
+        if not before < change["tick"] < cycle:
             raise wrong
-        before = one["tick"]
-        model = _model(one["transition"], folder)
-        found.append((before, _transition(model or one, count)))
-    return cycle, tuple(found)
+        before = change["tick"]
+        model = _model(change["transition"], folder)
+        steps.append((before, _transition(model or change, count)))
+    return cycle, tuple(steps)
 
 
 def _walk(columns: int, rows: int) -> Floats:
@@ -383,10 +383,10 @@ def _initial(distribution: Any, transition: Floats) -> tuple[Floats | None, Stre
             raise PlanningError(f"initial: {error}") from None
     if isinstance(distribution, str):
         raise PlanningError(f'initial must be {count} probabilities, "stationary" or "any", got {distribution!r:.40}')
-    found = _table([distribution], "initial", "a probability for each state")[0]
-    if len(found) != count or found.min() < 0.0 or abs(math.fsum(found) - 1.0) > _SUM_TOLERANCE:
+    row = _table([distribution], "initial", "a probability for each state")[0]
+    if len(row) != count or row.min() < 0.0 or abs(math.fsum(row) - 1.0) > _SUM_TOLERANCE:
         raise PlanningError(f"initial must be {count} probabilities that sum to 1")
-    return np.asarray(found / found.sum(), dtype=np.float64), "given"
+    return np.asarray(row / row.sum(), dtype=np.float64), "given"
 
 
 def _names(names: Any, count: int) -> tuple[str, ...]:

@@ -65,19 +65,19 @@ class _Variable:
 
 def read_network(path: Path) -> NetworkSpec:
     """Read a TOML or JSON file; PlanningError with one line that says what is wrong with it."""
-    given = read_specification(path, _KEYS)
+    fields = read_specification(path, _KEYS)
     try:
-        return _spec(given)
+        return _spec(fields)
     except (PlanningError, ChainClassError) as error:
         raise PlanningError(f"{path}: {error}") from None
 
 
-def _spec(given: dict[str, Any]) -> NetworkSpec:
-    refuse_unknown(given, _KEYS)
-    amount: Any = given.get("epsilon")
+def _spec(fields: dict[str, Any]) -> NetworkSpec:
+    refuse_unknown(fields, _KEYS)
+    amount: Any = fields.get("epsilon")
     if type(amount) not in (int, float) or not 0.0 < amount <= _MOST_EPSILON:
         raise PlanningError(f"epsilon must be a number above 0 and at most {_MOST_EPSILON:g}, got {amount!r:.40}")
-    entries = given.get("variables")
+    entries = fields.get("variables")
     if not isinstance(entries, list) or not entries:
         raise PlanningError("variables must be a list of at least one variable: name, table, parents, values")
     variables: dict[str, _Variable] = {}
@@ -97,7 +97,7 @@ def _spec(given: dict[str, Any]) -> NetworkSpec:
             for each in variables.values()
         )
     )
-    adds, sensitivities = _query(given.get("query"), variables)
+    adds, sensitivities = _query(fields.get("query"), variables)
     nodes = None
     if adds is not None:
         nodes = tuple(ExactNode(each.name, each.parents, each.rows, adds[each.name]) for each in variables.values())
@@ -107,7 +107,7 @@ def _spec(given: dict[str, Any]) -> NetworkSpec:
         nodes=nodes,
         sensitivities=sensitivities,
         values={name: each.values for name, each in variables.items()},
-        secrets=_secrets(given.get("secrets", "all"), variables),
+        secrets=_secrets(fields.get("secrets", "all"), variables),
     )
 
 
@@ -165,13 +165,13 @@ def _query(
             raise PlanningError("query: lipschitz must be above 0")
         return None, dict.fromkeys(variables, float(most))
     weights = query["weights"]
-    given = weights if isinstance(weights, dict) else dict.fromkeys(variables, weights)
-    for name in given:
+    weight_of = weights if isinstance(weights, dict) else dict.fromkeys(variables, weights)
+    for name in weight_of:
         if name not in variables:
             raise PlanningError(f"query: there is no variable {name!r:.60}")
     adds = {}
     for name, each in variables.items():
-        row = given.get(name, [0] * len(each.values))
+        row = weight_of.get(name, [0] * len(each.values))
         if not isinstance(row, list) or len(row) != len(each.values):
             raise PlanningError(f"query: {name!r:.60} needs {len(each.values)} weights, one for each of its values")
         adds[name] = tuple(_number(weight, f"query: a weight of {name!r:.60}") for weight in row)
@@ -186,13 +186,13 @@ def _secrets(secrets: Any, variables: dict[str, _Variable]) -> dict[str, tuple[t
         secrets = list(variables)
     if not isinstance(secrets, list | dict) or not secrets:
         raise PlanningError(f"secrets must be {_SECRETS}")
-    found = {}
+    pairs_of = {}
     for name in secrets:
         if not isinstance(name, str) or name not in variables:
             raise PlanningError(f"secrets: there is no variable {name!r:.60}")
         values = variables[name].values
         if isinstance(secrets, list):
-            found[name] = tuple(combinations(range(len(values)), 2))
+            pairs_of[name] = tuple(combinations(range(len(values)), 2))
             continue
         pairs = secrets[name]
         if not isinstance(pairs, list) or not pairs:
@@ -200,8 +200,8 @@ def _secrets(secrets: Any, variables: dict[str, _Variable]) -> dict[str, tuple[t
         for pair in pairs:
             if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1] or not all(x in values for x in pair):
                 raise PlanningError(f"secrets: {name!r:.60} needs pairs of two of its values {', '.join(values):.60}")
-        found[name] = tuple((values.index(a), values.index(b)) for a, b in pairs)
-    return found
+        pairs_of[name] = tuple((values.index(a), values.index(b)) for a, b in pairs)
+    return pairs_of
 
 
 def _number(value: Any, what: str) -> Fraction:
@@ -250,30 +250,30 @@ class NetworkPlan(NamedTuple):
 def plan_network(spec: NetworkSpec) -> NetworkPlan:
     """The noise of every mechanism; FuguError if nothing in the network is a secret."""
     secrets = _possible(spec)
-    found, refused = [], {}
+    noises, refused = [], {}
     for name, noise in _OF.items():
         try:
             scale, reason = noise(spec, secrets)
         except FuguError as error:
             refused[name] = str(error)
         else:
-            found.append(NetworkNoise(name, scale * _OUTWARD, name != "entry", reason))
-    return NetworkPlan(tuple(sorted(found, key=lambda each: each.scale)), refused)
+            noises.append(NetworkNoise(name, scale * _OUTWARD, name != "entry", reason))
+    return NetworkPlan(tuple(sorted(noises, key=lambda each: each.scale)), refused)
 
 
 def _possible(spec: NetworkSpec) -> Secrets:
     joint = spec.network.joint
-    found = {}
+    secrets = {}
     for axis, node in enumerate(spec.network.nodes):
         distribution = joint.sum(axis=tuple(other for other in range(joint.ndim) if other != axis))
         pairs = tuple(
             (a, b) for a, b in spec.secrets.get(node.name, ()) if distribution[a] > 0.0 and distribution[b] > 0.0
         )
         if pairs:
-            found[node.name] = pairs
-    if not found:
+            secrets[node.name] = pairs
+    if not secrets:
         raise PlanningError("no secret has two values that are both possible")
-    return found
+    return secrets
 
 
 def _told(spec: NetworkSpec, node: str, values: tuple[int, int]) -> str:
@@ -282,20 +282,24 @@ def _told(spec: NetworkSpec, node: str, values: tuple[int, int]) -> str:
 
 
 def _exact(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
-    found = spec.distributions.least_scale(secrets, spec.epsilon)
-    return found.scale, f"every outcome added up; {_told(spec, found.node, found.values)}"
+    exact_scale = spec.distributions.least_scale(secrets, spec.epsilon)
+    return exact_scale.scale, f"every outcome added up; {_told(spec, exact_scale.node, exact_scale.values)}"
 
 
 def _wasserstein(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
-    found = spec.distributions.furthest(secrets)
-    scale = float(found.distance) / spec.epsilon
-    return scale, f"distance {found.distance}; {_told(spec, found.node, found.values)}"
+    furthest = spec.distributions.furthest(secrets)
+    scale = float(furthest.distance) / spec.epsilon
+    return scale, f"distance {furthest.distance}; {_told(spec, furthest.node, furthest.values)}"
 
 
 def _mqm(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
-    found = spec.network.quilt_scale(spec.epsilon, sensitivities=spec.sensitivities, secrets=secrets)
-    quilt = ", ".join(found.quilt) or "none"
-    return found.scale, f"{found.node}: quilt {quilt}; {len(found.nearby)} near, influence {found.influence:.4g}"
+    network_quilt = spec.network.quilt_scale(spec.epsilon, sensitivities=spec.sensitivities, secrets=secrets)
+    quilt = ", ".join(network_quilt.quilt) or "none"
+    return (
+        network_quilt.scale,
+        f"{network_quilt.node}: quilt {quilt}; {len(network_quilt.nearby)} near, "
+        f"influence {network_quilt.influence:.4g}",
+    )
 
 
 def _group(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:

@@ -123,17 +123,19 @@ def _option(request: Request, every: int) -> Option:
     chains = _sampled(request, every, adversary)
     transition = decimated_transition(np.array(request.transition), every)
     ticks = protected_ticks(request.protect, request.period_seconds and every * request.period_seconds)
-    found = calibrate(chains, request.epsilon, adversary, request.objective, stretch_ticks=ticks, slack=True)
-    table, loss = found.table, found.loss
+    calibration = calibrate(chains, request.epsilon, adversary, request.objective, stretch_ticks=ticks, slack=True)
+    table, loss = calibration.table, calibration.loss
     distribution = stationary_distribution(transition)
     unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
     bound = StreamOutputs(table).bound(chains, adversary, loss.epsilon)
-    told = bound.epsilon(ticks), bound.rows(period_us, request.epsilon)
+    bounds = bound.epsilon(ticks), bound.rows(period_us, request.epsilon)
     bits = worth.bits_per_reading / hours
-    return Option(every, adversary, chains, transition, table, loss, float(1.0 - unchanged), worth, bits, ticks, *told)
+    return Option(
+        every, adversary, chains, transition, table, loss, float(1.0 - unchanged), worth, bits, ticks, *bounds
+    )
 
 
 def _unaware(request: Request, chosen: Option) -> Utility | None:
@@ -142,12 +144,12 @@ def _unaware(request: Request, chosen: Option) -> Utility | None:
     try:
         chains = decimated_class(request.chains, chosen.every)
         ticks = chosen.stretch_ticks
-        found = calibrate(
+        calibration = calibrate(
             chains, request.epsilon, request.adversary, request.objective, stretch_ticks=ticks, slack=True
         )
     except FuguError:
         return None
-    return assess(found.table, chosen.transition, chains, request.ticks)
+    return assess(calibration.table, chosen.transition, chains, request.ticks)
 
 
 def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:

@@ -129,12 +129,12 @@ def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
 def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
     """Make the policy of planned windows, with the symbols beside them if there are any; errors as `build_policy`."""
     alone, table = plan.windows_loss, plan.table
-    told = StreamOutputs(table, plan.windows).rate
+    rate = StreamOutputs(table, plan.windows).rate
     return make_policy(
         header,
         table=table,
         # joint chains of one stream with its name, its period and what a tick of it tells
-        chains=plan.chains.named(header.stream, round(header.period_seconds * _MICROSECONDS), told),
+        chains=plan.chains.named(header.stream, round(header.period_seconds * _MICROSECONDS), rate),
         guarantee=plan.guarantee,
         windows=plan.windows,
         windows_guarantee=None if alone is None else _windows_guarantee(plan, alone),
@@ -199,8 +199,8 @@ def build_measure_policy(
     fields = _fields(spec, epoch)
     if plan.fallback is None:
         raise PlanningError(f"no device can draw such noise: {plan.refused}")
-    found = [(each, noise) for each, noise in zip(plan.sets, plan.noises, strict=True) if not each.fallback]
-    wanted = sorted(found, key=lambda pair: not pair[0].repeats)[:MAX_TABLES]
+    noises = [(each, noise) for each, noise in zip(plan.sets, plan.noises, strict=True) if not each.fallback]
+    wanted = sorted(noises, key=lambda pair: not pair[0].repeats)[:MAX_TABLES]
     version = fields["version"]
     tables = [TimedTable(version, 0, 0, 0, MAX_TICK + 1, plan.fallback)]
     for number, (each, noise) in enumerate(wanted, start=1):
@@ -240,30 +240,30 @@ def missing_fields(spec: MeasureSpec) -> list[str]:
 
 
 def _fields(spec: MeasureSpec, epoch: float | None) -> dict[str, Any]:
-    given = {"latency": LATENCY_SECONDS, "version": 1, **spec.header}
+    header = {"latency": LATENCY_SECONDS, "version": 1, **spec.header}
     if missing := missing_fields(spec):
         raise PlanningError(f"a policy needs {', '.join(missing)}")
-    epoch = given.get("epoch", float(round(time.time()))) if epoch is None else epoch
-    period, latency = given["period"], given["latency"]
+    epoch = header.get("epoch", float(round(time.time()))) if epoch is None else epoch
+    period, latency = header["period"], header["latency"]
     if not all(type(value) in (int, float) for value in (epoch, period, latency)) or not (
         0.0 <= epoch <= _LAST and 0.0 < period <= _LAST and 0.0 < latency < math.inf
     ):
         raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST}, latency above 0")
     return {
-        **{name: given[name] for name in ("fleet", "device", "stream", "version")},
+        **{name: header[name] for name in ("fleet", "device", "stream", "version")},
         "frame_ticks": frame_ticks(latency, period, MAX_MEASURE_TICKS),
-        "valid_until": given.get("valid_until"),
+        "valid_until": header.get("valid_until"),
         "clock": {"epoch_us": round(epoch * _MICROSECONDS), "period_us": round(period * _MICROSECONDS)},
-        "discretiser": _discretiser(spec, given.get("discretiser")),
+        "discretiser": _discretiser(spec, header.get("discretiser")),
     }
 
 
-def _discretiser(spec: MeasureSpec, given: Any) -> Any:
+def _discretiser(spec: MeasureSpec, value: Any) -> Any:
     """How readings become states: as it was given, by the cells of a grid on earth, or by the names of the states."""
     names = list(spec.names)
-    if isinstance(given, dict):
-        return {"states": names, **given}
-    if given is not None:
+    if isinstance(value, dict):
+        return {"states": names, **value}
+    if value is not None:
         raise PlanningError('discretiser must be an object, such as {"kind": "thresholds", "edges": [1, 2]}')
     if spec.cells is not None:
         return {"kind": "cells", **spec.cells, "cells": spec.values.tolist(), "states": names}

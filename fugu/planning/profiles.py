@@ -71,16 +71,16 @@ def transitions(zone: str, since: int) -> tuple[tuple[int, int], ...]:
         assert difference is not None
         return round(difference.total_seconds())
 
-    found = [(since, offset(since))]
+    steps = [(since, offset(since))]
     for day in range(since, since + YEARS * 366 * DAY, DAY):
         low, high = day, day + DAY
-        if offset(high) == found[-1][1]:
+        if offset(high) == steps[-1][1]:
             continue
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if offset(middle) == found[-1][1] else (low, middle)
-        found.append((high, offset(high)))
-    return tuple(found)
+            low, high = (middle, high) if offset(middle) == steps[-1][1] else (low, middle)
+        steps.append((high, offset(high)))
+    return tuple(steps)
 
 
 WINDOW = "profile"
@@ -111,7 +111,7 @@ class Profile(NamedTuple):
         """Ticks of the profiles to compare; none where blocks would be shorter than a tick."""
         period = readings.period
         days = DAYS if question.days is None else (question.days,)
-        lengths = [math.ceil(round(one * DAY / period, 6)) for one in days]
+        lengths = [math.ceil(round(day * DAY / period, 6)) for day in days]
         most = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)
         some = _wanted_blocks(readings, question, 0.0)
         return [length for length in lengths if some and length <= min(most, MAX_WINDOW_TICKS)]
@@ -164,19 +164,19 @@ class Profile(NamedTuple):
     ) -> list[Candidate]:
         """Profiles over several times; FuguError if no noise is enough."""
         scale = window_scale(chains, question, question.epsilon, (self.counted,), period)
-        found = []
+        candidates = []
         for length, blocks in product(lengths, self.places):
-            known, more = (
+            fitted, more = (
                 self.shares(blocks, cut, part, length)
                 for cut, part in ((data.fit, sets.fit), (data.choose, sets.choose))
             )
-            if not len(known.counts):
+            if not len(fitted.counts):
                 continue
-            both = known.joined(more)
+            both = fitted.joined(more)
             message = partial(window_message, WINDOW, length, len(blocks.labels))
             rng, runs = np.random.default_rng(length), max(_RUNS, _ANSWERS // both.counts.size)
             for devices in sorted({1, question.devices}):
-                found.append(
+                candidates.append(
                     replace(
                         nothing(data.discretiser, chains, question),
                         kind="windows",
@@ -187,12 +187,12 @@ class Profile(NamedTuple):
                         scale=scale,
                         expected_error=both.error(scale, devices, rng, runs),
                         error_95=min(1.0, group_error(scale, both.length, devices)[1] + float(both.bias.max())),
-                        guess_error=float(np.abs(both.truth - np.median(known.truth)).mean()),
+                        guess_error=float(np.abs(both.truth - np.median(fitted.truth)).mean()),
                         judged=both.counts.size,
                         **sent(length * period, length * period, message, devices),
                     )
                 )
-        return found
+        return candidates
 
     @staticmethod
     def attacked_ticks(blocks: DayBlocks, day: int) -> int:

@@ -166,14 +166,14 @@ class Question:
         return protected_ticks(self.protect or 0, period_seconds)
 
     def __post_init__(self) -> None:
-        if sum(given is not None for given in (self.baseline, self.threshold, self.states)) > 1:
+        if sum(option is not None for option in (self.baseline, self.threshold, self.states)) > 1:
             raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
         if self.window is not None and self.want in ("now", "profile", "place"):
             raise PlanningError(f"--want {self.want} has no --window: that is for a share, or a histogram")
         if self.cell is not None and self.want not in (None, "place"):
             raise PlanningError(f"--want {self.want} has no --cell: that is for places")
         states = (self.baseline, self.threshold, self.states, self.within)
-        if self.want == "place" and (any(given is not None for given in states) or self.devices != 1):
+        if self.want == "place" and (any(state is not None for state in states) or self.devices != 1):
             raise PlanningError(
                 "a place has no --baseline, --threshold, --states, --within or --devices: its cells are found, and "
                 "its error is in metres"
@@ -199,8 +199,8 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
     """The states that a question is about; PlanningError if the readings do not have such states."""
     many = readings.missing_share > MOST_MISSING
     missing = _MISSING if many and question.missing != "ignore" else None
-    made, baseline, notes = _made(readings, question, missing)
-    names = made.states[: len(made.states) - (missing is not None)]
+    discretiser, baseline, notes = _made(readings, question, missing)
+    names = discretiser.states[: len(discretiser.states) - (missing is not None)]
     if many:
         what = "a state of its own, protected like the others" if missing else "such ticks have no state"
         notes = (*notes, f"{readings.missing_share:.1%} of the readings are missing: {what}")
@@ -211,7 +211,7 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
         share_of = f"at {question.threshold:g} or above"
     if baseline:
         share_of = f"above the running mean of {baseline} ticks"
-    return ChosenStates(made, baseline, counted, histogram, share_of, notes)
+    return ChosenStates(discretiser, baseline, counted, histogram, share_of, notes)
 
 
 def _made(readings: Readings, question: Question, missing: str | None) -> tuple[Discretiser, int, tuple[str, ...]]:
@@ -233,7 +233,7 @@ def _made(readings: Readings, question: Question, missing: str | None) -> tuple[
         note = (
             f"the readings are {len(some)} whole numbers: each is a state (--baseline compares with their mean instead)"
         )
-        return _levels([[one] for one in some], tuple(f"{one:g}" for one in some), missing), 0, (note,)
+        return _levels([[level] for level in some], tuple(f"{level:g}" for level in some), missing), 0, (note,)
     if question.baseline is None and len(some := np.unique(values[readings.present])) <= _MOST_CODES:
         _refuse_codes(readings, some)
     ticks, notes = _baseline_ticks(readings, question)
@@ -262,13 +262,15 @@ def _categories(
 ) -> Categories:
     """Names as states, however they are spelled."""
     spelled = {value for value in values if value is not None}
-    found = {value.casefold() for value in spelled}
-    given = sorted(found, key=lambda name: (name in _ON, name)) if states is None else [s.casefold() for s in states]
-    groups = [[name] if name in found else name.split("+") for name in given]
+    spellings = {value.casefold() for value in spelled}
+    labels = (
+        sorted(spellings, key=lambda name: (name in _ON, name)) if states is None else [s.casefold() for s in states]
+    )
+    groups = [[name] if name in spellings else name.split("+") for name in labels]
     wanted = [name for group in groups for name in group]
     if len(set(wanted)) != len(wanted) or len(groups) < _PAIR:
         raise PlanningError("--states needs at least two different names")
-    if unknown := [name for name in wanted if name not in found]:
+    if unknown := [name for name in wanted if name not in spellings]:
         raise PlanningError(f"{readings.source}: column {readings.column} never holds {unknown[0]!r}")
     if len(groups) > _MOST_STATES:
         numbers = sum(name.lstrip("-")[:1].isdigit() for name in wanted) > 0.5 * len(wanted)
@@ -339,19 +341,19 @@ def merged_states(chosen: ChosenStates, whole: Sequence[Cut]) -> tuple[str, ...]
 
     None if none is rare, or there would be fewer than two.
     """
-    made = chosen.discretiser
-    names = made.states[: len(made.states) - (made.missing is not None)]
+    discretiser = chosen.discretiser
+    names = discretiser.states[: len(discretiser.states) - (discretiser.missing is not None)]
     if chosen.baseline_ticks or len(names) <= _PAIR or any(set(",+") & set(name) for name in names):
         return None
     groups = [[state] for state in range(len(names))]
     while len(groups) > _PAIR:
-        shares, left = np.array([_share_and_left(group, whole) for group in groups]).T
-        rare = (shares < _LEAST_SHARE) | (left < _LEAST_LEFT)
+        shares, departures = np.array([_share_and_left(group, whole) for group in groups]).T
+        rare = (shares < _LEAST_SHARE) | (departures < _LEAST_LEFT)
         if not rare.any():
             break
         place = int(np.where(rare, shares, np.inf).argmin())
         others = [other for other in range(len(groups)) if other != place]
-        if made.kind == "thresholds":
+        if discretiser.kind == "thresholds":
             others = [other for other in others if abs(other - place) == 1]
         low, high = sorted((place, min(others, key=lambda other: float(shares[other]))))
         groups[low] = sorted(groups[low] + groups.pop(high))
@@ -361,12 +363,12 @@ def merged_states(chosen: ChosenStates, whole: Sequence[Cut]) -> tuple[str, ...]
 
 def _share_and_left(group: list[int], whole: Sequence[Cut]) -> tuple[float, float]:
     """The least share of a donor's time in some states, and how often they are left at least."""
-    told = []
+    rows = []
     for states, segments in whole:
         inside = np.isin(states, group)
-        left = inside[:-1] & ~inside[1:] & (states[1:] >= 0) & (np.diff(segments) == 0)
-        told.append((float(inside.sum()) / max(int((states >= 0).sum()), 1), float(left.sum())))
-    return min(share for share, _ in told), min(left for _, left in told)
+        departures = inside[:-1] & ~inside[1:] & (states[1:] >= 0) & (np.diff(segments) == 0)
+        rows.append((float(inside.sum()) / max(int((states >= 0).sum()), 1), float(departures.sum())))
+    return min(share for share, _ in rows), min(count for _, count in rows)
 
 
 BASELINES_APART = 10
@@ -412,17 +414,17 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURN
     ticks, apart = len(segments), apart_ticks(baseline_ticks)
     new = apart if baseline_ticks and 3 * apart <= _MOST_LOST * ticks else 0
 
-    def left(turns: int) -> int:
+    def usable_of(turns: int) -> int:
         return ticks - new - (3 * turns - 1) * apart
 
     turns = 1
     while (
         turns < most_turns
-        and left(turns + 1) >= (1.0 - _MOST_LOST) * ticks
-        and left(turns + 1) * min(_SHARES) >= _LONG_BLOCK * (turns + 1)
+        and usable_of(turns + 1) >= (1.0 - _MOST_LOST) * ticks
+        and usable_of(turns + 1) * min(_SHARES) >= _LONG_BLOCK * (turns + 1)
     ):
         turns += 1
-    usable = left(turns)
+    usable = usable_of(turns)
     if usable * min(_SHARES) < _LEAST_TICKS:
         least = 2 * apart + round(_LEAST_TICKS / min(_SHARES))
         raise TooShortError(

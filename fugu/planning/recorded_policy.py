@@ -223,7 +223,7 @@ class Trial(NamedTuple):
     @property
     def known_chain(self) -> Attack:
         """The attacker who believes the recording's mean chain, and uses every output (forward-backward)."""
-        return next(one for one in self.attacks if one.attacker == "forward-backward")
+        return next(attack for attack in self.attacks if attack.attacker == "forward-backward")
 
 
 class Release(NamedTuple):
@@ -242,32 +242,32 @@ def releases_of(
 
     `counted` gives the counts of a window, each time that it is asked.
     """
-    found: list[Release] = []
+    releases: list[Release] = []
     whole, counts = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
     if symbols is not None:
         square = symbols.emission.shape[0] == symbols.emission.shape[1]
         noise = float(1 - symbols.emission.diagonal().min()) if square else math.nan
-        found.append(Release("symbols", noise, whole, symbols))
+        releases.append(Release("symbols", noise, whole, symbols))
     for window in policy.windows:
         if window.stride < window.length or counts is None or not window.query.additive:
             continue
         if (alone := counted(window)) is None or not alone.counts.size:
             continue
         scale = float(Fraction(window.scale))
-        found.append(Release(f"window {window.name}", scale, counts.epsilon(1), alone))
+        releases.append(Release(f"window {window.name}", scale, counts.epsilon(1), alone))
         if symbols is not None and (both := counted(window)) is not None:
-            found.append(Release(f"symbols, {window.name}", scale, whole, replace(both, beside=symbols)))
-    return found
+            releases.append(Release(f"symbols, {window.name}", scale, whole, replace(both, beside=symbols)))
+    return releases
 
 
 def attack_releases(
-    source: str, states: Ints, segments: Ints, releases: Iterable[Release], known: int | None
+    source: str, states: Ints, segments: Ints, releases: Iterable[Release], known_one_in: int | None
 ) -> Iterator[Trial]:
-    """Attack each release of (n,) states; attackers are given the true state of every `known`-th tick."""
+    """Attack each release of (n,) states; attackers are given the true state of every `known_one_in`-th tick."""
     for name, noise, epsilon, outputs in releases:
-        found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
-        furthest = furthest_learner(found)
-        yield Trial(source, name, noise, epsilon, found, () if furthest is None else (furthest,))
+        attacks = attack(states, segments, outputs, epsilon, known=known_every(states, known_one_in))
+        furthest = furthest_learner(attacks)
+        yield Trial(source, name, noise, epsilon, attacks, () if furthest is None else (furthest,))
 
 
 class Released(NamedTuple):
@@ -279,13 +279,13 @@ class Released(NamedTuple):
     releases: Sequence[Release]
     again: Sequence[Sequence[Release]]
 
-    def attacked(self, known: int | None = None) -> Iterator[Trial]:
-        """Attack each release; attackers are given the true state of every `known`-th tick."""
-        states, segments, told = self.states, self.segments, known_every(self.states, known)
-        for number, trial in enumerate(attack_releases(self.source, states, segments, self.releases, known)):
+    def attacked(self, known_one_in: int | None = None) -> Iterator[Trial]:
+        """Attack each release; attackers are given the true state of every `known_one_in`-th tick."""
+        states, segments, known_states = self.states, self.segments, known_every(self.states, known_one_in)
+        for number, trial in enumerate(attack_releases(self.source, states, segments, self.releases, known_one_in)):
             drawn = (releases[number].outputs for releases in self.again)
             again = [
-                attack(states, segments, outputs, trial.epsilon, attackers=learners(outputs), known=told)
+                attack(states, segments, outputs, trial.epsilon, attackers=learners(outputs), known=known_states)
                 for outputs in drawn
             ]
             gained = [furthest for attacks in again if (furthest := furthest_learner(attacks)) is not None]
@@ -314,10 +314,10 @@ def _drawn(policy: Policy, states: Ints, segments: Ints, seed: int) -> list[Rele
         return release_counts(states, segments, window.length, Fraction(window.scale), groups, generator, k=len(names))
 
     symbols = None if policy.table is None else release_symbols(states, policy.table, generator)
-    found = releases_of(policy, symbols, counted)
-    if not found:
+    releases = releases_of(policy, symbols, counted)
+    if not releases:
         raise PlanningError("the policy releases nothing of this recording that can be attacked")
-    return found
+    return releases
 
 
 class StretchTrial(NamedTuple):
@@ -339,9 +339,9 @@ class StretchTrial(NamedTuple):
     @property
     def least(self) -> float:
         """Epsilon is at least this, by what was true and, in the class, by how far odds moved."""
-        shown = [one.epsilon_low for one in self.attacks]
+        shown = [attack.epsilon_low for attack in self.attacks]
         if self.in_class:
-            shown += [math.log(one.furthest) - _ROUNDING for one in self.attacks]
+            shown += [math.log(attack.furthest) - _ROUNDING for attack in self.attacks]
         return max(shown, default=0.0)
 
 
@@ -381,11 +381,13 @@ def attacked_stretches(
     if max(ticks, length) > _FOLLOWED:
         return trial._replace(why=f"courses of more than {_FOLLOWED} ticks are not followed")
     counted = (outputs.states - 1,) if isinstance(outputs, SymbolOutputs) else outputs.groups[-1]
-    found = attack_stretches(states, segments, outputs, counted, ticks, unknown, trial.epsilon, chain)
-    scored = max((one.scored for one in found), default=0)
+    attacks = attack_stretches(states, segments, outputs, counted, ticks, unknown, trial.epsilon, chain)
+    scored = max((stretch_attack.scored for stretch_attack in attacks), default=0)
     if scored < FEWEST:
         return trial._replace(why=f"too short: {scored} stretches could be scored, and it takes {FEWEST}")
-    return trial._replace(attacks=tuple(one for one in found if one.scored >= FEWEST))
+    return trial._replace(
+        attacks=tuple(stretch_attack for stretch_attack in attacks if stretch_attack.scored >= FEWEST)
+    )
 
 
 def unknown_ticks(policy: Policy, far: int) -> int:

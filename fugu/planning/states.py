@@ -31,8 +31,8 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
     kinds = set(map(type, values))
     alike = kinds <= {str, type(None)} or (kinds == {float} and discretiser.kind == "thresholds")
     if alike and not discretiser.remembers:  # a state follows from its reading alone: each is asked about once
-        known = {value: observe(tick, value) for tick, value in enumerate(set(values))}
-        return np.array([-1 if (state := known[value]) is None else state for value in values], dtype=np.int64)
+        state_of = {value: observe(tick, value) for tick, value in enumerate(set(values))}
+        return np.array([-1 if (state := state_of[value]) is None else state for value in values], dtype=np.int64)
     begins = np.ones(len(segments), dtype=np.bool_)
     begins[1:] = segments[1:] != segments[:-1]
     for tick, (value, begin) in enumerate(zip(values, begins.tolist(), strict=True)):

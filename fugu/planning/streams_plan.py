@@ -147,15 +147,15 @@ def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple
     return tuple(
         make_policy(
             header,
-            table=one.table,
+            table=stream.table,
             chains=plan.chains,
             guarantee=guarantee,
-            windows=one.windows,
+            windows=stream.windows,
             windows_guarantee=None
-            if one.windows_loss is None
-            else guarantee.model_copy(update={"epsilon": _alone_of(plan, one.windows_loss).epsilon(ticks)}),
+            if stream.windows_loss is None
+            else guarantee.model_copy(update={"epsilon": _alone_of(plan, stream.windows_loss).epsilon(ticks)}),
         )
-        for one, header in zip(plan.streams, headers, strict=True)
+        for stream, header in zip(plan.streams, headers, strict=True)
     )
 
 
@@ -216,12 +216,12 @@ def _windows(wanted: Sequence[WantedWindow], shown: Shown, symbols: float) -> tu
     """The windows of a stream: of two states they count the second, of more they are histograms."""
     if not wanted:
         return ()
-    counted = tuple(one._replace(states=(1,) if shown.states == 2 else EACH) for one in wanted)
-    found = []
-    for one, share in zip(counted, shares_of(counted, symbols), strict=True):
-        least = float(one.window(Fraction(1)).rate) / (share * shown.rate * _INWARD)
-        found.append(one.window(lawful_scale(least)))
-    return tuple(found)
+    counted = tuple(window._replace(states=(1,) if shown.states == 2 else EACH) for window in wanted)
+    windows = []
+    for window, share in zip(counted, shares_of(counted, symbols), strict=True):
+        least = float(window.window(Fraction(1)).rate) / (share * shown.rate * _INWARD)
+        windows.append(window.window(lawful_scale(least)))
+    return tuple(windows)
 
 
 def _alone(request: StreamsRequest, column: int) -> float | None:

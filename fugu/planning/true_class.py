@@ -61,7 +61,7 @@ class Step(NamedTuple):
     @property
     def passed(self) -> bool:
         """True if no attacker refutes the class, and the recording is long enough to tell."""
-        return not any(one.refutes or one.unclear for one in self.attacks)
+        return not any(attack.refutes or attack.unclear for attack in self.attacks)
 
     @property
     def strongest(self) -> Attack:
@@ -76,12 +76,12 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
     be farthest beyond its ceiling; the most successful if nobody gained.
     """
     for some in (
-        [one for one in attacks if one.refutes],
-        [one for one in attacks if one.unclear],
-        [one for one in attacks if one.success > one.guess],
+        [attempt for attempt in attacks if attempt.refutes],
+        [attempt for attempt in attacks if attempt.unclear],
+        [attempt for attempt in attacks if attempt.success > attempt.guess],
     ):
         if some:
-            return max(some, key=lambda one: one.high - one.ceiling)
+            return max(some, key=lambda attacked: attacked.high - attacked.ceiling)
     return attacks[0]
 
 
@@ -126,23 +126,23 @@ def true_class(
     looking for the class that covers the recording.
     """
     try:
-        found = covering_class(states, segments, k) if covered is None else covered
+        covered = covered or covering_class(states, segments, k)
     except ChainClassError as error:
         return TrueClass(None, None, (), str(error))
     steps: list[Step] = []
-    chains = found.chains
+    chains = covered.chains
     while len(steps) < most_steps:
         try:
             outputs, scale = attacked(chains, generator), count_scale(chains, epsilon)
         except FuguError as error:
-            return TrueClass(found, None, tuple(steps), str(error))
+            return TrueClass(covered, None, tuple(steps), str(error))
         if outputs is None:
-            return TrueClass(found, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
+            return TrueClass(covered, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
         steps.append(Step(chains, chains.odds_bound, scale, _attacks(states, segments, outputs, epsilon)))
         if steps[-1].passed:
-            return TrueClass(found, chains, tuple(steps), None)
+            return TrueClass(covered, chains, tuple(steps), None)
         chains = widened(chains, _WIDER)
-    return TrueClass(found, None, tuple(steps), _why(steps, epsilon))
+    return TrueClass(covered, None, tuple(steps), _why(steps, epsilon))
 
 
 def attack_model(
@@ -169,48 +169,52 @@ def attack_model(
     def together(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         rate = ChainAccountant(chains).allowance(epsilon, "universal") / len(model.streams)
         symbols, emission = np.zeros(states.size, dtype=np.int64), np.ones((len(shows), 1))
-        for column, one in zip(shows.T, model.streams, strict=True):
-            seen = release_symbols(column[states], rate_table(one.states, Fraction(rate), epsilon), generator)
-            symbols = symbols * one.states + seen.symbols
+        for column, stream in zip(shows.T, model.streams, strict=True):
+            seen = release_symbols(column[states], rate_table(stream.states, Fraction(rate), epsilon), generator)
+            symbols = symbols * stream.states + seen.symbols
             emission = (emission[:, :, None] * seen.emission[column][:, None, :]).reshape(len(shows), -1)
         return SymbolOutputs(symbols, emission)
 
     attacked: Attacked = alone if len(model.streams) == 1 else together
-    found = true_class(states, segments, len(shows), epsilon, attacked, generator)
+    model_class = true_class(states, segments, len(shows), epsilon, attacked, generator)
     return model.model_copy(
-        update={"chains": found.chains, "refused": found.reason, "attacked": _attacked(found, epsilon)}
+        update={
+            "chains": model_class.chains,
+            "refused": model_class.reason,
+            "attacked": _attacked(model_class, epsilon),
+        }
     )
 
 
-def _attacked(found: TrueClass, epsilon: float) -> AttackedModel | None:
-    if not found.steps:
+def _attacked(class_: TrueClass, epsilon: float) -> AttackedModel | None:
+    if not class_.steps:
         return None
     reached = {
-        name: getattr(found.steps[-1].strongest, name) for name in ("success", "low", "high", "ceiling", "guess")
+        name: getattr(class_.steps[-1].strongest, name) for name in ("success", "low", "high", "ceiling", "guess")
     }
-    return AttackedModel(epsilon=epsilon, attackers=len(found.steps[0].attacks), **reached)
+    return AttackedModel(epsilon=epsilon, attackers=len(class_.steps[0].attacks), **reached)
 
 
 def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float) -> tuple[Attack, ...]:
     """Everything that would be released, attacked; intervals hold together (Bonferroni)."""
     if isinstance(outputs, SymbolOutputs | CountOutputs):
         return attack(states, segments, outputs, epsilon)
-    found: list[Attack] = []
+    attacks: list[Attack] = []
     for seen in outputs:
         what = "symbols" if isinstance(seen, SymbolOutputs) else f"counts of {seen.length}"
-        for one in attack(states, segments, seen, epsilon, confidence=1.0 - _ERROR / len(outputs)):
-            found.append(replace(one, attacker=f"{one.attacker}, {what}"))
-    return tuple(sorted(found, key=lambda one: -one.success))
+        for attack_on in attack(states, segments, seen, epsilon, confidence=1.0 - _ERROR / len(outputs)):
+            attacks.append(replace(attack_on, attacker=f"{attack_on.attacker}, {what}"))
+    return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
 
 def _why(steps: Sequence[Step], epsilon: float) -> str:
     """Why the widest class that was tried did not pass: attackers were right too often, or may have been."""
-    one = steps[-1].strongest
+    strongest = steps[-1].strongest
     seen = any(attack.refutes for step in steps for attack in step.attacks)
     return (
         f"{'no class passes' if seen else 'too short to tell'}: even with noise of {steps[-1].count_scale:.3g} ticks "
-        f"for a count, up to {one.high:.3f} of the guesses of the attacker '{one.attacker}' are right "
-        f"({one.success:.3f} were), and epsilon {epsilon:g} allows {one.ceiling:.3f}"
+        f"for a count, up to {strongest.high:.3f} of the guesses of the attacker '{strongest.attacker}' are right "
+        f"({strongest.success:.3f} were), and epsilon {epsilon:g} allows {strongest.ceiling:.3f}"
     )
 
 

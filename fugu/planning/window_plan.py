@@ -136,8 +136,8 @@ def joint_plan(
     alone = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, planned).ratios), adversary)
     if symbols is None:
         return JointPlan(chains, guarantee, None, planned, alone, None)
-    found = calibrate(chains, epsilon, adversary, objective, planned, stretch_ticks, slack=True)
-    return JointPlan(chains, guarantee, found.table, planned, found.loss, alone)
+    calibration = calibrate(chains, epsilon, adversary, objective, planned, stretch_ticks, slack=True)
+    return JointPlan(chains, guarantee, calibration.table, planned, calibration.loss, alone)
 
 
 def _covered(chains: ChainClass, adversary: Adversary) -> Covered:
@@ -151,20 +151,20 @@ def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
     if len({window.name for window in windows}) != len(windows):
         raise PlanningError("two windows have the same name: write NAME=LENGTH")
     asked = [window.share for window in windows if window.share is not None]
-    left = 1.0 - symbols - sum(asked)
-    if any(not 0.0 < share <= 1.0 for share in asked) or left < -1e-9:
+    rest = 1.0 - symbols - sum(asked)
+    if any(not 0.0 < share <= 1.0 for share in asked) or rest < -1e-9:
         raise PlanningError("the shares of windows and symbols must be above 0, and not more than 1 in all")
     unit = [window.window(Fraction(1)) for window in windows]
     weights = [
-        0.0 if wanted.share is not None else float(one.rate) / one.length
-        for wanted, one in zip(windows, unit, strict=True)
+        0.0 if wanted.share is not None else float(noise.rate) / noise.length
+        for wanted, noise in zip(windows, unit, strict=True)
     ]
-    if len(asked) < len(windows) and left <= 0.0:
+    if len(asked) < len(windows) and rest <= 0.0:
         raise PlanningError("the shares that are asked for leave nothing to the other windows")
-    if len(asked) == len(windows) and left > 1e-9:
-        raise PlanningError(f"the shares add up to {1.0 - left:g}: {left:g} of what epsilon allows would go unused")
+    if len(asked) == len(windows) and rest > 1e-9:
+        raise PlanningError(f"the shares add up to {1.0 - rest:g}: {rest:g} of what epsilon allows would go unused")
     return [
-        left * weight / sum(weights) if wanted.share is None else wanted.share
+        rest * weight / sum(weights) if wanted.share is None else wanted.share
         for wanted, weight in zip(windows, weights, strict=True)
     ]
 

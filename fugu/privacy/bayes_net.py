@@ -97,9 +97,9 @@ class BayesNet:
             raise ChainClassError("some joint state is so rare that its probability does not fit a float")
         return np.asarray(joint / joint.sum())
 
-    def connected(self, node: str, given: Iterable[str]) -> frozenset[str]:
+    def connected(self, node: str, evidence: Iterable[str]) -> frozenset[str]:
         """The nodes that are not d-separated from a node given the observed ones: itself among them, none of those."""
-        seen = set(given)
+        seen = set(evidence)
         parents = {each.name: each.parents for each in self.nodes}
         children: dict[str, list[str]] = {each.name: [] for each in self.nodes}
         for each in self.nodes:
@@ -130,11 +130,11 @@ class BayesNet:
 
     def layers(self, node: str) -> list[tuple[str, ...]]:
         """The nodes at distance 1, 2 and so on in the moral graph: each layer separates a node from what is beyond."""
-        seen, layer, found = {node}, {node}, []
+        seen, layer, names = {node}, {node}, []
         while layer := set[str]().union(*(self.moral[name] for name in layer)) - seen:
             seen |= layer
-            found.append(tuple(each.name for each in self.nodes if each.name in layer))
-        return found
+            names.append(tuple(each.name for each in self.nodes if each.name in layer))
+        return names
 
     def influence(
         self, quilt: Iterable[str], node: str, secret_pairs: Sequence[tuple[int, int]] | None = None
@@ -185,9 +185,9 @@ class BayesNet:
             if secrets is None or node.name in secrets:
                 secret_pairs = None if secrets is None else secrets[node.name]
                 enough = worst.scale if worst else 0.0
-                found = _node_scale(self, node.name, epsilon, largest_quilt, enough, weights, secret_pairs)
-                if worst is None or found.scale > worst.scale:
-                    worst = found
+                quilt = _node_scale(self, node.name, epsilon, largest_quilt, enough, weights, secret_pairs)
+                if worst is None or quilt.scale > worst.scale:
+                    worst = quilt
         if worst is None:
             raise ChainClassError("there is no secret to protect")
         return worst._replace(scale=worst.scale * _UP)
@@ -220,8 +220,8 @@ def _node_scale(
     best = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), everything, 0.0)
     others = [each.name for each in network.nodes if each.name != node]
     quilts = {*chain.from_iterable(combinations(others, size) for size in range(largest_quilt + 1))}
-    found = [(network.connected(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
-    sized = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in found]
+    candidates = [(network.connected(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
+    sized = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in candidates]
     for size, nearby, quilt in sorted(sized, key=lambda each: each[0]):
         # no influence could make up for this much nearby, nor for any later one
         if best.scale <= enough or size / epsilon >= best.scale:
@@ -287,21 +287,21 @@ class SumDistributions(NamedTuple):
             for index, x in enumerate(values):
                 distribution = distributions[index][x]
                 distribution[total] = distribution.get(total, 0) + weight
-        given = {
+        conditionals = {
             (node.name, x): distribution
             for node, by_value in zip(nodes, distributions, strict=True)
             for x, distribution in enumerate(by_value)
             if distribution
         }
-        return cls(Fraction(1, unit), given)
+        return cls(Fraction(1, unit), conditionals)
 
     def furthest(self, secrets: Secrets) -> NetworkDistance:
         """W of the sum (algorithm 1); the mechanism's scale is W / epsilon. ChainClassError if nothing is secret."""
-        found = [
+        distances = [
             (infinity_wasserstein(self.given[name, a].items(), self.given[name, b].items()), name, (a, b))
             for name, (a, b) in self._pairs(secrets)
         ]
-        distance, node, values = max(found, key=lambda each: each[0])
+        distance, node, values = max(distances, key=lambda each: each[0])
         return NetworkDistance(distance * self.unit, node, values)
 
     def least_scale(self, secrets: Secrets, epsilon: float) -> ExactScale:
@@ -337,21 +337,21 @@ class SumDistributions(NamedTuple):
             raise ChainClassError("these secrets can be told apart by so little that any noise hides them")
         meets = brentq(lambda scale: max(losses(scale)) - epsilon, low, high, xtol=1e-300, rtol=1e-13)
         scale = float(meets) * _DECIMALS
-        found = losses(scale)
-        if max(found) > epsilon:
+        loss_list = losses(scale)
+        if max(loss_list) > epsilon:
             raise ChainClassError("the least noise could not be computed to eleven digits")
-        return ExactScale(scale, *differ[int(np.argmax(found))])
+        return ExactScale(scale, *differ[int(np.argmax(loss_list))])
 
     def _pairs(self, secrets: Secrets) -> list[tuple[str, tuple[int, int]]]:
-        found = [
+        pairs = [
             (name, (a, b))
             for name, pairs in secrets.items()
             for a, b in pairs
             if a != b and (name, a) in self.given and (name, b) in self.given
         ]
-        if not found:
+        if not pairs:
             raise ChainClassError("no secret has two values that are both possible")
-        return found
+        return pairs
 
 
 class NetworkDistance(NamedTuple):

@@ -45,11 +45,11 @@ def fit(
 
     Raises ChainClassError for fewer than two states of a stream, no transition, or more joint states than a file holds.
     """
-    for one, column in zip(streams, states.T, strict=True):
+    for stream, column in zip(streams, states.T, strict=True):
         if np.unique(column).size < 2:
             raise ChainClassError(
-                f"{one.source}: column {one.column} has {len(column)} row(s) with fewer than two different states, "
-                "which tell nothing of a chain"
+                f"{stream.source}: column {stream.column} has {len(column)} row(s) with fewer than two different "
+                "states, which tell nothing of a chain"
             )
     if order == 2:
         segments, joint, shows = _pairs(states[:, 0], segments, streams[0])
@@ -58,7 +58,7 @@ def fit(
     size = len(shows)
     counts = count_transitions(joint, segments, size)
     if not counts.sum():
-        names = " and ".join(dict.fromkeys(one.source for one in streams))
+        names = " and ".join(dict.fromkeys(stream.source for stream in streams))
         raise ChainClassError(f"{names}: no two neighbouring rows, so there is no transition to count")
     covered, refused = _covered(joint, segments, size) if order == 1 else (None, _order_two(joint, segments, size))
     if covered is None and len(streams) > 1:
@@ -107,7 +107,7 @@ def _order_two(joint: Ints, segments: Ints, size: int) -> str:
     refused = "a chain of order 2 is taken as it is, by the odds ratio of two of its steps"
     if joint.size >= _LEAST_ROWS:
         transitions = local_transitions(joint, segments, size, stretch_lengths(joint.size))
-        if changed := [one.length for one in transitions if one.changes.any()]:
+        if changed := [transition.length for transition in transitions if transition.changes.any()]:
             refused += f", and it changes over stretches of {changed[0]} ticks"
     return refused
 

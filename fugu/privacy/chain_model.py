@@ -137,8 +137,8 @@ class StreamStates(Document):
     @property
     def missing_state(self) -> int | None:
         """The state of ticks without a reading, if they have one."""
-        made = self.discretiser
-        return None if made.missing is None else made.states.index(made.missing)
+        discretiser = self.discretiser
+        return None if discretiser.missing is None else discretiser.states.index(discretiser.missing)
 
 
 class ChainModel(ModelFile):
@@ -169,12 +169,12 @@ class ChainModel(ModelFile):
             raise ValueError(f"counts need {size} rows of {size} numbers")
         if any(len(row) != streams for row in self.shows):
             raise ValueError("shows needs a column for each stream")
-        for column, one in zip(zip(*self.shows, strict=True), self.streams, strict=True):
-            if max(column) >= one.states:
+        for column, stream in zip(zip(*self.shows, strict=True), self.streams, strict=True):
+            if max(column) >= stream.states:
                 raise ValueError("shows names a state that a stream does not have")
         if len(self.alone) != streams * (streams > 1):
             raise ValueError("alone needs an entry for each of several streams")
-        if len({one.name for one in self.streams}) != streams:
+        if len({stream.name for stream in self.streams}) != streams:
             raise ValueError("two streams have the same name")
         if self.order == 2 and streams > 1:
             raise ValueError("order 2 is for one stream")

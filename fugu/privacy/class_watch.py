@@ -69,12 +69,12 @@ def bet(
         The largest value of that least capital at every 256th symbol and the last.
     """
     best = 0.0
-    said = np.empty(len(alternatives))
+    chances = np.empty(len(alternatives))
     for t in range(len(symbols)):
         z = symbols[t]
         if z >= 0:
             for a in range(len(alternatives)):
-                said[a] = emission[0, z] + beliefs[a] * (emission[1, z] - emission[0, z])
+                chances[a] = emission[0, z] + beliefs[a] * (emission[1, z] - emission[0, z])
         for c in range(len(cells)):
             low, high = bounds[0, c], bounds[1, c]
             if z >= 0:
@@ -83,7 +83,7 @@ def bet(
                 for a in range(len(alternatives)):
                     factor = per_high if beliefs[a] > high else per_low if beliefs[a] < low else 0.0
                     if factor > 0.0:
-                        capital[c, a] = min(capital[c, a] * (said[a] * factor), _MOST)
+                        capital[c, a] = min(capital[c, a] * (chances[a] * factor), _MOST)
                 low, high = low * emission[1, z] * per_low, high * emission[1, z] * per_high
             q0, q1, r0, r1 = cells[c, 0], cells[c, 1], cells[c, 2], cells[c, 3]
             bounds[0, c] = q0 + min(low * (1.0 - q0 - r1), high * (1.0 - q0 - r1))
@@ -91,7 +91,7 @@ def bet(
         for a in range(len(alternatives)):
             belief = beliefs[a]
             if z >= 0:
-                belief *= emission[1, z] / said[a]
+                belief *= emission[1, z] / chances[a]
             beliefs[a] = alternatives[a, 0] + belief * (1.0 - alternatives[a, 0] - alternatives[a, 1])
         if (t + 1) % _CHECK == 0 or t + 1 == len(symbols):
             least = np.inf

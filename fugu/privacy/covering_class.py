@@ -244,15 +244,15 @@ def _regimes(transition: Floats, k: int) -> tuple[Regime, ...]:
     count = len(transition) // k
     distribution = stationary_distribution(transition).reshape(count, k)
     blocks = transition.reshape(count, k, count, k)
-    found = []
+    regimes = []
     for i in range(count):
         inside = blocks[i, :, i, :]
         stays = inside.sum(axis=1)
         share = float(distribution[i].sum())
         leaving = float(distribution[i] @ (1.0 - stays))
         ticks = share / leaving if leaving > 0.0 else math.inf
-        found.append(Regime(share, ticks, inside / np.maximum(stays, 1e-300)[:, None]))
-    return tuple(sorted(found, key=lambda regime: -regime.share))
+        regimes.append(Regime(share, ticks, inside / np.maximum(stays, 1e-300)[:, None]))
+    return tuple(sorted(regimes, key=lambda regime: -regime.share))
 
 
 SHORTEST = 500
@@ -345,11 +345,11 @@ def widened(chains: CoveringChains, factor: float) -> BoundedChains:
 
 def union(classes: Sequence[CoveringChains]) -> CoveringChains:
     """The least class, intervals or odds ratio, that has all chains of several."""
-    if all(one.boxes for one in classes):
-        sides = zip(*(box for one in classes for box in one.boxes), strict=True)
+    if all(member.boxes for member in classes):
+        sides = zip(*(box for member in classes for box in member.boxes), strict=True)
         q, r = ((float(min(low for low, _ in side)), float(max(high for _, high in side))) for side in sides)
         return BinaryChains(q=q, r=r)
-    return max((widened(one, 1.0) for one in classes), key=lambda one: one.odds_bound)
+    return max((widened(member, 1.0) for member in classes), key=lambda member: member.odds_bound)
 
 
 def class_odds(transition: Floats) -> float:
@@ -362,10 +362,10 @@ def _odds(logarithm: float) -> float:
 
 
 def _refuse_short(counts: Ints) -> None:
-    steps, left = int(counts.sum()), counts.sum(axis=1) - np.diag(counts)
-    if steps < _LEAST_ROWS or left.min() < _LEAST_LEFT:
-        state = int(left.argmin())
-        times = "once" if left[state] == 1 else f"{left[state]} times"
+    steps, departures = int(counts.sum()), counts.sum(axis=1) - np.diag(counts)
+    if steps < _LEAST_ROWS or departures.min() < _LEAST_LEFT:
+        state = int(departures.argmin())
+        times = "once" if departures[state] == 1 else f"{departures[state]} times"
         seen = f"state {state} is left {times} in {steps} steps"
         raise ChainClassError(
             f"too short to tell how readings depend on one another: {seen}; at least {_LEAST_LEFT} times and "

@@ -184,24 +184,24 @@ def learned_class(transition: Floats, information: Floats, ticks: int, levels: S
     """
     k, ratios = len(transition), log_ratios(transition)
     sums = _log_odds(k)
-    known = math.exp(min(float((sums @ ratios).max()), 700.0))
+    largest_odds = math.exp(min(float((sums @ ratios).max()), 700.0))
     if problem := _uninformed(transition, information, ticks):
-        return LearnedClass(transition, np.zeros((k, k)), np.ones((k, k)), known, (), None, problem)
+        return LearnedClass(transition, np.zeros((k, k)), np.ones((k, k)), largest_odds, (), None, problem)
     covariance = np.asarray(np.linalg.inv(information), dtype=np.float64)
-    spreads = (one.deviations.T @ one.deviations / len(one.ticks) ** 2 for one in levels)
+    spreads = (level.deviations.T @ level.deviations / len(level.ticks) ** 2 for level in levels)
     errors = [covariance, *(np.asarray(spread, dtype=np.float64) for spread in spreads)]
     error = np.sqrt(np.max([_variances(sums, each) for each in errors], axis=0))
     middle = sums @ ratios + _quantile(1.0 - _TAIL) * error
     scales, largest = [], float(middle.max())
-    for one in levels:
-        bound = _covering(one, sums, middle)
+    for level in levels:
+        bound = _covering(level, sums, middle)
         odds = math.exp(min(bound, 700.0))
-        mean, count = round(float(one.ticks.mean())), len(one.ticks)
-        scales.append(LearnedScale(ticks=mean, stretches=count, odds_ratio=odds, p_value=one.p_value))
+        mean, count = round(float(level.ticks.mean())), len(level.ticks)
+        scales.append(LearnedScale(ticks=mean, stretches=count, odds_ratio=odds, p_value=level.p_value))
         largest = max(largest, bound)
     low, high = _intervals(transition, errors)
     chains = bounded_class(largest, transition)
-    return LearnedClass(transition, low, high, known, tuple(scales), chains, "")
+    return LearnedClass(transition, low, high, largest_odds, tuple(scales), chains, "")
 
 
 def _uninformed(transition: Floats, information: Floats, ticks: int) -> str:
@@ -230,7 +230,7 @@ def _log_odds(k: int) -> Floats:
     """(c, k (k - 1)): all logarithms of odds ratios of a step, as sums of log-ratios."""
     places = np.full((k, k), -1)
     places[_moves(k)] = np.arange(k * (k - 1))
-    found = []
+    rows = []
     for x in range(k):
         for w in range(x + 1, k):
             for y in range(k):
@@ -238,8 +238,8 @@ def _log_odds(k: int) -> Floats:
                     row = np.zeros(k * (k - 1) + 1)  # what belongs to the diagonal is 0
                     for place, sign in ((places[x, y], 1), (places[w, z], 1), (places[x, z], -1), (places[w, y], -1)):
                         row[place] += sign if place >= 0 else 0
-                    found.append(row[:-1])
-    return np.array(found)
+                    rows.append(row[:-1])
+    return np.array(rows)
 
 
 def _variances(sums: Floats, covariance: Floats) -> Floats:
@@ -253,7 +253,7 @@ def _quantile(probability: float) -> float:
 def _covering(some: Deviations, sums: Floats, middle: Floats) -> float:
     """The largest logarithm of an odds ratio of all stretches but a share, each at the far end of its range."""
     count = len(some.ticks)
-    single = np.array([_variances(sums, one) for one in some.noise])
+    single = np.array([_variances(sums, noise_row) for noise_row in some.noise])
     weights = np.bincount(some.kinds, 1.0 / some.ticks, len(single)) / count
     noise = weights @ single
     squares = _variances(sums, some.deviations.T @ some.deviations)

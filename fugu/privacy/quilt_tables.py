@@ -72,11 +72,11 @@ def grow_tables(
 
 
 @part
-def _begin(start: Floats, column: Floats, width: int, left: Floats) -> None:
-    """Set `left` (k, k) to the term and the table of a width to the left, or to 0 for none."""
-    for x in range(left.shape[0]):
-        for y in range(left.shape[0]):
-            left[x, y] = start[x, y] + column[width - 1, x, y] if width else 0.0
+def _begin(start: Floats, column: Floats, width: int, target: Floats) -> None:
+    """Set `target` (k, k) to the term and the table of a width to the left, or to 0 for none."""
+    for x in range(target.shape[0]):
+        for y in range(target.shape[0]):
+            target[x, y] = start[x, y] + column[width - 1, x, y] if width else 0.0
 
 
 @part
@@ -180,9 +180,9 @@ def smallest_scale(
         for b in range(1, reach_right + 1):
             if epsilon * best - b + 1 <= wanted:
                 break
-            known = _largest_sum(left, right, b)[0]
-            if known < epsilon:
-                wanted = max(wanted, (epsilon - known) * best - b + 1)
+            largest = _largest_sum(left, right, b)[0]
+            if largest < epsilon:
+                wanted = max(wanted, (epsilon - largest) * best - b + 1)
     return best, best_left, best_right, best_influence, wanted
 
 

@@ -173,9 +173,9 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
             )
         spread = terms.spread
         after = ENDLESS if length is None else length - node
-        found = best_quilt(tables, terms.start, node - 1, after, epsilon, enough=worst.scale, seed=seed)
-        if found.scale > worst.scale:
-            worst = found._replace(node=node)
+        scale = best_quilt(tables, terms.start, node - 1, after, epsilon, enough=worst.scale, seed=seed)
+        if scale.scale > worst.scale:
+            worst = scale._replace(node=node)
             seed = worst.quilt
     if not worst.scale < float("inf"):
         raise ChainClassError(_NO_QUILT)
@@ -195,8 +195,8 @@ def _later(steady: QuiltScale, spread: float, epsilon: float, empty: float) -> f
     """Upper bound for every node from here on. A node too near an end drops the width, and both terms fall."""
     if steady.quilt == (None, None):
         return empty
-    left = epsilon - spread - steady.influence
-    return min(empty, steady.card / left) if left > 0.0 else empty
+    rest = epsilon - spread - steady.influence
+    return min(empty, steady.card / rest) if rest > 0.0 else empty
 
 
 def _check(epsilon: float, length: int | None) -> None:
@@ -310,21 +310,21 @@ def mqm_approx(
     members = corner_chains(chains)
     if stationary and not all(chain.is_stationary for chain in members):
         raise ChainClassError("a chain of the class does not start stationary")
-    known = mixing(members, reversible, sharp=sharp)
+    mixed = mixing(members, reversible, sharp=sharp)
     trivial = math.inf if length is None else length / epsilon
-    middle = _best(known, epsilon, ENDLESS, ENDLESS, trivial, stationary)
+    middle = _best(mixed, epsilon, ENDLESS, ENDLESS, trivial, stationary)
     if not middle.scale < math.inf:
         raise ChainClassError("no Markov quilt has an influence below epsilon: give the length of the window")
     # lemma 4.9: on a long window the middle node decides; on a short one a node may do with a single width
-    if length is None or length >= fast_path_length(known, epsilon):
+    if length is None or length >= fast_path_length(mixed, epsilon):
         return middle._replace(scale=middle.scale * _UP)
     worst: QuiltScale | None = None
     for node in range((length + 1) // 2, 0, -1):
         for at in {node, length + 1 - node}:
             enough = worst.scale if worst is not None else 0.0
-            found = _best(known, epsilon, at - 1, length - at, trivial, stationary, enough=enough)
-            if worst is None or found.scale > worst.scale:
-                worst = found._replace(node=at)
+            quilt = _best(mixed, epsilon, at - 1, length - at, trivial, stationary, enough=enough)
+            if worst is None or quilt.scale > worst.scale:
+                worst = quilt._replace(node=at)
         if worst is not None and worst.scale >= middle.scale:
             break
     assert worst is not None
@@ -380,27 +380,27 @@ def is_reversible(chain: MarkovChain) -> bool:
     return bool(np.all(np.abs(flow - flow.T) <= 1e-12 * (flow + flow.T)))
 
 
-def fast_path_length(known: Mixing, epsilon: float) -> int:
+def fast_path_length(mixing: Mixing, epsilon: float) -> int:
     """Lemma 4.9: from this length on, the middle node decides, by widths of at most half of it."""
     # 1 / tanh(x / 2) is (e^x + 1) / (e^x - 1), here with x = epsilon / 6
-    return 8 * 2 * math.ceil(math.log(1.0 / math.tanh(epsilon / 12.0) / known.rarest) / known.gap)
+    return 8 * 2 * math.ceil(math.log(1.0 / math.tanh(epsilon / 12.0) / mixing.rarest) / mixing.gap)
 
 
-def width_influences(known: Mixing, widths: NDArray[np.int64]) -> Floats:
+def width_influences(mixing: Mixing, widths: NDArray[np.int64]) -> Floats:
     """Lemma 4.8's bounds (n,) for n widths: log((p + d) / (p - d)), p the rarest state, d = exp(-g width / 2).
 
     A width to the right costs it once, one to the left twice, for the width and for the node. inf unless width > 2
     log(1/p) / g: without that the formula is not a bound.
     """
-    distance = np.exp(-known.gap * widths / 2.0)
-    inside = (widths > 2.0 * math.log(1.0 / known.rarest) / known.gap) & (distance < known.rarest)
+    distance = np.exp(-mixing.gap * widths / 2.0)
+    inside = (widths > 2.0 * math.log(1.0 / mixing.rarest) / mixing.gap) & (distance < mixing.rarest)
     bound = np.full(widths.shape, np.inf)
-    bound[inside] = np.log((known.rarest + distance[inside]) / (known.rarest - distance[inside]))
+    bound[inside] = np.log((mixing.rarest + distance[inside]) / (mixing.rarest - distance[inside]))
     return bound
 
 
 def _best(
-    known: Mixing,
+    mixing: Mixing,
     epsilon: float,
     nodes_left: int,
     nodes_right: int,
@@ -411,8 +411,8 @@ def _best(
 ) -> QuiltScale:
     """The best quilt of a node; lemma 4.8 sees neither states nor nodes, so its tables have one entry."""
     # half of lemma 4.9's length, 4 a*, is more than any best width
-    count = min(fast_path_length(known, epsilon) // 2, _MOST_WIDTHS, max(nodes_left, nodes_right))
-    right = width_influences(known, np.arange(1, max(count, 1) + 1)).reshape(-1, 1, 1)
+    count = min(fast_path_length(mixing, epsilon) // 2, _MOST_WIDTHS, max(nodes_left, nodes_right))
+    right = width_influences(mixing, np.arange(1, max(count, 1) + 1)).reshape(-1, 1, 1)
     left = right if stationary else 2.0 * right
     scale, a, b, e, _ = smallest_scale(
         np.zeros((1, 1)), left, right, nodes_left, nodes_right, trivial, epsilon, enough, 0, 0

@@ -91,9 +91,9 @@ def calibrate(
 
     Source: docs/proofs/randomised-response.md, "From epsilon to noise".
     """
-    k, told = stream_states(chains), float(exp_up(total_rate(beside)))
+    k, factor = stream_states(chains), float(exp_up(total_rate(beside)))
     inner = with_slack(epsilon) if slack else epsilon
-    v01, v10 = (ratio / told for ratio in allowed_ratios(chains, inner, adversary, stretch_ticks))
+    v01, v10 = (ratio / factor for ratio in allowed_ratios(chains, inner, adversary, stretch_ticks))
     if min(v01, v10) <= 1.0:
         raise ChainClassError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
     if k > 2:
@@ -155,8 +155,8 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
 
     @cache  # a search asks for its ends twice
     def losses(log01: float, log10: float) -> tuple[float, float]:
-        found = chains.ratio_loss(Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
-        return found.epsilon_01, found.epsilon_10
+        loss = chains.ratio_loss(Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
+        return loss.epsilon_01, loss.epsilon_10
 
     if ticks > 1:
 
@@ -264,8 +264,10 @@ def utility(
     accuracy = _accuracy(symbols, initial, transition, emission, transition if assumed is None else assumed)
     beliefs = filter_beliefs(symbols, initial, transition, emission).beliefs
     predicted = np.vstack([initial, beliefs[:-1] @ transition]) @ emission
-    told = special.rel_entr(emission.take(states, axis=0), predicted, out=predicted)
-    nats = (told[:, 0] + told[:, 1] if told.shape[1] == 2 else told.sum(axis=1)).mean()  # a short axis takes long
+    divergence = special.rel_entr(emission.take(states, axis=0), predicted, out=predicted)
+    nats = (
+        divergence[:, 0] + divergence[:, 1] if divergence.shape[1] == 2 else divergence.sum(axis=1)
+    ).mean()  # a short axis takes long
     return Utility(accuracy, float(initial.max()), float(nats) / float(np.log(2.0)))
 
 
@@ -275,7 +277,7 @@ def _accuracy(symbols: Ints, initial: Floats, transition: Floats, emission: Floa
     if not np.array_equal(assumed, transition):
         believed = posterior_marginals(symbols, stationary_distribution(assumed), assumed, emission)
     chosen, most = posterior[:, 0], believed[:, 0]
-    for one, also in zip(posterior.T[1:], believed.T[1:], strict=True):  # argmax takes long along a short axis
-        chosen = np.where(also > most, one, chosen)
+    for column, also in zip(posterior.T[1:], believed.T[1:], strict=True):  # argmax takes long along a short axis
+        chosen = np.where(also > most, column, chosen)
         most = np.maximum(also, most)
     return float(chosen.mean())

@@ -54,8 +54,8 @@ def count_transitions(states: Ints, segments: Ints, k: int) -> Ints:
 
 def count_triples(states: Ints, segments: Ints, k: int) -> Ints:
     """Count the double steps w -> x -> y (k, k, k) inside segments; arguments as for `count_transitions`."""
-    known = states >= 0
-    inside = (segments[2:] == segments[:-2]) & known[2:] & known[1:-1] & known[:-2]
+    observed = states >= 0
+    inside = (segments[2:] == segments[:-2]) & observed[2:] & observed[1:-1] & observed[:-2]
     triples = ((states[:-2] * k + states[1:-1]) * k + states[2:])[inside]
     return np.bincount(triples, minlength=k**3).reshape(k, k, k).astype(np.int64)
 

@@ -70,8 +70,8 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
     # A set and its complement: the counts add up to T, so that one distribution is the other's mirror image.
     sets = [each for size in range(1, k) for each in combinations(range(1, k), size)]
     sets = sets if states is None else [tuple(sorted(set(states)))]
-    found = [CountBound(wasserstein_count(chains, length, [int(x in each) for x in range(k)]), each) for each in sets]
-    return max(found, key=lambda each: each.bound.distance)
+    bounds = [CountBound(wasserstein_count(chains, length, [int(x in each) for x in range(k)]), each) for each in sets]
+    return max(bounds, key=lambda each: each.bound.distance)
 
 
 def wasserstein_count(

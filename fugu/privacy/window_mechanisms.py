@@ -188,16 +188,16 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
 
 def least_noise(request: WindowRequest) -> WindowNoise:
     """The least noise that composes, with its mechanism; FuguError if there is none."""
-    found: list[WindowNoise] = []
+    noises: list[WindowNoise] = []
     problem: FuguError | None = None
     for mechanism in COMPOSING if request.adversary == "ignorant" else COMPOSING[:1]:
         try:
-            found.append(window_noise(request, mechanism))
+            noises.append(window_noise(request, mechanism))
         except FuguError as error:
             problem = problem or error
-    if not found:
+    if not noises:
         raise problem or ChainClassError("there is no mechanism")
-    return min(found, key=lambda noise: noise.scale)
+    return min(noises, key=lambda noise: noise.scale)
 
 
 def _chain(request: WindowRequest) -> tuple[float, str, bool]:
@@ -208,13 +208,13 @@ def _chain(request: WindowRequest) -> tuple[float, str, bool]:
 
 
 def _quilt(scale_of: Callable[..., QuiltScale], request: WindowRequest) -> tuple[float, str, bool]:
-    found = scale_of(known_chains(request.chains, request.start), request.life, request.epsilon)
-    a, b = found.quilt
+    scale = scale_of(known_chains(request.chains, request.start), request.life, request.epsilon)
+    a, b = scale.quilt
     widths = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
     where = " and ".join(width for width in widths if width) or "none: the whole window"
-    node = "any tick far from the ends" if found.node is None else f"tick {found.node}"
-    reason = f"{node}, quilt {where}, {found.card} near ticks, influence {found.influence:.4g}"
-    return request.sensitivity * found.scale, reason, request.length is None
+    node = "any tick far from the ends" if scale.node is None else f"tick {scale.node}"
+    reason = f"{node}, quilt {where}, {scale.card} near ticks, influence {scale.influence:.4g}"
+    return request.sensitivity * scale.scale, reason, request.length is None
 
 
 def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
@@ -257,9 +257,9 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
 
 def only_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...]:
     """The chains of a class with a start, where corners do not stand for an interval; ChainClassError for others."""
-    known = known_chains(chains, start)
-    members = corner_chains(known)
-    if len(members) > 1 and isinstance(known, BinaryChains):
+    chain_class = known_chains(chains, start)
+    members = corner_chains(chain_class)
+    if len(members) > 1 and isinstance(chain_class, BinaryChains):
         raise ChainClassError("needs chains, not an interval of them: a chain inside can need more than the corners")
     return members
 
@@ -315,15 +315,15 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     # of a stream that ends, past and future leak differently
     alike = request.life is None and class_of(chains).equal_leakages(request.adversary)
     bound = StretchBound(single, 1, rate, equal_leakages=alike, known_elsewhere=request.adversary != "ignorant")
-    told = bound.rows(period_us)
+    rows = bound.rows(period_us)
     if (length := request.length) is not None:
-        told = tuple(
-            one._replace(ticks=length, epsilon=bound.epsilon(length), floor=bound.floor(length))
-            if one.ticks > length
-            else one
-            for one in told
+        rows = tuple(
+            row._replace(ticks=length, epsilon=bound.epsilon(length), floor=bound.floor(length))
+            if row.ticks > length
+            else row
+            for row in rows
         )
-    return PlannedNoise(noise, accepted, declared, accepted > scale, told)
+    return PlannedNoise(noise, accepted, declared, accepted > scale, rows)
 
 
 def compare_noise(
@@ -336,18 +336,18 @@ def compare_noise(
     Raises:
         ChainClassError: none protects these chains.
     """
-    found: list[PlannedNoise] = []
+    noises: list[PlannedNoise] = []
     refused: dict[Mechanism, str] = {}
     for name in MECHANISMS:
         begun(name)
         try:
-            found.append(plan_noise(request, name, period_us))
+            noises.append(plan_noise(request, name, period_us))
         except FuguError as error:
             refused[name] = str(error)
-    composing = [each for each in found if each.noise.mechanism in COMPOSING]
+    composing = [each for each in noises if each.noise.mechanism in COMPOSING]
     if not composing:
         raise ChainClassError(refused.get("chain", "no mechanism protects this class of chains"))
-    return tuple(found), min(composing, key=lambda each: each.scale), refused
+    return tuple(noises), min(composing, key=lambda each: each.scale), refused
 
 
 _MOST_TICKS = 10_000

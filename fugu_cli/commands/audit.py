@@ -91,8 +91,8 @@ def policy(
     owner: Enrolment | None = next(iter(owners([enrolment] if enrolment else None)), None)
     try:
         with working("computing every epsilon again"):
-            known = None if store is None else store_of(store)
-            statement = policy_statement(file.read_bytes(), owner, broker, known)
+            catalogue = None if store is None else store_of(store)
+            statement = policy_statement(file.read_bytes(), owner, broker, catalogue)
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from None
     if sign is not None and output is not None:
@@ -213,10 +213,10 @@ def stream(
         raise UsageError("give either --recording or --live")
     if truth is not None and recording is None and live is None:
         raise UsageError("what was read is of use beside --recording or --live")
-    policies = [load_policy(one) for one in (file, *(beside or ()))]
+    policies = [load_policy(path) for path in (file, *(beside or ()))]
     config = ReleaseConfig.load(releases) if releases is not None else None
     list_ = Listed.of(access) if access is not None else None
-    told = planned_audiences(policies, config) if list_ is None else list_.audiences(policies, config)
+    audiences = planned_audiences(policies, config) if list_ is None else list_.audiences(policies, config)
     at = broker_of(broker)
     with working("listening and attacking"):
         messages = None
@@ -230,22 +230,22 @@ def stream(
             if not isinstance(policies[0], Policy):
                 raise UsageError("what was read is held against symbols and windows, not against points")
             true = truth_by(policies[0], truth, read_options(**reading.words()))
-        found = audit_stream(
-            policies, told, config,
-            messages=messages, truth=true, loop=loop, known=known, trials=trials,
+        audit = audit_stream(
+            policies, audiences, config,
+            messages=messages, truth=true, loop=loop, known_every=known, trials=trials,
         )  # fmt: skip
     if list_ is not None and live is not None:
-        found = found._replace(findings=(*_not_listed(list_, at.username or "", messages or ()), *found.findings))
-    return attacked_stream(found)
+        audit = audit._replace(findings=(*_not_listed(list_, at.username or "", messages or ()), *audit.findings))
+    return attacked_stream(audit)
 
 
-def _not_listed(known: Listed, account: str, messages: Iterable[Message]) -> list[Finding]:
+def _not_listed(listed: Listed, account: str, messages: Iterable[Message]) -> list[Finding]:
     """Messages that a broker delivered to an account although its access list does not grant them."""
     topics = dict.fromkeys(topic for topic, _ in messages)
     return [
         Finding("delivered-not-listed", f"{account or 'whoever gives no name'} was told {topic}, which is not granted")
         for topic in topics
-        if not known.may_read(account, topic)
+        if not listed.may_read(account, topic)
     ]
 
 
@@ -296,16 +296,16 @@ def ledger(
         with opened.snapshot() as rows:
             devices = {row[1] for row in rows.accounts()}
         trusted = policies_in(_files(policies), None if root is None else Root.read(root), owners(enrolment), devices)
-        if policies and not any(isinstance(one, Policy) for one in trusted):
+        if policies and not any(isinstance(document, Policy) for document in trusted):
             raise UsageError("--policies has no policy of symbols or windows: nothing would be held against them")
         config = None if releases is None else ReleaseConfig.load(releases)
         promises = None
         if config is not None:
-            promises = {name: one.promise for name, one in config.audiences.items()}
+            promises = {name: audience.promise for name, audience in config.audiences.items()}
         with ExitStack() as stack:
             history = None if store is None else stack.enter_context(histories_in(store_of(store), ""))
-            found = audit_ledger(opened, broker, trusted, promises, history)
-    return audited_ledger(found._replace(problems=((doubt,) if doubt else ()) + found.problems), location.name)
+            audit = audit_ledger(opened, broker, trusted, promises, history)
+    return audited_ledger(audit._replace(problems=((doubt,) if doubt else ()) + audit.problems), location.name)
 
 
 def _files(paths: list[Path] | None) -> list[Path]:
@@ -315,7 +315,7 @@ def _files(paths: list[Path] | None) -> list[Path]:
 
 
 def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
-    found = [one for one in key_files([file.parent]) if one.path == file]
-    if not found:
+    keys_here = [one for one in key_files([file.parent]) if one.path == file]
+    if not keys_here:
         raise FuguError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
-    return found[0].unlock(at_hand(passphrases))
+    return keys_here[0].unlock(at_hand(passphrases))

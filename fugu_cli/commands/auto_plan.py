@@ -99,8 +99,8 @@ def plan_recordings(
     if plan is None:
         verdict = f"Not useful: {short}"
         document = {"useful": False, "recommended": {"kind": "none"}, "candidates": [], "verdict": [verdict]}
-        said = [*read, ""] if read else []
-        return Result(document | {"offers": lines}, map(Line, (*said, verdict, *lines)), NOTHING)
+        parts = [*read, ""] if read else []
+        return Result(document | {"offers": lines}, map(Line, (*parts, verdict, *lines)), NOTHING)
     offered = {"offers": [*lines]}
     if not answers(plan) and not lines:
         lines = [_NOTHING_ELSE]
@@ -129,11 +129,11 @@ def offers_of(find: Planner, others: Iterable[AutoOptions], progress: Callable[[
     offers = []
     for number, other in enumerate(others, 1):
 
-        def told(part: str, share: float, number: int = number) -> None:
+        def report(part: str, share: float, number: int = number) -> None:
             progress(f"what else may be useful, {number}: {part}", share)
 
         try:
-            plan = find(question_asked(other), progress=told)
+            plan = find(question_asked(other), progress=report)
         except FuguError:
             continue
         best = next((errors for errors in plan.errors if errors.recommended), None)

@@ -77,9 +77,9 @@ def attack(
 
     promise = load_policy(policy)
     trials, stretches = list[Trial](), list[StretchTrial]()
-    with working("attacking") as told:
+    with working("attacking") as progress:
         for file in files:
-            told(file.name)
+            progress(file.name)
             for release in drawn(promise, file, **reading.words()):
                 trials += release.attacked(known)
                 stretches += attack_released_stretches(promise, *release[:4])

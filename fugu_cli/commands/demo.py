@@ -137,8 +137,8 @@ def _ending_in_order() -> Iterator[None]:
     ends = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
 
     def leave(number: int, _frame: object) -> None:
-        for one in ends:
-            signal.signal(one, signal.SIG_IGN)
+        for end in ends:
+            signal.signal(end, signal.SIG_IGN)
         sys.exit(128 + number)
 
     before = {number: signal.signal(number, leave) for number in ends}

@@ -203,12 +203,14 @@ def retire(
       fugu deploy retire street --broker broker
     """
     opened = BrokerFolder.open(broker)
-    readers = [one for one in opened.settings.accounts if one.role == "reader" and audience in one.audiences]
+    readers = [
+        account for account in opened.settings.accounts if account.role == "reader" and audience in account.audiences
+    ]
     if not readers:
         raise UsageError(f"no account reads releases for {audience}")
-    for one in readers:
-        opened.leave(one.name, audience)
-        print(f"{one.name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
+    for reader in readers:
+        opened.leave(reader.name, audience)
+        print(f"{reader.name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
 def _promises(releases: Path | None, policies: Path | None) -> tuple[Path, Path]:
@@ -219,10 +221,10 @@ def _promises(releases: Path | None, policies: Path | None) -> tuple[Path, Path]
 
 def _show_bounds(account: Account, bounds: list[Bound]) -> None:
     for bound in bounds:
-        told = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
+        charged = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
         about = f"about any {account.seconds} seconds" if account.seconds else "about a single tick"
         by = f"{about}, by {', '.join(account.ever)} together"
-        print(f"{account.name}: {bound.device}/{bound.stream}: {told} {by}")
+        print(f"{account.name}: {bound.device}/{bound.stream}: {charged} {by}")
 
 
 @command(app, "broker")
@@ -262,11 +264,11 @@ def broker(
         days=days,
         largest=largest,
     )
-    made = BrokerFolder.create(out, settings, datetime.now(UTC))
+    folder = BrokerFolder.create(out, settings, datetime.now(UTC))
     run = f"run it there: ulimit -n {limits(settings.accounts).files} && mosquitto -c mosquitto.conf"
     place = run if in_place else f"install it as {BROKER.config}"
-    print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
-    print(f"{made.authority_key}: the authority's key; move it to a disk that is kept offline")
+    print(f"{out}: a broker for fleet {fleet} at {folder.address}; {place}")
+    print(f"{folder.authority_key}: the authority's key; move it to a disk that is kept offline")
     _show_ends([out / "server.pem", out / "ca.pem"])
 
 
@@ -410,12 +412,12 @@ def gateway(
     roles: dict[str, Role] = {name: "gateway"}
     roles |= {f"{name}-{index}": "shard" for index in range(shards if shards > 1 else 0)}
     roles |= {f"{name}-rollout": "operator"} if rollout else {}
-    for one, role in roles.items():
-        opened.check_free(one, role, renew=renew)
+    for account, role in roles.items():
+        opened.check_free(account, role, renew=renew)
     new_folder(out)
-    made = [_add(opened, Account(name=one, role=role), renew=renew) for one, role in roles.items()]
-    credentials, sender = made.pop(0), made.pop() if rollout else None
-    folders.write_gateway(out, opened, credentials, sender, made, in_place=in_place)
+    accounts = [_add(opened, Account(name=name, role=role), renew=renew) for name, role in roles.items()]
+    credentials, sender = accounts.pop(0), accounts.pop() if rollout else None
+    folders.write_gateway(out, opened, credentials, sender, accounts, in_place=in_place)
     _report(out, opened, "the gateway", None if in_place else GATEWAY.config)
     if rollout and not synchronised():
         print(
@@ -496,7 +498,7 @@ def remove(
 
 
 def _streams(policies: Iterable[AnyPolicy], named: list[str] | None) -> tuple[str, ...]:
-    found = dict.fromkeys((*(policy.stream for policy in policies), *(named or ())))
-    for stream in found:
+    streams = dict.fromkeys((*(policy.stream for policy in policies), *(named or ())))
+    for stream in streams:
         check_name(stream, "stream")
-    return tuple(found)
+    return tuple(streams)

@@ -63,13 +63,13 @@ def _doctor(
 
         installation = installed(file)
         with working("looking at everything"):
-            found = examine(installation, say_waiting)
+            findings = examine(installation, say_waiting)
     else:
         from edge_agent.doctor import examine as examine_device
 
-        found = examine_device(file, say_waiting)
-    document = {"findings": [one._asdict() for one in found]}
-    return Result(document, map(Line, lines(found)), 1 if failed(found) else 0)
+        findings = examine_device(file, say_waiting)
+    document = {"findings": [finding._asdict() for finding in findings]}
+    return Result(document, map(Line, lines(findings)), 1 if failed(findings) else 0)
 
 
 def _devices(folders: list[Path]) -> Result:
@@ -90,7 +90,7 @@ def _devices(folders: list[Path]) -> Result:
     for finding, names in shared.items():
         report.append(Line(f"{lines([finding])[0]} [{some_names(names)}]"))
     report.append(Line(f"{len(findings) - len(failures)} of {len(findings)} devices work"))
-    document = {name: [one._asdict() for one in of_device] for name, of_device in findings.items()}
+    document = {name: [finding._asdict() for finding in of_device] for name, of_device in findings.items()}
     return Result(document, report, 1 if failures else 0)
 
 

@@ -201,7 +201,7 @@ def groups(
                     raise FuguError(f"device {device} is not in group {' or '.join(sorted(missing))}")
                 chosen = (before - set(take or ())) | set(add or ())
                 opened.set_groups(device, chosen, who=user(), time_us=now_us())
-        members = {name: [one.name for one in opened.devices(name)] for name in opened.groups()}
+        members = {name: [device.name for device in opened.devices(name)] for name in opened.groups()}
     rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
     warnings = [f"{device} takes documents for a group only if its own enrolment names the group"] if add else ()
     return Result(members, [Table("Groups", ("group", "devices", ""), rows)], warnings=warnings)
@@ -269,11 +269,11 @@ def status(
         devices = opened.devices(group)
         if group is not None and not devices:
             raise FuguError(f"no device of fleet {opened.fleet} is in group {group}")
-        refusals = {one.device: one for one in view.every(opened.refusals)}
-    rows = [view.device_document(one, refusals.get(one.name)) for one in devices]
+        refusals = {refusal.device: refusal for refusal in view.every(opened.refusals)}
+    rows = [view.device_document(device, refusals.get(device.name)) for device in devices]
     gateway = is_held(serving(registry))
     document = {"fleet": opened.fleet, "gateway": gateway, "devices": rows}
-    wrong = [one.name for one in devices if view.standing(one) not in ("up to date", "nothing to do")]
+    wrong = [device.name for device in devices if view.standing(device) not in ("up to date", "nothing to do")]
     error = None
     if strict and wrong:
         more = "" if len(wrong) <= _SHOWN else ", ..."
@@ -302,4 +302,4 @@ def history(
         refused = list(view.every(opened.refusals)) if refusals else []
         events = [] if refusals else list(view.every(opened.history))
     report = view.shown_refusals(refused, _SHOWN) if refusals else view.shown_events(events, _SHOWN)
-    return Result([one._asdict() for one in (refused or events)], list(report))
+    return Result([event._asdict() for event in (refused or events)], list(report))

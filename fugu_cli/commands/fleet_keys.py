@@ -84,15 +84,15 @@ def owners(files: list[Path] | None) -> list[Enrolment]:
     Raises:
         FuguError: a file cannot be read, or is no enrolment; names the file.
     """
-    found = []
+    enrolments = []
     for file in files or ():
         try:
-            found.append(read_enrolment(file.read_bytes()))
+            enrolments.append(read_enrolment(file.read_bytes()))
         except OSError as error:
             raise FuguError(f"cannot read the enrolment {file}: {error.strerror}") from None
         except FuguError as error:
             raise type(error)(f"{file}: {error}") from None
-    return found
+    return enrolments
 
 
 def user() -> str:
@@ -116,8 +116,10 @@ def at_hand(files: Sequence[Path] | None) -> Passphrases:
     Raises:
         FuguError: a file may be read by others, or holds no passphrase.
     """
-    given = os.environ.get(_VARIABLE)
-    return Passphrases([read_passphrase(file) for file in files or ()] or ([given] if given else []), _asked)
+    from_environment = os.environ.get(_VARIABLE)
+    return Passphrases(
+        [read_passphrase(file) for file in files or ()] or ([from_environment] if from_environment else []), _asked
+    )
 
 
 def _asked(prompt: str) -> str:
@@ -145,9 +147,9 @@ def dry_run_of(
     What is beside the document's content is believed only if one of some roots says so.
     """
     with working("what would change"):
-        found = changes(registry, document, devices)
+        changed = changes(registry, document, devices)
         former = former_document(registry, document, roots)
-    return dry_run(document, former, found, plan, stages)
+    return dry_run(document, former, changed, plan, stages)
 
 
 app = command_group("The keys that a fleet trusts.")
@@ -182,23 +184,23 @@ def init(
     (root_of, roots), (policy_of, policies) = _signing(root, "root"), _signing(policy, "policy")
     passphrase = at_hand(passphrase_file).new()
     online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
-    made = initialise(
+    new_root = initialise(
         fleet,
         keys,
         {"root": roots, "policy": policies, "gateway": 1},
         {"root": root_of, "policy": policy_of, "gateway": 1},
         {"root": passphrase, "policy": passphrase, "gateway": online},
     )
-    show_report([_table(made.document, [keys])])
+    show_report([_table(new_root.document, [keys])])
     say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
     say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")
 
 
 def _signing(text: str, name: str) -> tuple[int, int]:
-    found = re.fullmatch("([1-9][0-9]?)/([1-9][0-9]?)", text)
-    if found is None or int(found[2]) > _MOST_KEYS:
+    match = re.fullmatch("([1-9][0-9]?)/([1-9][0-9]?)", text)
+    if match is None or int(match[2]) > _MOST_KEYS:
         raise UsageError(f"{name} must be M/N, M of N keys and N from 1 to {_MOST_KEYS}, got {text[:40]!r}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 @command(app, "show", shows=True)
@@ -249,7 +251,7 @@ def rotate(
     passphrases = at_hand(passphrase_file)
     chosen = one_of(role, "--role", ROLES)
     fresh = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
-    root, made = rotate_root(keys, chosen, key, passphrases, fresh, count=count, threshold=threshold)
+    root, new_files = rotate_root(keys, chosen, key, passphrases, fresh, count=count, threshold=threshold)
     every = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
     lines = [
         f"{keys[0] / ROOT_FILE}: root version {root.document.version}",
@@ -259,7 +261,7 @@ def rotate(
         lines.append(
             "Documents that only the old keys have signed are refused from now on: sign what is in force again."
         )
-    document = {**_document(root.document, keys), "new": [str(path) for path in made]}
+    document = {**_document(root.document, keys), "new": [str(path) for path in new_files]}
     return Result(document, [_table(root.document, keys), *map(Line, lines)])
 
 

@@ -134,12 +134,12 @@ def sign(
         signed = signed.with_signatures(_policy_keys(keys, root, passphrase_file, signed))
     else:
         with working("deriving every guarantee"):
-            made = _document(root, policies or [], document, _roots_in(keys))
+            new_document = _document(root, policies or [], document, _roots_in(keys))
             if document.registry is not None:
                 with closing(Registry(document.registry)) as opened:
-                    refuse_other_ticks(opened, made)
-        former = _looked_at(made, keys, document.registry, as_json)
-        signed = Signed.by(made, _policy_keys(keys, root, passphrase_file, None), root)
+                    refuse_other_ticks(opened, new_document)
+        former = _looked_at(new_document, keys, document.registry, as_json)
+        signed = Signed.by(new_document, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.complete:
         with working("checking it as a device does"):
             signed.check(root, int(time.time()), limits)
@@ -166,35 +166,35 @@ def _looked_at(
 
 def _roots_in(folders: Sequence[Path]) -> list[Root]:
     """All roots of some folders, the newest first. FleetError as for `Root.newest_in`."""
-    found = {Root.newest_in(folders).payload: Root.newest_in(folders)}
+    roots = {Root.newest_in(folders).payload: Root.newest_in(folders)}
     for path in (path for folder in folders for path in sorted(folder.glob("root-*.envelope"))):
         root = Root.read(path)
-        found.setdefault(root.payload, root)
-    return sorted(found.values(), key=lambda root: -root.document.version)
+        roots.setdefault(root.payload, root)
+    return sorted(roots.values(), key=lambda root: -root.document.version)
 
 
-def _document(root: Root, policies: list[Path], given: DocumentOptions, roots: list[Root]) -> PolicyDocument:
+def _document(root: Root, policies: list[Path], options: DocumentOptions, roots: list[Root]) -> PolicyDocument:
     """The document that the options of `sign` describe."""
-    expiry: _Expiry = one_of(given.on_expiry or "hold", "--on-expiry", _EXPIRIES)
-    until = None if given.valid_until is None else moment(given.valid_until, "--valid-until")
-    begin = 0 if given.valid_from is None else moment(given.valid_from, "--valid-from")
-    number, old = _version(given, root, roots)
+    expiry: _Expiry = one_of(options.on_expiry or "hold", "--on-expiry", _EXPIRIES)
+    until = None if options.valid_until is None else moment(options.valid_until, "--valid-until")
+    begin = 0 if options.valid_from is None else moment(options.valid_from, "--valid-from")
+    number, old = _version(options, root, roots)
     if old is None:
-        whom: Address = _address(given.to or "")
+        whom: Address = _address(options.to or "")
         bodies = read_bodies(policies, root.document.fleet, whom)
     else:
         whom, bodies = old.to, list(old.policies)
-        expiry = expiry if given.on_expiry else old.on_expiry
+        expiry = expiry if options.on_expiry else old.on_expiry
         until = old.valid_until if until is None else until
     if until is not None and until <= time.time():
         raise FuguError(f"the document would be over since {until}: say --valid-until, later than now")
-    made = make_document(
+    document = make_document(
         root.document.fleet, number, whom, bodies, valid_from=begin, valid_until=until, on_expiry=expiry
     )
     before = units(old) if old is not None else {}
-    if not given.boards and not before:
-        return made
-    return compile_for_boards(made, before | stream_units(given.unit))
+    if not options.boards and not before:
+        return document
+    return compile_for_boards(document, before | stream_units(options.unit))
 
 
 def _address(text: str) -> Address:
@@ -207,21 +207,21 @@ def _address(text: str) -> Address:
     return Address(device=name) if kind == "device" else Address(group=name)
 
 
-def _version(given: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int, PolicyDocument | None]:
+def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int, PolicyDocument | None]:
     """The new document's version, and the document that it brings back.
 
     The registry's file lies on the gateway's host and is believed only where the root in force, or for the number of
     the newest version any root at hand, has signed what it says.
     """
-    text, back = given.version, given.restores
+    text, back = options.version, options.restores
     old = None if back is None or back.isdecimal() else _restored(Path(back), roots)
     if text != "next" and not text.isdecimal():
         raise UsageError(f"--version must be a number or 'next', got {text[:40]!r}")
-    if given.registry is None:
+    if options.registry is None:
         if text == "next" or (back is not None and old is None):
             raise UsageError("--version next and --restores need --registry")
         return _risen(int(text[:20]), old), old
-    with closing(Registry(given.registry)) as opened:
+    with closing(Registry(options.registry)) as opened:
         newest = opened.newest_version()
         if text == "next" and newest:
             try:
@@ -260,15 +260,15 @@ def _policy_keys(
 ) -> list[Ed25519PrivateKey]:
     """Policy keys that are at hand and have not signed yet, as many as are still needed, at least one."""
     files, role = key_files(folders), root.document.policy
-    done = set() if signed is None else {one.key.hex() for one in signed.envelope.signatures}
+    done = set() if signed is None else {signature.key.hex() for signature in signed.envelope.signatures}
     needed = max(1, role.threshold - len(done))
-    found = unlock_some(files, (name for name in role.keys if name not in done), needed, at_hand(passphrase_files))
-    if not found:
+    keys = unlock_some(files, (name for name in role.keys if name not in done), needed, at_hand(passphrase_files))
+    if not keys:
         what = "that has not signed yet " if done else ""
         raise FuguError(
             f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {what}is there"
         )
-    return found
+    return keys
 
 
 def _opened(path: Path, root: Root) -> Signed:
@@ -283,12 +283,19 @@ def _signed(signed: Signed, former: PolicyDocument | None, path: Path) -> Result
     fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
     counts = {"signatures": signed.signatures, "needed": signed.needed, "digest": signed.envelope.digest}
     streams_told = {
-        "streams": [{**dict(zip(one._fields[:4], one, strict=False)), "stretch_ticks": one.ticks} for one in streams]
+        "streams": [
+            {**dict(zip(stream._fields[:4], stream, strict=False)), "stretch_ticks": stream.ticks} for stream in streams
+        ]
     }
     of_points = {"measured": " each point"}
     rows = [
-        (one.stream, one.kind, f"{one.epsilon:g}{one.about}{of_points.get(one.kind, '')}", one.adversary)
-        for one in streams
+        (
+            stream.stream,
+            stream.kind,
+            f"{stream.epsilon:g}{stream.about}{of_points.get(stream.kind, '')}",
+            stream.adversary,
+        )
+        for stream in streams
     ]
     report: list[Part] = [
         Table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows),
@@ -430,12 +437,12 @@ _operation("abort", "End a rollout.\n\nDevices stay where they are, and the way 
 
 def _under_way(registry: Registry) -> int:
     """The one rollout that is under way."""
-    found = Rollouts(registry).active()
-    if not found:
+    active = Rollouts(registry).active()
+    if not active:
         raise FuguError(f"no rollout is under way in fleet {registry.fleet}")
-    if len(found) > 1:
-        raise FuguError(f"rollouts {', '.join(map(str, found))} are under way: name one")
-    return found[0]
+    if len(active) > 1:
+        raise FuguError(f"rollouts {', '.join(map(str, active))} are under way: name one")
+    return active[0]
 
 
 def _stage(text: str) -> Stage:

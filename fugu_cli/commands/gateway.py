@@ -155,8 +155,8 @@ def status(
     """
     from gateway.health.monitor import asked
 
-    found = asked(store_of(store))
-    return Result(found, show_status(found), 1 if found["alarms"] else 0)
+    status = asked(store_of(store))
+    return Result(status, show_status(status), 1 if status["alarms"] else 0)
 
 
 @command(app, "history")
@@ -203,9 +203,9 @@ def forget(
 
     place = place_of(store)
     with working(f"erasing {device}"):
-        found = forget_device(place.store, device, place.ledger)
-    text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
-    return Result(found._asdict(), [Line(f"Erased of {device}, {text}. The ledger keeps its charges.")])
+        forgotten = forget_device(place.store, device, place.ledger)
+    text = f"{forgotten.symbols} symbols, {forgotten.points} frames of points, {forgotten.windows} windows"
+    return Result(forgotten._asdict(), [Line(f"Erased of {device}, {text}. The ledger keeps its charges.")])
 
 
 @command(app, "asyncapi")
@@ -327,8 +327,8 @@ def export(
     from gateway.history.export import export_history
 
     span, place = time.span(), place_of(store)
-    with working(f"exporting {place.store.name}", measured=True) as told:
-        rows = export_history(place.store, place.ledger, span, folder, lag=place.lag, told=told)
+    with working(f"exporting {place.store.name}", measured=True) as progress:
+        rows = export_history(place.store, place.ledger, span, folder, lag=place.lag, progress=progress)
     return _written(folder, rows)
 
 
@@ -354,8 +354,8 @@ def smooth(
 
     span, location = time.span(), store_of(source)
     chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
-    with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as told:
-        rows = smoothing.smooth_history(chosen, output, tasks=where, told=told)
+    with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as progress:
+        rows = smoothing.smooth_history(chosen, output, tasks=where, progress=progress)
     return _written(output, rows)
 
 
@@ -381,8 +381,8 @@ def learn(
 
     span, location = time.span(), store_of(source)
     chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
-    with tasks.open_tasks(ray) as where, working(f"learning from {location.name}") as told:
-        model = learning.learn_class(chosen, tasks=where, told=told)
+    with tasks.open_tasks(ray) as where, working(f"learning from {location.name}") as progress:
+        model = learning.learn_class(chosen, tasks=where, progress=progress)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     return learned_chains(model)

@@ -54,22 +54,22 @@ def fit_recordings(
         raise UsageError("--order 2 is for one stream")
     if len(rules) > MOST_STREAMS:
         raise UsageError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
-    with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as told:
+    with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as progress:
         recording = read_joint(rules, options)
         streams = [
             StreamStates(
                 name=name,
-                source=one.readings.source,
-                column=one.readings.column,
-                discretiser=one.discretiser,
-                missing_share=one.readings.missing_share,
+                source=stream.readings.source,
+                column=stream.readings.column,
+                discretiser=stream.discretiser,
+                missing_share=stream.readings.missing_share,
             )
-            for name, one in zip(_named(names, rules, recording.streams), recording.streams, strict=True)
+            for name, stream in zip(_named(names, rules, recording.streams), recording.streams, strict=True)
         ]
         states, segments = recording.states, recording.segments
         model = fit(states, segments, streams, order=order, period_seconds=recording.period_seconds)
         if wanted is not None and model.chains is not None:
-            told("attacking its class")
+            progress("attacking its class")
             _, joint = joint_states(states, streams)
             model = attack_model(model, joint, segments, wanted, np.random.default_rng(_SEED))
     if output is not None:
@@ -83,11 +83,11 @@ def _named(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Str
     Raises:
         UsageError: there are other numbers of names, or they are no names of streams, or not different ones.
     """
-    usual = [one.readings.column for one in streams], [rule.path.name.split(".")[0] for rule in rules]
+    usual = [stream.readings.column for stream in streams], [rule.path.name.split(".")[0] for rule in rules]
     if names is not None and len(_words(names)) != len(streams):
         raise UsageError(f"there are {len(streams)} streams and {len(_words(names))} names")
     for some in usual if names is None else [_words(names)]:
-        if len(set(some)) == len(some) and all(re.fullmatch(NAME_PATTERN, one) for one in some):
+        if len(set(some)) == len(some) and all(re.fullmatch(NAME_PATTERN, column) for column in some):
             return some
     if names is None and len(streams) == 1:
         return ["readings"]

@@ -150,20 +150,22 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
         UsageError: the options make other states than those that the chain is of.
     """
     names = None if options.states is None else tuple(name.strip() for name in options.states.split(","))
-    found = source.discretiser
-    if isinstance(found, Baseline) and options.threshold:
+    discretiser = source.discretiser
+    if isinstance(discretiser, Baseline) and options.threshold:
         raise UsageError("--threshold makes other states than the model's, which are made by a running mean")
     missing = source.missing_state is not None
     if options.threshold is not None:
         edges = tuple(arguments.number(part, "threshold") for part in options.threshold.split(","))
         return thresholds(edges, names, hysteresis=0.0, missing=missing)
-    if isinstance(found, Thresholds):
-        return thresholds(found.edges, names or found.states, hysteresis=found.hysteresis, missing=missing)
-    if found is None:
+    if isinstance(discretiser, Thresholds):
+        return thresholds(
+            discretiser.edges, names or discretiser.states, hysteresis=discretiser.hysteresis, missing=missing
+        )
+    if discretiser is None:
         return None
-    renamed = (*(names or ()), *found.states[len(names or ()) :])
-    name = None if found.missing is None else renamed[found.states.index(found.missing)]
-    return type(found)(**{**found.model_dump(), "states": renamed, "missing": name})
+    renamed = (*(names or ()), *discretiser.states[len(names or ()) :])
+    name = None if discretiser.missing is None else renamed[discretiser.states.index(discretiser.missing)]
+    return type(discretiser)(**{**discretiser.model_dump(), "states": renamed, "missing": name})
 
 
 _LARGEST_EVERY = 1_000_000
@@ -172,7 +174,7 @@ _LARGEST_EVERY = 1_000_000
 def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOptions, output: Path | None) -> Result:
     """Plan a stream, and write its policy if a file is named."""
     source = chain_source(chains)
-    made = chosen_discretiser(policy, source)
+    discretiser = chosen_discretiser(policy, source)
     objectives: tuple[Objective, ...] = get_args(Objective)
     if not 1 <= options.every <= _LARGEST_EVERY:
         raise FuguError(f"every must be from 1 to {_LARGEST_EVERY}, got {options.every}")
@@ -185,16 +187,16 @@ def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOpti
         objective=arguments.one_of(options.objective, "objective", objectives),
         every=options.every,
         period_seconds=period,
-        longer_periods=made is None or not made.remembers,
+        longer_periods=discretiser is None or not discretiser.remembers,
         protect=protected_seconds(arguments.protected(options.protect), period and period * options.every),
     )
     about = None
     if output is not None:
-        about = policy_header("fugu plan stream", policy, made, source, request.period_seconds)
+        about = policy_header("fugu plan stream", policy, discretiser, source, request.period_seconds)
     with working("planning a stream"):
         plan = make_plan(request)
         policies = {} if output is None or about is None else {output: build_policy(plan, about)}
-    return _written(planned_stream(plan, source, made), policies, source.warnings)
+    return _written(planned_stream(plan, source, discretiser), policies, source.warnings)
 
 
 def _written(result: Result, policies: Mapping[Path, Policy], warnings: Iterable[str]) -> Result:
@@ -227,7 +229,7 @@ def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOpt
         raise UsageError("--segments compares noise: a policy cannot hold it, so plan without --window")
     mechanism = _composing(options)
     source = chain_source(chains)
-    made = chosen_discretiser(policy, source)
+    discretiser = chosen_discretiser(policy, source)
     period = arguments.period(options.period, source.period_seconds)
     wanted = _wanted(options, source, period)
     epsilon, asked = arguments.positive(options.epsilon, "epsilon"), arguments.protected(options.protect)
@@ -240,9 +242,9 @@ def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOpt
         plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, **how)
     policies = {}
     if output is not None:
-        about = policy_header("fugu plan window", policy, made, source, period)
+        about = policy_header("fugu plan window", policy, discretiser, source, period)
         policies[output] = build_window_policy(plan, about)
-    return _written(planned_windows(plan, protect, period, source.notes, made), policies, source.warnings)
+    return _written(planned_windows(plan, protect, period, source.notes, discretiser), policies, source.warnings)
 
 
 def _composing(options: WindowOptions) -> Composing:
@@ -325,14 +327,14 @@ def _plan_noise(options: WindowOptions, given: ChainOptions) -> Result:
         warn(f"what a device accepts for known chains of {states} states, informed adversary, can take minutes")
     refused: dict[Mechanism, str] | None = None
     if options.mechanism is None:
-        with working("planning windows") as told:
-            found, best, refused = compare_noise(request, period_us, lambda name: told(f"noise of {name}"))
+        with working("planning windows") as progress:
+            bests, best, refused = compare_noise(request, period_us, lambda name: progress(f"noise of {name}"))
     else:
         name = arguments.one_of(options.mechanism, "mechanism", _NAMES)
         with working(f"planning windows: noise of {name}"):
             best = plan_noise(request, None if name == "auto" else name, period_us)
-        found = (best,)
-    return compared_noise(request, notes, found, best, refused).written((), warnings)
+        bests = (best,)
+    return compared_noise(request, notes, bests, best, refused).written((), warnings)
 
 
 def _states(text: str, query: Query) -> tuple[int, ...]:
@@ -354,9 +356,9 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
         plan = plan_streams(request)
     policies = {}
     if output is not None:
-        made = stream_policies(plan, _headers(plan, header, fleet, devices))
+        stream_plans = stream_policies(plan, _headers(plan, header, fleet, devices))
         output.mkdir(parents=True, exist_ok=True)
-        policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in made}
+        policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in stream_plans}
     return _written(planned_streams(plan), policies, [model.warning])
 
 
@@ -375,7 +377,7 @@ def _streams_request(model: ChainModel, options: JointOptions, devices: list[str
     if options.symbols is not None and not (options.window and 0.0 < options.symbols < 1.0):
         raise UsageError("--symbols is a share between 0 and 1, beside --window")
     words = ["1"] * len(model.streams) if options.share is None else options.share.split(",")
-    names = tuple(one.name for one in model.streams)
+    names = tuple(stream.name for stream in model.streams)
     if len(set(devices)) > 1:
         names = tuple(f"{device}/{name}" for device, name in zip(devices, names, strict=True))
     return StreamsRequest(
@@ -401,26 +403,26 @@ def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, device
         PolicyHeader(
             fleet,
             device,
-            one.name,
-            one.discretiser,
+            stream.name,
+            stream.discretiser,
             plan.request.period_seconds,
             latency,
             epoch=epoch,
-            missing_share=one.missing_share if one.missing_state is None else None,
+            missing_share=stream.missing_share if stream.missing_state is None else None,
         )
-        for device, one in zip(devices, plan.request.model.streams, strict=True)
+        for device, stream in zip(devices, plan.request.model.streams, strict=True)
     ]
 
 
 def window_loss(texts: list[str], chains: ChainOptions, start: str | None) -> Result:
     """Add up what releases lose together."""
-    made = [_release(text) for text in texts]
+    releases = [_release(text) for text in texts]
     declared, _, notes, warnings = declared_chains(chains)
     request = WindowRequest(declared, 1.0, None, "count", "ignorant", start=chosen_start(start))
     covered = covered_start(request.accounted)
     with working("adding up"):
-        rows = lost_together(request, made)
-    return lost_by_releases(made, covered, rows, notes).written((), warnings)
+        rows = lost_together(request, releases)
+    return lost_by_releases(releases, covered, rows, notes).written((), warnings)
 
 
 def _release(text: str) -> WindowRelease:

@@ -36,8 +36,8 @@ _ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {6,}.+)*)", re.MULTILINE)
 
 def schema(model: type[Document]) -> dict[str, Any]:
     """Build the schema of a file; what a docstring says of an attribute is its description."""
-    made = model.model_json_schema()
-    for part in (made, *made.get("$defs", {}).values()):
+    schema = model.model_json_schema()
+    for part in (schema, *schema.get("$defs", {}).values()):
         about, _, entries = part.get("description", "").partition("\n\nAttributes:\n")
         if about:
             part["description"] = inspect.cleandoc(about)
@@ -45,14 +45,14 @@ def schema(model: type[Document]) -> dict[str, Any]:
             for name in names.split(", "):
                 if name in part.get("properties", {}):
                     part["properties"][name]["description"] = " ".join(text.split())
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def write(out: Path) -> list[Path]:
     """Write all into a folder, such as `agent.schema.json`; returns their names."""
     files = {out / f"{name}.schema.json": schema(model) for name, model in FILES.items()}
-    for file, made in files.items():
-        file.write_text(json.dumps(made, indent=1) + "\n")
+    for file, schema_of in files.items():
+        file.write_text(json.dumps(schema_of, indent=1) + "\n")
     return list(files)
 
 

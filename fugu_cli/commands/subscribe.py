@@ -102,23 +102,23 @@ def _report(subscription: Subscription) -> None:
 
 def parser() -> Parser:
     """Parser of the command line."""
-    made = Parser(
+    parser = Parser(
         prog="fugu subscribe",
         description=HELP,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--fleet", required=True, metavar="NAME")
-    made.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
-    made.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
-    made.add_argument(
+    parser.add_argument("--fleet", required=True, metavar="NAME")
+    parser.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
+    parser.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
+    parser.add_argument(
         "--only", type=_kinds, default=(), metavar="KIND,...", help=f"of {', '.join(_KINDS)} (default: the first 5)"
     )
-    made.add_argument("--json", action="store_true", help="one JSON object a line")
-    made.add_argument("--count", type=_count, metavar="N", help="stop after N readings")
-    made.add_argument("--timeout", type=_seconds, metavar="S", help="stop after S seconds without a reading")
-    made.add_argument("--broker", default="127.0.0.1:1883", metavar="HOST:PORT|FILE", help=BROKER_HELP)
-    return made
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--count", type=_count, metavar="N", help="stop after N readings")
+    parser.add_argument("--timeout", type=_seconds, metavar="S", help="stop after S seconds without a reading")
+    parser.add_argument("--broker", default="127.0.0.1:1883", metavar="HOST:PORT|FILE", help=BROKER_HELP)
+    return parser
 
 
 def _kinds(text: str) -> tuple[str, ...]:

@@ -385,16 +385,16 @@ def evaluate(replay: Replay, frames: Mapping[int, WindowFrame], *, attacked: boo
     middles = first[:, None] + (np.arange(parts) + 0.5) * length / parts
     chosen = slice(None) if parts > 1 else slice(varied := int(np.argmax(true.std(axis=0))), varied + 1)
     end = int(first[-1]) + length
-    known = replay.states.size if attacked else end
-    seen = np.flatnonzero(replay.states[:known] >= 0)
+    size = replay.states.size if attacked else end
+    seen = np.flatnonzero(replay.states[:size] >= 0)
     ours = None
     learned: list[Floats] = []
     attacks: tuple[Attack, ...] = ()
     if parts == 1 and window.overlap == 1:
-        segments = np.zeros(known, dtype=np.int64)
+        segments = np.zeros(size, dtype=np.int64)
         groups, names = window.groups(policy.discretiser.states), len(policy.discretiser.states)
-        present = (replay.states[:known] >= 0).astype(np.int64)
-        outputs = CountOutputs(counts, first, length, scale, groups, known, names, present)
+        present = (replay.states[:size] >= 0).astype(np.int64)
+        outputs = CountOutputs(counts, first, length, scale, groups, size, names, present)
         knowledge = Knowledge(replay.transition, segments)
         ours = odds_change(outputs, knowledge)[seen]
         if attacked:
@@ -404,7 +404,7 @@ def evaluate(replay: Replay, frames: Mapping[int, WindowFrame], *, attacked: boo
                 noise = (laplace_noise(scale, counts.shape, generator) for _ in range(FURTHER_DRAWS))
                 learned = [
                     odds_change(replace(outputs, counts=drawn), supervised, COUNT_ATTACKERS[learner.attacker])[seen]
-                    for drawn in (counts, *(true + one for one in noise))
+                    for drawn in (counts, *(true + noise_row for noise_row in noise))
                 ]
     return Results(
         replay=replay,
@@ -412,7 +412,7 @@ def evaluate(replay: Replay, frames: Mapping[int, WindowFrame], *, attacked: boo
         truth=(true / ticks)[:, chosen].ravel(),
         released=np.clip(counts / ticks, 0.0, 1.0)[:, chosen].ravel(),
         live=len(truths),
-        end=known,
+        end=size,
         band=window_error(scale, length).share_95 * parts,
         ticks=seen,
         ordinary=None if replay.ordinary is None else replay.ordinary[seen],
@@ -436,38 +436,38 @@ def _range(low: str, high: str) -> str:
 
 def summary(results: Results) -> tuple[str, ...]:
     """A sentence about use, and one about privacy; once it is over, one each about learners and success."""
-    replay, found = results.replay, results.attack
+    replay, attack = results.replay, results.attack
     tick, promise = replay.tick, f"x {replay.promise:.1f}"
-    said = [results.use()]
+    sentences = [results.use()]
     if results.ours is None:
         about = replay.about.removeprefix("1 ")
-        said.append(privacy_sentence(replay.policy.guarantee.epsilon, about, replay.stretches))
+        sentences.append(privacy_sentence(replay.policy.guarantee.epsilon, about, replay.stretches))
     else:
-        said.append(
+        sentences.append(
             "Private: for an attacker who already knows the habits behind it, what is released changes the odds on a "
             f"{tick} by at most x {math.exp(results.ours.max()):.1f}, where {promise} is promised"
         )
         if results.ordinary is not None:
-            said[-1] += (
+            sentences[-1] += (
                 "; ordinary randomised response goes beyond that promise on "
                 f"{100 * results.beyond(results.ordinary):.0f} % of the {tick}s, "
                 f"up to x {math.exp(results.ordinary.max()):.0f}"
             )
-        said[-1] += "."
+        sentences[-1] += "."
     if results.learner is not None:
-        most = sorted(float(one.max()) for one in results.learners)
-        beyond = sorted(results.beyond(one) for one in results.learners)
-        said.append(
+        most = sorted(float(learner.max()) for learner in results.learners)
+        beyond = sorted(results.beyond(learner) for learner in results.learners)
+        sentences.append(
             "Habits are not protected: for an attacker who learns them, odds change by up to "
             f"{_factor(float(results.learner.max()))} by these numbers, and over {len(most)} draws of the noise by "
             f"{_range(_factor(most[0]), _factor(most[-1]))}; by more than {promise} on "
             f"{_range(f'{100 * beyond[0]:.0f}', f'{100 * beyond[-1]:.0f}')} % of the {tick}s."
         )
-    if found is not None:
-        said.append(
-            f"The strongest of {results.attackers} attackers on what was released ({found.attacker}) is right on "
-            f"{100 * found.success:.1f} % of the {tick}s ({100 * found.low:.1f} to {100 * found.high:.1f}), always "
-            f"guessing on {100 * found.guess:.1f} %; the promise allows {100 * found.ceiling:.1f} %, if the readings "
+    if attack is not None:
+        sentences.append(
+            f"The strongest of {results.attackers} attackers on what was released ({attack.attacker}) is right on "
+            f"{100 * attack.success:.1f} % of the {tick}s ({100 * attack.low:.1f} to {100 * attack.high:.1f}), always "
+            f"guessing on {100 * attack.guess:.1f} %; the promise allows {100 * attack.ceiling:.1f} %, if the readings "
             "are in the class."
         )
-    return tuple(said)
+    return tuple(sentences)

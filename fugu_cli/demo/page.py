@@ -239,10 +239,10 @@ def _screen() -> bool:
 
 def _cookie(headers: Any) -> str:
     try:
-        found = SimpleCookie(headers.get("Cookie", "")).get(_COOKIE)
+        morsel = SimpleCookie(headers.get("Cookie", "")).get(_COOKIE)
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    return "" if morsel is None else morsel.value
 
 
 def fault(error: Exception) -> str:

@@ -103,8 +103,8 @@ def plan_and_replay(
     for sentence in details:
         say(sentence)
     if not (answers(plan) or (plan.useful and not_private)):
-        lines = [offer_line(one, ["fugu", "try", str(path)]) for one in offers] or [_LONGER]
-        buttons = [{**_offered(one, options), "options": {"offer": str(at)}} for at, one in enumerate(offers)]
+        lines = [offer_line(offer, ["fugu", "try", str(path)]) for offer in offers] or [_LONGER]
+        buttons = [{**_offered(offer, options), "options": {"offer": str(at)}} for at, offer in enumerate(offers)]
         paste = (
             [*_INSTEAD, "\n".join(line.rpartition(": ")[2] for line in lines)] if offers else [_INSTEAD[0], _LONGER, ""]
         )
@@ -249,12 +249,14 @@ def _show_nearest(page: Page, plan: Plan) -> None:
         [details.recommended]
         if plan.useful
         else [
-            one
-            for one in details.candidates
-            if one.kind in ("windows", "symbols") and one.devices == 1 and math.isfinite(one.expected_error)
+            candidate
+            for candidate in details.candidates
+            if candidate.kind in ("windows", "symbols")
+            and candidate.devices == 1
+            and math.isfinite(candidate.expected_error)
         ]
     )
-    for nearest in sorted(near, key=lambda one: one.expected_error / max(one.guess_error, 1e-9)):
+    for nearest in sorted(near, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9)):
         with suppress(FuguError), tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
             replay = replay_of(replace(plan, details=details._replace(recommended=nearest)), Path(folder))
             if replay is not None:
@@ -266,10 +268,10 @@ def _show_nearest(page: Page, plan: Plan) -> None:
 def _verdicts(plan: Plan) -> list[list[str]]:
     """Two verdicts for the page: their look, their first words, and why."""
     good = plan.useful, plan.privacy != "none"
-    told = [_plain_words(sentence).partition(": ") for sentence in plan.verdict[:2]]
+    words = [_plain_words(sentence).partition(": ") for sentence in plan.verdict[:2]]
     return [
         ["yes" if held else "no", first, f"{why[:1].upper()}{why[1:]}"]
-        for held, (first, _, why) in zip(good, told, strict=True)
+        for held, (first, _, why) in zip(good, words, strict=True)
     ]
 
 
@@ -390,9 +392,9 @@ def _epoch(plan: AutoPlan) -> float:
 
 def _values(read: list[float | str | None]) -> Floats | list[str | None]:
     try:
-        return np.array([math.nan if one is None else float(one) for one in read])
+        return np.array([math.nan if value is None else float(value) for value in read])
     except ValueError:
-        return [None if one is None else str(one) for one in read]
+        return [None if value is None else str(value) for value in read]
 
 
 def _block(plan: Plan, path: Path, asked: list[str]) -> str:

@@ -92,8 +92,8 @@ def readings_lane(
             columns.append((begin * hours, float(part.min()), float(part.max())))
     read = min(ticks, numbers.size) * hours
     shapes = (
-        Shape("range", "later", [one for one in columns if one[0] >= read]),
-        Shape("range", "raw", [one for one in columns if one[0] < read]),
+        Shape("range", "later", [column for column in columns if column[0] >= read]),
+        Shape("range", "raw", [column for column in columns if column[0] < read]),
     )
     levels = [(float(level), name[:12]) for level, name in enumerate(names)]
     if not names or len(names) > _MOST_NAMES:
@@ -130,7 +130,7 @@ def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) 
 def _profile(blank: Lane, results: Results) -> Lane:
     """The newest profile, a bar for each part of the day."""
     parts = results.parts
-    released, truth = (one.reshape(-1, len(parts))[-1].tolist() for one in (results.released, results.truth))
+    released, truth = (array.reshape(-1, len(parts))[-1].tolist() for array in (results.released, results.truth))
     top = share_scale([*released, *truth])
     return blank._replace(
         span=(0.0, float(len(parts))),
@@ -161,7 +161,7 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
     """Lane of one attacker: his certainty of each tick, from even odds."""
     promise = most_sure(replay.tick_epsilon)
     at = "promise" if name == "knows" else "nobody"
-    made = (
+    label = (
         f"{'the promise: at most' if at == 'promise' else 'the promise to one who knows the habits:'} {_sure(promise)}"
     )
     shapes = [Shape("zone", "allowed", [(0.5, promise)])] if at == "promise" else []
@@ -177,13 +177,13 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
         dots = [*zip(((ticks[chosen] + 0.5) * replay.hours).tolist(), sure[chosen].tolist(), strict=True)]
         limit = promise * (1.0 + 1e-9)
         shapes += [
-            Shape("dots", "sure", [one for one in dots if one[1] <= limit]),
-            Shape("dots", "beyond", [one for one in dots if one[1] > limit]),
+            Shape("dots", "sure", [dot for dot in dots if dot[1] <= limit]),
+            Shape("dots", "beyond", [dot for dot in dots if dot[1] > limit]),
         ]
         number = _sure(float(sure.max()))
         if beyond := float((sure > limit).mean()):
             words += f"; above the line for {100 * beyond:.0f} %"
-    shapes.append(Shape("level", at, [(promise,)], made))
+    shapes.append(Shape("level", at, [(promise,)], label))
     return Lane(
         *(
             "attacker",
@@ -202,11 +202,11 @@ def stretches_lane(stretches: Sequence[Stretch], about: str) -> Lane:
     """Lane of the certainty that anybody may get at most about stretches of several lengths, by the promise."""
     shown = stretches[:6]
     bars, bare = list[tuple[float, ...]](), list[tuple[float, ...]]()
-    for at, one in enumerate(shown):
-        bar = (at + 0.2, at + 0.8, 0.5, most_sure(one.epsilon))
-        (bars if one.epsilon <= LARGEST_PROTECTED else bare).append(bar)
-    promised = next((one for one in shown if one.name == about), shown[0])
-    longer = ", ".join(_short(one.name) for one in shown if one.epsilon > LARGEST_PROTECTED)
+    for at, stretch in enumerate(shown):
+        bar = (at + 0.2, at + 0.8, 0.5, most_sure(stretch.epsilon))
+        (bars if stretch.epsilon <= LARGEST_PROTECTED else bare).append(bar)
+    promised = next((stretch for stretch in shown if stretch.name == about), shown[0])
+    longer = ", ".join(_short(stretch.name) for stretch in shown if stretch.epsilon > LARGEST_PROTECTED)
     words = f"at most sure of what went on in any {about.removeprefix('1 ')}, if 50 % sure before"
     words += f"; not protected: {longer}" if longer else ""
     level = most_sure(promised.epsilon)
@@ -218,7 +218,7 @@ def stretches_lane(stretches: Sequence[Stretch], about: str) -> Lane:
             words,
         ),
         *("how sure anybody can get, by the length of time; 50 %: a coin flip", 190),
-        *((0.0, float(len(shown))), [(at + 0.5, _short(one.name)) for at, one in enumerate(shown)]),
+        *((0.0, float(len(shown))), [(at + 0.5, _short(stretch.name)) for at, stretch in enumerate(shown)]),
         *((0.5, 1.0), percent_marks((0.5, 0.75, 1.0))),
         [
             Shape("bars", "most", bars),

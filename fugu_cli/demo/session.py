@@ -188,14 +188,14 @@ class Subscriber(Listener):
     def heard(self, device: str) -> _Device:
         """State of a device until now."""
         with self._lock:
-            one = self.devices[device]
-            return _Device(one.moved, one.ticks, one.outbox_depth, one.error, dict(one.frames))
+            state = self.devices[device]
+            return _Device(state.moved, state.ticks, state.outbox_depth, state.error, dict(state.frames))
 
     def stands(self, device: str, since: float) -> tuple[float, str]:
         """How many seconds nothing of a device has changed, of those since a moment, and where it stands."""
-        one, length = self.heard(device), self._replays[device].states.size
-        where = f"tick {min(one.ticks, length)} of {length}, {one.outbox_depth} messages waiting"
-        return time.monotonic() - max(one.moved, since), where
+        state, length = self.heard(device), self._replays[device].states.size
+        where = f"tick {min(state.ticks, length)} of {length}, {state.outbox_depth} messages waiting"
+        return time.monotonic() - max(state.moved, since), where
 
 
 def stream(
@@ -225,12 +225,12 @@ def stream(
     say("attacking what was released ...")
     results = []
     for at, replay in enumerate(replays):
-        found = replay.results(subscriber.heard(replay.device).frames, attacked=True)
-        if found is None:
+        outcome = replay.results(subscriber.heard(replay.device).frames, attacked=True)
+        if outcome is None:
             missing.append(f"nothing of {replay.device} reached the subscriber")
         else:
-            results.append(found)
-            draw_replay(page, at, replay, replay.states.size, found)
+            results.append(outcome)
+            draw_replay(page, at, replay, replay.states.size, outcome)
     if not results:
         raise FuguError(f"nothing of {replays[0].device} reached the subscriber")
     return name, seconds, results, missing
@@ -300,18 +300,20 @@ def _watch(
                     missing.append(f"{device} stood still for {still:.0f} s and was ended: {where}")
                     _kill(devices.pop(device))
             heard = [subscriber.heard(replay.device) for replay in replays]
-            if not any(one.ticks for one in heard):
+            if not any(state.ticks for state in heard):
                 moving = time.monotonic()
-            done = sum(min(one.ticks, replay.states.size) for one, replay in zip(heard, replays, strict=True)) / ticks
-            left = (time.monotonic() - moving) * (1.0 - done) / done if done >= _TOLD_FROM else None
-            came = sum(replay.came(one.frames) for one, replay in zip(heard, replays, strict=True))
+            done = (
+                sum(min(state.ticks, replay.states.size) for state, replay in zip(heard, replays, strict=True)) / ticks
+            )
+            seconds_left = (time.monotonic() - moving) * (1.0 - done) / done if done >= _TOLD_FROM else None
+            came = sum(replay.came(state.frames) for state, replay in zip(heard, replays, strict=True))
             stage = f"replaying: {came} of {sum(replay.expected for replay in replays)} numbers sent"
-            page.show(stage=stage, done=done, left=left, stalled="; ".join(named.values()))
+            page.show(stage=stage, done=done, left=seconds_left, stalled="; ".join(named.values()))
             progress(stage.partition(": ")[2], done)
-            for at, (one, replay) in enumerate(zip(heard, replays, strict=True)):
-                if one.ticks > drawn.get(replay.device, 0):
-                    drawn[replay.device] = one.ticks
-                    draw_replay(page, at, replay, one.ticks, replay.results(one.frames))
+            for at, (state, replay) in enumerate(zip(heard, replays, strict=True)):
+                if state.ticks > drawn.get(replay.device, 0):
+                    drawn[replay.device] = state.ticks
+                    draw_replay(page, at, replay, state.ticks, replay.results(state.frames))
             time.sleep(0.1)
     page.show(stalled="")
     return missing
@@ -323,7 +325,7 @@ def _over(
     """True if all devices are through with their recordings."""
     codes = [process.poll() for process in devices.values()]
     if any(codes):
-        errors = {name: one.error for name, one in subscriber.devices.items() if one.error}
+        errors = {name: device.error for name, device in subscriber.devices.items() if device.error}
         raise FuguError(f"a device has stopped: {errors or 'see its log'}")
     if serving.poll() is not None:
         raise FuguError("the gateway has ended: see gateway.log")

@@ -118,10 +118,14 @@ class SymbolReplay(Replay):
             attacks = attack(truth, segments, outputs, self.tick_epsilon)
             best = attacks[0] if attacks else None
             if (learner := furthest_learner(attacks)) is not None:
-                known, generator = Knowledge(self.transition, segments, truth=truth), np.random.default_rng(1)
+                facts, generator = Knowledge(self.transition, segments, truth=truth), np.random.default_rng(1)
                 drawn = (release_symbols(truth, self.policy.table, generator) for _ in range(FURTHER_DRAWS))
-                further = (replace(outputs, symbols=np.where(symbols[:end] < 0, -1, one.symbols)) for one in drawn)
-                learned = [odds_change(one, known, ATTACKERS[learner.attacker])[seen] for one in (outputs, *further)]
+                further = (
+                    replace(outputs, symbols=np.where(symbols[:end] < 0, -1, redrawn.symbols)) for redrawn in drawn
+                )
+                learned = [
+                    odds_change(symbols, facts, ATTACKERS[learner.attacker])[seen] for symbols in (outputs, *further)
+                ]
         shown = np.flatnonzero(seen)[-_SHOWN:]
         counts = np.bincount(truth[seen], minlength=2)
         return SymbolResults(

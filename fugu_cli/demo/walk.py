@@ -118,11 +118,11 @@ class Walk(NamedTuple):
     @property
     def inside(self) -> float:
         """How often the truth lay in both ranges of an estimate."""
-        known = [(one, self.truth[tick]) for tick, one in self.estimates.items() if tick < len(self.truth)]
+        placed = [(estimate, self.truth[tick]) for tick, estimate in self.estimates.items() if tick < len(self.truth)]
         return sum(
-            all(low <= x <= high for low, x, high in zip(one.low, at.tolist(), one.high, strict=True))
-            for one, at in known
-        ) / max(1, len(known))
+            all(low <= x <= high for low, x, high in zip(estimate.low, at.tolist(), estimate.high, strict=True))
+            for estimate, at in placed
+        ) / max(1, len(placed))
 
 
 class _Listener(Listener):
@@ -395,7 +395,7 @@ def _summary(walk: Walk) -> list[tuple[str, str]]:
     own = len(walk.policy.measure_tables)
     sent = sum(count for number, count in tables.items() if number >= own)
     unit = walk.policy.unit
-    hidden = [one.protection for one in walk.estimates.values() if one.protection]
+    hidden = [estimate.protection for estimate in walk.estimates.values() if estimate.protection]
     released, off, later = walk.errors
     return [
         ("ticks of the walk", f"{len(walk.truth)}"),

@@ -105,10 +105,10 @@ def run(*, not_private: bool, browser: bool) -> int:
 def refuse_beside_gateway(*folders: Path) -> None:
     """Raise a FuguError if a gateway is installed here, or a folder has a gateway's file or store."""
     files = [file for folder in folders for file in (folder.iterdir() if folder.is_dir() else ()) if file.is_file()]
-    known = {".toml": of_gateway, ".sqlite": _is_store, ".db": _is_store}
-    found = [file for file in files if file.suffix in known and known[file.suffix](file)]
-    for one in (*(place for place in _INSTALLED if place.exists()), *found):
-        raise FuguError(f"{one} is a gateway's: run fugu start where the sensor is, never beside a gateway")
+    checks = {".toml": of_gateway, ".sqlite": _is_store, ".db": _is_store}
+    files_found = [file for file in files if file.suffix in checks and checks[file.suffix](file)]
+    for file in (*(place for place in _INSTALLED if place.exists()), *files_found):
+        raise FuguError(f"{file} is a gateway's: run fugu start where the sensor is, never beside a gateway")
 
 
 def _is_store(file: Path) -> bool:

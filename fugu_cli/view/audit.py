@@ -37,10 +37,12 @@ def attacked_recordings(trials: Sequence[Trial], stretches: Sequence[StretchTria
 def _attacks_document(trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> dict[str, Any]:
     return {
         "trials": [
-            {**one._asdict(), **{key: list(map(asdict, getattr(one, key))) for key in ("attacks", "learners")}}
-            for one in trials
+            {**trial._asdict(), **{key: list(map(asdict, getattr(trial, key))) for key in ("attacks", "learners")}}
+            for trial in trials
         ],
-        "stretches": [{**one._asdict(), "attacks": [attack._asdict() for attack in one.attacks]} for one in stretches],
+        "stretches": [
+            {**stretch._asdict(), "attacks": [attack._asdict() for attack in stretch.attacks]} for stretch in stretches
+        ],
     }
 
 
@@ -52,9 +54,9 @@ def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
     if len(sources) == 1:
         for trial in trials:
             rows = [
-                (one.attacker, f"{one.success:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.guess:.3f}",
-                 f"{one.ceiling:.3f}", f"{one.epsilon_low:.2f}", _odds_words(one))
-                for one in trial.attacks
+                (attack.attacker, f"{attack.success:.3f}", f"{attack.low:.3f} to {attack.high:.3f}",
+                 f"{attack.guess:.3f}", f"{attack.ceiling:.3f}", f"{attack.epsilon_low:.2f}", _odds_words(attack))
+                for attack in trial.attacks
             ]  # fmt: skip
             yield Table(f"{trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
     yield Line(
@@ -68,18 +70,18 @@ def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
 
 
 def _summary(trial: Trial) -> tuple[str, ...]:
-    one = trial.attacks[0]
-    beyond = "*" if one.success > one.ceiling else ""
+    attack = trial.attacks[0]
+    beyond = "*" if attack.success > attack.ceiling else ""
     return (
-        trial.released, f"{trial.noise:.3g}", f"{one.success:.3f}{beyond}", f"{one.guess:.3f}",
-        f"{one.ceiling:.3f}", _odds_words(trial.known_chain), _learned(trial.learners),
+        trial.released, f"{trial.noise:.3g}", f"{attack.success:.3f}{beyond}", f"{attack.guess:.3f}",
+        f"{attack.ceiling:.3f}", _odds_words(trial.known_chain), _learned(trial.learners),
     )  # fmt: skip
 
 
 def _learned(attacks: Sequence[Attack]) -> str:
     """The same of those who learn, over all draws of the noise."""
-    furthest = sorted(one.furthest for one in attacks if one.furthest is not None)
-    beyond = sorted(one.beyond for one in attacks if one.beyond is not None)
+    furthest = sorted(attack.furthest for attack in attacks if attack.furthest is not None)
+    beyond = sorted(attack.beyond for attack in attacks if attack.beyond is not None)
     if len(furthest) < 2 or furthest[0] == furthest[-1]:
         return _odds_words(attacks[0] if attacks else None)
     return f"x {furthest[0]:.3g} to {furthest[-1]:.3g} ({beyond[0]:.0%} to {beyond[-1]:.0%})"
@@ -105,19 +107,24 @@ def _statement(statement: Statement) -> Iterator[Part]:
     yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}", bold=True)
     yield Line(f"SHA-256 of the file: {statement.digest}")
     yield Line(protected_sentence(policy.discretiser))
-    rows = [(one.what, one.topic, " ".join(one.readers) or "the site") for one in statement.outputs]
+    rows = [(output.what, output.topic, " ".join(output.readers) or "the site") for output in statement.outputs]
     yield Table("What is released, and who may read it", ("output", "topic", "readers"), rows)
     claims = [
-        (one.of, f"{one.epsilon:.10g}", f"{one.recomputed:.10g}" if one.recomputed else "NOT RECOMPUTED", one.adversary)
-        for one in statement.claims
+        (
+            claim.of,
+            f"{claim.epsilon:.10g}",
+            f"{claim.recomputed:.10g}" if claim.recomputed else "NOT RECOMPUTED",
+            claim.adversary,
+        )
+        for claim in statement.claims
     ]
     yield Table("Epsilon, as stated and as computed again", ("of", "stated", "recomputed", "adversary"), claims)
     if isinstance(policy, Policy):
         ticks = policy.guarantee.stretch_ticks
         yield Line(f"Epsilon is about {'a single tick' if ticks == 1 else f'any {ticks} ticks in a row'}.")
         yield Table(*stretch_table(statement.stretches, discretiser=policy.discretiser))
-        for one in statement.when:
-            yield Line(f"Of {one.of}, near other versions: {one.words or 'true of every tick'}.")
+        for condition in statement.when:
+            yield Line(f"Of {condition.of}, near other versions: {condition.words or 'true of every tick'}.")
         yield Line(f"The class of chains: {class_sentence(policy.chains)}.")
         yield from _bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
         if statement.windows:
@@ -132,7 +139,9 @@ def _statement(statement: Statement) -> Iterator[Part]:
 
 
 def _bounds(title: str, bounds: Sequence[Bound]) -> Iterator[Part]:
-    rows = [(one.truth, f"no bound: {one.why}" if one.epsilon is None else f"{one.epsilon:.6g}") for one in bounds]
+    rows = [
+        (bound.truth, f"no bound: {bound.why}" if bound.epsilon is None else f"{bound.epsilon:.6g}") for bound in bounds
+    ]
     yield Table(title, ("", "epsilon, at most"), rows)
 
 
@@ -141,9 +150,9 @@ def tested_device(tested: Sequence[Tested], problem: str, false_alarms: float) -
 
     `false_alarms` is the probability of an alarm without a fault.
     """
-    tests = [{**one._asdict(), "alarms": [alarm._asdict() for alarm in one.alarms]} for one in tested]
+    tests = [{**test._asdict(), "alarms": [alarm._asdict() for alarm in test.alarms]} for test in tested]
     document = {"false_alarms": false_alarms, "problem": problem, "tests": tests}
-    wrong = problem or any(one.alarms for one in tested)
+    wrong = problem or any(test.alarms for test in tested)
     return Result(document, _tested(tested, problem, false_alarms), 1 if wrong else 0)
 
 
@@ -152,11 +161,11 @@ def _tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> Iter
         yield Line(f"WRONG protocol: {problem}", bold=True)
         return
     rows = [
-        (one.of, str(one.draws), f"{one.smallest:.2g}", "-" if one.longest is None else str(one.longest))
-        for one in tested
+        (test.of, str(test.draws), f"{test.smallest:.2g}", "-" if test.longest is None else str(test.longest))
+        for test in tested
     ]
     yield Table("What was tested", ("draws of", "draws", "error of a probability", "no repeat of"), rows)
-    alarms = [(one.of, alarm) for one in tested for alarm in one.alarms]
+    alarms = [(test.of, alarm) for test in tested for alarm in test.alarms]
     for of, alarm in alarms[:_MOST_ALARMS]:
         yield Line(f"WRONG {alarm.test}: {of}: {alarm.about}", bold=True)
     if len(alarms) > _MOST_ALARMS:
@@ -177,18 +186,18 @@ def attacked_stream(audit: StreamAudit) -> Result:
 def _stream_document(audit: StreamAudit) -> dict[str, Any]:
     finite = [
         {
-            **one._asdict(),
-            "promised": _finite(one.promised),
-            "certified": _finite(one.certified),
-            "refuted": one.refuted,
+            **audience._asdict(),
+            "promised": _finite(audience.promised),
+            "certified": _finite(audience.certified),
+            "refuted": audience.refuted,
         }
-        for one in audit.audiences
+        for audience in audit.audiences
     ]
     return {
         "confirmed": not audit.findings,
         "audiences": finite,
         **_attacks_document(audit.trials, audit.stretches),
-        "findings": [one._asdict() for one in audit.findings],
+        "findings": [finding._asdict() for finding in audit.findings],
         "not_attacked": list(audit.left),
     }
 
@@ -196,11 +205,17 @@ def _stream_document(audit: StreamAudit) -> dict[str, Any]:
 def _stream(audit: StreamAudit) -> Iterator[Part]:
     rows = [
         (
-            *(_about(one.audience, one.ticks), one.heard, one.draws, f"{one.promised:.6g}", f"{one.certified:.6g}"),
-            *(f"{one.least:.4g}", _shown(one.extended), _shown(one.witness)),
-            f"{one.hits} and {one.alarms} of {one.trials}",
+            *(
+                _about(audience.audience, audience.ticks),
+                audience.heard,
+                audience.draws,
+                f"{audience.promised:.6g}",
+                f"{audience.certified:.6g}",
+            ),
+            *(f"{audience.least:.4g}", _shown(audience.extended), _shown(audience.witness)),
+            f"{audience.hits} and {audience.alarms} of {audience.trials}",
         )
-        for one in audit.audiences
+        for audience in audit.audiences
     ]
     titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
     yield Table("Epsilon of all that an audience may read", titles, rows)
@@ -212,8 +227,8 @@ def _stream(audit: StreamAudit) -> Iterator[Part]:
     yield from _stretch_trials(audit.stretches)
     if audit.trials:
         yield from _trials(audit.trials)
-    for one in audit.left:
-        yield Line(f"NOTE not-attacked: {one}")
+    for problem in audit.left:
+        yield Line(f"NOTE not-attacked: {problem}")
     for finding in audit.findings:
         yield Line(f"WRONG {finding.name}: {finding.about}", bold=True)
     if not audit.findings:
@@ -227,20 +242,22 @@ def _about(audience: str, ticks: int) -> str:
 def _stretch_trials(trials: Sequence[StretchTrial]) -> Iterator[Part]:
     rows = [
         (
-            *(_about(f"{one.source}: {one.released}", one.ticks), attack.secret),
+            *(_about(f"{trial.source}: {trial.released}", trial.ticks), attack.secret),
             *(str(attack.scored), f"{attack.success:.3f}"),
             *(f"{attack.low:.3f} to {attack.high:.3f}", f"{attack.guess:.3f}", f"{attack.ceiling:.3f}"),
-            *(f"{attack.epsilon_low:.2f}", f"x {attack.furthest:.3g}", f"x {math.exp(one.epsilon):.3g}"),
+            *(f"{attack.epsilon_low:.2f}", f"x {attack.furthest:.3g}", f"x {math.exp(trial.epsilon):.3g}"),
         )
-        for one in trials
-        for attack in one.attacks
+        for trial in trials
+        for attack in trial.attacks
     ]
     titles = ("asked of", "stretches", "right", "interval", "without", "ceiling", "epsilon at least", "odds", "allowed")
     if rows:
         yield Table("Stretches, to who knows all other days", ("released", *titles), rows)
-    for one in trials:
-        if one.why:
-            yield Line(f"NOTE not-attacked: stretches of {one.ticks} ticks, {one.source}: {one.released}: {one.why}")
+    for trial in trials:
+        if trial.why:
+            yield Line(
+                f"NOTE not-attacked: stretches of {trial.ticks} ticks, {trial.source}: {trial.released}: {trial.why}"
+            )
 
 
 def _finite(epsilon: float) -> float | None:
@@ -258,9 +275,14 @@ def audited_ledger(audit: LedgerAudit, name: str) -> Result:
 
 def _ledger_document(audit: LedgerAudit) -> dict[str, Any]:
     streams = [
-        {**one.key._asdict(), **_flat(one, "promise", "promised"), "charge": nats(one.charge)} for one in audit.streams
+        {**stream.key._asdict(), **_flat(stream, "promise", "promised"), "charge": nats(stream.charge)}
+        for stream in audit.streams
     ]
-    return {**audit._asdict(), "streams": streams, "readers": [_flat(one, "limit", "limit") for one in audit.readers]}
+    return {
+        **audit._asdict(),
+        "streams": streams,
+        "readers": [_flat(reader, "limit", "limit") for reader in audit.readers],
+    }
 
 
 def _flat(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any]:
@@ -273,24 +295,35 @@ def _flat(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any
 def _ledger(audit: LedgerAudit, name: str) -> Iterator[Part]:
     rows = [
         (
-            *(f"{one.key.device}/{one.key.stream}", one.key.audience, _stretch(one.promise.seconds)),
-            *(_amount(one.epsilon), f"{one.promise.epsilon:.10g}", one.promise.adversary, one.mechanism, str(one.tick)),
-            *(f"{nats(one.charge):.6g}", one.by),
+            *(f"{stream.key.device}/{stream.key.stream}", stream.key.audience, _stretch(stream.promise.seconds)),
+            *(
+                _amount(stream.epsilon),
+                f"{stream.promise.epsilon:.10g}",
+                stream.promise.adversary,
+                stream.mechanism,
+                str(stream.tick),
+            ),
+            *(f"{nats(stream.charge):.6g}", stream.by),
         )
-        for one in audit.streams
+        for stream in audit.streams
     ]
     bound = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
     yield Table("The worst of every stream, by what was published", ("stream", "audience", *bound), rows)
     if audit.readers:
-        told = [
+        told_rows = [
             (
-                *(one.reader, f"{one.device}/{one.stream}", " ".join(one.audiences), _stretch(one.limit.seconds)),
-                *(_amount(one.epsilon), f"{one.limit.epsilon:.10g}", one.limit.adversary),
+                *(
+                    reader.reader,
+                    f"{reader.device}/{reader.stream}",
+                    " ".join(reader.audiences),
+                    _stretch(reader.limit.seconds),
+                ),
+                *(_amount(reader.epsilon), f"{reader.limit.epsilon:.10g}", reader.limit.adversary),
             )
-            for one in audit.readers
+            for reader in audit.readers
         ]
         titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
-        yield Table("What readers were told, by all their audiences", titles, told)
+        yield Table("What readers were told, by all their audiences", titles, told_rows)
     for line in audit.believed:
         yield Line(f"NOTE believed: {line}")
     for problem in audit.problems:

@@ -123,18 +123,23 @@ def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
 def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gateway: bool | None) -> Iterator[Part]:
     """Devices, how many of them stand how, and whether a gateway runs here; `None` if that cannot be known."""
     rows = []
-    for one in devices:
-        refusal = refusals.get(one.name)
-        said = "" if refusal is None else f"{refusal.version}: {refusal.reason}"
-        online = "online" if one.online else moment_text(one.last_seen_us) if one.last_seen_us else "never seen"
-        has = None if one.reported is None else one.reported.in_force
-        wanted = None if one.desired is None else one.desired.version
+    for device in devices:
+        refusal = refusals.get(device.name)
+        refused = "" if refusal is None else f"{refusal.version}: {refusal.reason}"
+        online = (
+            "online" if device.online else moment_text(device.last_seen_us) if device.last_seen_us else "never seen"
+        )
+        has = None if device.reported is None else device.reported.in_force
+        wanted = None if device.desired is None else device.desired.version
         versions = ("-" if version is None else str(version) for version in (wanted, has))
-        rows.append((one.name, " ".join(sorted(one.groups)), online, *versions, standing(one), said))
+        rows.append((device.name, " ".join(sorted(device.groups)), online, *versions, standing(device), refused))
     columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
     yield Table("Devices", columns, rows)
-    counts = Counter(standing(one) for one in devices)
-    parts = [f"{sum(one.online for one in devices)} online", *(f"{n} {state}" for state, n in sorted(counts.items()))]
+    counts = Counter(standing(device) for device in devices)
+    parts = [
+        f"{sum(device.online for device in devices)} online",
+        *(f"{n} {state}" for state, n in sorted(counts.items())),
+    ]
     yield Line(f"{counted(len(devices))}: {', '.join(parts)}.")
     if gateway is False:
         yield Line(
@@ -145,8 +150,8 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
 def shown_events(events: Sequence[Event], most: int) -> Iterator[Part]:
     """The newest of the events."""
     rows = [
-        (str(one.number), moment_text(one.time_us), one.who, one.what, one.subject, _short(one.detail))
-        for one in events
+        (str(event.number), moment_text(event.time_us), event.who, event.what, event.subject, _short(event.detail))
+        for event in events
     ]
     return newest(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows), most)
 
@@ -154,18 +159,34 @@ def shown_events(events: Sequence[Event], most: int) -> Iterator[Part]:
 def shown_refusals(refusals: Sequence[Refusal], most: int) -> Iterator[Part]:
     """The newest of the refusals."""
     rows = [
-        (str(one.number), moment_text(one.time_us), one.device, str(one.version), one.outcome, one.reason)
-        for one in refusals
+        (
+            str(refusal.number),
+            moment_text(refusal.time_us),
+            refusal.device,
+            str(refusal.version),
+            refusal.outcome,
+            refusal.reason,
+        )
+        for refusal in refusals
     ]
     return newest(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows), most)
 
 
 def content_document(document: PolicyDocument, former: PolicyDocument | None) -> dict[str, Any]:
     """Describe a document as JSON, beside the one before it."""
-    found: dict[str, Any] = {"content": contents(document), "former": None, "former_content": None, "weaker": []}
+    fields: dict[str, Any] = {
+        "content": contents(document),
+        "former": None,
+        "former_content": None,
+        "weaker": [],
+    }
     if former is not None:
-        found |= {"former": former.version, "former_content": contents(former), "weaker": weaker(former, document)}
-    return found
+        fields |= {
+            "former": former.version,
+            "former_content": contents(former),
+            "weaker": weaker(former, document),
+        }
+    return fields
 
 
 def shown_content(document: PolicyDocument, former: PolicyDocument | None) -> Iterator[Part]:
@@ -194,19 +215,19 @@ def dry_run(
 ) -> Result:
     """Changes on devices that get a document, and of a rollout who would get it in which stage."""
     more = {} if plan is None else {"stages": stages}
-    found = {**_changes_document(changes, document.version), **content_document(document, former), **more}
+    fields = {**_changes_document(changes, document.version), **content_document(document, former), **more}
     report = [*shown_content(document, former), *_show_changes(changes, document.version)]
     report = report if plan is None else [*_show_plan(plan, stages), *report]
-    return Result(found, report, warnings=() if former is None else weaker(former, document))
+    return Result(fields, report, warnings=() if former is None else weaker(former, document))
 
 
 def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
 
-    def value(one: Worth | None) -> dict[str, Any] | None:
-        if one is None:
+    def value(worth: Worth | None) -> dict[str, Any] | None:
+        if worth is None:
             return None
-        fields = {name: field for name, field in one._asdict().items() if name != "bound"}
-        return {**fields, "stretch_ticks": one.stretch_ticks, "stretches": stretch_documents(one.stretches)}
+        fields = {name: field for name, field in worth._asdict().items() if name != "bound"}
+        return {**fields, "stretch_ticks": worth.stretch_ticks, "stretches": stretch_documents(worth.stretches)}
 
     return {
         "version": version,
@@ -216,9 +237,13 @@ def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]
                 "former": change.former,
                 "unknown": change.unknown,
                 "streams": {
-                    one.stream: {"before": value(one.before), "after": value(one.after), "other_ticks": one.other_ticks}
-                    | ({"open_profile_days": one.open_profile} if one.open_profile else {})
-                    for one in change.streams
+                    stream.stream: {
+                        "before": value(stream.before),
+                        "after": value(stream.after),
+                        "other_ticks": stream.other_ticks,
+                    }
+                    | ({"open_profile_days": stream.open_profile} if stream.open_profile else {})
+                    for stream in change.streams
                 },
             }
             for change in changes
@@ -234,14 +259,16 @@ def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
         old = "nothing" if change.former is None else f"version {change.former}"
         title = f"{_named(change.devices)}: from {old} to version {version}"
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
-        yield Table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
-        if told := [(one.stream, each) for one in change.streams if one.after for each in one.after.stretches]:
-            yield Table(*stretch_table([each for _, each in told], streams=[stream for stream, _ in told]))
-        for one in change.streams:
-            for condition in one.after.conditions if one.after else ():
-                yield Line(f"{one.stream}: {condition}.")
-            if one.open_profile:
-                yield Line(f"{one.stream}: an open profile of {one.open_profile:g} days ends without a release.")
+        yield Table(title, columns, [_stream_row(stream, change.unknown) for stream in change.streams])
+        if stretches := [
+            (stream.stream, each) for stream in change.streams if stream.after for each in stream.after.stretches
+        ]:
+            yield Table(*stretch_table([each for _, each in stretches], streams=[stream for stream, _ in stretches]))
+        for stream in change.streams:
+            for condition in stream.after.conditions if stream.after else ():
+                yield Line(f"{stream.stream}: {condition}.")
+            if stream.open_profile:
+                yield Line(f"{stream.stream}: an open profile of {stream.open_profile:g} days ends without a release.")
         if change.unknown:
             yield Line(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
     yield Line(
@@ -250,20 +277,26 @@ def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
     )
 
 
-def _stream_row(one: StreamChange, unknown: bool) -> tuple[str, ...]:
+def _stream_row(stream_change: StreamChange, unknown: bool) -> tuple[str, ...]:
     missing = "?" if unknown else "-"
-    remark = "new" if one.before is None and not unknown else ""
-    if one.after is None:
+    remark = "new" if stream_change.before is None and not unknown else ""
+    if stream_change.after is None:
         remark = "ends"
-    elif one.other_ticks:
+    elif stream_change.other_ticks:
         remark = "OTHER TICKS: refused"
-    elif one.before is not None:
-        remark = _remark(one.before, one.after)
+    elif stream_change.before is not None:
+        remark = _remark(stream_change.before, stream_change.after)
     cells = (
-        *(missing if one.before is None else _epsilon(one.before), "-" if one.after is None else _epsilon(one.after)),
-        *(missing if one.before is None else _worth(one.before), "-" if one.after is None else _worth(one.after)),
+        *(
+            missing if stream_change.before is None else _epsilon(stream_change.before),
+            "-" if stream_change.after is None else _epsilon(stream_change.after),
+        ),
+        *(
+            missing if stream_change.before is None else _worth(stream_change.before),
+            "-" if stream_change.after is None else _worth(stream_change.after),
+        ),
     )
-    return (one.stream, *cells, remark)
+    return (stream_change.stream, *cells, remark)
 
 
 def _remark(before: Worth, after: Worth) -> str:
@@ -277,15 +310,15 @@ def _remark(before: Worth, after: Worth) -> str:
     return "another adversary" if before.adversary != after.adversary else ""
 
 
-def _epsilon(one: Worth) -> str:
-    about = f" of {one.stretch_ticks} ticks" if one.stretch_ticks > 1 else ""
-    return f"{one.epsilon:g}{about} {one.adversary}".strip()
+def _epsilon(worth: Worth) -> str:
+    about = f" of {worth.stretch_ticks} ticks" if worth.stretch_ticks > 1 else ""
+    return f"{worth.epsilon:g}{about} {worth.adversary}".strip()
 
 
-def _worth(one: Worth) -> str:
-    if one.accuracy is not None:
-        return f"{100.0 * one.accuracy:.1f} %"
-    return "?" if one.error is None else f"{one.error:.4g} {one.unit}".strip()
+def _worth(worth: Worth) -> str:
+    if worth.accuracy is not None:
+        return f"{100.0 * worth.accuracy:.1f} %"
+    return "?" if worth.error is None else f"{worth.error:.4g} {worth.unit}".strip()
 
 
 def _named(devices: Sequence[str]) -> str:
@@ -308,8 +341,8 @@ def shown_rollout(registry: Registry, number: int) -> Result:
 
 
 def _rollout_document(registry: Registry, number: int) -> dict[str, Any]:
-    found = Rollouts(registry).show(number)
-    plan, state = found.plan, found.state
+    rollout = Rollouts(registry).show(number)
+    plan, state = rollout.plan, rollout.state
     return {
         "rollout": number,
         "version": plan.version,
@@ -320,14 +353,14 @@ def _rollout_document(registry: Registry, number: int) -> dict[str, Any]:
         "pace": plan.pace,
         "patience_seconds": plan.patience_seconds,
         "seed": plan.seed,
-        "created_us": found.created_us,
-        "ended_us": found.ended_us,
+        "created_us": rollout.created_us,
+        "ended_us": rollout.ended_us,
         "stages": [
             {
                 "of": _reach(stage),
                 "success": float(stage.success),
                 "gate": stage.gate,
-                **(found.tallies[i]._asdict() if i < len(found.tallies) else {}),
+                **(rollout.tallies[i]._asdict() if i < len(rollout.tallies) else {}),
             }
             for i, stage in enumerate(plan.stages)
         ],
@@ -353,13 +386,13 @@ def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time
     """
     rollouts = Rollouts(registry)
     if not sys.stdout.isatty():
-        said = ""
+        previous = ""
         while True:
-            found = rollouts.show(number)
-            if (line := _line(found)) != said:
-                print(said := line, flush=True)
-            if found.state.phase not in ACTIVE:
-                return found.state.phase
+            rollout = rollouts.show(number)
+            if (line := _line(rollout)) != previous:
+                print(previous := line, flush=True)
+            if rollout.state.phase not in ACTIVE:
+                return rollout.state.phase
             sleep(_LOOK_SECONDS)
     with Live(rendered(_rollout(registry, number)), auto_refresh=False) as live:
         while (phase := rollouts.show(number).state.phase) in ACTIVE:
@@ -370,15 +403,15 @@ def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time
 
 
 def _rollout(registry: Registry, number: int) -> Iterator[Part]:
-    found = Rollouts(registry).show(number)
-    plan, state = found.plan, found.state
+    rollout = Rollouts(registry).show(number)
+    plan, state = rollout.plan, rollout.state
     rows = []
     for i, stage in enumerate(plan.stages):
-        count = found.tallies[i] if i < len(found.tallies) else StageCounts()
+        count = rollout.tallies[i] if i < len(rollout.tallies) else StageCounts()
         numbers = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
         rows.append((*_stage(i, stage), *map(str, (*numbers, count.silent, count.absent))))
     yield Table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"), rows)
-    ended = "" if found.ended_us is None else f" at {moment_text(found.ended_us)} UTC"
+    ended = "" if rollout.ended_us is None else f" at {moment_text(rollout.ended_us)} UTC"
     yield _plan(plan)
     yield Line(f"{state.phase}{ended}{f': {state.cause}' if state.cause else ''}", bold=True)
     if state.phase in ("stopped", "aborted"):
@@ -400,12 +433,12 @@ def _plan(plan: RolloutPlan) -> Line:
     )
 
 
-def _line(found: Rollout) -> str:
-    total = [sum(column) for column in zip(*found.tallies, strict=True)] or [0] * len(StageCounts._fields)
+def _line(rollout: Rollout) -> str:
+    total = [sum(column) for column in zip(*rollout.tallies, strict=True)] or [0] * len(StageCounts._fields)
     count = StageCounts(*total)
-    cause = f" ({found.state.cause})" if found.state.cause else ""
+    cause = f" ({rollout.state.cause})" if rollout.state.cause else ""
     return (
-        f"{found.state.phase}{cause}: stage {found.state.stage + 1} of {len(found.plan.stages)}, "
+        f"{rollout.state.phase}{cause}: stage {rollout.state.stage + 1} of {len(rollout.plan.stages)}, "
         f"{count.accepted} of {count.size} accepted, {count.errors} errors"
     )
 

@@ -19,40 +19,43 @@ __all__ = ["learned_chains", "show_status", "tell_history"]
 _MOST_DEVICES = 30
 
 
-def show_status(found: Mapping[str, Any]) -> Iterator[Part]:
+def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
     """Lines of what a gateway has answered: its alarms first, then the devices that are furthest behind."""
-    away = f"no connection to the broker ({found['connection']})" if found["connection"] else "not connected"
-    link = "connected to the broker" if found["connected"] else away
-    alone = f" ({found['process']} alone)" if "process" in found else ""
-    yield Line(f"gateway of fleet {found['fleet']}{alone}: up for {_span(found['uptime_seconds'])}, {link}")
+    away = f"no connection to the broker ({status['connection']})" if status["connection"] else "not connected"
+    link = "connected to the broker" if status["connected"] else away
+    alone = f" ({status['process']} alone)" if "process" in status else ""
+    yield Line(f"gateway of fleet {status['fleet']}{alone}: up for {_span(status['uptime_seconds'])}, {link}")
     yield Line(
-        f"store of {found['store_bytes'] / 1e6:.1f} MB; {found['inbox']} messages and {found['estimates_waiting']} "
-        f"estimates wait; the last round of work was {_span(found['worker_round_seconds'])} ago"
+        f"store of {status['store_bytes'] / 1e6:.1f} MB; {status['inbox']} messages and {status['estimates_waiting']} "
+        f"estimates wait; the last round of work was {_span(status['worker_round_seconds'])} ago"
     )
-    if missing := found.get("missing"):
+    if missing := status.get("missing"):
         yield Line(f"missing: {', '.join(missing)}")
-    if found["alarms"]:
+    if status["alarms"]:
         alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-        for alarm in found["alarms"]:
+        for alarm in status["alarms"]:
             alike.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
         for (code, what, advice), alarms in alike.items():
-            names, detail = some_names([one["name"] for one in alarms]), f" ({what})" * bool(what)
-            since = datetime.fromtimestamp(min(one["since"] for one in alarms), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            count = sum(one["count"] for one in alarms)
+            names, detail = some_names([alarm["name"] for alarm in alarms]), f" ({what})" * bool(what)
+            since = datetime.fromtimestamp(min(alarm["since"] for alarm in alarms), UTC).strftime(
+                "%Y-%m-%d %H:%M:%S UTC"
+            )
+            count = sum(alarm["count"] for alarm in alarms)
             yield Line(f"ALARM {code}{f' {names}' * bool(names)}{detail}, {count} x since {since}: {advice}", bold=True)
     else:
         yield Line("no alarms")
-    devices = sorted(found["devices"].items(), key=lambda item: _age(item[1]["seconds_since_frame"]), reverse=True)
+    devices = sorted(status["devices"].items(), key=lambda item: _age(item[1]["seconds_since_frame"]), reverse=True)
     rows = [
-        (name, _span(one["seconds_since_frame"]), _span(one["seconds_behind"])) for name, one in devices[:_MOST_DEVICES]
+        (name, _span(device["seconds_since_frame"]), _span(device["seconds_behind"]))
+        for name, device in devices[:_MOST_DEVICES]
     ]
     yield Table(f"{len(devices)} devices", ("device", "last frame", "behind"), rows)
     if len(devices) > _MOST_DEVICES:
         yield Line(f"Those whose last frame is oldest, {_MOST_DEVICES} of {len(devices)}; --json shows all.")
-    if found["next_releases"]:
-        following = found["next_releases"].items()
+    if status["next_releases"]:
+        following = status["next_releases"].items()
         yield Table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in following])
-    yield Table("Counters", ("counter", ""), [(name, str(count)) for name, count in found["counters"].items()])
+    yield Table("Counters", ("counter", ""), [(name, str(count)) for name, count in status["counters"].items()])
 
 
 def _age(seconds: float | None) -> float:
@@ -111,7 +114,8 @@ def _learned(model: LearnedModel) -> Iterator[Part]:
     yield Line(f"Learned from {model.words}.")
     yield Table("The chain of all symbols", ("step", "probability", "each end with 90 %"), rows)
     scales = [
-        (f"{one.ticks}", f"{one.stretches}", f"{one.odds_ratio:.4g}", f"{one.p_value:.2g}") for one in model.scales
+        (f"{scale.ticks}", f"{scale.stretches}", f"{scale.odds_ratio:.4g}", f"{scale.p_value:.2g}")
+        for scale in model.scales
     ]
     columns = ("ticks", "stretches", "odds ratio of all but 2 %", "p if the chain does not change")
     yield Table(f"Stretches (the chain itself has the odds ratio {model.known:.4g})", columns, scales)

@@ -28,10 +28,13 @@ def shown_ledger(ledger: Ledger) -> Result:
     In JSON all of them, in nats, with what each charges to each device, and by how much the device's ticks are ahead.
     """
     accounts, entries, not_before = ledger.accounts(), ledger.entries(), ledger.not_before_us
-    told = [_entry_document(one, ledger.charges(one.number), ledger.shifts(one.number)) for one in entries]
+    documents = [
+        _entry_document(ledger_entry, ledger.charges(ledger_entry.number), ledger.shifts(ledger_entry.number))
+        for ledger_entry in entries
+    ]
     limit = {"not_before": instant_text(instant(not_before))} if not_before else {}
     report = [*_show_ledger(accounts, entries), *([Line(f"{no_release_before(not_before)}.")] if not_before else ())]
-    return Result({"accounts": list(map(_account_document, accounts)), "entries": told, **limit}, report)
+    return Result({"accounts": list(map(_account_document, accounts)), "entries": documents, **limit}, report)
 
 
 def _account_document(account: Account) -> dict[str, Any]:
@@ -58,27 +61,37 @@ def _entry_document(entry: Entry, charges: dict[str, int], shifts: dict[str, int
 
 def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part]:
     rows = []
-    for one in accounts:
-        ticks = f"{one.first}..{one.last}" if one.runs else "none"
-        amounts = (f"{nats(units):.6g}" for units in (one.allowance, one.base, one.spent, one.remaining))
-        rows.append((f"{one.key.device}/{one.key.stream}", one.key.audience, one.mechanism, *amounts, ticks))
+    for account in accounts:
+        ticks = f"{account.first}..{account.last}" if account.runs else "none"
+        amounts = (
+            f"{nats(units):.6g}" for units in (account.allowance, account.base, account.spent, account.remaining)
+        )
+        rows.append(
+            (f"{account.key.device}/{account.key.stream}", account.key.audience, account.mechanism, *amounts, ticks)
+        )
     columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
     yield Table("Nats per tick, by stream and audience", columns, rows)
-    for name, audience in sorted({(one.together, one.key.audience) for one in accounts if one.together}):
-        most = max(one.spent_together for one in accounts if (one.together, one.key.audience) == (name, audience))
+    for name, audience in sorted(
+        {(account.together, account.key.audience) for account in accounts if account.together}
+    ):
+        most = max(
+            account.spent_together
+            for account in accounts
+            if (account.together, account.key.audience) == (name, audience)
+        )
         yield Line(f"{name} move together: charges add up, {nats(most):.6g} to a tick at most, audience {audience}.")
-    for one in accounts:
-        if problem := standing_problem(one.key, one.allowance, one.base):
+    for listed in accounts:
+        if problem := standing_problem(listed.key, listed.allowance, listed.base):
             yield Line(f"{problem}.")
     conditions = {frame.condition for entry in entries if (frame := _frame(entry)) is not None}
     for condition in sorted(conditions - {""}):
         yield Line(f"The amounts hold under a condition: {condition}.")
-    made = [
+    releases = [
         (str(e.number), e.name, e.audience, f"{e.first}..{e.last}", e.scale, e.state, moment_text(e.time_us))
         for e in entries
     ]
     heads = ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)")
-    yield from newest(Table("Releases", heads, made), _SHOWN, " releases")
+    yield from newest(Table("Releases", heads, releases), _SHOWN, " releases")
 
 
 def _frame(entry: Entry) -> ReleaseFrame | None:

@@ -48,30 +48,30 @@ _ANSWERS = {
 
 def description_lines(description: Description) -> list[str]:
     """A headline, and what there is to know under it, indented."""
-    one = description
-    names = ", ".join(one.states) if len(one.states) <= _MOST_NAMES else f"{len(one.states)} states"
-    doubt = "" if one.confirmed else " (not confirmed)"
+    version = description
+    names = ", ".join(version.states) if len(version.states) <= _MOST_NAMES else f"{len(version.states)} states"
+    doubt = "" if version.confirmed else " (not confirmed)"
     lines = [
-        f"{one.device}/{one.stream}, version {one.version}{doubt}: {_SENT[one.kind]}",
-        f"  states: {names}; a tick every {_seconds(one.period_seconds)}, tick 0 at {one.epoch}",
+        f"{version.device}/{version.stream}, version {version.version}{doubt}: {_SENT[version.kind]}",
+        f"  states: {names}; a tick every {_seconds(version.period_seconds)}, tick 0 at {version.epoch}",
     ]
-    for window in one.windows:
-        over, every = (_seconds(ticks * one.period_seconds) for ticks in (window.length, window.stride))
+    for window in version.windows:
+        over, every = (_seconds(ticks * version.period_seconds) for ticks in (window.length, window.stride))
         about = window.query.about(window.states)
         lines.append(f"  window {window.name}: {about} over {over}, every {every}, noise of scale {window.scale}")
-    if one.table is not None:
-        lines += [f"  {name}: {value}" for name, value in NoiseTable(one.table).flips]
-    if one.point_epsilon is not None:
-        lines.append(f"  a point: {loss_words(one.point_epsilon)}")
-    lines += _promise(one.guarantee, "everything")
-    if one.windows_guarantee is not None:
-        lines += _promise(one.windows_guarantee, "the windows alone")
+    if version.table is not None:
+        lines += [f"  {name}: {value}" for name, value in NoiseTable(version.table).flips]
+    if version.point_epsilon is not None:
+        lines.append(f"  a point: {loss_words(version.point_epsilon)}")
+    lines += _promise(version.guarantee, "everything")
+    if version.windows_guarantee is not None:
+        lines += _promise(version.windows_guarantee, "the windows alone")
     return [
         *lines,
-        f"  {one.protects}",
-        f"  {one.does_not_protect}",
-        f"  holds for {one.chain_class}",
-        f"  good for {_ANSWERS[one.useful_for]}",
+        f"  {version.protects}",
+        f"  {version.does_not_protect}",
+        f"  holds for {version.chain_class}",
+        f"  good for {_ANSWERS[version.useful_for]}",
     ]
 
 

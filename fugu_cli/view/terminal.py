@@ -33,7 +33,7 @@ def console() -> Console:
 
 def table(title: str, columns: Sequence[str]) -> RichTable:
     """A table without rows: the first column to the left, the others to the right."""
-    made = RichTable(
+    rich_table = RichTable(
         title=Text(title, style="bold") if title else None,
         title_justify="left",
         box=box.SIMPLE_HEAD if any(columns) else None,
@@ -42,19 +42,19 @@ def table(title: str, columns: Sequence[str]) -> RichTable:
         padding=(0, 1 if any(columns) else _BETWEEN, 0, 0),
     )
     for index, column in enumerate(columns):
-        made.add_column(Text(column), justify="right" if index else "left", overflow="fold")
-    return made
+        rich_table.add_column(Text(column), justify="right" if index else "left", overflow="fold")
+    return rich_table
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table, as `table` makes it, under its title."""
     say(title, style="bold")
-    made, on, held = table("", columns), console(), [tuple(map(printable, row)) for row in rows]
+    grid, on, held = table("", columns), console(), [tuple(map(printable, row)) for row in rows]
     for row in held:
-        made.add_row(*map(Text, row))
-    for column, width in zip(made.columns, _widths([*zip(columns, *held, strict=True)], on.width), strict=True):
+        grid.add_row(*map(Text, row))
+    for column, width in zip(grid.columns, _widths([*zip(columns, *held, strict=True)], on.width), strict=True):
         column.width = width
-    on.print(made)
+    on.print(grid)
 
 
 def _widths(columns: Sequence[Sequence[str]], available: int) -> list[int]:

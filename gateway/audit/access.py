@@ -55,9 +55,9 @@ class Listed(NamedTuple):
 
     def strangers(self, topic: str) -> list[str]:
         """In words, those who may read a topic and have no role of the site."""
-        told = [name for name, role in self.roles.items() if role not in _SITE and self.may_read(name, topic)]
+        names = [name for name, role in self.roles.items() if role not in _SITE and self.may_read(name, topic)]
         unknown = "not known to fugu deploy"
-        return [f"account {n} ({self.roles[n] or unknown})" if n else "whoever gives no name" for n in told]
+        return [f"account {n} ({self.roles[n] or unknown})" if n else "whoever gives no name" for n in names]
 
     @classmethod
     def of(cls, broker: Path) -> Self:
@@ -65,37 +65,39 @@ class Listed(NamedTuple):
         accounts = BrokerFolder.open(broker).settings.accounts
         rules = read_access(read_text(broker / "access.acl", "the access list"))
         named = [rule.user for rule in rules if rule.user is not None]
-        roles = dict.fromkeys(sorted({_ANONYMOUS, *named}), "") | {one.name: one.role for one in accounts}
+        roles = dict.fromkeys(sorted({_ANONYMOUS, *named}), "") | {account.name: account.role for account in accounts}
         limits = {
-            one.name: Promise(one.epsilon, one.adversary, one.seconds)
-            for one in accounts
-            if one.epsilon is not None and one.adversary is not None
+            account.name: Promise(account.epsilon, account.adversary, account.seconds)
+            for account in accounts
+            if account.epsilon is not None and account.adversary is not None
         }
         return cls(rules, roles, limits)
 
     def audiences(self, policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
         """Those who may read the same of some streams; accounts that may read nothing of them are left out."""
-        made = _published(policies, config)
-        found: dict[Audience, list[str]] = {}
+        published = _published(policies, config)
+        accounts: dict[Audience, list[str]] = {}
         for account, role in self.roles.items():
 
             def reads(*topics: str, account: str = account) -> bool:
                 return any(self.may_read(account, topic) for topic in topics)
 
-            told = [called for called, to in made.items() if reads(topic_of("release", policies[0].fleet, to, called))]
+            releases = [
+                called for called, to in published.items() if reads(topic_of("release", policies[0].fleet, to, called))
+            ]
             symbols, windows = [], []
-            for one in policies:
-                name = (one.fleet, one.device, one.stream)
+            for policy in policies:
+                name = (policy.fleet, policy.device, policy.stream)
                 if reads(topic_of("symbols", *name), topic_of("estimate", *name)):
-                    symbols.append(f"{one.device}/{one.stream}")
+                    symbols.append(f"{policy.device}/{policy.stream}")
                 if reads(topic_of("window", *name), topic_of("count", *name)):
-                    windows.append(f"{one.device}/{one.stream}")
+                    windows.append(f"{policy.device}/{policy.stream}")
             site, limit = role in _SITE, self.limits.get(account, Promise(0.0, "ignorant"))
-            if symbols or windows or told:
-                heard = tuple(symbols), tuple(windows), tuple(told)
+            if symbols or windows or releases:
+                heard = tuple(symbols), tuple(windows), tuple(releases)
                 same = Audience("", site, limit.epsilon, limit.adversary, *heard, limit.seconds)
-                found.setdefault(same, []).append(account or "(anybody)")
-        return tuple(one._replace(name=" ".join(accounts)) for one, accounts in found.items())
+                accounts.setdefault(same, []).append(account or "(anybody)")
+        return tuple(audience._replace(name=" ".join(accounts)) for audience, accounts in accounts.items())
 
 
 class Audience(NamedTuple):
@@ -120,26 +122,26 @@ class Audience(NamedTuple):
 
 def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
     """The site, and each audience of a configuration of releases, as they are meant to be."""
-    streams = tuple(f"{one.device}/{one.stream}" for one in policies)
-    made = _published(policies, config)
-    found = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(made))]
+    streams = tuple(f"{policy.device}/{policy.stream}" for policy in policies)
+    published = _published(policies, config)
+    audiences = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(published))]
     for name, promise in config.audiences.items() if config is not None else ():
-        mine = tuple(called for called, audience in made.items() if audience == name)
-        found.append(Audience(name, False, promise.epsilon, promise.adversary, (), (), mine, promise.protect))
-    return tuple(found)
+        mine = tuple(called for called, audience in published.items() if audience == name)
+        audiences.append(Audience(name, False, promise.epsilon, promise.adversary, (), (), mine, promise.protect))
+    return tuple(audiences)
 
 
 def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in config.releases if config is not None else ():
-        names = [f"{one.name}-{policy.device}" for policy in policies] if one.per_device else [one.name]
-        found |= dict.fromkeys(names, one.audience)
-    return found
+    published: dict[str, str] = {}
+    for release in config.releases if config is not None else ():
+        names = [f"{release.name}-{policy.device}" for policy in policies] if release.per_device else [release.name]
+        published |= dict.fromkeys(names, release.audience)
+    return published
 
 
 def read_access(text: str) -> tuple[Rule, ...]:
     """The rules of an access list, in their order."""
-    found, user = [], _ANONYMOUS
+    rules, user = [], _ANONYMOUS
     for line in text.splitlines():
         word, _, rest = line.strip().partition(" ")
         if word == "user":
@@ -148,8 +150,8 @@ def read_access(text: str) -> tuple[Rule, ...]:
             access, _, topic = rest.strip().partition(" ")
             if access not in _WORDS:
                 access, topic = "readwrite", rest.strip()
-            found.append(Rule(user if word == "topic" else None, access, topic.strip()))
-    return tuple(found)
+            rules.append(Rule(user if word == "topic" else None, access, topic.strip()))
+    return tuple(rules)
 
 
 def _of(rule: Rule, user: str) -> str:

@@ -49,28 +49,31 @@ def extended_epsilon(
     wrong with probability `level`, is for the adversary; it is reached for the ignorant and the informed.
     """
     chains = policy.chains
-    several = ((len(one.groups) > 1 or one.terms > 1) and not (heard and one.symbols) for one, _ in counted)
+    several = (
+        (len(definition.groups) > 1 or definition.terms > 1) and not (heard and definition.symbols)
+        for definition, _ in counted
+    )
     if not chains.reached(adversary) or any(several):
         return None
     share = level / (1 + len(counted))
     logs, spread = np.zeros(2), 0.0
-    for one, noise in counted:
-        if one.symbols and heard:
+    for definition, noise in counted:
+        if definition.symbols and heard:
             continue
         scale = largest_scale(noise, share)
-        if one.symbols:
-            spread += one.overlap / scale
+        if definition.symbols:
+            spread += definition.overlap / scale
         else:
-            logs += one.overlap / scale
+            logs += definition.overlap / scale
     if heard:
         low, high = symbol_bounds(symbols, share)
         logs += [max(0.0, float(np.log(low[x] / high[1 - x]).max())) for x in (0, 1)]
     elif spread:
         low, high = symbol_bounds(symbols, share)
         gain = math.expm1(min(spread, 200.0))
-        told = np.log1p(low * gain) - np.log1p(high[::-1] * gain)  # a set of one symbol, for two states
-        logs += np.maximum(told.max(axis=1), 0.0)
-    ratios = [Fraction(math.floor(math.exp(one) * _DIGITS), _DIGITS) for one in logs]
+        of_a_set = np.log1p(low * gain) - np.log1p(high[::-1] * gain)  # a set of one symbol, for two states
+        logs += np.maximum(of_a_set.max(axis=1), 0.0)
+    ratios = [Fraction(math.floor(math.exp(log) * _DIGITS), _DIGITS) for log in logs]
     try:
         return chains.ratio_loss(ratios[0], ratios[1], adversary).epsilon
     except GuaranteeError:
@@ -150,7 +153,9 @@ class _Told(NamedTuple):
 
     @property
     def words(self) -> str:
-        return ", ".join([*(["symbols"] if any(self.heard) else []), *dict.fromkeys(one.name for one in self.counts)])
+        return ", ".join(
+            [*(["symbols"] if any(self.heard) else []), *dict.fromkeys(count.name for count in self.counts)]
+        )
 
 
 def attack_audiences(
@@ -172,14 +177,14 @@ def attack_audiences(
         recorded: draws of the first policy that were really made; audiences' outputs of other kinds are then left out.
     """
     joint = JointStreams.of(policies)
-    told_to = [one for audience in audiences for one in _told(joint, audience, definitions, recorded)]
-    every = [(one, ticks) for one in told_to for ticks in dict.fromkeys((1, _stretch_ticks(joint, one)))]
-    for number, (told, ticks) in enumerate(every):
+    told_to = [reader for audience in audiences for reader in _told(joint, audience, definitions, recorded)]
+    every = [(reader, ticks) for reader in told_to for ticks in dict.fromkeys((1, _stretch_ticks(joint, reader)))]
+    for number, (reader, ticks) in enumerate(every):
         generator, share = np.random.default_rng([seed, number]), LEVEL / len(every) / 2
-        promised, adversary = _promise(joint, told, ticks)
+        promised, adversary = _promise(joint, reader, ticks)
 
-        def mechanism(radius: int, told: _Told = told, ticks: int = ticks) -> Mechanism:
-            return mechanism_of(joint, told.heard, told.counts, radius, ticks)
+        def mechanism(radius: int, reader: _Told = reader, ticks: int = ticks) -> Mechanism:
+            return mechanism_of(joint, reader.heard, reader.counts, radius, ticks)
 
         chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
         event = attacked(mechanism, chains, generator, trials, recorded, share)
@@ -187,20 +192,22 @@ def attack_audiences(
         if recorded is None:
             far = _FAR[joint.states > 2]
             knows = adversary != "ignorant"
-            shown = max(witness(mechanism(min(far, reach(one, 12.0))), one, knows=knows).epsilon for one in chains)
+            shown = max(
+                witness(mechanism(min(far, reach(chain, 12.0))), chain, knows=knows).epsilon for chain in chains
+            )
         extended = None
-        if len(joint.policies) == ticks == 1 and not any(one.alone for one in told.counts):
-            drawn = recorded or simulated(joint.policies[0], told.counts, generator, _DRAWS * trials)
-            noises = [(one, drawn.noises[one.names[0]]) for one in told.counts]
-            extended = extended_epsilon(joint.policies[0], told.heard[0], noises, drawn.drawn, adversary, share)
-        bound = certified(joint, told.heard, told.counts, adversary, told.audience.epsilon, ticks)
+        if len(joint.policies) == ticks == 1 and not any(count.alone for count in reader.counts):
+            drawn = recorded or simulated(joint.policies[0], reader.counts, generator, _DRAWS * trials)
+            noises = [(count, drawn.noises[count.names[0]]) for count in reader.counts]
+            extended = extended_epsilon(joint.policies[0], reader.heard[0], noises, drawn.drawn, adversary, share)
+        bound = certified(joint, reader.heard, reader.counts, adversary, reader.audience.epsilon, ticks)
         draws = "simulated" if recorded is None else "recorded"
         about = "too few draws were recorded"
         if event.states is not None:
             names = " rather than ".join(map(joint.named, event.states))
             about = f"{names}, {_words(event.chain)}, {event.ticks} ticks"
         counted = (event.least, event.trials, event.hits, event.alarms, about)
-        promise = (told.audience.name, told.words, promised, bound, adversary)
+        promise = (reader.audience.name, reader.words, promised, bound, adversary)
         yield Attacked(*promise, shown, extended, draws, *counted, ticks)
 
 
@@ -208,19 +215,19 @@ def _told(
     joint: JointStreams, audience: Audience, definitions: Sequence[Definition], recorded: Recorded | None
 ) -> Iterator[_Told]:
     """Releases that an audience hears together; and alone, if a mechanism does not compose."""
-    mine = tuple(one for one in definitions if _hears(joint, audience, one))
+    mine = tuple(definition for definition in definitions if _hears(joint, audience, definition))
     heard = [
         f"{policy.device}/{policy.stream}" in audience.symbols and policy.table is not None for policy in joint.policies
     ]
     if recorded is not None:
-        mine = tuple(one for one in mine if all(name in recorded.noises for name in one.names))
-        known = all(one.size for one in recorded.drawn)
-        heard = [own and known and number == 0 for number, own in enumerate(heard)]
+        mine = tuple(definition for definition in mine if all(name in recorded.noises for name in definition.names))
+        all_drawn = all(noise.size for noise in recorded.drawn)
+        heard = [own and all_drawn and number == 0 for number, own in enumerate(heard)]
     if any(heard) or mine:
         yield _Told(audience, tuple(heard), mine)
-    for one in mine if any(heard) or len(mine) > 1 else ():
-        if one.alone:
-            yield _Told(audience, tuple(False for _ in heard), (one,))
+    for definition in mine if any(heard) or len(mine) > 1 else ():
+        if definition.alone:
+            yield _Told(audience, tuple(False for _ in heard), (definition,))
 
 
 def _hears(joint: JointStreams, audience: Audience, definition: Definition) -> bool:
@@ -230,25 +237,27 @@ def _hears(joint: JointStreams, audience: Audience, definition: Definition) -> b
     return f"{policy.device}/{policy.stream}" in audience.windows
 
 
-def _stretch_ticks(joint: JointStreams, told: _Told) -> int:
+def _stretch_ticks(joint: JointStreams, reader: _Told) -> int:
     """The ticks of the stretch that a promise is about; 1 where one of no such stretch can stay in a state."""
     extremes = joint.chains.extremes
-    if any(one.alone for one in told.counts) or any(row[x] <= 0 for one in extremes for x, row in enumerate(one)):
+    if any(count.alone for count in reader.counts) or any(
+        row[x] <= 0 for extreme in extremes for x, row in enumerate(extreme)
+    ):
         return 1
-    if told.audience.site:
-        return max(one.guarantee.stretch_ticks for one in joint.policies)
-    promise = Promise(told.audience.epsilon, told.audience.adversary, told.audience.seconds)
-    return max(promise.ticks(one.clock.period_us) for one in joint.policies)
+    if reader.audience.site:
+        return max(policy.guarantee.stretch_ticks for policy in joint.policies)
+    promise = Promise(reader.audience.epsilon, reader.audience.adversary, reader.audience.seconds)
+    return max(promise.ticks(policy.clock.period_us) for policy in joint.policies)
 
 
-def _promise(joint: JointStreams, told: _Told, ticks: int) -> tuple[float, Adversary]:
-    if not told.audience.site:
-        return told.audience.epsilon, told.audience.adversary
-    found = [(one.bound().epsilon(ticks), one.guarantee.adversary) for one in joint.policies]
-    if not told.audience.symbols and not told.audience.releases:
-        counts = [(one.windows_bound(), one.windows_alone) for one in joint.policies]
-        found = [(bound.epsilon(ticks), promise.adversary) for bound, promise in counts if bound and promise] or found
-    return max(found, key=lambda one: one[0])
+def _promise(joint: JointStreams, reader: _Told, ticks: int) -> tuple[float, Adversary]:
+    if not reader.audience.site:
+        return reader.audience.epsilon, reader.audience.adversary
+    bounds = [(policy.bound().epsilon(ticks), policy.guarantee.adversary) for policy in joint.policies]
+    if not reader.audience.symbols and not reader.audience.releases:
+        counts = [(policy.windows_bound(), policy.windows_alone) for policy in joint.policies]
+        bounds = [(bound.epsilon(ticks), promise.adversary) for bound, promise in counts if bound and promise] or bounds
+    return max(bounds, key=lambda bound: bound[0])
 
 
 def simulated(
@@ -258,12 +267,12 @@ def simulated(
     source, states = Simulated(generator), len(policy.discretiser.states)
     drawn = [np.full(draws, x, dtype=np.int64) for x in range(states)]
     if policy.table is not None:
-        made = JointStreams((policy,), (tuple(range(states)),)).source(0, heard=True)
-        drawn = [source.symbols(own, made) for own in drawn]
+        simulated_source = JointStreams((policy,), (tuple(range(states)),)).source(0, heard=True)
+        drawn = [source.symbols(own, simulated_source) for own in drawn]
     noises = {
-        name: source.noise(Counted(name, 0, one.length, (), None, one.scale, one.terms), draws)
-        for one in definitions
-        for name in one.names
+        name: source.noise(Counted(name, 0, definition.length, (), None, definition.scale, definition.terms), draws)
+        for definition in definitions
+        for name in definition.names
     }
     return Recorded(drawn, noises)
 

@@ -32,7 +32,7 @@ from fugu.privacy.quilts import corner_chains, quilt_accountant, quilt_rate_loss
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account
 from gateway.releases.allowance import classes_of, joint_loss, streams_charged
-from gateway.releases.audit import Told, TrustedPolicies, verify
+from gateway.releases.audit import Disclosure, TrustedPolicies, verify
 from gateway.releases.charges import PER_NAT, units_below
 from gateway.releases.entries import Key, Promise, Stream, together_name
 from gateway.releases.ledger import Ledger
@@ -121,46 +121,51 @@ def audit_ledger(
     """
     accounts = BrokerFolder.open(broker).settings.accounts if broker is not None else ()
     trusted = TrustedPolicies(policies)
-    found = verify(ledger, policies=trusted)
-    differing = [] if promises is None else sorted(set(_promise_problems(found.told, promises)))
+    audit = verify(ledger, policies=trusted)
+    differing = [] if promises is None else sorted(set(_promise_problems(audit.told, promises)))
     if promises is not None:
-        stated = (one._replace(promise=promises.get(one.key.audience, one.promise)) for one in found.told)
-        found = found._replace(told=tuple(stated))
-    told: dict[Key, list[Told]] = defaultdict(list)
-    for one in found.told:
-        told[one.key].append(one)
-    moving = _moving(found.told)
-    after: dict[Key, list[tuple[Told, bool]]] = {}
-    for key, several in sorted(told.items()):
-        beside = [one for stream in moving[key[:2]] for one in told.get(Key(*stream, key.audience), ())]
-        after[key] = [_after_louder(one, beside, history) for one in several]
+        stated = (
+            disclosure._replace(promise=promises.get(disclosure.key.audience, disclosure.promise))
+            for disclosure in audit.told
+        )
+        audit = audit._replace(told=tuple(stated))
+    disclosures: dict[Key, list[Disclosure]] = defaultdict(list)
+    for disclosure in audit.told:
+        disclosures[disclosure.key].append(disclosure)
+    moving = _moving(audit.told)
+    after: dict[Key, list[tuple[Disclosure, bool]]] = {}
+    for key, several in sorted(disclosures.items()):
+        beside = [
+            disclosure for stream in moving[key[:2]] for disclosure in disclosures.get(Key(*stream, key.audience), ())
+        ]
+        after[key] = [_after_louder(disclosure, beside, history) for disclosure in several]
     streams = tuple(
-        max((_with_slack(stream_loss(one), leaks=leaks) for one, leaks in several), key=_excess)
+        max((_with_slack(stream_loss(disclosure), leaks=leaks) for disclosure, leaks in several), key=_excess)
         for several in after.values()
     )
     every = [pair for several in after.values() for pair in several]
-    leaking = {one for one, leaks in every if leaks}
-    readers = tuple(_reader_losses(accounts, [one for one, _ in every], leaking))
-    problems = (*found.problems, *differing, *(_stream_problem(one) for one in streams if one.wrong))
-    problems += tuple(_reader_problem(one) for one in readers if one.wrong)
-    given, alone = "from what the auditor gave", "by the ledger alone"
+    leaking = {disclosure for disclosure, leaks in every if leaks}
+    readers = tuple(_reader_losses(accounts, [disclosure for disclosure, _ in every], leaking))
+    problems = (*audit.problems, *differing, *(_stream_problem(stream) for stream in streams if stream.wrong))
+    problems += tuple(_reader_problem(reader) for reader in readers if reader.wrong)
+    origin, alone = "from what the auditor gave", "by the ledger alone"
     believed = (
-        f"classes of chains, noise tables and windows: {given if trusted else alone}",
-        f"what audiences are promised: {alone if promises is None else given}",
+        f"classes of chains, noise tables and windows: {origin if trusted else alone}",
+        f"what audiences are promised: {alone if promises is None else origin}",
         f"which ticks were released, sums and noise: {alone}",
         f"which ticks were drawn: {'from the store' if history is not None else 'nothing was given'}",
     )
-    return LedgerAudit(found.entries, found.accounts, streams, readers, problems, believed)
+    return LedgerAudit(audit.entries, audit.accounts, streams, readers, problems, believed)
 
 
-def _promise_problems(told: Iterable[Told], promises: Mapping[str, Promise]) -> Iterator[str]:
-    for one in told:
-        name = one.key.audience
+def _promise_problems(disclosures: Iterable[Disclosure], promises: Mapping[str, Promise]) -> Iterator[str]:
+    for disclosure in disclosures:
+        name = disclosure.key.audience
         promise = promises.get(name)
         if promise is None:
             yield f"audience {name}: nothing is promised to it, and it was told of streams"
-        elif promise != one.promise:
-            yield f"audience {name}: is promised {promise}, and the ledger says {one.promise}"
+        elif promise != disclosure.promise:
+            yield f"audience {name}: is promised {promise}, and the ledger says {disclosure.promise}"
 
 
 def _excess(loss: StreamLoss) -> float:
@@ -183,7 +188,7 @@ def _amount(epsilon: float | None) -> str:
     return "without bound" if epsilon is None else f"{epsilon:.10g}"
 
 
-def _after_louder(alone: Told, every: Sequence[Told], history: Histories | None) -> tuple[Told, bool]:
+def _after_louder(alone: Disclosure, every: Sequence[Disclosure], history: Histories | None) -> tuple[Disclosure, bool]:
     """Give what was told under an allowance, and if a slack is to be added for louder ticks before.
 
     `every` has what the audience was told of the stream, and of those that move with it, under all allowances. Louder
@@ -191,28 +196,32 @@ def _after_louder(alone: Told, every: Sequence[Told], history: Histories | None)
     louder ones follow: no release waits for these.
     """
     most = max(each.charge for each in every if each.after >= alone.after)
-    one = alone if most == alone.charge else alone._replace(charge=most, runs=())
-    louder = [before for before in every if before.after < one.after and before.charge > one.charge]
+    charge = alone if most == alone.charge else alone._replace(charge=most, runs=())
+    louder = [before for before in every if before.after < charge.after and before.charge > charge.charge]
     if not louder:
-        return one, False
-    if one.mechanism == "chain" and history is not None and _far_enough(one, louder, history):
-        return one, True
-    return one._replace(charge=max(before.charge for before in louder), runs=()), False
+        return charge, False
+    if charge.mechanism == "chain" and history is not None and _far_enough(charge, louder, history):
+        return charge, True
+    return charge._replace(charge=max(before.charge for before in louder), runs=()), False
 
 
-def _far_enough(told: Told, louder: Sequence[Told], history: Histories) -> bool:
-    if any(before.key.device != told.key.device and (before.shifted or told.shifted) for before in louder):
+def _far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history: Histories) -> bool:
+    if any(before.key.device != disclosure.key.device and (before.shifted or disclosure.shifted) for before in louder):
         return False  # nobody knows which numbers fall together
-    excess = Fraction(max(before.charge for before in louder) - told.charge, PER_NAT)
-    slack, loud = SLACK * Fraction(told.promise.epsilon), max(before.last for before in louder)
+    excess = Fraction(max(before.charge for before in louder) - disclosure.charge, PER_NAT)
+    slack, loud = SLACK * Fraction(disclosure.promise.epsilon), max(before.last for before in louder)
     try:
-        classes = classes_of(told.chains)
+        classes = classes_of(disclosure.chains)
     except (ValidationError, ValueError):  # `verify` says so of the allowance
         return False
     since = quiet_from(
-        history(told.key.device, told.key.stream), [each.worst_odds for each in classes], loud, excess, slack
+        history(disclosure.key.device, disclosure.key.stream),
+        [each.worst_odds for each in classes],
+        loud,
+        excess,
+        slack,
     )
-    return since is not None and since <= told.first
+    return since is not None and since <= disclosure.first
 
 
 def _with_slack(loss: StreamLoss, *, leaks: bool) -> StreamLoss:
@@ -221,27 +230,31 @@ def _with_slack(loss: StreamLoss, *, leaks: bool) -> StreamLoss:
     return loss._replace(epsilon=float_up(Fraction(loss.epsilon) + SLACK * Fraction(loss.promise.epsilon)))
 
 
-def stream_loss(told: Told) -> StreamLoss:
+def stream_loss(disclosure: Disclosure) -> StreamLoss:
     """Loss of a stream to one audience, by the charges that its ledger has."""
-    promise, ticks = told.promise, told.promise.ticks(told.period_us)
-    loss = StreamLoss(*told[:2], promise, ticks, None, told.charge, told.tick, "constant charge")
+    promise, ticks = disclosure.promise, disclosure.promise.ticks(disclosure.period_us)
+    loss = StreamLoss(*disclosure[:2], promise, ticks, None, disclosure.charge, disclosure.tick, "constant charge")
     try:
-        if told.mechanism in ALONE:
-            within = ticks == 1 and told.charge <= units_below(promise.epsilon)
+        if disclosure.mechanism in ALONE:
+            within = ticks == 1 and disclosure.charge <= units_below(promise.epsilon)
             return loss._replace(epsilon=promise.epsilon if within else None, by="one release")
-        classes, adversary = classes_of(told.chains), promise.adversary
-        constant = max(_constant(one, told.mechanism, adversary, told.charge, ticks) for one in classes)
+        classes, adversary = classes_of(disclosure.chains), promise.adversary
+        constant = max(
+            _constant(member, disclosure.mechanism, adversary, disclosure.charge, ticks) for member in classes
+        )
         loss = loss._replace(epsilon=constant if math.isfinite(constant) else None)
     except (ValidationError, ChainClassError, ValueError):  # `verify` says so of the allowance
         return loss
-    ticks_charged = sum(run.last - run.first + 1 for run in told.runs)
+    ticks_charged = sum(run.last - run.first + 1 for run in disclosure.runs)
     if 0 < ticks_charged <= _LONGEST:
-        most = max(run.charge for run in told.runs)
+        most = max(run.charge for run in disclosure.runs)
         try:
             if ticks == 1:
-                epsilon = max(_by_tick(one, told.mechanism, adversary, most, ticks_charged) for one in classes)
+                epsilon = max(
+                    _by_tick(member, disclosure.mechanism, adversary, most, ticks_charged) for member in classes
+                )
             else:
-                epsilon = max(_by_stretch(one, most, ticks_charged, ticks) for one in classes)
+                epsilon = max(_by_stretch(member, most, ticks_charged, ticks) for member in classes)
         except ChainClassError:
             return loss
         if epsilon <= constant:
@@ -273,8 +286,8 @@ def _by_tick(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge:
     rates = _rates(charge, count)
     if mechanism == "chain":
         accountant = ChainAccountant(followed(chains))
-        known = adversary == "ignorant" and accountant.sticky
-        return accountant.schedule_loss(rates, "ignorant" if known else "universal").epsilon
+        sticky = adversary == "ignorant" and accountant.sticky
+        return accountant.schedule_loss(rates, "ignorant" if sticky else "universal").epsilon
     return float(quilt_accountant(_members(chains), rates).max())
 
 
@@ -294,69 +307,74 @@ def _members(chains: ReleaseClass) -> tuple[MarkovChain, ...]:
 
 
 def _reader_losses(
-    accounts: Iterable[Account], told: Sequence[Told], leaking: Container[Told] = ()
+    accounts: Iterable[Account], disclosures: Sequence[Disclosure], leaking: Container[Disclosure] = ()
 ) -> Iterator[ReaderLoss]:
     """The bounds of all readers, and of those who were readers once; to what is `leaking` a slack is added.
 
     What was told of streams that move together counts as one, whichever of them each audience was told about.
     """
-    moving = _moving(told)
+    moving = _moving(disclosures)
     for account in accounts:
         if account.epsilon is None or account.adversary is None:
             continue
         limit = Promise(account.epsilon, account.adversary, account.seconds)
-        streams: dict[frozenset[Stream], list[Told]] = defaultdict(list)
-        for one in told:
-            if one.key.audience in account.ever:
-                streams[moving[one.key[:2]]].append(one)
-        for members, mine in sorted(streams.items(), key=lambda one: together_name(one[0])):
+        streams: dict[frozenset[Stream], list[Disclosure]] = defaultdict(list)
+        for disclosure in disclosures:
+            if disclosure.key.audience in account.ever:
+                streams[moving[disclosure.key[:2]]].append(disclosure)
+        for members, mine in sorted(streams.items(), key=lambda stream: together_name(stream[0])):
             device, _, stream = together_name(members).partition("/")
-            audiences = tuple(sorted({one.key.audience for one in mine}))
+            audiences = tuple(sorted({disclosure.key.audience for disclosure in mine}))
             epsilon = _joint(mine, limit)
-            if epsilon is not None and any(one in leaking for one in mine):
+            if epsilon is not None and any(disclosure in leaking for disclosure in mine):
                 epsilon = float_up(Fraction(epsilon) + SLACK * Fraction(limit.epsilon))
             yield ReaderLoss(account.name, device, stream, audiences, limit, epsilon)
 
 
-def _moving(told: Iterable[Told]) -> dict[Stream, frozenset[Stream]]:
+def _moving(disclosures: Iterable[Disclosure]) -> dict[Stream, frozenset[Stream]]:
     """For each stream those that move together with it by any class that was promised, and itself."""
-    found: dict[Stream, frozenset[Stream]] = {}
-    for one in told:
-        own = one.key[:2]
+    streams: dict[Stream, frozenset[Stream]] = {}
+    for disclosure in disclosures:
+        own = disclosure.key[:2]
         joined = frozenset().union(
-            *(found.get(member, {member}) for member in (own, *streams_charged(one.chains, one.key.device)))
+            *(
+                streams.get(member, {member})
+                for member in (own, *streams_charged(disclosure.chains, disclosure.key.device))
+            )
         )
-        found |= dict.fromkeys(joined, joined)
-    return found
+        streams |= dict.fromkeys(joined, joined)
+    return streams
 
 
-def _joint(told: Sequence[Told], limit: Promise) -> float | None:
+def _joint(disclosures: Sequence[Disclosure], limit: Promise) -> float | None:
     """Loss to a reader of several audiences about a stream; for every class, by the releases while it was known.
 
     The most that any tick was charged for each audience is added up, wherever that was: what an account was charged
     counts streams that move together with it. What devices themselves release to all of them counts once. A stretch is
     that of the limit, with the most ticks that it ever had.
     """
-    adversary, ticks = limit.adversary, max(limit.ticks(one.period_us) for one in told)
-    if any(one.mechanism in ALONE for one in told):
-        known = stream_loss(told[0])
-        holds = len(told) == ticks == 1 and covers(cast(Mechanism, told[0].mechanism), adversary)
-        return known.epsilon if holds else None
-    by_class: dict[ReleaseClass, list[Told]] = defaultdict(list)
+    adversary, ticks = limit.adversary, max(limit.ticks(disclosure.period_us) for disclosure in disclosures)
+    if any(disclosure.mechanism in ALONE for disclosure in disclosures):
+        loss = stream_loss(disclosures[0])
+        holds = len(disclosures) == ticks == 1 and covers(cast(Mechanism, disclosures[0].mechanism), adversary)
+        return loss.epsilon if holds else None
+    by_class: dict[ReleaseClass, list[Disclosure]] = defaultdict(list)
     try:
-        for one in told:
-            for chains in classes_of(one.chains):
-                by_class[chains].append(one)
-        epsilon = max(joint_loss(one, _joint_charge(several), adversary, ticks) for one, several in by_class.items())
+        for disclosure in disclosures:
+            for chains in classes_of(disclosure.chains):
+                by_class[chains].append(disclosure)
+        epsilon = max(
+            joint_loss(disclosure, _joint_charge(several), adversary, ticks) for disclosure, several in by_class.items()
+        )
         return epsilon if math.isfinite(epsilon) else None
     except (ValidationError, ChainClassError, ValueError):
         return None
 
 
-def _joint_charge(told: Iterable[Told]) -> int:
+def _joint_charge(disclosures: Iterable[Disclosure]) -> int:
     most: dict[str, int] = defaultdict(int)
     base = 0
-    for one in told:
-        most[one.key.audience] = max(most[one.key.audience], one.charge - one.base)
-        base = max(base, one.base)
+    for disclosure in disclosures:
+        most[disclosure.key.audience] = max(most[disclosure.key.audience], disclosure.charge - disclosure.base)
+        base = max(base, disclosure.base)
     return sum(most.values()) + base

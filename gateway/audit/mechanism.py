@@ -105,30 +105,30 @@ class Definition(NamedTuple):
 def windows(policy: Policy) -> tuple[Definition, ...]:
     """Windows of the device. FuguError if it is no sum over ticks: no attack here has other likelihoods."""
     names = policy.discretiser.states
-    if odd := [one for one in policy.windows if not one.query.additive]:
+    if odd := [window for window in policy.windows if not window.query.additive]:
         raise FuguError(f"window {odd[0].name} is of {odd[0].query.name} counts: no attack here reads them")
     return tuple(
         Definition(
-            *(one.name, False, one.start, one.length, one.stride),
-            one.groups(names),
-            *(False, Fraction(one.scale)),
+            *(window.name, False, window.start, window.length, window.stride),
+            window.groups(names),
+            *(False, Fraction(window.scale)),
         )
-        for one in policy.windows
+        for window in policy.windows
     )
 
 
 def released(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
     """Releases of the gateway about a stream, and, in words, those that say nothing of it."""
-    found, left = [], []
+    definitions, problems = [], []
     for plan in config.releases if config is not None else ():
         if plan.stream != policy.stream or (plan.devices != "all" and policy.device not in plan.devices):
             continue
         assert config is not None
         try:
-            found += _definitions(policy, plan, config)
+            definitions += _definitions(policy, plan, config)
         except FuguError as error:
-            left.append(f"release {plan.name}: {error}")
-    return tuple(found), tuple(left)
+            problems.append(f"release {plan.name}: {error}")
+    return tuple(definitions), tuple(problems)
 
 
 def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list[Definition]:
@@ -140,22 +140,22 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
     if not set(plan.states) <= set(labels):
         raise ReleaseError("the stream has not its states")
     query = Query(plan.query, tuple(map(labels.index, plan.states or labels)))
-    found = []
+    definitions = []
     window = release_window(policy, plan, query) if plan.source != "symbols" else None
     if window is not None:
         asked = answers(window, labels, query)
         assert asked is not None
         terms = plan.length // window.length * int(asked.sum(axis=1).max())
         spans = (window.start, plan.length, plan.step)
-        found.append(
+        definitions.append(
             Definition(_called(policy, plan), True, *spans, query.groups, False, Fraction(window.scale), terms)
         )
     if policy.table is not None:
-        made = _of_symbols(policy, plan, config, query)
-        found.append(made._replace(part=" beside windows") if found else made)
-    if not found:
+        definition = _of_symbols(policy, plan, config, query)
+        definitions.append(definition._replace(part=" beside windows") if definitions else definition)
+    if not definitions:
         raise ReleaseError("the stream has no symbols, and no windows that answer it")
-    return found
+    return definitions
 
 
 def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query) -> Definition:
@@ -218,8 +218,8 @@ class JointStreams(NamedTuple):
     def of(cls, policies: Sequence[Policy]) -> JointStreams:
         """The streams of some policies. FuguError if they are several and not of one class of joint chains."""
         chains = policies[0].chains
-        if chains.named_streams and all(one.chains == chains for one in policies):
-            columns = [chains.column(one.device, one.stream) for one in policies]
+        if chains.named_streams and all(policy.chains == chains for policy in policies):
+            columns = [chains.column(policy.device, policy.stream) for policy in policies]
             if len(set(columns)) == len(columns):
                 return cls(tuple(policies), tuple(map(chains.shown, columns)))
         if len(policies) > 1:
@@ -246,8 +246,8 @@ class JointStreams(NamedTuple):
     @property
     def absent(self) -> tuple[str, ...]:
         """Streams of the class whose policy is not given."""
-        given = {self.chains.column(one.device, one.stream) for one in self.policies}
-        return tuple(one.name for n, one in enumerate(self.chains.named_streams) if n not in given)
+        columns = {self.chains.column(policy.device, policy.stream) for policy in self.policies}
+        return tuple(named_stream.name for n, named_stream in enumerate(self.chains.named_streams) if n not in columns)
 
     def named(self, secret: int) -> str:
         """Words for a state of the chain."""
@@ -264,48 +264,48 @@ class JointStreams(NamedTuple):
         return Source(weights[list(shows)], shows, heard)
 
 
-def worst_chains(joint: JointStreams, adversary: Adversary, told: Floats) -> tuple[MarkovChain, ...]:
+def worst_chains(joint: JointStreams, adversary: Adversary, losses: Floats) -> tuple[MarkovChain, ...]:
     """Chains of a class that may be its worst, all stationary; of two states that stay, the stickiest is.
 
     Whoever has any side information may have some that leaves two states at every tick, and makes them as likely as he
     likes: all that counts against him is the odds ratio of the steps. Where odds ratios are what is declared, the chain
-    that he then sees is of the class. `told` (k, k) is how much a tick tells of each state rather than each other.
+    that he then sees is of the class. `losses` (k, k) is how much a tick tells of each state rather than each other.
     """
-    transitions = [np.array(one) for one in joint.chains.extremes]
+    transitions = [np.array(extreme) for extreme in joint.chains.extremes]
     if not transitions:
         assert joint.chains.worst_odds is not None
-        x, z = (int(n) for n in np.unravel_index(np.argmax(told), told.shape))
-        return (_leaning(told, x, z, float(joint.chains.worst_odds)),)
-    apart = not joint.chains.named_streams and all(one.min() > 0 for one in transitions)
+        x, z = (int(n) for n in np.unravel_index(np.argmax(losses), losses.shape))
+        return (_leaning(losses, x, z, float(joint.chains.worst_odds)),)
+    apart = not joint.chains.named_streams and all(transition.min() > 0 for transition in transitions)
     if adversary == "universal" and apart:
-        return tuple(_between_two(told, one) for one in transitions)
-    return tuple(MarkovChain.stationary(one) for one in transitions)
+        return tuple(_between_two(losses, transition) for transition in transitions)
+    return tuple(MarkovChain.stationary(transition) for transition in transitions)
 
 
-def _between_two(told: Floats, transition: Floats) -> MarkovChain:
+def _between_two(losses: Floats, transition: Floats) -> MarkovChain:
     """A chain as one sees it who learns at every tick that it is in one of the two states that differ most."""
     odds = {
         (x, z): float(transition[x, x] * transition[z, z] / (transition[x, z] * transition[z, x]))
         for x, z in permutations(range(len(transition)), 2)
     }
-    x, z = max(odds, key=lambda pair: abs(math.log(odds[pair])) * float(told[pair]))
-    return _leaning(told, x, z, odds[x, z])
+    x, z = max(odds, key=lambda pair: abs(math.log(odds[pair])) * float(losses[pair]))
+    return _leaning(losses, x, z, odds[x, z])
 
 
-def _leaning(told: Floats, x: int, z: int, odds: float) -> MarkovChain:
+def _leaning(losses: Floats, x: int, z: int, odds: float) -> MarkovChain:
     """The chain of an odds ratio, nearly always in one of two states, of which all outputs tell most that x was.
 
     Steps into x are made so likely that an endless past, or future, of outputs for x tells most: with u how much
     likelier these are under x than under z one tick further away, s / (1 - s) = (odds u)^(-1/2) for s the probability
     of a step from z into x. Source: docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
-    rate, leakage, into = math.exp(float(told[x, z])), 1.0, 1 / math.sqrt(odds)
+    rate, leakage, into = math.exp(float(losses[x, z])), 1.0, 1 / math.sqrt(odds)
     for _ in range(_STEPS if odds > 1 else 0):
         further = rate * leakage
         into = 1 / math.sqrt(odds * further)
         leakage = (odds * into * further + 1) / (odds * into + 1) * (into + 1) / (into * further + 1)
-    matrix = np.full(told.shape, _RARE)
-    for state in range(len(told)):
+    matrix = np.full(losses.shape, _RARE)
+    for state in range(len(losses)):
         chance = odds * into if state == x else into
         matrix[state, [x, z]] = chance / (1 + chance), 1 / (1 + chance)
     return MarkovChain.stationary(matrix / matrix.sum(axis=1, keepdims=True))
@@ -318,30 +318,38 @@ def mechanism_of(
 
     `heard` says of which policies the symbols are; `radius` is how many ticks on each side are heard at least.
     """
-    whole = [one for one in definitions if one.alone]
-    far = max((one.start for one in definitions), default=0) + 4 * max((one.length for one in definitions), default=1)
+    whole = [definition for definition in definitions if definition.alone]
+    far = max((definition.start for definition in definitions), default=0) + 4 * max(
+        (definition.length for definition in definitions), default=1
+    )
     secret = far + radius
     if whole:
         secret = whole[0].start + whole[0].length // 2
     elif definitions:
-        most = max(definitions, key=lambda one: one.overlap * one.spread)
+        most = max(definitions, key=lambda definition: definition.overlap * definition.spread)
         index = -(-(secret - most.start) // most.stride)
         last = most.start + index * most.stride
         first = last - (most.overlap - 1) * most.stride
         secret = (last + first + most.length - 1) // 2
     secret -= (ticks - 1) // 2
-    covering = [span for one in definitions for span in one.windows(secret, secret + ticks - 1)]
+    covering = [span for definition in definitions for span in definition.windows(secret, secret + ticks - 1)]
     low = min([secret - radius, *(first for first, _ in covering)])
     high = max([secret + ticks - 1 + radius, *(last for _, last in covering)])
     counts = [
         Counted(
-            *(name, first - low, one.length, _members(joint, one, group), one.source if one.symbols else None),
-            *(one.scale, one.terms, one.consecutive),
+            *(
+                name,
+                first - low,
+                definition.length,
+                _members(joint, definition, group),
+                definition.source if definition.symbols else None,
+            ),
+            *(definition.scale, definition.terms, definition.consecutive),
         )
-        for one in definitions
-        for first, last in one.windows(low, high)
+        for definition in definitions
+        for first, last in definition.windows(low, high)
         if low <= first and last <= high
-        for name, group in zip(one.names, one.groups, strict=True)
+        for name, group in zip(definition.names, definition.groups, strict=True)
     ]
     sources = tuple(joint.source(n, heard=own) for n, own in enumerate(heard))
     return Mechanism(high - low + 1, secret - low, joint.states, sources, tuple(counts), joint.secrets, ticks)
@@ -365,33 +373,33 @@ def certified(
 
     `alone` is what is promised of a release that does not compose; it holds if nothing else is heard.
     """
-    if any(one.alone for one in definitions):
+    if any(definition.alone for definition in definitions):
         return alone if len(definitions) == ticks == 1 and not any(heard) else math.inf
-    told = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(joint.policies)]
+    ratios = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(joint.policies)]
     try:
         columns = [joint.chains.column(policy.device, policy.stream) for policy in joint.policies]
-        known = joint.chains.streams_loss(dict(zip(columns, told, strict=True)), adversary).epsilon
+        epsilon = joint.chains.streams_loss(dict(zip(columns, ratios, strict=True)), adversary).epsilon
     except GuaranteeError:
         return math.inf
     if ticks == 1:
-        return known
-    policy, mine = joint.policies[0], [one for one in definitions if one.source == 0]
-    own = {one.name for one in mine if not one.release}
+        return epsilon
+    policy, mine = joint.policies[0], [definition for definition in definitions if definition.source == 0]
+    own = {definition.name for definition in mine if not definition.release}
     counted = tuple(window for window in policy.windows if window.name in own)
-    beside = _tick_ratios(policy, 0, heard[0], [one for one in mine if one.release])
-    return joint.chains.stretch_bound(known, 1, log_up(max(beside)), counted, adversary).epsilon(ticks)
+    beside = _tick_ratios(policy, 0, heard[0], [definition for definition in mine if definition.release])
+    return joint.chains.stretch_bound(epsilon, 1, log_up(max(beside)), counted, adversary).epsilon(ticks)
 
 
 def _tick_ratios(
     policy: Policy, number: int, heard: bool, definitions: Sequence[Definition]
 ) -> tuple[Fraction, Fraction]:
     """Bounds on the likelihood ratios of all that a tick of a stream adds to, as for `ratio_loss`."""
-    mine = [one for one in definitions if one.source == number]
-    rate = sum((one.rate for one in mine if not one.symbols), Fraction(0))
+    mine = [definition for definition in definitions if definition.source == number]
+    rate = sum((definition.rate for definition in mine if not definition.symbols), Fraction(0))
     if policy.table is not None and not heard:
-        for one in mine:
-            if one.symbols:
-                rate += one.overlap * Fraction(charge(policy.table, float(one.spread)))
+        for definition in mine:
+            if definition.symbols:
+                rate += definition.overlap * Fraction(charge(policy.table, float(definition.spread)))
     symbols = tick_ratios(policy.table) if heard and policy.table is not None else (Fraction(1), Fraction(1))
     beside = exp_up(rate)
     return symbols[0] * beside, symbols[1] * beside

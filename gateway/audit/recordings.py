@@ -35,15 +35,15 @@ def window_noise(definition: Definition, frames: Iterable[WindowFrame], states: 
 
     `states` are (n,) true states from the wall clock's tick `begin` on, -1 where there is none.
     """
-    found: list[list[int]] = [[] for _ in definition.groups]
+    noises: list[list[int]] = [[] for _ in definition.groups]
     for frame in frames:
         low = frame.first - frame.shift - begin
         inside = states[low : low + frame.length] if low >= 0 else states[:0]
         if inside.size != frame.length or (inside < 0).any():
             continue
-        for own, group, count in zip(found, definition.groups, frame.counts, strict=True):
+        for own, group, count in zip(noises, definition.groups, frame.counts, strict=True):
             own.append(count - int(np.isin(inside, group).sum()))
-    return {name: np.array(own, np.int64) for name, own in zip(definition.names, found, strict=True) if own}
+    return {name: np.array(own, np.int64) for name, own in zip(definition.names, noises, strict=True) if own}
 
 
 def release_noise(
@@ -53,8 +53,8 @@ def release_noise(
 
     `symbols` are (n,) from the wall clock's tick `begin` on, -1 where none was heard.
     """
-    found = []
-    for frame in sorted(frames, key=lambda one: one.entry):
+    noises = []
+    for frame in sorted(frames, key=lambda frame: frame.entry):
         low = frame.first - begin
         inside = symbols[low : low + frame.length] if low >= 0 else symbols[:0]
         missing = frame.length - frame.observed
@@ -69,8 +69,8 @@ def release_noise(
         value = frame.values[0] * frame.asked.divisor(frame.observed)
         count = (value - rule.b * frame.observed) / rule.a
         if abs(count - round(count)) < _WHOLE:
-            found.append(round(count) - int(np.isin(inside, definition.groups[0]).sum()))
-    return {definition.names[0]: np.array(found, np.int64)} if found else {}
+            noises.append(round(count) - int(np.isin(inside, definition.groups[0]).sum()))
+    return {definition.names[0]: np.array(noises, np.int64)} if noises else {}
 
 
 Message = tuple[str, bytes]
@@ -85,14 +85,14 @@ def heard_topics(policy: PolicyHeader) -> list[str]:
 
 def read_messages(path: Path) -> list[Message]:
     """Read lines of a topic, a space, and the payload in hexadecimal digits. FuguError if a line is anything else."""
-    found = []
+    messages = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         topic, _, digits = line.partition(" ")
         try:
-            found.append((topic, bytes.fromhex(digits)))
+            messages.append((topic, bytes.fromhex(digits)))
         except ValueError:
             raise FuguError(f"{path}: line {number} is no topic with a payload in hexadecimal digits") from None
-    return found
+    return messages
 
 
 class Published(NamedTuple):
@@ -149,13 +149,13 @@ class Published(NamedTuple):
     def draws(self, definitions: Iterable[Definition]) -> Recorded:
         """Draws by their source: as far as there is a truth those of the device, and those of releases."""
         noises: dict[str, Ints] = {}
-        for one in definitions:
-            if one.release:
-                called = (one.name, f"{one.name}-{self.policy.device}")
+        for definition in definitions:
+            if definition.release:
+                called = (definition.name, f"{definition.name}-{self.policy.device}")
                 mine = [frame for frame in self.releases.values() if frame.name in called]
-                noises |= release_noise(self.policy, one, mine, self.symbols, self.begin)
+                noises |= release_noise(self.policy, definition, mine, self.symbols, self.begin)
             else:
-                noises |= window_noise(one, self.windows(one.name), self.states, self.begin)
+                noises |= window_noise(definition, self.windows(definition.name), self.states, self.begin)
         heard = self.symbols >= 0
         by_state = [self.symbols[(self.states == x) & heard] for x in range(len(self.policy.discretiser.states))]
         return Recorded(by_state, noises)

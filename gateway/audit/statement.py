@@ -140,7 +140,7 @@ class Statement(NamedTuple):
     @property
     def summary(self) -> str:
         """Summary in a line: no reader may miss what was not recomputed."""
-        missing = [one.of for one in self.claims if one.recomputed is None]
+        missing = [claim.of for claim in self.claims if claim.recomputed is None]
         if self.confirmed:
             return "Every epsilon that is stated was computed again, and holds."
         count = f"NOT CONFIRMED: {sum(finding.wrong for finding in self.findings)} wrong"
@@ -158,25 +158,25 @@ class Statement(NamedTuple):
             "policy_sha256": self.digest,
             **{name: getattr(policy, name) for name in ("fleet", "device", "stream", "version", "kind")},
             "audience": "site",
-            "outputs": [one._asdict() for one in self.outputs],
-            "claims": [one._asdict() for one in self.claims],
+            "outputs": [output._asdict() for output in self.outputs],
+            "claims": [claim._asdict() for claim in self.claims],
             "stretch_ticks": policy.guarantee.stretch_ticks if isinstance(policy, Policy) else 1,
             "stretches": [
-                {**one._asdict(), "epsilon": one.epsilon if math.isfinite(one.epsilon) else None}
-                for one in self.stretches
+                {**stretch._asdict(), "epsilon": stretch.epsilon if math.isfinite(stretch.epsilon) else None}
+                for stretch in self.stretches
             ],
-            "when": [one._asdict() for one in self.when],
-            "adversaries": [one._asdict() for one in self.adversaries],
-            "windows_alone": [one._asdict() for one in self.windows],
+            "when": [when._asdict() for when in self.when],
+            "adversaries": [adversary._asdict() for adversary in self.adversaries],
+            "windows_alone": [window._asdict() for window in self.windows],
             "protected": protected_sentence(policy.discretiser),
             "class": chains and class_sentence(chains),
             "chains": chains and chains.model_dump(mode="json"),
             "discretiser": policy.discretiser.model_dump(mode="json"),
             "pins": pins_of(policy).model_dump(mode="json"),
             "assumptions": [*ASSUMPTIONS, *self.conditions],
-            "alternatives": [one._asdict() for one in self.others],
-            "findings": [one._asdict() for one in self.findings],
-            "not_recomputed": [one.of for one in self.claims if one.recomputed is None],
+            "alternatives": [alternative._asdict() for alternative in self.others],
+            "findings": [finding._asdict() for finding in self.findings],
+            "not_recomputed": [claim.of for claim in self.claims if claim.recomputed is None],
             "confirmed": self.confirmed,
             "summary": self.summary,
         }
@@ -191,40 +191,40 @@ def policy_statement(
 
     Raises PolicyError if it cannot be read; FuguError if the broker's folder cannot be read.
     """
-    policy, given = read_policy(content), json.loads(content)
+    policy, document = read_policy(content), json.loads(content)
     try:
-        claims = recompute(given)
+        claims = recompute(document)
     except NotRecomputed as error:
         raise PolicyError(f"nothing of it can be recomputed: {error}") from None
     outputs = _outputs(policy)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for claim in claims:
-        found += _judged(given, claim)
-    found += _other_certificate(policy, claims)
-    if not found:
-        found += _slack(given)
+        findings += _judged(document, claim)
+    findings += _other_certificate(policy, claims)
+    if not findings:
+        findings += _slack(document)
     if enrolment is not None:
-        found += _against_owner(policy, enrolment)
+        findings += _against_owner(policy, enrolment)
     if broker is not None:
-        known = Listed.of(broker)
-        outputs = [one._replace(readers=known.readers(one.topic)) for one in outputs]
-        found += _beyond_site(policy, known)
-    told: tuple[Bound, ...] = ()
+        listed = Listed.of(broker)
+        outputs = [output._replace(readers=listed.readers(output.topic)) for output in outputs]
+        findings += _beyond_site(policy, listed)
+    bounds: tuple[Bound, ...] = ()
     windows: tuple[Bound, ...] = ()
     if isinstance(policy, Policy):
-        who, rate = get_args(Adversary), (exp_up(window_rate(given)),) * 2
-        told = tuple(_bound(one, given["chains"], tick_ratios(given), one) for one in who)
+        who, rate = get_args(Adversary), (exp_up(window_rate(document)),) * 2
+        bounds = tuple(_bound(who_bound, document["chains"], tick_ratios(document), who_bound) for who_bound in who)
         if policy.windows_guarantee is not None:
-            windows = tuple(_bound(one, given["chains"], rate, one) for one in who)
+            windows = tuple(_bound(adversary, document["chains"], rate, adversary) for adversary in who)
     stated = tuple(_stated(claim) for claim in claims)
-    others = tuple(_alternatives(given)) if isinstance(policy, Policy) else ()
+    others = tuple(_alternatives(document)) if isinstance(policy, Policy) else ()
     digest = hashlib.sha256(content).hexdigest()
     history = None
     if store is not None:
         with histories_in(store, policy.fleet) as histories:
             history = histories(policy.device, policy.stream)
     when = _when(policy, history)
-    return Statement(policy, digest, tuple(outputs), stated, told, windows, others, tuple(found), when)
+    return Statement(policy, digest, tuple(outputs), stated, bounds, windows, others, tuple(findings), when)
 
 
 def _when(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:
@@ -235,10 +235,14 @@ def _when(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:
     except GuaranteeError:  # findings say that it is false
         return ()
     promises = (("everything", described.guarantee), ("windows alone", described.windows_guarantee))
-    return tuple(When(of, one.since, one.until, one.outside, one.when) for of, one in promises if one is not None)
+    return tuple(
+        When(of, promise.since, promise.until, promise.outside, promise.when)
+        for of, promise in promises
+        if promise is not None
+    )
 
 
-def _beyond_site(policy: AnyPolicy, known: Listed) -> list[Finding]:
+def _beyond_site(policy: AnyPolicy, listed: Listed) -> list[Finding]:
     name = (policy.fleet, policy.device, policy.stream)
     kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
     return [
@@ -247,7 +251,7 @@ def _beyond_site(policy: AnyPolicy, known: Listed) -> list[Finding]:
             f"{who} may read {topic}: it is told all that the site is, and not the epsilon of an audience",
         )
         for topic in (*(topic_of(kind, *name) for kind in kinds), topic_of("release", policy.fleet, "site", "any"))
-        for who in known.strangers(topic)
+        for who in listed.strangers(topic)
     ]
 
 
@@ -259,23 +263,25 @@ def _stated(claim: Claim) -> Stated:
 def _outputs(policy: AnyPolicy) -> list[Output]:
     name = (policy.fleet, policy.device, policy.stream)
     seconds = policy.clock.period_us / 1e6
-    found = []
+    outputs = []
     if not isinstance(policy, Policy):
-        found.append(Output(f"a random point every {seconds:g} s", topic_of("symbols", *name), ()))
+        outputs.append(Output(f"a random point every {seconds:g} s", topic_of("symbols", *name), ()))
     elif policy.table is not None:
-        found.append(
+        outputs.append(
             Output(f"a random symbol of {policy.table.symbols} every {seconds:g} s", topic_of("symbols", *name), ())
         )
     if isinstance(policy, Policy) and policy.windows:
-        each = ", ".join(f"{one.name} ({one.length} ticks, noise of scale {one.scale})" for one in policy.windows)
-        found.append(Output(f"noisy counts: {each}", topic_of("window", *name), ()))
-        found.append(Output("the same counts, as the gateway reports them", topic_of("count", *name), ()))
-    found.append(Output("what the gateway makes of these", topic_of("estimate", *name), ()))
-    found.append(Output("the policy's constants", topic_of("description", *name), ()))
-    return found
+        each = ", ".join(
+            f"{window.name} ({window.length} ticks, noise of scale {window.scale})" for window in policy.windows
+        )
+        outputs.append(Output(f"noisy counts: {each}", topic_of("window", *name), ()))
+        outputs.append(Output("the same counts, as the gateway reports them", topic_of("count", *name), ()))
+    outputs.append(Output("what the gateway makes of these", topic_of("estimate", *name), ()))
+    outputs.append(Output("the policy's constants", topic_of("description", *name), ()))
+    return outputs
 
 
-def _judged(given: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
+def _judged(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
     """Findings about one claim."""
     if claim.loss is None:
         yield Finding(
@@ -289,13 +295,15 @@ def _judged(given: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
         f"{claim.of}: epsilon {float(claim.stated):.10g} is stated for the {claim.adversary} adversary, and recomputed "
         f"it is {float_up(claim.loss):.10g}",
     )
-    apart = [{**one, "stride": max(one["stride"], one["length"])} for one in given.get("windows") or ()]
-    if apart and any(one.of == claim.of and _confirmed(one) for one in recompute({**given, "windows": apart})):
-        shared = ", ".join(f"{one['name']} {-(-one['length'] // one['stride'])}" for one in given["windows"])
+    apart = [{**window, "stride": max(window["stride"], window["length"])} for window in body.get("windows") or ()]
+    if apart and any(
+        finding.of == claim.of and _confirmed(finding) for finding in recompute({**body, "windows": apart})
+    ):
+        shared = ", ".join(f"{window['name']} {-(-window['length'] // window['stride'])}" for window in body["windows"])
         yield Finding(
             "windows-overlap",
-            f"{claim.of}: windows that share a tick ({shared}) add {float(window_rate(given)):.6g} nats to it, and "
-            f"{_allowance(given, claim):.6g} are allowed: without overlap it would hold",
+            f"{claim.of}: windows that share a tick ({shared}) add {float(window_rate(body)):.6g} nats to it, and "
+            f"{_allowance(body, claim):.6g} are allowed: without overlap it would hold",
         )
 
 
@@ -303,14 +311,14 @@ def _confirmed(claim: Claim) -> bool:
     return claim.loss is not None and claim.loss <= claim.stated
 
 
-def _allowance(given: Mapping[str, Any], claim: Claim) -> float:
+def _allowance(body: Mapping[str, Any], claim: Claim) -> float:
     """The most that windows may add to a tick under a claim, in nats, rounded down."""
-    beside = tick_ratios({**given, "windows": ()}) if claim.of != "windows alone" else (Fraction(1),) * 2
+    beside = tick_ratios({**body, "windows": ()}) if claim.of != "windows alone" else (Fraction(1),) * 2
     low, high = 0.0, float(claim.stated)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         rate = exp_up(Fraction(middle))
-        loss = stream_loss(given["chains"], (beside[0] * rate, beside[1] * rate), claim.adversary)
+        loss = stream_loss(body["chains"], (beside[0] * rate, beside[1] * rate), claim.adversary)
         low, high = (middle, high) if loss <= claim.stated else (low, middle)
     return low
 
@@ -324,30 +332,30 @@ def _other_certificate(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[F
             yield Finding("devices-refuse", f"what devices compute is another number, and they refuse it: {error}")
 
 
-def _slack(given: Mapping[str, Any]) -> Iterator[Finding]:
+def _slack(body: Mapping[str, Any]) -> Iterator[Finding]:
     """Check whether the noise would do for a wider class than the policy names; more than a tenth wider is wrong."""
-    if given.get("kind") == "points" or not _wider_holds(given, 1.01):
+    if body.get("kind") == "points" or not _wider_holds(body, 1.01):
         return
     low, high = 1.01, _WIDEST
     for _ in range(_SEARCHES):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if _wider_holds(given, middle) else (low, middle)
-    wider = _widened(given["chains"], low)
+        low, high = (middle, high) if _wider_holds(body, middle) else (low, middle)
+    wider = _widened(body["chains"], low)
     assert wider is not None
     limits = {name: wider[name] for name in ("q", "r", "odds_ratio") if wider.get(name) is not None}
-    told = ", ".join(f"{name} {_rounded(value)}" for name, value in limits.items())
-    about = f"the class is narrower than its noise allows: every epsilon also holds for {told}"
-    yield Finding("class-narrower-than-noise-allows", about, wrong=_wider_holds(given, _SUSPECT))
+    epsilons = ", ".join(f"{name} {_rounded(value)}" for name, value in limits.items())
+    about = f"the class is narrower than its noise allows: every epsilon also holds for {epsilons}"
+    yield Finding("class-narrower-than-noise-allows", about, wrong=_wider_holds(body, _SUSPECT))
 
 
 def _rounded(value: float | tuple[float, float]) -> str:
     return f"in {value[0]:.4g}..{value[1]:.4g}" if isinstance(value, tuple) else f"up to {value:.4g}"
 
 
-def _wider_holds(given: Mapping[str, Any], factor: float) -> bool:
-    wider = _widened(given["chains"], factor)
+def _wider_holds(body: Mapping[str, Any], factor: float) -> bool:
+    wider = _widened(body["chains"], factor)
     try:
-        return wider is not None and all(_confirmed(claim) for claim in recompute({**given, "chains": wider}))
+        return wider is not None and all(_confirmed(claim) for claim in recompute({**body, "chains": wider}))
     except NotRecomputed:
         return False
 

@@ -67,10 +67,10 @@ def attack_points(
     with one for the states that are possible in the long run.
     """
     shows = policy.shows or tuple(range(len(policy.coordinates)))
-    mine = [one for one in audiences if f"{policy.device}/{policy.stream}" in one.symbols]
+    mine = [audience for audience in audiences if f"{policy.device}/{policy.stream}" in audience.symbols]
     possible, lasting = _possible(policy)
-    tables = [(one, _emission(policy, one.noise)) for one in policy.measure_tables]
-    tables = [(one, distribution) for one, distribution in tables if one.constraint in (0, lasting)]
+    tables = [(measure_table, _emission(policy, measure_table.noise)) for measure_table in policy.measure_tables]
+    tables = [(table_of, distribution) for table_of, distribution in tables if table_of.constraint in (0, lasting)]
     share, near = level / max(1, 2 * len(mine)) / len(tables), policy.measurement.neighbours
     for number, audience in enumerate(mine):
         generator = np.random.default_rng([seed, number])
@@ -82,47 +82,47 @@ def attack_points(
         for heard, epsilon, bound, single in rows:
             alike = {(x, z) for x in members(possible) for z in members(near[x] & possible) if x != z}
             joined = alike if single else None
-            found = []
+            events = []
             for table, distribution in tables:
                 alone = Mechanism(1, 0, len(distribution), (Source(distribution, shows, True),), (), policy.shows)
                 chain = _chain(policy)
                 event = attacked(lambda _: alone, [chain], generator, trials, None, share, joined)  # noqa: B023
-                told, apart = told_by_tick(alone), joined or list(permutations(dict.fromkeys(shows), 2))
-                shown = max(float(told[shows.index(x), shows.index(z)]) for x, z in apart)
+                losses, apart = told_by_tick(alone), joined or list(permutations(dict.fromkeys(shows), 2))
+                shown = max(float(losses[shows.index(x), shows.index(z)]) for x, z in apart)
                 if not single and len(distribution) <= _MOST and not policy.changes:
                     far = min(_FAR, reach(chain, 12.0))
                     long = alone._replace(ticks=2 * far + 1, secret=far)
                     shown = max(shown, witness(long, chain, knows=adversary != "ignorant").epsilon)
-                found.append((event, shown, table))
-            event, _, table = max(found, key=lambda one: one[0].least)
+                events.append((event, shown, table))
+            event, _, table = max(events, key=lambda event_row: event_row[0].least)
             words = "nothing could be counted"
             if event.states is not None:
                 names = [policy.discretiser.states[state] for state in event.states]
                 words = f"{' rather than '.join(names)}, table {table.number}"
             yield Attacked(
-                *(audience.name, heard, epsilon, bound, adversary, max(shown for _, shown, _ in found), None),
+                *(audience.name, heard, epsilon, bound, adversary, max(shown for _, shown, _ in events), None),
                 *("simulated", event.least, event.trials, event.hits, event.alarms, words),
             )
 
 
 def _possible(policy: MeasurePolicy) -> tuple[int, int]:
     """The states that are possible at any tick, and those that are at every tick in the long run; 0 if that changes."""
-    found = ConstraintSets(policy.measurement)
-    every = found.all()
-    last = every[found.start :]
+    sets = ConstraintSets(policy.measurement)
+    every = sets.all()
+    last = every[sets.start :]
     united = 0
-    for one in every:
-        united |= one
+    for states in every:
+        united |= states
     return united, last[0] if len(last) == 1 else 0
 
 
 def _chain(policy: MeasurePolicy) -> MarkovChain:
     matrix = np.array(policy.matrix)
     try:
-        found = MarkovChain.stationary(matrix)
-        assert found.initial is not None
-        if (found.initial > 0).all():
-            return found
+        chain = MarkovChain.stationary(matrix)
+        assert chain.initial is not None
+        if (chain.initial > 0).all():
+            return chain
     except ChainClassError:
         pass
     return MarkovChain.stationary(np.full(matrix.shape, 1.0 / len(matrix)))  # of a tick by itself
@@ -137,20 +137,20 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
     points = {
         point: n for n, point in enumerate(dict.fromkeys(point for numbers, _ in distributions for point in numbers))
     }
-    found = np.zeros((len(distributions), len(points) + 1))
-    for own, (numbers, distribution) in zip(found, distributions, strict=True):
+    emission = np.zeros((len(distributions), len(points) + 1))
+    for own, (numbers, distribution) in zip(emission, distributions, strict=True):
         own[[points[point] for point in numbers]] = distribution[:-1]
         own[-1] = distribution[-1]
-    return found[shows]
+    return emission[shows]
 
 
 def attack_published(
-    published: Published, source: str, known: int | None = None
+    published: Published, source: str, known_every: int | None = None
 ) -> tuple[list[Trial], list[StretchTrial]]:
     """Attack what was published under a policy: symbols, each window whose counts do not overlap, and these together.
 
     Where the promise is about stretches, these are attacked as well, of what is published by itself. Attackers are
-    given the true state of every `known`-th tick. FuguError if nothing can be attacked; `source` names the truth.
+    given the true state of every `known_every`-th tick. FuguError if nothing can be attacked; `source` names the truth.
     """
     policy, begin = published.policy, published.begin
     if not published.states.size:
@@ -179,12 +179,12 @@ def attack_published(
     if not releases:
         raise FuguError("the recording has no symbols, and no whole windows that do not overlap")
     released = (source, states, segments, releases)
-    return [*attack_releases(*released, known)], attack_released_stretches(policy, *released)
+    return [*attack_releases(*released, known_every)], attack_released_stretches(policy, *released)
 
 
 def refuted(trials: Iterable[Trial]) -> list[Trial]:
     """Those that no epsilon as small as the promised one explains, at the confidence of the attacks."""
-    return [trial for trial in trials if max(one.epsilon_low for one in trial.attacks) > trial.epsilon]
+    return [trial for trial in trials if max(attack.epsilon_low for attack in trial.attacks) > trial.epsilon]
 
 
 _FORGETS = 12.0
@@ -200,7 +200,7 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
     heard = mechanism_of(joint, [policy.table is not None], windows(policy), 0)
     chain = worst_chains(joint, policy.guarantee.adversary, told_by_tick(heard))[0]
     unknown = unknown_ticks(policy, reach(chain, _FORGETS))
-    lengths = [one.length for one in policy.windows]
+    lengths = [window.length for window in policy.windows]
     parts = min([FEWEST, *(min(PARTS, max(1, length // ticks)) for length in lengths)])
     size = 2 * unknown + (-(-2 * FEWEST // parts) + 2) * max([ticks, *lengths])
     path = paths(chain, Mechanism(size, 0, chain.states, (), ()), 0, 1, generator)[0]
@@ -214,8 +214,8 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
             counts = release_counts(path, segments, window.length, Fraction(window.scale), groups, generator, k=k)
             outputs.append((f"window {window.name}", counts))
     return [
-        attacked_stretches(policy, "simulated", what, path, segments, one, unknown, chain.transition)
-        for what, one in outputs
+        attacked_stretches(policy, "simulated", what, path, segments, symbols, unknown, chain.transition)
+        for what, symbols in outputs
     ]
 
 
@@ -224,11 +224,11 @@ def stretch_findings(trials: Iterable[StretchTrial]) -> list[Finding]:
     return [
         Finding(
             "epsilon-refuted",
-            f"{one.released}: epsilon {one.epsilon:.6g} is promised about any {one.ticks} ticks in a row, and it is at "
-            f"least {one.least:.4g}",
+            f"{trial.released}: epsilon {trial.epsilon:.6g} is promised about any {trial.ticks} ticks in a row, and it "
+            f"is at least {trial.least:.4g}",
         )
-        for one in trials
-        if one.least > one.epsilon
+        for trial in trials
+        if trial.least > trial.epsilon
     ]
 
 
@@ -258,7 +258,7 @@ def audit_stream(
     messages: Sequence[Message] | None = None,
     truth: Truth | None = None,
     loop: bool = False,
-    known: int | None = None,
+    known_every: int | None = None,
     trials: int = 20_000,
     seed: int = 1,
 ) -> StreamAudit:
@@ -268,81 +268,86 @@ def audit_stream(
     messages, those of the first stream are also held against the configuration: whether noise is of its scale, as far
     as what was counted is known, and whether symbols can come from the class. With the truth, what was published is
     attacked, too: with `loop` its ticks begin anew after the last, and attackers are given the true state of every
-    `known`-th tick. `trials` are simulated, of each of two states.
+    `known_every`-th tick. `trials` are simulated, of each of two states.
 
     Raises FuguError if a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
     """
     policies = [one for one in given if isinstance(one, Policy)]
     if not policies and len(given) == 1 and isinstance(given[0], MeasurePolicy) and messages is None:
         points = tuple(attack_points(given[0], audiences, seed=seed, trials=trials))
-        return StreamAudit(points, (), (), tuple(_refutation(one) for one in points if one.refuted), ())
+        return StreamAudit(points, (), (), tuple(_refutation(point) for point in points if point.refuted), ())
     if len(policies) < len(given):
         raise FuguError("measured points are attacked as their policy has them: alone, and not as they are heard")
     policy = policies[0]
-    definitions, left = _definitions(policies, config)
-    found: list[Attacked] = []
+    definitions, problems = _definitions(policies, config)
+    attackeds: list[Attacked] = []
     findings: list[Finding] = []
     attacked: list[Trial] = []
     stretches = attack_simulated_stretches(policy, seed) if truth is None and len(policies) == 1 else []
     if messages is not None:
-        mine = [one for one in definitions if one.source == 0]
+        mine = [definition for definition in definitions if definition.source == 0]
         published = Published.read(policy, messages, truth, loop=loop)
         drawn = published.draws(mine)
         findings += [Finding("noise-not-as-stated", about) for about in distribution_problems(drawn.noises, mine)]
         findings += _class_findings(policy, published.symbols)
         if truth is not None:
-            attacked, stretches = attack_published(published, truth.source, known)
-            found += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
-            findings += [_published(one) for one in refuted(attacked)]
-    found = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *found]
-    findings += [_refutation(one) for one in found if one.refuted]
+            attacked, stretches = attack_published(published, truth.source, known_every)
+            attackeds += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
+            findings += [_published(trial) for trial in refuted(attacked)]
+    attackeds = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *attackeds]
+    findings += [_refutation(attacked) for attacked in attackeds if attacked.refuted]
     findings += stretch_findings(stretches)
-    return StreamAudit(tuple(found), tuple(attacked), tuple(stretches), tuple(findings), left)
+    return StreamAudit(tuple(attackeds), tuple(attacked), tuple(stretches), tuple(findings), problems)
 
 
 def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
     """Problems of noise that cannot have its scale, by its mean size: as for ledgers, one in 10^9 without a fault."""
-    found = []
-    for one in definitions:
-        sizes = [recorded[name] for name in one.names if name in recorded]
-        if sizes and one.terms == 1:
+    lines = []
+    for definition in definitions:
+        sizes = [recorded[name] for name in definition.names if name in recorded]
+        if sizes and definition.terms == 1:
             drawn = np.concatenate(sizes)
-            problems = noise_problems({Fraction(one.scale): (drawn.size, int(np.abs(drawn).sum()))})
-            found += [f"{one.names[0].rpartition(' ')[0]}: {problem}" for problem in problems]
-    return found
+            problems = noise_problems({Fraction(definition.scale): (drawn.size, int(np.abs(drawn).sum()))})
+            lines += [f"{definition.names[0].rpartition(' ')[0]}: {problem}" for problem in problems]
+    return lines
 
 
 def _definitions(
     policies: Sequence[Policy], config: ReleaseConfig | None
 ) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
     """All counts of some streams, and, in words, what is left out."""
-    found: list[Definition] = []
-    left = [
+    definitions: list[Definition] = []
+    problems = [
         f"stream {name} moves together with these: give its policy, too" for name in JointStreams.of(policies).absent
     ]
     for number, policy in enumerate(policies):
-        made, more = released(policy, config)
-        left += more
-        for one in (*windows(policy), *made):
-            if one.release and any(one.name == other.name and other.source != number for other in found):
-                left.append(f"release {one.name}: of what it adds up, only the part of one stream is attacked")
+        releases, more = released(policy, config)
+        problems += more
+        for definition in (*windows(policy), *releases):
+            if definition.release and any(
+                definition.name == other.name and other.source != number for other in definitions
+            ):
+                problems.append(
+                    f"release {definition.name}: of what it adds up, only the part of one stream is attacked"
+                )
             else:
-                found.append(one._replace(source=number))
-    return tuple(found), tuple(dict.fromkeys(left))
+                definitions.append(definition._replace(source=number))
+    return tuple(definitions), tuple(dict.fromkeys(problems))
 
 
-def _refutation(one: Attacked) -> Finding:
-    least = max(one.least, one.extended or 0.0, one.witness or 0.0)
-    how = ", if draws are independent" if least == one.extended else ", if draws are as stated"
-    how = "" if one.least > one.promised else how
-    of = "" if one.ticks == 1 else f" about any {one.ticks} ticks in a row"
-    promised = f"epsilon {one.promised:.6g} is promised{of}" if one.promised else "nothing should be told"
-    about = f"{one.audience}: {one.heard} ({one.draws} draws): {promised}, and it is at least {least:.4g}{how}"
+def _refutation(attacked: Attacked) -> Finding:
+    least = max(attacked.least, attacked.extended or 0.0, attacked.witness or 0.0)
+    how = ", if draws are independent" if least == attacked.extended else ", if draws are as stated"
+    how = "" if attacked.least > attacked.promised else how
+    of = "" if attacked.ticks == 1 else f" about any {attacked.ticks} ticks in a row"
+    promised = f"epsilon {attacked.promised:.6g} is promised{of}" if attacked.promised else "nothing should be told"
+    about = f"{attacked.audience}: {attacked.heard} ({attacked.draws} draws): {promised}, and it is at least "
+    about += f"{least:.4g}{how}"
     return Finding("epsilon-refuted", about)
 
 
 def _published(trial: Trial) -> Finding:
-    least = max(one.epsilon_low for one in trial.attacks)
+    least = max(attack.epsilon_low for attack in trial.attacks)
     about = f"{trial.released}: epsilon {trial.epsilon:g} is promised, and it is at least {least:.3g}"
     return Finding("epsilon-refuted", about)
 

@@ -135,9 +135,9 @@ class Given(NamedTuple):
     @property
     def channel(self) -> Server:
         """Where parts are claimed."""
-        found = channel_of(self.settings.store)
-        assert isinstance(found, Server)
-        return found
+        location = channel_of(self.settings.store)
+        assert isinstance(location, Server)
+        return location
 
 
 def all_parts(shards: int) -> list[str]:
@@ -145,25 +145,25 @@ def all_parts(shards: int) -> list[str]:
     return [_FLEET, *(f"{_SHARD}{index}" for index in range(shards))]
 
 
-def serve_part(given: Given, part: str, host: Connection) -> None:
+def serve_part(job: Given, part: str, host: Connection) -> None:
     """Claim a part and serve it until SIGTERM, or its gateway ends, or the host is gone; then end the process.
 
     `host` is sent an empty text when the gateway serves, or why it cannot.
     """
-    log_to_stderr(given.logs.log_format, verbose=given.logs.verbose)
+    log_to_stderr(job.logs.log_format, verbose=job.logs.verbose)
     wanted = Wake()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: wanted.set())
     threading.Thread(target=_end_with, args=(host, wanted), name="host", daemon=True).start()
     try:
-        claim = Claim(given.channel, part)
+        claim = Claim(job.channel, part)
     except ShardChannelError:
         return  # another process was faster
     try:
         _log.info("%s is claimed", part)
-        os.chdir(given.folder)
+        os.chdir(job.folder)
         with closing(claim):
-            code = _serve(given, part, host, wanted)
+            code = _serve(job, part, host, wanted)
     except Exception as error:
         problem = cause(error)
         _log.critical("%s has ended: %s", part, problem)
@@ -174,9 +174,9 @@ def serve_part(given: Given, part: str, host: Connection) -> None:
         os._exit(code)  # whatever its threads do
 
 
-def _serve(given: Given, part: str, host: Connection, wanted: Wake) -> int:
-    settings = given.settings if part == _FLEET else given.settings.model_copy(update={"metrics": None})
-    gateway = Gateway(settings, duty_of(settings, f"{part.removeprefix(_SHARD)}/{given.shards}"))
+def _serve(job: Given, part: str, host: Connection, wanted: Wake) -> int:
+    settings = job.settings if part == _FLEET else job.settings.model_copy(update={"metrics": None})
+    gateway = Gateway(settings, duty_of(settings, f"{part.removeprefix(_SHARD)}/{job.shards}"))
 
     def started() -> None:
         _log.info("%s has started", part)
@@ -254,10 +254,10 @@ class HostActor:
     started it again: nobody may be there to tell it to begin.
     """
 
-    def __init__(self, given: Given, share: int) -> None:
+    def __init__(self, job: Given, share: int) -> None:
         import ray
 
-        self._given = given
+        self._given = job
         self._share = share
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray's own, of how it finds that out
@@ -275,14 +275,14 @@ class HostActor:
 
     def state(self) -> State:
         """How it is now."""
-        serving = {one.part: one.process.pid or 0 for one in self._running if one.started}
+        serving = {worker.part: worker.process.pid or 0 for worker in self._running if worker.started}
         return State(self._ready, serving, self._problem)
 
     def rest(self) -> None:
         """Take no more parts, and end what the fleet has once."""
         self._resting.set()
         self._thread.join()
-        self._end([one for one in self._running if one.part == _FLEET])
+        self._end([worker for worker in self._running if worker.part == _FLEET])
 
     def stop(self) -> None:
         """Store and acknowledge what has arrived; after `rest`."""
@@ -309,13 +309,13 @@ class HostActor:
                 os._exit(1)  # Ray starts it again
 
     def _take(self, vacancies: Vacancies) -> None:
-        left = self._share - len({one.part for one in self._running})
-        vacant = vacancies.look(time.monotonic(), 0.0 if left > 0 else _MORE_SECONDS)
-        starting = {one.part for one in self._running if not one.started}
+        vacant_parts = self._share - len({worker.part for worker in self._running})
+        vacant = vacancies.look(time.monotonic(), 0.0 if vacant_parts > 0 else _MORE_SECONDS)
+        starting = {worker.part for worker in self._running if not worker.started}
         vacant = [part for part in vacant if part not in starting] if self._begun else []
         first = os.getpid() % max(len(vacant), 1)  # so that those who look at the same time want different ones
         context = multiprocessing.get_context("forkserver")
-        for part in [*vacant[first:], *vacant[:first]][: max((left + 1) // 2, 1)]:
+        for part in [*vacant[first:], *vacant[:first]][: max((vacant_parts + 1) // 2, 1)]:
             ours, theirs = context.Pipe()
             process = context.Process(target=serve_part, args=(self._given, part, theirs), name=part)
             process.start()
@@ -324,24 +324,24 @@ class HostActor:
 
     def _see(self) -> None:
         """Take note of what the processes say, and of those that have ended: others may take their parts."""
-        for one in self._running:
+        for worker in self._running:
             with suppress(EOFError, OSError):
-                while one.pipe.poll():
-                    problem = one.pipe.recv()
-                    one.started = not problem
-                    self._problem = f"{one.part}: {problem}" if problem else ""
-        self._running = [one for one in self._running if one.process.is_alive()]
+                while worker.pipe.poll():
+                    problem = worker.pipe.recv()
+                    worker.started = not problem
+                    self._problem = f"{worker.part}: {problem}" if problem else ""
+        self._running = [worker for worker in self._running if worker.process.is_alive()]
 
     def _end(self, ending: list[_Running]) -> None:
-        for one in ending:
-            one.process.terminate()
+        for ending_worker in ending:
+            ending_worker.process.terminate()
         deadline = time.monotonic() + _STOP_SECONDS
-        for one in ending:
-            one.process.join(max(deadline - time.monotonic(), 0.0))
-            if one.process.is_alive():
-                _log.error("%s does not stop: it is killed", one.part)
-                one.process.kill()
-        self._running = [one for one in self._running if one.process.is_alive()]
+        for worker in ending:
+            worker.process.join(max(deadline - time.monotonic(), 0.0))
+            if worker.process.is_alive():
+                _log.error("%s does not stop: it is killed", worker.part)
+                worker.process.kill()
+        self._running = [worker for worker in self._running if worker.process.is_alive()]
 
 
 _ANSWER_SECONDS = 2.0
@@ -379,20 +379,20 @@ class Cluster:
     @property
     def nodes(self) -> list[str]:
         """Those that live and take actors."""
-        return [one["NodeID"] for one in self._ray.nodes() if one["Alive"] and one["Resources"].get("CPU", 0) > 0]
+        return [node["NodeID"] for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
 
     @property
     def names(self) -> list[str]:
         """The actors that are known."""
         return sorted(self._actors)
 
-    def make(self, node: str, mark: str, given: Given, share: int) -> str:
+    def make(self, node: str, mark: str, job: Given, share: int) -> str:
         """Make an actor for `share` parts, named by node and `mark`; Ray starts it again when its process has ended."""
         name = f"{node}{mark}"
         where = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         options: dict[str, Any] = {"lifetime": "detached", "max_restarts": -1, "scheduling_strategy": where}
-        made = self._ray.remote(HostActor).options(name=name, num_cpus=_CPUS, **options)
-        self._actors[name] = made.remote(given, share)
+        actor_class = self._ray.remote(HostActor).options(name=name, num_cpus=_CPUS, **options)
+        self._actors[name] = actor_class.remote(job, share)
         return name
 
     def begin(self, names: Iterable[str]) -> None:
@@ -422,13 +422,13 @@ class Cluster:
 
     def _asked(self, method: str, names: Iterable[str], seconds: float) -> dict[str, Any]:
         calls = {name: getattr(self._actors[name], method).remote() for name in names}
-        found: dict[str, Any] = {}
+        answers: dict[str, Any] = {}
         done = self._ray.wait([*calls.values()], num_returns=len(calls), timeout=seconds)[0] if calls else ()
         for name, call in calls.items():
             if call in done:
                 with suppress(self._ray.exceptions.RayError):
-                    found[name] = self._ray.get(call)
-        return found
+                    answers[name] = self._ray.get(call)
+        return answers
 
 
 _ROUND_SECONDS = 1.0
@@ -447,8 +447,8 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
         raise FuguError(f"the store {settings.store.name} is a file: shards on several machines need a server")
     if isinstance(settings.ledger, Path):
         raise FuguError("a ledger in a file is on one machine: without --ledger it is on the store's server")
-    given = Given(settings, shards, Path.cwd(), log_settings())
-    mark = f"-{hashlib.sha256(repr(given).encode()).hexdigest()[:8]}"
+    job = Given(settings, shards, Path.cwd(), log_settings())
+    mark = f"-{hashlib.sha256(repr(job).encode()).hexdigest()[:8]}"
     parts = all_parts(shards)
     with closing(Cluster(address, settings.fleet)) as cluster:
         wanted = Wake()
@@ -457,27 +457,27 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
         cluster.stop([name for name in cluster.names if not name.endswith(mark)])
         nodes = cluster.nodes
         share = ceil(len(parts) / max(len(nodes), 1))
-        made = [cluster.make(node, mark, given, share) for node in nodes if f"{node}{mark}" not in cluster.names]
+        actors = [cluster.make(node, mark, job, share) for node in nodes if f"{node}{mark}" not in cluster.names]
         try:
-            stopped = _wait(cluster, made, lambda states: all(state.ready for state in states), wanted)
+            stopped = _wait(cluster, actors, lambda states: all(state.ready for state in states), wanted)
             cluster.begin(cluster.names)
-            stopped = stopped or _wait(cluster, made, lambda states: served(states).keys() >= set(parts), wanted)
+            stopped = stopped or _wait(cluster, actors, lambda states: served(states).keys() >= set(parts), wanted)
         except BaseException:
-            cluster.stop(made)
+            cluster.stop(actors)
             raise
         if not stopped:
             _log.info("all parts of the gateway of fleet %s have started", settings.fleet)
             started()
-            _look_after(cluster, lambda node: cluster.make(node, mark, given, share), wanted)
+            _look_after(cluster, lambda node: cluster.make(node, mark, job, share), wanted)
         cluster.stop(cluster.names)
     return 0
 
 
-def _wait(cluster: Cluster, made: Iterable[str], enough: Callable[[Collection[State]], bool], wanted: Wake) -> bool:
+def _wait(cluster: Cluster, names: Iterable[str], enough: Callable[[Collection[State]], bool], wanted: Wake) -> bool:
     """Wait for all nodes' actors; whether that is not wanted any more. Raises FuguError if one cannot serve."""
     while True:
         states = cluster.states()
-        for name in made:
+        for name in names:
             if name in states and states[name].problem:
                 raise FuguError(states[name].problem)
         if len(states) >= len(cluster.nodes) > 0 and enough(states.values()):
@@ -490,7 +490,7 @@ def _look_after(cluster: Cluster, make: Callable[[str], str], wanted: Wake) -> N
     """Say which parts have other processes now, and make actors on new nodes, until that is not wanted any more."""
     notifier = Notifier.of_process()
     notifier.ready()
-    known: dict[str, int] = {}
+    processes: dict[str, int] = {}
     problems: set[str] = set()
     while not wanted.wait(_ROUND_SECONDS):
         notifier.alive(time.monotonic())
@@ -498,9 +498,9 @@ def _look_after(cluster: Cluster, make: Callable[[str], str], wanted: Wake) -> N
         cluster.begin([make(node) for node in cluster.nodes if node not in hosted])
         states = cluster.states().values()
         for part, process in served(states).items():
-            if known.get(part, process) != process:
+            if processes.get(part, process) != process:
                 _log.warning("%s was started again", part)
-            known[part] = process
+            processes[part] = process
         for problem in {state.problem for state in states} - problems - {""}:
             _log.error("a part cannot start: %s", problem)
         problems = {state.problem for state in states}

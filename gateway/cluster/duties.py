@@ -80,8 +80,8 @@ class OneShard(Alone):
 
     def arrange(self, store: Store) -> None:
         """Raise NotArrangedError if another number of processes shares the devices."""
-        if (found := store.shards) != self._shard.count:
-            now = f"{found} shards" if found > 1 else "one process"
+        if (shards := store.shards) != self._shard.count:
+            now = f"{shards} shards" if shards > 1 else "one process"
             raise NotArrangedError(f"shard {self._shard} waits: {now} may have the devices now")
 
     def open(self, loop: Loop) -> Recorder | None:
@@ -91,7 +91,7 @@ class OneShard(Alone):
         beats = ShardChannel(channel_of(self._settings.store), Lease(f"beats-{self._shard.index}", take=True))
         self._channels.append(beats)
         self.says_to = partial(beats.beat, self._shard.index)
-        recorder, _ = self._take_frames(loop, channel.needed, lambda: channel.known)
+        recorder, _ = self._take_frames(loop, channel.needed, lambda: channel.is_known)
         loop.parts.append(OwnDevices(self._shard, loop.store, loop.link, loop.catalogue, loop.counters))
         return recorder
 
@@ -105,7 +105,7 @@ def shard_account(gateway: Broker, index: int, count: int) -> Broker:
     """How one of so many shards connects. Raises UsageError if only others have accounts of their own."""
     if (own := own_account(gateway, index)) is not None:
         return own
-    if any(own_account(gateway, one) for one in range(count)):
+    if any(own_account(gateway, index) for index in range(count)):
         raise UsageError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
     return gateway
 
@@ -150,16 +150,16 @@ class FleetProgress(StoreProgress):
         began = time.monotonic()
         wanted: dict[str, list[str]] = {}
         heard = [(device, question.stream) for device in question.devices if device not in question.silent]
-        counted = [(device, sequence_name(question.stream, one.name)) for device, one in question.windows.items()]
+        counted = [(device, sequence_name(question.stream, window.name)) for device, window in question.windows.items()]
         for device, name in (*heard, *counted):
             if (device, name) not in self._read:
                 wanted.setdefault(name, []).append(device)
         for name, devices in wanted.items():
             numbers = self._store.numbers(name, devices)
-            found = self._store.accounted([*numbers.values()])
+            accounts = self._store.accounted([*numbers.values()])
             for device in devices:
-                known = found[numbers[device]] if device in numbers else (Coverage(), Shifts())
-                self._read[device, name] = known
+                account = accounts[numbers[device]] if device in numbers else (Coverage(), Shifts())
+                self._read[device, name] = account
         self._took += time.monotonic() - began
         return question.devices
 

@@ -84,13 +84,13 @@ class ShardChannel:
     def needed(self) -> dict[tuple[str, str], int]:
         """Read the value of `say_needed`. Raises DatabaseError if nothing, since the fleet's process was started."""
         with self._db.snapshot():
-            if not self.known:
+            if not self.is_known:
                 raise DatabaseError("it is not known yet what releases need")
             rows = self._db.execute("SELECT device, stream, first FROM needed").fetchall()
         return {(device, stream): first for device, stream, first in rows}
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """True if it was said what releases need."""
         return bool(self._db.execute("SELECT known FROM known").fetchone()[0])
 
@@ -192,26 +192,26 @@ class ShardWatch(Elsewhere):
         now, reports = self._seconds(), dict(self.reports)
         return tuple(
             index
-            for index, one in enumerate(self._known)
-            if now - one.heard > _MISSING_SECONDS or not reports.get(index, {"connected": False})["connected"]
+            for index, shard in enumerate(self._known)
+            if now - shard.heard > _MISSING_SECONDS or not reports.get(index, {"connected": False})["connected"]
         )
 
     def counters(self) -> Counter[str]:
         """Of all shards together, also from before they were started again."""
-        return sum(((one.before + one.counted) for one in self._known), Counter[str]())
+        return sum(((shard.before + shard.counted) for shard in self._known), Counter[str]())
 
     def read(self) -> None:
         """See what was said. Raises DatabaseError if it cannot be read."""
         beats, now = self._channel.beats(), self._seconds()
-        for index, one in enumerate(self._known):
-            number, body = beats.get(index, (one.number, {}))
-            if number == one.number:
+        for index, shard in enumerate(self._known):
+            number, body = beats.get(index, (shard.number, {}))
+            if number == shard.number:
                 continue
-            one.number, one.heard = number, now
-            if body["since"] != one.since:
-                self._counters["shards_restarted"] += one.since > 0.0
-                one.since, one.before = body["since"], one.before + one.counted
-            one.counted = Counter(body["counters"])
+            shard.number, shard.heard = number, now
+            if body["since"] != shard.since:
+                self._counters["shards_restarted"] += shard.since > 0.0
+                shard.since, shard.before = body["since"], shard.before + shard.counted
+            shard.counted = Counter(body["counters"])
             self.reports[index] = body
 
     def _watch(self) -> None:

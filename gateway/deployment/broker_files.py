@@ -157,7 +157,9 @@ class BrokerFolder:
     def admit(self, accounts: Sequence[tuple[Account, Credentials]]) -> None:
         """Enter accounts, whose names `check_free` has allowed, with their credentials."""
         issued = [credentials for _, credentials in accounts]
-        self._write_passwords({one.name: password_line(one.name, one.password) for one in issued if one.password})
+        self._write_passwords(
+            {account.name: password_line(account.name, account.password) for account in issued if account.password}
+        )
         entries = {entry.name: entry for entry in self.settings.accounts}
         for account, _ in accounts:
             before = entries.setdefault(account.name, account)
@@ -171,13 +173,13 @@ class BrokerFolder:
     def check_free(self, name: str, role: Role, *, renew: bool) -> Account | None:
         """Refuse an account that cannot be made (UsageError, FuguError); returns what there is under its name."""
         check_name(name, "account")
-        known = next((one for one in self.settings.accounts if one.name == name), None)
-        free = known is not None and known.uncleared and role == "device" and not self.settings.mutual
-        if known is not None and not (renew and known.role == role) and not free:
-            what = "was removed" if known.role == "removed" else f"exists, as {known.role}"
-            hint = "; fugu deploy renew gives it new credentials" if known.role == role and not renew else ""
+        account = next((account for account in self.settings.accounts if account.name == name), None)
+        free = account is not None and account.uncleared and role == "device" and not self.settings.mutual
+        if account is not None and not (renew and account.role == role) and not free:
+            what = "was removed" if account.role == "removed" else f"exists, as {account.role}"
+            hint = "; fugu deploy renew gives it new credentials" if account.role == role and not renew else ""
             raise FuguError(f"the account {name} {what}{hint}")
-        return known
+        return account
 
     def renew(self, now: datetime, *, ca_key: Path | None = None) -> None:
         """Replace the broker's certificate and its key; clients trust the new one as they did the old one.
@@ -205,13 +207,13 @@ class BrokerFolder:
 
     def uncleared(self, name: str) -> Account | None:
         """A device that was removed, if the broker may still have what it left."""
-        return next((one for one in self.settings.accounts if one.name == name and one.uncleared), None)
+        return next((account for account in self.settings.accounts if account.name == name and account.uncleared), None)
 
     def left_by(self, gone: Account) -> list[str]:
         """All topics on which the broker may have something of a removed device."""
         fleet = self.settings.fleet
-        told = any(one.role == "home-assistant" for one in self.settings.accounts)
-        about = [discovery_topic(fleet, gone.name), available_topic(fleet, gone.name)] if told else []
+        announced = any(account.role == "home-assistant" for account in self.settings.accounts)
+        about = [discovery_topic(fleet, gone.name), available_topic(fleet, gone.name)] if announced else []
         return [*gone.topics(fleet), *about]
 
     def cleared(self, account: Account) -> None:
@@ -219,15 +221,15 @@ class BrokerFolder:
         self._forget(account.model_copy(update={"streams": (), "former": (), "uncleared": False}))
 
     def _forget(self, gone: Account) -> None:
-        others = tuple(one for one in self.settings.accounts if one.name != gone.name)
+        others = tuple(account for account in self.settings.accounts if account.name != gone.name)
         self._keep((*others, gone) if self.settings.mutual or gone.ever or gone.uncleared else others)
 
     def account(self, name: str) -> Account:
         """An account that was not removed. FuguError if there is none."""
-        found = [one for one in self.settings.accounts if one.name == name and one.role != "removed"]
-        if not found:
+        accounts = [account for account in self.settings.accounts if account.name == name and account.role != "removed"]
+        if not accounts:
             raise FuguError(f"there is no account {name}")
-        return found[0]
+        return accounts[0]
 
     def new_reader(
         self,
@@ -262,8 +264,8 @@ class BrokerFolder:
         account = self._reader(name)
         if audience in account.audiences:
             raise FuguError(f"the account {name} belongs to audience {audience}")
-        left = tuple(one for one in account.left if one != audience)
-        account = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left})
+        left_audiences = tuple(former for former in account.left if former != audience)
+        account = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left_audiences})
         bounds = self._told(account, releases, policies)
         self.change(account)
         return account, bounds
@@ -273,7 +275,7 @@ class BrokerFolder:
         account = self._reader(name)
         if audience not in account.audiences:
             raise FuguError(f"the account {name} does not belong to audience {audience}")
-        others = tuple(one for one in account.audiences if one != audience)
+        others = tuple(other for other in account.audiences if other != audience)
         self.change(account.model_copy(update={"audiences": others, "left": (*account.left, audience)}))
 
     def _reader(self, name: str) -> Account:
@@ -296,7 +298,7 @@ class BrokerFolder:
 
     def change(self, account: Account) -> None:
         """Let an account be another one of the same name."""
-        self._keep(tuple(account if one.name == account.name else one for one in self.settings.accounts))
+        self._keep(tuple(account if other.name == account.name else other for other in self.settings.accounts))
 
     def _keep(self, accounts: tuple[Account, ...]) -> None:
         self.settings = self.settings.model_copy(update={"accounts": accounts})
@@ -304,9 +306,10 @@ class BrokerFolder:
         for name, text in public_files(self.settings).items():
             write_public(self.path / name, text)
         readers = [
-            {name: getattr(one, name) for name in ("name", "epsilon", "adversary", "seconds")} | {"audiences": one.ever}
-            for one in accounts
-            if one.ever
+            {name: getattr(account, name) for name in ("name", "epsilon", "adversary", "seconds")}
+            | {"audiences": account.ever}
+            for account in accounts
+            if account.ever
         ]
         document = {"format": "fugu/2", "fleet": self.settings.fleet, "readers": readers}
         write_public(self.path / "readers.json", json.dumps(document, indent=2) + "\n")

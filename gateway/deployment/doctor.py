@@ -88,7 +88,7 @@ def installed(file: Path) -> Installation:
         config.broker,
         config.store,
         policies if policies.is_dir() else config.policies,  # before it is installed
-        tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
+        tuple(folder / file for file in ("rollout-password", "rollout-client.key") if (folder / file).exists()),
         accounts_beside(folder, config.broker),
         None if config.releases is None else config.ledger or ledger_beside(config.store),
         None if config.signed is None else config.signed.registry,
@@ -96,41 +96,43 @@ def installed(file: Path) -> Installation:
     )
 
 
-def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
+def examine(installation: Installation, waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
     """Look at everything that there is.
 
     `waiting` is told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds.
     """
     findings = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
-    findings += [checks.private_file(file) for file in found.secrets]
-    if found.policies is not None:
-        findings += _policies(found.policies, found.fleet, time.time(), signed=found.registry is not None)
-        if found.releases is not None and any(found.policies.glob("*.json")):
-            findings += _releases(found.releases, found.policies, found.fleet)
+    findings += [checks.private_file(file) for file in installation.secrets]
+    if installation.policies is not None:
+        findings += _policies(
+            installation.policies, installation.fleet, time.time(), signed=installation.registry is not None
+        )
+        if installation.releases is not None and any(installation.policies.glob("*.json")):
+            findings += _releases(installation.releases, installation.policies, installation.fleet)
     connected = False
-    if found.store is not None:
-        findings += _store(found.store)
-        for path, kind in ((found.ledger, LEDGER), (found.registry, REGISTRY)):
+    if installation.store is not None:
+        findings += _store(installation.store)
+        for path, kind in ((installation.ledger, LEDGER), (installation.registry, REGISTRY)):
             if isinstance(path, Path) and path.exists():
                 findings += [*checks.private_database(path), _pages(path, kind)]
                 if kind is LEDGER:
                     findings += _limit(path)
-        if (report := _asked(found.store)) is not None:
+        if (report := _asked(installation.store)) is not None:
             connected = report["connected"]
             findings += _alarms(report)
         else:
             findings.append(Finding("gateway", "warn", "none runs with this store, or as another account: start it"))
     version = mosquitto_version()
     findings += _mosquitto(version)
-    if found.broker is not None:
-        for process, config in _brokers(found.broker.port):
+    if installation.broker is not None:
+        for process, config in _brokers(installation.broker.port):
             findings += [*_running(process, config, version), *_shared(process), *_helpers(process)]
     for name in ("fugu-gateway.service", "fugu-broker.service"):
         findings += checks.unit(name)
-    if found.broker is not None:
-        findings += _broker(found.broker, found.fleet, waiting, connected=connected)
-        for name, account in found.accounts.items():
-            findings += _process(name, account, found.fleet, connected=connected)
+    if installation.broker is not None:
+        findings += _broker(installation.broker, installation.fleet, waiting, connected=connected)
+        for name, account in installation.accounts.items():
+            findings += _process(name, account, installation.fleet, connected=connected)
     return findings
 
 
@@ -147,7 +149,11 @@ def _policies(folder: Path, fleet: str, now: float, *, signed: bool) -> Iterator
     ends = []
     for device in names:
         newest = [catalogue.newest(device, stream) for stream in catalogue.streams(device)]
-        ends += [(one.valid_until, device) for one in newest if one is not None and one.valid_until is not None]
+        ends += [
+            (document.valid_until, device)
+            for document in newest
+            if document is not None and document.valid_until is not None
+        ]
     end, device = min(ends, default=(now + 2 * _SOON, ""))
     if end <= now + _SOON:
         verdict: Verdict = "warn" if end > now else "FAIL"

@@ -81,15 +81,15 @@ class Account(Document):
 
     def with_streams(self, streams: tuple[str, ...]) -> Account:
         """A device that may publish these streams, and no others any more."""
-        gone = dict.fromkeys(one for one in (*self.former, *self.streams) if one not in streams)
+        gone = dict.fromkeys(stream for stream in (*self.former, *self.streams) if stream not in streams)
         return self.model_copy(update={"streams": tuple(dict.fromkeys(streams)), "former": tuple(gone)})
 
     def topics(self, fleet: str) -> list[str]:
         """All topics of a device, and about it, on which the broker may have something retained."""
         streams = [f"{kind}/{stream}" for stream in (*self.streams, *self.former) for kind in _KINDS]
-        mine = [f"{self.name}/{one}" for one in ("status", "policy/status", "policy/set", *streams)]
+        mine = [f"{self.name}/{name}" for name in ("status", "policy/status", "policy/set", *streams)]
         described = [f"description/{self.name}/{stream}" for stream in (*self.streams, *self.former)]
-        return [f"fugu/2/{fleet}/{one}" for one in (*mine, *described)]
+        return [f"fugu/2/{fleet}/{topic}" for topic in (*mine, *described)]
 
 
 _FRAMES = ("read +/symbols/+", "read +/window/+", "read +/status")
@@ -110,7 +110,7 @@ _TOPICS: dict[Role, tuple[str, ...]] = {
     ),
     "site": (*_FRAMES, *_REPORTS, "read release/+/+"),
     "home-assistant": _REPORTS,
-    "helper": ("read group/+/request", *(f"write group/+/{one}" for one in ("document", "key", "answer"))),
+    "helper": ("read group/+/request", *(f"write group/+/{name}" for name in ("document", "key", "answer"))),
 }
 _DEVICE = (
     *("write %u/status", "write %u/policy/status", "read %u/committed", "read %u/policy/set", "read %u/table/+"),
@@ -128,22 +128,22 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
     broker is bounded by its topics. Operators may clear what a removed device has left. Only where Home Assistant has
     an account may the gateway tell it of devices.
     """
-    root, known = f"fugu/2/{fleet}", list(accounts)
-    removed = [account.name for account in known if account.uncleared]
+    root, listed = f"fugu/2/{fleet}", list(accounts)
+    removed = [account.name for account in listed if account.uncleared]
     cleared = [f"write {topic}" for name in removed for topic in (f"{name}/+/#", f"description/{name}/+")]
     discovery: dict[Role, list[str]] = {}
-    if any(account.role == "home-assistant" for account in known):
+    if any(account.role == "home-assistant" for account in listed):
         about = discovery_topic, available_topic
         discovery["gateway"] = ["read homeassistant/status", *(f"write {of(fleet, '+')}" for of in about)]
         discovery["operator"] = [f"write {of(fleet, name)}" for name in removed for of in about]
         discovery["home-assistant"] = ["read homeassistant/#", "write homeassistant/status"]
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
     lines += [_line("pattern", root, entry) for entry in _DEVICE]
-    for account in known:
+    for account in listed:
         if account.role != "device" or account.streams:
             lines += ["", f"# {account.role}", f"user {account.name}"]
         if account.role == "device":
-            frames = [f"write {account.name}/{kind}/{one}" for one in account.streams for kind in _KINDS]
+            frames = [f"write {account.name}/{kind}/{stream}" for stream in account.streams for kind in _KINDS]
             lines += [_line("topic", root, entry) for entry in frames]
             continue
         if account.role == "removed":

@@ -18,7 +18,7 @@ from fugu.chains.kernel import kernel, part
 from gateway.estimates.models import Model
 from gateway.store.symbols import Bytes, Columns
 
-__all__ = ["GIVEN", "Bank", "Beliefs", "follow", "look_back", "told"]
+__all__ = ["GIVEN", "Bank", "Beliefs", "follow", "look_back", "stream_beliefs"]
 
 
 class Models(NamedTuple):
@@ -47,15 +47,15 @@ class Bank:
 
     def index(self, model: Model) -> int:
         """The index of a model; equal policies share one object."""
-        if (found := self._known.get(id(model))) is None:
-            found = self._known[id(model)] = len(self.models)
+        if (count := self._known.get(id(model))) is None:
+            count = self._known[id(model)] = len(self.models)
             self.models.append(model)
             meaning = self._meanings.setdefault(model.meaning, len(self._meanings))
             places = [self._put(part) for part in (model.transition, model.rows, model.initial)]
             self._facts.append((len(model.initial), meaning, places[0], places[1], places[2]))
             self.states = max(self.states, len(model.initial))
             self._arrays = None
-        return found
+        return count
 
     def _put(self, part: Floats) -> int:
         at, flat = self._size, np.ascontiguousarray(part, dtype=np.float64).ravel()
@@ -119,8 +119,8 @@ def follow(beliefs: Beliefs, models: Models, which: Ints, model: Ints, columns: 
     """
     firsts = np.zeros((columns.rows, beliefs.distribution.shape[1]))
     work = np.empty(beliefs.distribution.shape[1])
-    given = (columns.shift, columns.first, columns.ticks, columns.bits, columns.start, columns.packed)
-    _follow(order, which, model, *given, *models, *beliefs, firsts, work)
+    frames = (columns.shift, columns.first, columns.ticks, columns.bits, columns.start, columns.packed)
+    _follow(order, which, model, *frames, *models, *beliefs, firsts, work)
     return firsts
 
 
@@ -134,9 +134,9 @@ def _follow(
             continue
         s, m = which[row], model[row]
         k, meaning, chain, rows, initial = facts[m]
-        known = state[s, 0]
-        if known != GIVEN:
-            goes_on = known >= 0 and facts[known, 1] == meaning and state[s, 2] == shift[row]
+        version = state[s, 0]
+        if version != GIVEN:
+            goes_on = version >= 0 and facts[version, 1] == meaning and state[s, 2] == shift[row]
             if goes_on:
                 _predict_ahead(distribution, s, k, numbers, chain, first[row] - state[s, 1], work)
             else:
@@ -255,8 +255,8 @@ def look_back(models: Models, model: Ints, columns: Columns, firsts: Floats, lag
     means, lasts = np.zeros_like(firsts), np.zeros_like(firsts)
     longest = int(columns.ticks.max(initial=1))
     work = np.empty((longest + 3, firsts.shape[1]))
-    given = (columns.ticks, columns.bits, columns.start, columns.packed)
-    _look_back(model, *given, *models, firsts, lag, means, lasts, work)
+    frames = (columns.ticks, columns.bits, columns.start, columns.packed)
+    _look_back(model, *frames, *models, firsts, lag, means, lasts, work)
     return means, lasts
 
 
@@ -298,6 +298,6 @@ def _look_back(
                 means[row, x] += share / n
 
 
-def told(model: Model, beliefs: Floats) -> Floats:
+def stream_beliefs(model: Model, beliefs: Floats) -> Floats:
     """Beliefs (..., k) about a model's states as those (..., s) about the states of the stream."""
     return beliefs if model.shown is None else np.asarray(beliefs @ model.shown)

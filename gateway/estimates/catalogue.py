@@ -146,9 +146,9 @@ class Catalogue:
             raise RefusedError(f"no policy for device {device}", Reason.UNKNOWN_DEVICE)
         if (versions := streams.get(stream)) is None:
             raise RefusedError(f"no policy for stream {device}/{stream}", Reason.UNKNOWN_STREAM)
-        if (known := versions.get(version)) is None:
+        if (any_model := versions.get(version)) is None:
             raise RefusedError(f"no policy version {version} of {device}/{stream}", Reason.UNKNOWN_POLICY_VERSION)
-        return known
+        return any_model
 
     def _any(self, device: str, stream: str, version: int) -> AnyModel:
         return self._retired.get((device, stream), {}).get(version) or self._entry(device, stream, version)
@@ -157,7 +157,7 @@ class Catalogue:
         """All policies of a stream of symbols, retired ones first, then in the order of their versions."""
         retired, loaded = self._retired.get((device, stream), {}), self._devices.get(device, {}).get(stream, {})
         every = (*sorted(retired.items()), *sorted(loaded.items()))
-        return [known.policy for _, known in every if isinstance(known, SymbolModel)]
+        return [model.policy for _, model in every if isinstance(model, SymbolModel)]
 
     def ran(self, device: str, stream: str, version: int) -> None:
         """Note that a frame or a status is of a version."""
@@ -169,13 +169,17 @@ class Catalogue:
     def charged(self, device: str, stream: str) -> list[Policy]:
         """The policies of a stream of symbols that count for its audiences: those that it ran, and may run."""
         ran = self._ran.get((device, stream), ())
-        return [one for one in self.policies(device, stream) if one.version in ran or self.may_run(device, one.version)]
+        return [
+            policy
+            for policy in self.policies(device, stream)
+            if policy.version in ran or self.may_run(device, policy.version)
+        ]
 
     def running(self, device: str, stream: str) -> list[Policy]:
         """Of these, those that it ran, and those in files: what follows from one stays, whatever the device answers."""
         ran = self._ran.get((device, stream), ())
         every = self.policies(device, stream)
-        return [one for one in every if one.version in ran or not self.pushed(device, one.version)]
+        return [policy for policy in every if policy.version in ran or not self.pushed(device, policy.version)]
 
     def planned(self, device: str, stream: str) -> list[Policy]:
         """The same, or, where a device may run none yet, all that it may get."""
@@ -200,12 +204,12 @@ class Catalogue:
     def beside(self, device: str, stream: str, history: Callable[[str, str], History]) -> tuple[Beside, ...]:
         """The streams that move with a stream by a class of one of its policies; `history` is that of a stream."""
         names = {name: None for policy in self.versions(device, stream).values() for name in streams_beside(policy)}
-        found = []
+        neighbours = []
         for name in names:
             other, _, its = name.partition("/")
-            known = history(other, its) if self.owns(other) else None
-            found.append(Beside(name, known, tuple(self.versions(other, its).values())))
-        return tuple(found)
+            its_history = history(other, its) if self.owns(other) else None
+            neighbours.append(Beside(name, its_history, tuple(self.versions(other, its).values())))
+        return tuple(neighbours)
 
     def moving_with(self, device: str) -> set[str]:
         """The devices that have streams which move with one of a device."""
@@ -267,8 +271,8 @@ def _claim(policy: AnyPolicy) -> object:
     return policy.model_dump_json(exclude={"fleet", "device", "stream"})
 
 
-def _of_kind(known: AnyModel, kind: type[_Model]) -> _Model:
-    if not isinstance(known, kind):
-        what = "a stream of symbols" if isinstance(known, SymbolModel) else "a measured stream"
-        raise RefusedError(f"{known.policy.device}/{known.policy.stream} is {what}", Reason.WRONG_KIND)
-    return known
+def _of_kind(any_model: AnyModel, kind: type[_Model]) -> _Model:
+    if not isinstance(any_model, kind):
+        what = "a stream of symbols" if isinstance(any_model, SymbolModel) else "a measured stream"
+        raise RefusedError(f"{any_model.policy.device}/{any_model.policy.stream} is {what}", Reason.WRONG_KIND)
+    return any_model

@@ -66,12 +66,12 @@ def estimates_between(
         if number is None:
             raise StoreError(f"store {location.name} has nothing of {device}/{stream}")
         of = Place(number, device, stream)
-        told = _values if catalogue.is_measured(device, stream) else _states
-        yield from told(store, catalogue, of, first, last, lag)
+        read = _values if catalogue.is_measured(device, stream) else _states
+        yield from read(store, catalogue, of, first, last, lag)
 
 
 def _values(store: Store, catalogue: Catalogue, of: Place, first: int, last: int, lag: int) -> Iterator[Row]:
-    points, found = Points(store, catalogue, lag), dict[tuple[int, int], Row]()
+    points, value_rows = Points(store, catalogue, lag), dict[tuple[int, int], Row]()
     for frame, _ in store.points.following(of.number, max(0, first - MAX_MEASURE_TICKS)):
         if frame.first > last + lag:
             break
@@ -80,10 +80,10 @@ def _values(store: Store, catalogue: Catalogue, of: Place, first: int, last: int
             columns = zip(some.means, some.covariances, some.protection, strict=True)
             for tick, row in enumerate(columns, some.first):
                 if first <= tick <= last:
-                    found[tick, some.lag] = ValueRow(of.device, of.stream, tick, *row, some.lag, some.shift)
-        for key in sorted(key for key in found if key[0] < frame.first - lag):  # nothing later changes them
-            yield found.pop(key)
-    yield from (found[key] for key in sorted(found))
+                    value_rows[tick, some.lag] = ValueRow(of.device, of.stream, tick, *row, some.lag, some.shift)
+        for key in sorted(key for key in value_rows if key[0] < frame.first - lag):  # nothing later changes them
+            yield value_rows.pop(key)
+    yield from (value_rows[key] for key in sorted(value_rows))
 
 
 def _states(store: Store, catalogue: Catalogue, of: Place, first: int, last: int, lag: int) -> Iterator[Row]:

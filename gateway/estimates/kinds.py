@@ -139,8 +139,8 @@ class Windows(Kind[WindowFrame]):
         """The counts of the window of an index."""
         if (frame := self._frames.at(place.number, first)) is None:
             return None
-        known = self._catalogue.recall(place.device, place.stream, frame.policy_version, SymbolModel)
-        return window_count(known.policy, frame)
+        model = self._catalogue.recall(place.device, place.stream, frame.policy_version, SymbolModel)
+        return window_count(model.policy, frame)
 
 
 def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:

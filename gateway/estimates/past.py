@@ -16,7 +16,7 @@ from fugu.chains import fixed_lag_marginals
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.frames import MAX_TICK, SymbolFrame
-from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow, told
+from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow, stream_beliefs
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import Model, SymbolModel
 from gateway.store.coverage import Place
@@ -80,17 +80,17 @@ class Past:
     def model(self, device: str, stream: str, version: int) -> int:
         """The index of the model of a policy version."""
         key = (device, stream, version)
-        if (found := self._indices.get(key)) is None:
-            known = self._catalogue.recall(device, stream, version, SymbolModel)
-            found = self._indices[key] = self.bank.index(known.numbers)
-        return found
+        if (index := self._indices.get(key)) is None:
+            model = self._catalogue.recall(device, stream, version, SymbolModel)
+            index = self._indices[key] = self.bank.index(model.numbers)
+        return index
 
     def models(self, places: Sequence[Place], columns: Columns, which: Ints) -> Ints:
         """(n,) the indices of the models of rows, each of one of some streams."""
         keys, inverse = np.unique(which << 32 | columns.version, return_inverse=True)
         named = [(places[key >> 32], key & (1 << 32) - 1) for key in keys.tolist()]
-        found = [self.model(place.device, place.stream, version) for place, version in named]
-        return np.array(found, dtype=np.int64)[inverse]
+        indices = [self.model(place.device, place.stream, version) for place, version in named]
+        return np.array(indices, dtype=np.int64)[inverse]
 
     def standing(self, place: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
         """The rows that reach from a tick to another, after what is known before the first; that may begin earlier."""
@@ -135,8 +135,8 @@ class Past:
         """The distribution (k,) of the first tick of a stored frame, given all symbols before it."""
         beliefs, rows = self.standing(place, frame.first, frame.first)
         before = np.flatnonzero(rows.first < frame.first).tolist()
-        earlier = (part(one, one.first, frame.first - 1) for one in map(rows.frame, before))
-        _, firsts = self.follow(place, beliefs, Columns.of((place.number, one) for one in (*earlier, frame)))
+        earlier = (part(stored, stored.first, frame.first - 1) for stored in map(rows.frame, before))
+        _, firsts = self.follow(place, beliefs, Columns.of((place.number, frame) for frame in (*earlier, frame)))
         return firsts[-1, : self._states(place, frame)].copy()
 
     def _states(self, place: Place, frame: SymbolFrame) -> int:
@@ -148,10 +148,10 @@ class Past:
         frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
         frames[0] = part(frames[0], first, chunk.last)
         first, distribution = frames[0].first, self.distribution_at(place, frames[0])
-        left = Columns.of((place.number, frame) for frame in frames)
-        fields = (left.version, left.shift, left.first - first, left.ticks, left.bits)
+        columns = Columns.of((place.number, frame) for frame in frames)
+        fields = (columns.version, columns.shift, columns.first - first, columns.ticks, columns.bits)
         runs = tuple(zip(*(field.tolist() for field in fields), strict=True))
-        return chunk._replace(first=first, distribution=distribution, runs=runs, symbols=left.packed.tobytes())
+        return chunk._replace(first=first, distribution=distribution, runs=runs, symbols=columns.packed.tobytes())
 
     def estimates(
         self, place: Place, first: int = 0, last: int = MAX_TICK, *, newest: bool = False
@@ -200,26 +200,26 @@ class Past:
         self, place: Place, some: list[_Stretch], first: int, last: int, newest: int
     ) -> Iterator[TickProbabilities]:
         """The ticks first..last, and up to `newest`, of the first of some stretches, and of a short gap after it."""
-        one = some[0]
-        model, parts, at, ticks = self._model(place, one), [one.symbols], one.last, len(one.symbols)
+        head = some[0]
+        model, parts, at, ticks = self._model(place, head), [head.symbols], head.last, len(head.symbols)
         for later in some[1:]:
             gap = later.first - at - 1
-            if self._model(place, later) is not model or later.shift != one.shift or gap >= max(self._lag, 1):
+            if self._model(place, later) is not model or later.shift != head.shift or gap >= max(self._lag, 1):
                 break
-            if at == one.last:
+            if at == head.last:
                 ticks += gap
             parts += [np.full(gap, -1, dtype=np.int64), later.symbols]
             at = later.last
-            if at >= one.first + ticks - 1 + self._lag:
+            if at >= head.first + ticks - 1 + self._lag:
                 break
-        low, high = max(first - one.first, 0), min(min(last, newest) - one.first + 1, ticks)
+        low, high = max(first - head.first, 0), min(min(last, newest) - head.first + 1, ticks)
         if low < high:
-            given = np.concatenate(parts)[: high + self._lag], one.distribution, model.transition, model.emission
-            found = told(model, fixed_lag_marginals(*given, self._lag)[low:high])
-            yield TickProbabilities(one.version, one.first + low, one.shift, found)
+            inputs = np.concatenate(parts)[: high + self._lag], head.distribution, model.transition, model.emission
+            probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self._lag)[low:high])
+            yield TickProbabilities(head.version, head.first + low, head.shift, probabilities)
 
-    def _model(self, place: Place, one: _Stretch) -> Model:
-        return self.bank.models[self.model(place.device, place.stream, one.version)]
+    def _model(self, place: Place, stretch: _Stretch) -> Model:
+        return self.bank.models[self.model(place.device, place.stream, stretch.version)]
 
     def seal(self) -> list[Place]:
         """Write chunks of all that the journal holds, within a transaction, and empty it; return its sequences."""
@@ -231,9 +231,9 @@ class Past:
         sizes = self.bank.arrays.facts[:, 0]
         beliefs = Beliefs.unknown(len(sealed), self.bank.states)
         for at, place in enumerate(sealed):
-            if (known := standing.get(place.number)) is not None:
-                beliefs.state[at] = known.state[0]
-                beliefs.distribution[at, : known.distribution.shape[1]] = known.distribution[0]
+            if (belief := standing.get(place.number)) is not None:
+                beliefs.state[at] = belief.state[0]
+                beliefs.distribution[at, : belief.distribution.shape[1]] = belief.distribution[0]
         firsts = follow(beliefs, self.bank.arrays, which, model, rows, np.arange(rows.rows))
         chunks: list[Chunk] = []
         heads: dict[int, Head] = {}
@@ -268,9 +268,9 @@ class Past:
                 standing[number] = self.after(places[number], head)
                 continue
             begin = min(first, head.chunk) if head.chunk >= 0 else first
-            standing[number], found = self.standing(places[number], begin)
-            parts.append(found)
-            removed.append((number, min(first, int(found.first[0]))))
+            standing[number], frames = self.standing(places[number], begin)
+            parts.append(frames)
+            removed.append((number, min(first, int(frames.first[0]))))
         if parts:
             whole = every.take(np.flatnonzero(~np.isin(every.number, np.array([number for number, _ in removed]))))
             every = Columns.joined((whole, *parts))
@@ -287,10 +287,10 @@ def cut(
     the first row of each, its first tick, and its runs and symbols, as `store.symbols.Chunk` has them.
     """
     chunk_of, run_of = np.zeros((2, columns.rows), dtype=np.int64)
-    given = (columns.number, columns.version, columns.shift, columns.first, columns.ticks, columns.bits)
-    chunks, runs = _number(*given, most_ticks, most_span, chunk_of, run_of)
+    arrays = (columns.number, columns.version, columns.shift, columns.first, columns.ticks, columns.bits)
+    chunks, runs = _number(*arrays, most_ticks, most_span, chunk_of, run_of)
     begin = np.searchsorted(run_of, np.arange(runs))
-    _, version, shift, first, _, bits = (column[begin] for column in given)
+    _, version, shift, first, _, bits = (column[begin] for column in arrays)
     ticks = np.add.reduceat(columns.ticks, begin)
     sizes = packed_size(ticks, bits)
     ends = np.cumsum(sizes)

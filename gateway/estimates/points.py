@@ -101,7 +101,7 @@ class MeasureModel:
         matrices: list[Floats] = [np.array(matrix, dtype=np.float64) for matrix in policy.matrices]
         self._matrices = [matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices]
         self._moves = moves_of(self._matrices)
-        self._changes = [one.tick for one in policy.changes]
+        self._changes = [change.tick for change in policy.changes]
         self.reach = ConstraintSets(self.measurement)
         self.grid = place_grid(policy)
         self.meaning = (policy.discretiser.model_dump_json(), policy.clock, policy.coordinates, policy.shows)
@@ -164,7 +164,7 @@ class MeasureModel:
 
     def follow(self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables) -> Followed:
         """Beliefs at consecutive ticks, from the distribution of the first; unknown points count as none."""
-        likelihoods = [one and self._likelihood(one, tables) for one in released]
+        likelihoods = [point and self._likelihood(point, tables) for point in released]
         return follow(distribution, self._moves, self._kinds(first, len(likelihoods)), likelihoods)
 
     def estimate(
@@ -180,11 +180,11 @@ class MeasureModel:
 
         `later` is what was released after it, tick by tick; each estimate sees `lag` ticks of that.
         """
-        found = self.follow(distribution, frame.first, (*frame.released, *later), tables)
+        followed = self.follow(distribution, frame.first, (*frame.released, *later), tables)
         chosen = range(len(frame.released))[ticks]
         rows = slice(chosen.start, chosen.stop)
-        kinds = self._kinds(frame.first, len(found.beliefs))
-        beliefs = fixed_lag(found, self._moves, kinds, lag, rows)
+        kinds = self._kinds(frame.first, len(followed.beliefs))
+        beliefs = fixed_lag(followed, self._moves, kinds, lag, rows)
         means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shows])
         protection = [self.degree(frame.released[at].table, frame.first + at, tables) for at in chosen]
         return PointEstimates(
@@ -193,7 +193,7 @@ class MeasureModel:
             tuple(map(tuple, means.tolist())),
             tuple(map(tuple, covariances.tolist())),
             tuple(protection),
-            tuple(found.log_likelihoods[rows].tolist()),
+            tuple(followed.log_likelihoods[rows].tolist()),
             frame.shift,
         )
 
@@ -222,9 +222,9 @@ class MeasureModel:
 
     def _likelihood(self, released: Released, tables: Tables) -> Floats | None:
         """The probability (N,) of a released point given each state; none if its table or the point is not known."""
-        known = self._emission(released.table, tables)
-        column = None if known is None else known.points.get(released.point)
-        return None if known is None or column is None else known.probabilities[self._shows, column]
+        emission = self._emission(released.table, tables)
+        column = None if emission is None else emission.points.get(released.point)
+        return None if emission is None or column is None else emission.probabilities[self._shows, column]
 
     def _emission(self, number: int, tables: Tables) -> Emission | None:
         if number not in self._emissions:
@@ -300,7 +300,10 @@ class Points(Kind[MeasureFrame]):
         """The tick of the belief that a frame's messages begin from; -1 for those of a stream's beginning."""
         before = self._frames.before(place.number, frame.first)
         low = frame.first if before is None else before.frame.last - self._lag + 1
-        first = min((one.first for one in self._frames.holding(place.number, low, frame.first)), default=frame.first)
+        first = min(
+            (frame.first for frame in self._frames.holding(place.number, low, frame.first)),
+            default=frame.first,
+        )
         begun = self._frames.before(place.number, first)
         return -1 if begun is None else begun.frame.last
 
@@ -311,36 +314,36 @@ class Points(Kind[MeasureFrame]):
 
     def report(self, place: Place, first: int) -> Estimate | None:
         """Report about the newest tick of a frame, and about earlier ones that have now seen `lag` ticks more."""
-        if (found := self._frames.at(place.number, first)) is None:
+        if (stored := self._frames.at(place.number, first)) is None:
             return None
-        frame, model = found.frame, self._model(place, found.frame.policy_version)
+        frame, model = stored.frame, self._model(place, stored.frame.policy_version)
         protection = model.degree(frame.released[-1].table, frame.last, self._tables(place, model))
-        newest = frame.last, frame.shift, model.measured(found.belief), protection
+        newest = frame.last, frame.shift, model.measured(stored.belief), protection
         return measured_estimate(model, *newest, self.lagged(place, first))
 
     def estimate(self, place: Place, first: int) -> PointEstimates | None:
         """The estimates of the ticks of the frame that begins at a tick, given all points up to each."""
-        if (found := self._frames.at(place.number, first)) is None:
+        if (stored := self._frames.at(place.number, first)) is None:
             return None
-        model = self._model(place, found.frame.policy_version)
-        return model.estimate(self._distribution(place, found.frame), found.frame, self._tables(place, model))
+        model = self._model(place, stored.frame.policy_version)
+        return model.estimate(self._distribution(place, stored.frame), stored.frame, self._tables(place, model))
 
     def lagged(self, place: Place, first: int) -> Iterator[PointEstimates]:
         """The estimates that see `lag` ticks more, for which the frame that begins at a tick brings the last point."""
-        found = self._frames.at(place.number, first)
-        if found is None or self._lag == 0:
+        stored = self._frames.at(place.number, first)
+        if stored is None or self._lag == 0:
             return
         before = self._frames.before(place.number, first)
         low = first if before is None else before.frame.last - self._lag + 1
-        high = found.frame.last - self._lag
+        high = stored.frame.last - self._lag
         for frame in self._frames.holding(place.number, low, high):
             model = self._model(place, frame.policy_version)
             ticks = slice(max(low - frame.first, 0), min(high, frame.last) - frame.first + 1)
             later: list[Released | None] = [None] * max(frame.first + ticks.stop - 1 + self._lag - frame.last, 0)
-            for one in self._frames.holding(place.number, frame.last + 1, frame.last + len(later)):
-                if (one.policy_version, one.shift) == (frame.policy_version, frame.shift):
-                    some = one.released[: frame.last + len(later) - one.first + 1]
-                    later[one.first - frame.last - 1 : one.first - frame.last - 1 + len(some)] = some
+            for later_frame in self._frames.holding(place.number, frame.last + 1, frame.last + len(later)):
+                if (later_frame.policy_version, later_frame.shift) == (frame.policy_version, frame.shift):
+                    some = later_frame.released[: frame.last + len(later) - later_frame.first + 1]
+                    later[later_frame.first - frame.last - 1 : later_frame.first - frame.last - 1 + len(some)] = some
             distribution, tables = self._distribution(place, frame), self._tables(place, model)
             yield model.estimate(distribution, frame, tables, later, self._lag, ticks)
 
@@ -364,8 +367,8 @@ class Points(Kind[MeasureFrame]):
 
     def _belief(self, place: Place, frame: MeasureFrame) -> Floats:
         model = self._model(place, frame.policy_version)
-        given = self._distribution(place, frame), frame.first, frame.released, self._tables(place, model)
-        belief: Floats = model.follow(*given).beliefs[-1].copy()
+        inputs = self._distribution(place, frame), frame.first, frame.released, self._tables(place, model)
+        belief: Floats = model.follow(*inputs).beliefs[-1].copy()
         return belief
 
     def _distribution(self, place: Place, frame: MeasureFrame) -> Floats:
@@ -401,7 +404,7 @@ def measured_estimate(
     values = model.values * np.array(policy.resolution)
     mean = distribution @ values
     time, promise = wall_time(policy.clock, tick - shift), policy.stream_loss
-    told = (protection, promise.epsilon, promise.adversary)
+    guarantee = (protection, promise.epsilon, promise.adversary)
     rows = [(some, *row) for some in lagged for row in zip(count(some.first), some.means, some.covariances)]
     if model.grid is not None:
         latitude, longitude = model.grid.located(float(mean[0]), float(mean[1]))
@@ -411,11 +414,11 @@ def measured_estimate(
         place = (*degrees, accuracy, *outline)
         useful = policy.useful_for == "place"
         smoothed = [_smoothed_place(model.grid, policy, *row) for row in rows]
-        return PlaceEstimate(time, tick, *place, *told, useful, tuple(smoothed))
+        return PlaceEstimate(time, tick, *place, *guarantee, useful, tuple(smoothed))
     columns = [_interval(values[:, axis], distribution, float(mean[axis])) for axis in range(values.shape[1])]
     low, middle, high = zip(*columns, strict=True)
     smoothed_values = [_smoothed_value(policy, *row) for row in rows]
-    return ValueEstimate(time, tick, middle, low, high, policy.unit or None, *told, False, tuple(smoothed_values))
+    return ValueEstimate(time, tick, middle, low, high, policy.unit or None, *guarantee, False, tuple(smoothed_values))
 
 
 def _smoothed_place(
@@ -460,9 +463,9 @@ def _outline(grid: PlaceGrid, latitude: float, values: Floats, distribution: Flo
     east, north = grid.metres(latitude)
     assert grid.cell_size is not None
     cell = grid.cell_size[0] * east, grid.cell_size[1] * north
-    found = ellipse((values * np.array((east, north))).tolist(), distribution.tolist(), cell, CONFIDENCE)
-    major, minor = (math.ceil(axis * 10.0**_METRE_DIGITS) / 10.0**_METRE_DIGITS for axis in found[2:4])
-    return major, minor, round(found.orientation, _ANGLE_DIGITS) % 180.0
+    region = ellipse((values * np.array((east, north))).tolist(), distribution.tolist(), cell, CONFIDENCE)
+    major, minor = (math.ceil(axis * 10.0**_METRE_DIGITS) / 10.0**_METRE_DIGITS for axis in region[2:4])
+    return major, minor, round(region.orientation, _ANGLE_DIGITS) % 180.0
 
 
 def _interval(values: Floats, distribution: Floats, mean: float) -> tuple[float, float, float]:

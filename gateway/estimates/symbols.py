@@ -22,7 +22,7 @@ from fugu.contract.errors import FuguError, Reason, RefusedError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import StateEstimate
-from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back, told
+from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back, stream_beliefs
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import Kind
 from gateway.estimates.models import Model, SymbolModel
@@ -105,15 +105,15 @@ class Symbols(Kind[SymbolFrame]):
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: SymbolFrame) -> None:
         """Check that the symbols are those of the policy's table, in as many bits as they take there."""
-        known = catalogue.find(device, stream, frame.policy_version, SymbolModel)
-        if not known.allowed:
+        model = catalogue.find(device, stream, frame.policy_version, SymbolModel)
+        if not model.allowed:
             raise RefusedError(
                 f"{device}/{stream} has windows only under policy version {frame.policy_version}", Reason.WRONG_KIND
             )
-        if frame.symbols.translate(None, delete=known.allowed):
-            raise RefusedError(f"symbol above {known.allowed[-1]}", Reason.SYMBOL_OUT_OF_RANGE)
-        if frame.bits != known.bits:
-            raise RefusedError(f"{frame.bits} bits a symbol, not {known.bits}", Reason.SYMBOL_OUT_OF_RANGE)
+        if frame.symbols.translate(None, delete=model.allowed):
+            raise RefusedError(f"symbol above {model.allowed[-1]}", Reason.SYMBOL_OUT_OF_RANGE)
+        if frame.bits != model.bits:
+            raise RefusedError(f"{frame.bits} bits a symbol, not {model.bits}", Reason.SYMBOL_OUT_OF_RANGE)
 
     @staticmethod
     def same(stored: SymbolFrame, frame: SymbolFrame) -> bool:
@@ -132,10 +132,10 @@ class Symbols(Kind[SymbolFrame]):
         now.models = self._models[slots]
         columns.number[:] = self._marks[slots, NUMBER]
         counted["stored"] += int(now.taken.sum())
-        left: dict[int, list[SymbolFrame]] = {}
+        frames: dict[int, list[SymbolFrame]] = {}
         for row in order[~now.taken[order]].tolist():
-            left.setdefault(int(slots[row]), []).append(columns.frame(row))
-        return left
+            frames.setdefault(int(slots[row]), []).append(columns.frame(row))
+        return frames
 
     def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
         """Stored part of a frame's ticks, as one frame if it is all alike; else the first part of it."""
@@ -144,9 +144,9 @@ class Symbols(Kind[SymbolFrame]):
         stored = self._frames.holding(place.number, frame.first, frame.last)
         if fresh or not stored:
             return next(iter(fresh), None)
-        alike = len({(one.policy_version, one.bits, one.shift) for one in stored}) == 1
-        whole = stored[-1].last - stored[0].first + 1 == sum(len(one.symbols) for one in stored)
-        return replace(stored[0], symbols=b"".join(one.symbols for one in stored)) if alike and whole else stored[0]
+        alike = len({(other.policy_version, other.bits, other.shift) for other in stored}) == 1
+        whole = stored[-1].last - stored[0].first + 1 == sum(len(other.symbols) for other in stored)
+        return replace(stored[0], symbols=b"".join(other.symbols for other in stored)) if alike and whole else stored[0]
 
     def add(self, place: Place, frame: SymbolFrame, counted: Counter[str], *, late: bool) -> None:
         """Take a frame that was left."""
@@ -163,14 +163,14 @@ class Symbols(Kind[SymbolFrame]):
     def revise(self, place: Place, late: Sequence[int]) -> None:
         """Nothing yet: `write` computes anew what late frames change."""
 
-    def mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, known: bool) -> None:
+    def mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, is_known: bool) -> None:
         """Note that frames of a stream were looked at one by one; those that go on from there need not be.
 
-        `interval` is the last one that is accounted for, (after, end], if any; `shift` is of the newest frame; `known`
-        is whether there was anything of the stream before this round.
+        `interval` is the last one that is accounted for, (after, end], if any; `shift` is of the newest frame;
+        `is_known` is whether there was anything of the stream before this round.
         """
         added = self._round.closer.get(slot)
-        if known and self._marks[slot, END] == UNKNOWN and self._beliefs.state[slot, 0] < 0:
+        if is_known and self._marks[slot, END] == UNKNOWN and self._beliefs.state[slot, 0] < 0:
             self._round.anew.add(slot)
         if added:
             version = added[-1][1].policy_version
@@ -192,7 +192,7 @@ class Symbols(Kind[SymbolFrame]):
         rows = np.flatnonzero(now.taken)
         batch, slots, models = columns.take(rows), now.arrivals.slots[rows], now.models[rows]
         if now.closer or now.accounted:
-            closer = [(slot, *one) for slot, some in now.closer.items() for one in some]
+            closer = [(slot, *gap) for slot, some in now.closer.items() for gap in some]
             named = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in closer]
             parts = (batch, Columns.of((number, frame) for _, number, frame in closer), _accounting(now.accounted))
             slots = np.concatenate((slots, np.array([slot for slot, *_ in closer], dtype=np.int64)))
@@ -250,9 +250,9 @@ class Symbols(Kind[SymbolFrame]):
         ends = order[np.flatnonzero(np.diff(slots[order], append=-1))]
         now.newest.append((_Fresh(batch, firsts, models), batch.number[ends].tolist(), ends.tolist(), len(order)))
         for slot in now.anew:
-            if (found := self._anew(slot)) is not None and (frames := some.count(slot)):
+            if (fresh := self._anew(slot)) is not None and (frames := some.count(slot)):
                 number = int(self._marks[slot, NUMBER])
-                now.newest.append((found, [number], [0], frames))
+                now.newest.append((fresh, [number], [0], frames))
 
     def _anew(self, slot: int) -> _Fresh | None:
         """Compute again what is known of a stream, from what is stored, and return its newest frame."""
@@ -272,10 +272,10 @@ class Symbols(Kind[SymbolFrame]):
         newest, end = self._frames.tail.newest(number), self._frames.last(number)
         if newest is not None and newest.last > end:
             frame = newest
-        elif end < 0 or not (found := self._frames.holding(number, end, end)):
+        elif end < 0 or not (frames := self._frames.holding(number, end, end)):
             return None
         else:
-            policy = self._catalogue.policy(place.device, place.stream, found[0].policy_version)
+            policy = self._catalogue.policy(place.device, place.stream, frames[0].policy_version)
             some = self._frames.holding(number, max(end - policy.frame_ticks + 1, 0), end)
             frame = some[-1]
         return self._alone(place, frame, self.past.distribution_at(place, frame))
@@ -309,7 +309,11 @@ class _Round:
         """The frames of a slot that are to be stored and have ticks of a frame."""
         inside = (self.arrivals.symbols.first <= frame.last) & (self.last >= frame.first)
         rows = np.flatnonzero(inside & self.taken & (self.arrivals.slots == slot)).tolist()
-        closer = (one for _, one in self.closer.get(slot, ()) if one.first <= frame.last and frame.first <= one.last)
+        closer = (
+            waiting
+            for _, waiting in self.closer.get(slot, ())
+            if waiting.first <= frame.last and frame.first <= waiting.last
+        )
         return [*map(self.arrivals.symbols.frame, rows), *closer]
 
 
@@ -420,25 +424,25 @@ class Reports:
 
     def take_coalesced(self) -> int:
         """How many frames are not told because a newer one of their stream is, since this was asked last."""
-        found, self._coalesced = self._coalesced, 0
-        return found
+        _coalesced, self._coalesced = self._coalesced, 0
+        return _coalesced
 
     def take(self, capacity: int) -> list[_Report]:
         """Remove so many, in the order in which their streams changed first."""
         while self._unread and len(self._waiting) < capacity:
             number = next(iter(self._unread))
-            if (found := self._look_up(number)) is not None:
-                self._waiting[number] = found, 0
+            if (fresh := self._look_up(number)) is not None:
+                self._waiting[number] = fresh, 0
             self._unread.pop(number, None)
         taken = {number: self._waiting.pop(number) for number in [*islice(self._waiting, max(capacity, 0))]}
-        made: list[_Report] = []
+        reports: list[_Report] = []
         for (columns, distributions, models), numbers, rows in self._groups(taken):
             places, some = [self._place(number) for number in numbers], columns.take(rows)
             wide = np.zeros((len(rows), self._bank.states))
             wide[:, : distributions.shape[1]] = distributions[rows]
             shares, now = look_back(self._bank.arrays, models[rows], some, wide, self._lag)
-            made += [self._report(place, some, row, shares[row], now[row]) for row, place in enumerate(places)]
-        return made
+            reports += [self._report(place, some, row, shares[row], now[row]) for row, place in enumerate(places)]
+        return reports
 
     @staticmethod
     def _groups(waiting: dict[int, tuple[_Fresh, int]]) -> list[tuple[_Fresh, list[int], Ints]]:
@@ -454,12 +458,12 @@ class Reports:
         version, shift, first, count = (
             int(column[row]) for column in (some.version, some.shift, some.first, some.ticks)
         )
-        known = self._catalogue.recall(place.device, place.stream, version, SymbolModel)
-        states = len(known.numbers.initial)
-        shares, now = (told(known.numbers, each[:states]) for each in (shares, now))
+        model = self._catalogue.recall(place.device, place.stream, version, SymbolModel)
+        states = len(model.numbers.initial)
+        shares, now = (stream_beliefs(model.numbers, each[:states]) for each in (shares, now))
         last = first + count - 1
         try:
-            return _Report(place, last, state_estimate(known.policy, first, last, shift, shares, now))
+            return _Report(place, last, state_estimate(model.policy, first, last, shift, shares, now))
         except FuguError as error:
             return _Report(place, last, None, error)
 

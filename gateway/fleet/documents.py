@@ -72,9 +72,9 @@ def target_of(to: Address) -> Target:
 
 def reached(registry: Registry, to: Address) -> list[Device]:
     """The devices that a document is for. Raises FuguError if there are none."""
-    if not (found := _meant(registry, to)):
+    if not (devices := _meant(registry, to)):
         raise FuguError(f"no device of fleet {registry.fleet} is meant by {to}: enrol it first")
-    return found
+    return devices
 
 
 def _meant(registry: Registry, to: Address) -> list[Device]:
@@ -112,7 +112,7 @@ def former_document(registry: Registry, document: PolicyDocument, roots: Sequenc
     """The newest document before one that is believed and for some of the same devices; `None` if there is none."""
     names = {device.name for device in _meant(registry, document.to)}
     for version in sorted(
-        (one.version for one in registry.documents() if one.version < document.version), reverse=True
+        (older.version for older in registry.documents() if older.version < document.version), reverse=True
     ):
         with suppress(FuguError):
             old = believed(registry, version, roots)
@@ -125,7 +125,11 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
     """The version whose content a document brings back; `None` if it has new content, or goes on with the newest."""
     content = content_of(document)
     target = target_of(document.to)
-    older = [one.version for one in registry.documents() if one.target == target and one.version < document.version]
+    older = [
+        older_document.version
+        for older_document in registry.documents()
+        if older_document.target == target and older_document.version < document.version
+    ]
     for version in reversed(older):
         with suppress(FuguError):  # one that cannot be read is none that can be brought back
             if content_of(document_in(registry, version)) == content:
@@ -135,16 +139,16 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
 
 def other_ticks(old: PolicyDocument, new: PolicyDocument) -> dict[str, str]:
     """By stream of both documents what makes its ticks other moments in the new one; a device's outbox refuses that."""
-    before, found = {policy.stream: policy for policy in policies_of(old)}, {}
+    before, reasons = {policy.stream: policy for policy in policies_of(old)}, {}
     for policy in policies_of(new):
         former = before.get(policy.stream, policy)
         ticks = _window_ticks(former)
         changed = [name for name, of in _window_ticks(policy).items() if of != ticks.get(name, of)]
         if policy.clock != former.clock:
-            found[policy.stream] = "another epoch or period"
+            reasons[policy.stream] = "another epoch or period"
         elif changed:
-            found[policy.stream] = f"other ticks for window {', '.join(sorted(changed))}"
-    return found
+            reasons[policy.stream] = f"other ticks for window {', '.join(sorted(changed))}"
+    return reasons
 
 
 def _window_ticks(policy: AnyPolicy) -> dict[str, tuple[int, int, int]]:
@@ -158,11 +162,11 @@ def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
     Raises FleetError, which names a version that devices have now, and the streams.
     """
     for version in sorted({former_version(device) or 0 for device in _meant(registry, document.to)}):
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         with suppress(FuguError):  # one that the registry has not, or that cannot be read
-            found = other_ticks(document_in(registry, version), document)
-        if found:
-            streams = "; ".join(f"{stream} has {what}" for stream, what in sorted(found.items()))
+            reasons = other_ticks(document_in(registry, version), document)
+        if reasons:
+            streams = "; ".join(f"{stream} has {what}" for stream, what in sorted(reasons.items()))
             raise FleetError(
                 f"devices of version {version} would refuse version {document.version}: {streams}. Plan with the same "
                 "ticks, or give the stream or the window a new name"
@@ -184,8 +188,8 @@ def check_new(registry: Registry, signed: Signed) -> None:
     document, newest = signed.document, registry.newest_version()
     if document.fleet != registry.fleet:
         raise FleetError(f"a document of fleet {document.fleet}; the registry is that of fleet {registry.fleet}")
-    known = [one.payload for one in registry.documents() if one.version == document.version]
-    if document.version <= newest and signed.payload not in known:
+    payloads = [payloads.payload for payloads in registry.documents() if payloads.version == document.version]
+    if document.version <= newest and signed.payload not in payloads:
         raise FleetError(f"version {document.version} is not newer than {newest}, which the registry has")
 
 
@@ -285,9 +289,9 @@ def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None 
         if only is not None and device.name not in only:
             continue
         by_version.setdefault(former_version(device), []).append(device.name)
-    known: dict[str, Worth] = {}
-    after = _worths(document, known)
-    found = []
+    worths: dict[str, Worth] = {}
+    after = _worths(document, worths)
+    changes = []
     for former, names in sorted(by_version.items(), key=lambda entry: entry[0] or 0):
         before: dict[str, Worth] = {}
         ticks: dict[str, str] = {}
@@ -296,7 +300,7 @@ def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None 
         if former is not None:
             try:
                 old = document_in(registry, former)
-                before, ticks = _worths(old, known), other_ticks(old, document)
+                before, ticks = _worths(old, worths), other_ticks(old, document)
                 profiles = {policy.stream: _profile_days(policy) for policy in policies_of(old)}
             except FuguError:
                 unknown = True
@@ -304,8 +308,8 @@ def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None 
             StreamChange(name, before.get(name), after.get(name), ticks.get(name, ""), profiles.get(name, 0.0))
             for name in sorted({*before, *after})
         )
-        found.append(Change(tuple(sorted(names)), former, unknown, tuple(streams)))
-    return found
+        changes.append(Change(tuple(sorted(names)), former, unknown, tuple(streams)))
+    return changes
 
 
 def _profile_days(policy: AnyPolicy) -> float:
@@ -314,16 +318,16 @@ def _profile_days(policy: AnyPolicy) -> float:
     return max(lengths, default=0.0)
 
 
-def _worths(document: PolicyDocument, known: dict[str, Worth]) -> dict[str, Worth]:
-    found = {}
+def _worths(document: PolicyDocument, worths: dict[str, Worth]) -> dict[str, Worth]:
+    by_stream = {}
     for policy in policies_of(document):
         key = json.dumps({**json.loads(policy.to_json()), "version": 0, "device": "", "fallback": "", "tables": ""})
         if isinstance(policy, MeasurePolicy):
             key += repr([table.noise for table in policy.measure_tables])
-        if key not in known:
-            known[key] = worth(policy)
-        found[policy.stream] = known[key]
-    return found
+        if key not in worths:
+            worths[key] = worth(policy)
+        by_stream[policy.stream] = worths[key]
+    return by_stream
 
 
 def worth(policy: AnyPolicy) -> Worth:
@@ -331,11 +335,11 @@ def worth(policy: AnyPolicy) -> Worth:
     if isinstance(policy, Policy):
         promise = policy.guarantee
         bound = policy.bound()
-        told = bound.rows(policy.clock.period_us, promise.epsilon)
+        rows = bound.rows(policy.clock.period_us, promise.epsilon)
         conditions = tuple(shared.condition for shared in policy.sums)
-        common: dict[str, Any] = {"stretches": told, "bound": bound, "conditions": conditions}
+        common: dict[str, Any] = {"stretches": rows, "bound": bound, "conditions": conditions}
         if policy.table is None and not policy.windows:
-            sums = min((one.group for one in policy.sums), key=lambda group: 1 / (group.rate * group.length))
+            sums = min((sum_.group for sum_ in policy.sums), key=lambda group: 1 / (group.rate * group.length))
             off = float(1 / (sums.rate * sums.length * sums.least))
             unit = f"of the share of {sums.name}, over its homes"
             return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, **common)

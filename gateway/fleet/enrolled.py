@@ -44,12 +44,12 @@ def read_roots(paths: Sequence[Path], fleet: str) -> list[Root]:
     """Roots of a fleet, by version; the newest is in force. FuguError names one that is bad or foreign."""
     if not paths:
         raise PolicyError("a registry needs the root documents of its fleet")
-    found = []
+    roots = []
     for path in paths:
-        found.append(Root.read(path))
-        if found[-1].document.fleet != fleet:
+        roots.append(Root.read(path))
+        if roots[-1].document.fleet != fleet:
             raise PolicyError(f"{path} is not a root of fleet {fleet}")
-    return sorted(found, key=lambda root: root.document.version)
+    return sorted(roots, key=lambda root: root.document.version)
 
 
 class FleetPolicies:
@@ -118,7 +118,9 @@ class FleetPolicies:
         }
         while refusals := self._registry.refusals(after=self._refusals):
             self._refusals = refusals[-1].number
-            self._ever_refused.update((one.device, one.version) for one in refusals if one.outcome == "refused")
+            self._ever_refused.update(
+                (refusal.device, refusal.version) for refusal in refusals if refusal.outcome == "refused"
+            )
         in_force = {
             device.name: answer.in_force for device in devices if (answer := device.reported) and answer.in_force
         }
@@ -258,7 +260,7 @@ class Enrolled:
         self._keys = self._registry.keys()
         self._newest = self._registry.newest_version()
         devices = self._registry.devices()
-        self._enrolled = {one.name: (one.reported.in_force or 0) if one.reported else 0 for one in devices}
+        self._enrolled = {device.name: (device.reported.in_force or 0) if device.reported else 0 for device in devices}
         return devices
 
     def has(self, device: str) -> bool:

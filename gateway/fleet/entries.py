@@ -256,8 +256,10 @@ class RolloutPlan:
         """Read the text of `to_json`."""
         fields = json.loads(text)
         stages = [
-            Stage(one["share"] and Fraction(one["share"]), one["group"], Fraction(one["success"]), one["gate"])
-            for one in fields["stages"]
+            Stage(
+                stage["share"] and Fraction(stage["share"]), stage["group"], Fraction(stage["success"]), stage["gate"]
+            )
+            for stage in fields["stages"]
         ]
         exact = {"error": Fraction(fields["error"]), "share": Fraction(fields["share"])}
         return cls(**fields | exact | {"stages": tuple(stages), "groups": tuple(fields["groups"])})

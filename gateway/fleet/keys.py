@@ -113,9 +113,9 @@ _SHORTEST = 8
 class Passphrases:
     """The passphrases at hand; only without any, somebody is asked (FuguError if there is nobody)."""
 
-    def __init__(self, known: Sequence[str], ask: Callable[[str], str]) -> None:
-        self._known = list(known)
-        self._given = bool(known)
+    def __init__(self, folders: Sequence[str], ask: Callable[[str], str]) -> None:
+        self._known = list(folders)
+        self._given = bool(folders)
         self._ask = ask
 
     def candidates(self, what: str) -> Iterator[str]:
@@ -205,7 +205,7 @@ def short(name: str) -> str:
 
 def key_files(folders: Iterable[Path]) -> list[KeyFile]:
     """All key files of some folders. FuguError if a folder is missing, or it or a key file is open to others."""
-    found = []
+    files = []
     for folder in folders:
         try:
             mode, paths = folder.stat().st_mode, sorted(folder.iterdir())
@@ -219,8 +219,8 @@ def key_files(folders: Iterable[Path]) -> list[KeyFile]:
             if match := _FILE.fullmatch(path.name):
                 read_private(path, "a key")
                 role = next(role for role in ROLES if role == match[1])
-                found.append(KeyFile(path, role, match[2]))
-    return found
+                files.append(KeyFile(path, role, match[2]))
+    return files
 
 
 def write_key(folder: Path, role: RoleName, key: Ed25519PrivateKey, passphrase: str) -> Path:
@@ -235,16 +235,16 @@ def unlock_some(
 ) -> list[Ed25519PrivateKey]:
     """The private keys of some names, in their order, as far as there are files for them."""
     by_short = {file.short: file for file in files}
-    found: list[Ed25519PrivateKey] = []
+    keys: list[Ed25519PrivateKey] = []
     for name in names:
-        if len(found) == most:
+        if len(keys) == most:
             break
         if (file := by_short.get(short(name))) is None:
             continue
         key = file.unlock(passphrases)
         if name_of(key) == name:
-            found.append(key)
-    return found
+            keys.append(key)
+    return keys
 
 
 ROOT_FILE = "root.envelope"
@@ -278,10 +278,10 @@ class Root(NamedTuple):
     @classmethod
     def newest_in(cls, folders: Sequence[Path]) -> Self:
         """The newest root of some folders. Raises FleetError if none has one, or one is no good."""
-        found = [cls.read(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
-        if not found:
+        roots = [cls.read(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
+        if not roots:
             raise FleetError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
-        return max(found, key=lambda root: root.document.version)
+        return max(roots, key=lambda root: root.document.version)
 
     def trust(self, device: str = "device", groups: tuple[str, ...] = ()) -> Trust:
         """The rules of a device of this fleet whose owner accepts everything that is true."""
@@ -366,11 +366,13 @@ def _replaced(document: RootDocument, role: RoleName, key: str | None) -> set[st
     names = set(_role(document, role).keys)
     if key is None:
         return names
-    found = {name for name in names if len(key) >= 4 and name.startswith(key)}
-    if len(found) != 1:
-        known = ", ".join(sorted(map(short, names)))
-        raise FleetError(f"{key[:40]!r} names no {role} key of root version {document.version}; there are {known}")
-    return found
+    matches = {name for name in names if len(key) >= 4 and name.startswith(key)}
+    if len(matches) != 1:
+        known_names = ", ".join(sorted(map(short, names)))
+        raise FleetError(
+            f"{key[:40]!r} names no {role} key of root version {document.version}; there are {known_names}"
+        )
+    return matches
 
 
 def _signing(
@@ -379,17 +381,17 @@ def _signing(
     """Enough keys of the old root, and enough of the new one; those that stay count for both."""
     stays = [name for name in old.root.keys if name in new.root.keys]
     goes = [name for name in old.root.keys if name not in new.root.keys]
-    found = unlock_some(files, stays + goes, max(old.root.threshold, new.root.threshold - len(fresh)), secrets)
-    if len(found) < old.root.threshold:
+    keys = unlock_some(files, stays + goes, max(old.root.threshold, new.root.threshold - len(fresh)), secrets)
+    if len(keys) < old.root.threshold:
         raise FleetError(
-            f"a new root takes {old.root.threshold} of the old root keys, {len(found)} are at hand: "
+            f"a new root takes {old.root.threshold} of the old root keys, {len(keys)} are at hand: "
             "name further folders with --keys"
         )
-    counting = sum(name_of(key) in new.root.keys for key in found)
-    found += fresh[: max(0, new.root.threshold - counting)]
-    if (counting := sum(name_of(key) in new.root.keys for key in found)) < new.root.threshold:
+    counting = sum(name_of(key) in new.root.keys for key in keys)
+    keys += fresh[: max(0, new.root.threshold - counting)]
+    if (counting := sum(name_of(key) in new.root.keys for key in keys)) < new.root.threshold:
         raise FleetError(f"the new root takes {new.root.threshold} of its own keys, {counting} are at hand")
-    return found
+    return keys
 
 
 def _document(

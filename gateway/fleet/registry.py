@@ -218,8 +218,8 @@ class Registry:
     def device(self, name: str) -> Device:
         """One device. Raises FuguError if there is none of this name."""
         with self.snapshot():
-            if found := self._devices("WHERE name=?", name):
-                return found[0]
+            if devices := self._devices("WHERE name=?", name):
+                return devices[0]
         raise FuguError(f"there is no device {name[:80]!r} in fleet {self.fleet}")
 
     def devices(self, group: str | None = None) -> list[Device]:
@@ -248,12 +248,12 @@ class Registry:
         """
         strangers = 0
         with self.transaction():
-            for one in sightings:
+            for sighting in sightings:
                 cursor = self.db.execute(
                     "UPDATE devices SET last_seen_us=CASE WHEN :online OR online THEN max(last_seen_us, :time_us) "
                     "ELSE last_seen_us END, online=:online, outbox_depth=:outbox_depth, "
                     "codes=:codes, agent_version=:agent_version WHERE name=:device",
-                    one._asdict(),
+                    sighting._asdict(),
                 )
                 strangers += not cursor.rowcount
         return strangers
@@ -262,11 +262,11 @@ class Registry:
         """Take note of answers in one transaction; the same again changes nothing. How many are of strangers."""
         strangers = 0
         with self.transaction():
-            for one in reports:
-                if not self.db.execute("SELECT 1 FROM devices WHERE name=?", (one.device,)).fetchone():
+            for report in reports:
+                if not self.db.execute("SELECT 1 FROM devices WHERE name=?", (report.device,)).fetchone():
                     strangers += 1
                     continue
-                self._put_report(one)
+                self._put_report(report)
         return strangers
 
     def refusals(self, device: str | None = None, *, after: int = 0, limit: int = 1000) -> list[Refusal]:
@@ -287,13 +287,13 @@ class Registry:
         Raises FleetError if its version is not higher than all others, or what it restores is not there.
         """
         with self.transaction():
-            known = self.db.execute(
+            row = self.db.execute(
                 "SELECT digest, payload FROM intact_documents WHERE version=?", (document.version,)
             ).fetchone()
-            if known == (document.digest, document.payload):
+            if row == (document.digest, document.payload):
                 return
-            if known or document.version < (newest := self.newest_version()):
-                why = "it is taken by another document" if known else f"version {newest} is there already"
+            if row or document.version < (newest := self.newest_version()):
+                why = "it is taken by another document" if row else f"version {newest} is there already"
                 raise FleetError(f"version {document.version} is refused: {why}")
             if document.restores is not None:
                 self.document(document.restores)
@@ -416,28 +416,28 @@ class Registry:
 
     # Inside
 
-    def _put_report(self, one: PolicyReport) -> None:
+    def _put_report(self, report: PolicyReport) -> None:
         """Write down an answer, and a new refusal for ever, as part of a transaction."""
-        known = self.db.execute(
-            "SELECT version, outcome, reason FROM reported WHERE device=?", (one.device,)
+        row = self.db.execute(
+            "SELECT version, outcome, reason FROM reported WHERE device=?", (report.device,)
         ).fetchone()
-        in_force = one.version if one.outcome == "accepted" else one.in_force
+        in_force = report.version if report.outcome == "accepted" else report.in_force
         self.db.execute(
             "INSERT INTO reported VALUES (:device, :in_force, :version, :outcome, :reason, :time, :stale) "
             "ON CONFLICT DO UPDATE SET in_force=COALESCE(:in_force, in_force), version=:version, outcome=:outcome, "
             "reason=:reason, stale=:stale, since_us=CASE WHEN :new THEN :time ELSE since_us END",
             {
-                **{"device": one.device, "in_force": in_force, "version": one.version, "outcome": one.outcome},
-                **{"reason": one.reason, "time": one.time_us, "stale": one.stale, "new": known != one[1:4]},
+                **{"device": report.device, "in_force": in_force, "version": report.version, "outcome": report.outcome},
+                **{"reason": report.reason, "time": report.time_us, "stale": report.stale, "new": row != report[1:4]},
             },
         )
-        if one.outcome == "accepted" or known == one[1:4]:
+        if report.outcome == "accepted" or row == report[1:4]:
             return
-        (stored,) = self.db.execute("SELECT COUNT(*) FROM refusals WHERE device=?", (one.device,)).fetchone()
+        (stored,) = self.db.execute("SELECT COUNT(*) FROM refusals WHERE device=?", (report.device,)).fetchone()
         if stored < MOST_REFUSALS:
             self.db.execute(
                 "INSERT INTO refusals (time_us, device, version, outcome, reason) VALUES (?, ?, ?, ?, ?)",
-                (one.time_us, *one[:4]),
+                (report.time_us, *report[:4]),
             )
 
     def _put_groups(self, device: str, groups: list[str]) -> None:
@@ -465,16 +465,16 @@ def _open(path: Path, fleet: str | None, busy_seconds: float) -> tuple[sqlite3.C
     try:
         if problem := damage(db):
             raise RegistryError(f"the fleet registry {path.name} is damaged ({problem}): {REGISTRY.remedy}")
-        (found,) = db.execute("SELECT name FROM fleet").fetchone()
-        if fleet is not None and found != fleet:
-            raise RegistryError(f"{path.name} is the registry of fleet {found}, not of {fleet}")
+        (bound_fleet,) = db.execute("SELECT name FROM fleet").fetchone()
+        if fleet is not None and bound_fleet != fleet:
+            raise RegistryError(f"{path.name} is the registry of fleet {bound_fleet}, not of {fleet}")
     except sqlite3.Error as error:
         db.close()
         raise RegistryError(f"cannot open the fleet registry {path.name}: {error}") from None
     except BaseException:
         db.close()
         raise
-    return db, str(found)
+    return db, str(bound_fleet)
 
 
 def _document(row: Any) -> Document:

@@ -155,14 +155,14 @@ class StageCounts(NamedTuple):
 
 def tally(plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport]) -> tuple[StageCounts, ...]:
     """How the devices of every stage stand, at the time of the state; `reports` has every enrolled device."""
-    found = []
+    stage_counts = []
     for stage in state.stages:
         counts = dict.fromkeys(StageCounts._fields, 0)
         for name in stage:
             counts[_standing(plan, state, state.offers.get(name), reports.get(name))] += 1
         counts["size"] = len(stage) - counts["out"]
-        found.append(StageCounts(**counts))
-    return tuple(found)
+        stage_counts.append(StageCounts(**counts))
+    return tuple(stage_counts)
 
 
 def _standing(plan: RolloutPlan, state: RolloutState, offer: _Offer | None, report: DeviceReport | None) -> str:
@@ -273,15 +273,15 @@ def _offer(
     interval = -(-MINUTE_US // plan.pace)
     slot = max(state.slot_us, state.clock_us - min(passed, CATCH_UP_US))
     quota = plan.pace - sum(offer.at_us > state.clock_us - MINUTE_US for offer in state.offers.values())
-    made: dict[str, _Offer] = {}
+    offers: dict[str, _Offer] = {}
     for name in chain.from_iterable(state.stages[: state.stage + 1]):
-        if len(made) >= quota or slot > state.clock_us:
+        if len(offers) >= quota or slot > state.clock_us:
             break
         if name in state.offers or (report := reports.get(name)) is None or report.newest > plan.version:
             continue
-        made[name] = _Offer(state.clock_us, state.seen_us, report.former, state.clock_us if report.online else None)
+        offers[name] = _Offer(state.clock_us, state.seen_us, report.former, state.clock_us if report.online else None)
         slot += interval
-    return tuple(made), replace(state, slot_us=slot, offers={**state.offers, **made}) if made else state
+    return tuple(offers), replace(state, slot_us=slot, offers={**state.offers, **offers}) if offers else state
 
 
 _GATEWAY = "gateway"
@@ -324,9 +324,9 @@ class Rollouts:
         with self._registry.snapshot():
             document = self._registry.document(plan.version)
             devices = {device.name: device for device in self._registry.devices()}
-            stages = stages_of(plan, {name: one.groups for name, one in devices.items()}, document.target)
+            stages = stages_of(plan, {name: device.groups for name, device in devices.items()}, document.target)
             desired = [devices[name].desired for stage in stages for name in stage]
-            if all(one is not None and one.version > plan.version for one in desired):
+            if all(document is not None and document.version > plan.version for document in desired):
                 raise FleetError(f"every device of the plan should have a newer version than {plan.version} already")
             return stages
 
@@ -417,9 +417,9 @@ class Rollouts:
     def show(self, number: int) -> Rollout:
         """A rollout as it stands. Raises FuguError if there is no such rollout."""
         with self._registry.snapshot():
-            found = self._load(number)
-            reports = self._reports(number, found.plan.version)
-            return found._replace(tallies=tally(found.plan, found.state, reports))
+            rollout = self._load(number)
+            reports = self._reports(number, rollout.plan.version)
+            return rollout._replace(tallies=tally(rollout.plan, rollout.state, reports))
 
     def _record(self, number: int, who: str, what: str, detail: str, time_us: int) -> None:
         self._registry.record(who, what, f"rollout {number}", detail, time_us=time_us)
@@ -458,15 +458,15 @@ class Rollouts:
 
     def _reports(self, number: int, version: int) -> Mapping[str, DeviceReport]:
         """Reports of the devices of a rollout about a version."""
-        found = {}
+        reports = {}
         rows = self._db.execute(_REPORTS, {"rollout": number, "version": version})
         for device, online, last_seen, desired, in_force, latest, outcome, refused in rows:
             # failure after acceptance counts, a refusal before it does not
             answer: Any = (outcome if latest == version else refused) or ""
             answer = "accepted" if in_force == version and answer != "failed" else answer
             newest = max(desired or 0, in_force or 0)
-            found[device] = DeviceReport(bool(online), last_seen, answer, in_force or desired, newest)
-        return found
+            reports[device] = DeviceReport(bool(online), last_seen, answer, in_force or desired, newest)
+        return reports
 
 
 def _row(state: RolloutState) -> tuple[object, ...]:

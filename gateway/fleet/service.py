@@ -203,7 +203,8 @@ class FleetLink:
         newest = max(self._judged.values(), default=0)
         if judged not in self._judged and newest != self._registry.newest_version():
             self._judged = {
-                hashlib.sha256(one.payload).digest()[:JUDGED_BYTES]: one.version for one in self._registry.documents()
+                hashlib.sha256(document.payload).digest()[:JUDGED_BYTES]: document.version
+                for document in self._registry.documents()
             }
         return self._judged.get(judged, 0)
 

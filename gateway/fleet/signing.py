@@ -68,7 +68,7 @@ class Signed(NamedTuple):
         """The same, with more signatures. FuguError if a guarantee, derived anew, does not hold."""
         verify_guarantees(self.document)
         own = sign("policy", self.envelope.payload, keys).signatures
-        every = tuple(sorted((*self.envelope.signatures, *own), key=lambda one: one.key))
+        every = tuple(sorted((*self.envelope.signatures, *own), key=lambda signature: signature.key))
         return self._replace(envelope=replace(self.envelope, signatures=every), signatures=len(every))
 
     def check(self, root: Root, now: int, enrolments: Iterable[Enrolment] = ()) -> bool:
@@ -115,7 +115,7 @@ class Signed(NamedTuple):
             raise FleetError(f"a {envelope.kind} document where a policy document was expected")
         role = root.document.policy
         valid = signers(envelope, role, root.document.public_keys)
-        if not valid or {one.key for one in envelope.signatures} != valid:
+        if not valid or {signature.key for signature in envelope.signatures} != valid:
             raise FleetError(
                 f"{len(valid)} of its {len(envelope.signatures)} signatures are valid and of policy keys of root "
                 f"version {root.document.version}; it takes {role.threshold}, and no others"
@@ -163,39 +163,39 @@ def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str
     Raises FleetError if a file cannot be read, or is for another fleet or device; PolicyError, which names it, if it is
     no policy.
     """
-    found = []
+    bodies = []
     for file in files:
         try:
             text = file.read_bytes()
         except OSError as error:
             raise FleetError(f"cannot read the policy {file}: {error.strerror}") from None
         try:
-            found.append(_body(text, fleet, to))
+            bodies.append(_body(text, fleet, to))
         except FuguError as error:
             raise type(error)(f"{file}: {error}") from None
-    return found
+    return bodies
 
 
 def _body(text: bytes, fleet: str, to: Address) -> dict[str, Any]:
     try:
-        given = json.loads(text) if len(text) <= _MAX_FILE else None
+        document = json.loads(text) if len(text) <= _MAX_FILE else None
     except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
+        document = None
+    if not isinstance(document, dict):
         raise PolicyError(f"no JSON object of at most {_MAX_FILE} bytes")
-    if given.get("fleet", fleet) != fleet:
-        raise FleetError(f"a policy of fleet {str(given['fleet'])[:80]}; the keys are those of fleet {fleet}")
-    if to.device is not None and given.get("device", to.device) != to.device:
-        raise FleetError(f"a policy of device {str(given['device'])[:80]}; the document is for device {to.device}")
-    given = {"fleet": fleet, "device": to.device or _SOMEBODY, "version": _table_version(given), **given}
-    body: dict[str, Any] = json.loads(read_policy(json.dumps(given)).to_json())
+    if document.get("fleet", fleet) != fleet:
+        raise FleetError(f"a policy of fleet {str(document['fleet'])[:80]}; the keys are those of fleet {fleet}")
+    if to.device is not None and document.get("device", to.device) != to.device:
+        raise FleetError(f"a policy of device {str(document['device'])[:80]}; the document is for device {to.device}")
+    document = {"fleet": fleet, "device": to.device or _SOMEBODY, "version": _table_version(document), **document}
+    body: dict[str, Any] = json.loads(read_policy(json.dumps(document)).to_json())
     return {name: value for name, value in body.items() if name not in _INSERTED}
 
 
-def _table_version(given: dict[str, Any]) -> int:
+def _table_version(body: dict[str, Any]) -> int:
     """The version that the tables of a measured stream name, for a policy that does not say its own."""
     try:
-        return TimedTable.of_text(given["fallback"]).policy_version if given.get("kind") == "points" else 1
+        return TimedTable.of_text(body["fallback"]).policy_version if body.get("kind") == "points" else 1
     except (KeyError, TypeError, FrameError):
         return 1
 
@@ -217,16 +217,16 @@ def content_of(document: PolicyDocument) -> tuple[str, str]:
 
 def contents(document: PolicyDocument) -> dict[str, str]:
     """All that a document says, by the name of a field of it, of a stream, or of how a stream's states are made."""
-    found = {"to": str(document.to), "on_expiry": document.on_expiry}
-    found |= {name: str(getattr(document, name)) for name in ("valid_from", "valid_until")}
+    lines = {"to": str(document.to), "on_expiry": document.on_expiry}
+    lines |= {name: str(getattr(document, name)) for name in ("valid_from", "valid_until")}
     for body in document.policies:
         fields = _restamped(dict(body), 1)
         states = {f"discretiser.{name}": value for name, value in fields.pop("discretiser", {}).items()}
         stream = fields.pop("stream", "")
-        found |= {
+        lines |= {
             f"{stream}: {name}": json.dumps(value, ensure_ascii=False) for name, value in (states | fields).items()
         }
-    return found
+    return lines
 
 
 def weaker(old: PolicyDocument, new: PolicyDocument) -> list[str]:
@@ -285,16 +285,18 @@ def policies_of(document: PolicyDocument) -> tuple[AnyPolicy, ...]:
 
 def promises(document: PolicyDocument) -> list[StreamPromise]:
     """Promises of the policies of a document, one for each stream."""
-    found = []
+    stream_promises = []
     for policy in policies_of(document):
         if isinstance(policy, Policy):
             promise = policy.guarantee
             bound, period = policy.bound(), policy.clock.period_us
-            found.append(StreamPromise(policy.stream, "symbols", promise.epsilon, promise.adversary, bound, period))
+            stream_promises.append(
+                StreamPromise(policy.stream, "symbols", promise.epsilon, promise.adversary, bound, period)
+            )
         else:
             assert isinstance(policy, MeasurePolicy)
-            found.append(StreamPromise(policy.stream, "measured", policy.epsilon, ""))
-    return found
+            stream_promises.append(StreamPromise(policy.stream, "measured", policy.epsilon, ""))
+    return stream_promises
 
 
 def read_complete(content: bytes, roots: Sequence[Root]) -> PolicyDocument:
@@ -324,7 +326,7 @@ def policies_in(
     Raises FleetError if a file cannot be read, or is a document that is not signed as the root says, or reaches nobody;
     PolicyError, which names it, if it is no policy.
     """
-    found: list[AnyPolicy] = []
+    policies: list[AnyPolicy] = []
     for file in files:
         try:
             content = file.read_bytes()
@@ -332,7 +334,7 @@ def policies_in(
             raise FleetError(f"cannot read the policy {file}: {error.strerror}") from None
         try:
             if content.lstrip()[:1] == b"{":
-                found.append(read_policy(content))
+                policies.append(read_policy(content))
                 continue
             if root is None:
                 raise FleetError("a signed document needs the fleet's root: give --root")
@@ -340,14 +342,14 @@ def policies_in(
             if not signed.complete:
                 raise FleetError(f"it has {signed.signatures} of {signed.needed} signatures")
             to = signed.document.to
-            reached = [one.device for one in enrolments if to.reaches(one.device, one.groups)]
+            reached = [enrolment.device for enrolment in enrolments if to.reaches(enrolment.device, enrolment.groups)]
             names = {to.device} if to.device else set(devices) if to.everyone else set(reached)
             if not names:
                 raise FleetError(f"it is for {to}: give --enrolment of the devices in it")
-            found += [policy for name in sorted(names) for policy in signed.document.for_device(name)]
+            policies += [policy for name in sorted(names) for policy in signed.document.for_device(name)]
         except FuguError as error:
             raise type(error)(f"{file}: {error}") from None
-    return found
+    return policies
 
 
 def read_pins(files: Sequence[Path], fleet: str) -> dict[str, SymbolPins | MeasuredPins]:

@@ -58,11 +58,11 @@ class Contradictions(Part):
         self._due = set(self._stops)
         self._found: dict[str, int] = {}
         self._look_at = 0.0
-        for one in self._conflicts.every():
-            name, detail = _words(one.device, one.sequence, one.first)
-            monitor.remember(AlarmCode.CONFLICT, name, detail, one.times, since=one.since, last=one.last)
+        for conflict in self._conflicts.every():
+            name, detail = _words(conflict.device, conflict.sequence, conflict.first)
+            monitor.remember(AlarmCode.CONFLICT, name, detail, conflict.times, since=conflict.since, last=conflict.last)
 
-    def found(self, device: str, sequence: str, frame: AnyFrame) -> None:
+    def record(self, device: str, sequence: str, frame: AnyFrame) -> None:
         """Take a frame that contradicts a stored one, within the transaction in which that was seen."""
         self._conflicts.note(device, sequence, frame.first, int(time.time()))
         self._monitor.note(AlarmCode.CONFLICT, *_words(device, sequence, frame.first))
@@ -90,7 +90,7 @@ class Contradictions(Part):
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_SECONDS
             in_force = self._stopping.in_force()
-            for device in [one for one, version in self._stops.items() if in_force.get(one, 0) > version]:
+            for device in [stopped for stopped, version in self._stops.items() if in_force.get(stopped, 0) > version]:
                 self._conflicts.go_on(device)
                 del self._stops[device]
                 self._due.discard(device)

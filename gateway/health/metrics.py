@@ -105,7 +105,7 @@ class Metrics:
         ):
             yield GaugeMetricFamily(_PREFIX + name, about, value)
         alarms = GaugeMetricFamily(_PREFIX + "alarms", "Who or what has an alarm now, by its code", labels=["code"])
-        found = {alarm.code: max(1, len(alarm.names) + alarm.others) for alarm in health.alarms}
+        counts = {alarm.code: max(1, len(alarm.names) + alarm.others) for alarm in health.alarms}
         named = GaugeMetricFamily(
             _PREFIX + "release_refused", "Releases with an alarm, which says why on the page", labels=["release"]
         )
@@ -114,7 +114,7 @@ class Metrics:
                 named.add_metric([release], 1)
         yield named
         for code in AlarmCode:
-            alarms.add_metric([code], found.get(code, 0))
+            alarms.add_metric([code], counts.get(code, 0))
         yield alarms
         refused = CounterMetricFamily(_PREFIX + "messages_refused", "Messages that were refused", labels=["reason"])
         for reason in Reason:

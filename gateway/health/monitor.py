@@ -125,10 +125,10 @@ class Alarms:
 
     def summary(self) -> tuple[HealthAlarm, ...]:
         """The same for the health message: of each code one, with its first few names."""
-        found: dict[AlarmCode, list[_Alarm]] = {}
+        alarms: dict[AlarmCode, list[_Alarm]] = {}
         for alarm in self.current():
-            found.setdefault(alarm.code, []).append(alarm)
-        return tuple(_merged(code, alarms) for code, alarms in found.items())
+            alarms.setdefault(alarm.code, []).append(alarm)
+        return tuple(_merged(code, alarms) for code, alarms in alarms.items())
 
 
 def _merged(code: AlarmCode, alarms: Iterable[_Alarm]) -> HealthAlarm:
@@ -351,8 +351,8 @@ class Monitor:
         `None` if none has. A frame is told after its last tick, by its length and what waited in the outbox.
         """
         now, wall = self._seconds(), self._wall()
-        recent = (one for one in self._heard.values() if now - one.at <= _SILENT_SECONDS)
-        return min((wall - (now - one.at) - one.end for one in recent), key=abs, default=None)
+        recent = (device for device in self._heard.values() if now - device.at <= _SILENT_SECONDS)
+        return min((wall - (now - device.at) - device.end for device in recent), key=abs, default=None)
 
     # The thread
 
@@ -434,11 +434,11 @@ class Monitor:
         for device, heard in list(self._heard.items()):
             if now - max(heard.at, connected) > heard.limit:
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
-        for device in [one for one in self._known if one in self._heard]:
+        for device in [name for name in self._known if name in self._heard]:
             self._known.discard(device)
         for device in self._known:
             streams = [self._stored.running(device, stream) for stream in self._sources.catalogue.streams(device)]
-            limits = [_SILENT_FRAMES * _frame_seconds(one.policy) for one in streams if one is not None]
+            limits = [_SILENT_FRAMES * _frame_seconds(stream.policy) for stream in streams if stream is not None]
             if limits and now - max(self._began, connected) > max(_SILENT_SECONDS, *limits):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
 
@@ -527,25 +527,25 @@ def _said(path: Path, store: Location) -> dict[str, Any] | None:
     if not (answer := ask(path, owner_of_folder=not _has_own_folder(store))):
         return None
     try:
-        found: dict[str, Any] = json.loads(answer)
+        document: dict[str, Any] = json.loads(answer)
     except ValueError:
         raise NotRunningError(f"the gateway of the store {store.name} was too busy to say it all: ask again") from None
-    return found
+    return document
 
 
 def _together(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    found = dict(reports[0])
-    for one in reports[1:]:
-        found["connected"] = found["connected"] and one["connected"]
-        found["alarms"] = [*found["alarms"], *one["alarms"]]
-        found["counters"] = dict(sorted((Counter(found["counters"]) + Counter(one["counters"])).items()))
+    report = dict(reports[0])
+    for other in reports[1:]:
+        report["connected"] = report["connected"] and other["connected"]
+        report["alarms"] = [*report["alarms"], *other["alarms"]]
+        report["counters"] = dict(sorted((Counter(report["counters"]) + Counter(other["counters"])).items()))
         for name in ("inbox", "estimates_waiting"):
-            found[name] += one[name]
+            report[name] += other[name]
         for name in ("uptime_seconds", "worker_round_seconds", "store_bytes"):  # they share one store
-            found[name] = max(found[name], one[name])
-        found["connection"] = found["connection"] or one["connection"]
-        found["process"] = f"{found['process']}, {one['process']}"
-    return found
+            report[name] = max(report[name], other[name])
+        report["connection"] = report["connection"] or other["connection"]
+        report["process"] = f"{report['process']}, {other['process']}"
+    return report
 
 
 def _has_own_folder(store: Location) -> bool:

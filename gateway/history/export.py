@@ -50,7 +50,13 @@ Told = Callable[..., None]
 
 
 def export_history(
-    store: Location, ledger: Location | None, span: Span, folder: Path, *, lag: int = 8, told: Told = lambda *_: None
+    store: Location,
+    ledger: Location | None,
+    span: Span,
+    folder: Path,
+    *,
+    lag: int = 8,
+    progress: Told = lambda *_: None,
 ) -> dict[str, int]:
     """Write what a gateway has stored and released to a new folder of Parquet files; how many rows each table has.
 
@@ -60,24 +66,24 @@ def export_history(
         span: of wall-clock time; what lies inside is written.
         folder: must not exist, or be empty; it is there when it is complete.
         lag: ticks of later symbols or points that estimates see.
-        told: called with the date that is begun, and the share of the dates that is done.
+        progress: called with the date that is begun, and the share of the dates that is done.
 
     Raises FuguError if there is no such store or ledger, nothing is of that time, or the folder cannot be written.
     """
-    with stored_history(store) as history, parquet_folder(folder) as made:
+    with stored_history(store) as history, parquet_folder(folder) as folders:
         day: int | None = span.since
         begin = max(span.since, history.next_time(0) or 0)
         while day is not None and day < span.until:
             day -= day % DAY_US
-            told(instant(day).date().isoformat(), min(max(day - begin, 0) / max(span.until - begin, 1), 1.0))
-            day = day + DAY_US if _day(history, made, span.day(day), lag) else history.next_time(day + DAY_US)
+            progress(instant(day).date().isoformat(), min(max(day - begin, 0) / max(span.until - begin, 1), 1.0))
+            day = day + DAY_US if _day(history, folders, span.day(day), lag) else history.next_time(day + DAY_US)
         if (ledger := ledger or _known_ledger(store)) is not None:
-            told("releases", 1.0)
-            _put_releases(made, ledger, span)
-        if not any(made.rows.values()):
+            progress("releases", 1.0)
+            _put_releases(folders, ledger, span)
+        if not any(folders.rows.values()):
             raise FuguError(f"{store.name} holds nothing of that time")
-        made.add("policies", policy_rows(history.policies()))
-        return dict(made.rows)
+        folders.add("policies", policy_rows(history.policies()))
+        return dict(folders.rows)
 
 
 def _known_ledger(store: Location) -> Location | None:
@@ -86,35 +92,35 @@ def _known_ledger(store: Location) -> Location | None:
     return beside if is_there(beside, KIND) else None
 
 
-def _day(history: StoredHistory, made: ParquetFolder, span: Span, lag: int) -> bool:
+def _day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: int) -> bool:
     """Write what is of a span within a day; returns whether there was anything."""
-    before = sum(made.rows.values())
+    before = sum(folder.rows.values())
     for stream in history.streams():
         pieces = history.pieces(stream, span)
         while some := list(islice(pieces, _MOST_PIECES)):
-            made.add("symbols", symbol_rows(stream, some))
+            folder.add("symbols", symbol_rows(stream, some))
         for run in history.estimates(stream, span, lag):
-            made.add("estimates", marginal_rows("estimates", stream, run))
+            folder.add("estimates", marginal_rows("estimates", stream, run))
     for measured in history.measured():
         for frame in history.points(measured, span):
             policy = measured.policies[frame.policy_version]
-            made.add("points", point_rows(policy, frame))
+            folder.add("points", point_rows(policy, frame))
             for estimates in history.measurements(measured, frame, lag):
-                made.add("measurements", measurement_rows(policy, estimates))
+                folder.add("measurements", measurement_rows(policy, estimates))
     for sequence in history.windows():
-        made.add("windows", window_rows(sequence, history.counts(sequence, span)))
-    return sum(made.rows.values()) > before
+        folder.add("windows", window_rows(sequence, history.counts(sequence, span)))
+    return sum(folder.rows.values()) > before
 
 
-def _put_releases(made: ParquetFolder, ledger: Location, span: Span) -> None:
+def _put_releases(folder: ParquetFolder, ledger: Location, span: Span) -> None:
     with closing(Ledger(ledger, create=False)) as opened:
         after = 0
-        made.add("releases", release_rows(()))
+        folder.add("releases", release_rows(()))
         while entries := opened.entries(after, _MOST_ENTRIES):
             after = entries[-1].number
             frames = (ReleaseFrame.decode(entry.payload) for entry in entries if entry.state == "published")
             inside = (frame for frame in frames if span.since <= unix_us(frame.time) - 1 < span.until)
-            made.add("releases", release_rows(inside))
+            folder.add("releases", release_rows(inside))
 
 
 def constant(value: object, length: int) -> Any:
@@ -149,18 +155,18 @@ def batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
     `times` are (n,) microseconds of Unix time; other columns by name: arrow or numpy arrays, or one text for all rows.
     """
     schema, count = TABLES[table], len(times)
-    made = []
+    arrays = []
     for field in schema:
         value = times if field.name == "time" else columns[field.name]
         if value is None or isinstance(value, str):
-            made.append(constant(value, count))
+            arrays.append(constant(value, count))
         elif isinstance(value, int):
-            made.append(pa.array(np.full(count, value, dtype=field.type.to_pandas_dtype())))
+            arrays.append(pa.array(np.full(count, value, dtype=field.type.to_pandas_dtype())))
         elif isinstance(value, np.ndarray):
-            made.append(pa.array(value).cast(field.type))
+            arrays.append(pa.array(value).cast(field.type))
         else:
-            made.append(value.cast(field.type) if value.type != field.type else value)
-    return pa.RecordBatch.from_arrays(made, schema=schema)
+            arrays.append(value.cast(field.type) if value.type != field.type else value)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def ticks(table: str, policy: AnyPolicy, first: int, shift: int, count: int, columns: dict[str, Any]) -> Any:
@@ -207,9 +213,9 @@ def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
 
 def point_rows(policy: MeasurePolicy, frame: MeasureFrame) -> Any:
     """The points of a frame, one a row."""
-    points = np.array([one.point for one in frame.released], dtype=np.float64)
+    points = np.array([released_point.point for released_point in frame.released], dtype=np.float64)
     columns = {
-        "table": np.array([one.table for one in frame.released], dtype=np.uint32),
+        "table": np.array([released_point.table for released_point in frame.released], dtype=np.uint32),
         "values": lists(points * np.array(policy.resolution)),
         "unit": policy.unit or None,
     }
@@ -241,18 +247,18 @@ def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:
 
 def _counts(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]]:
     policy = sequence.policies[frame.policy_version]
-    told = window_count(policy, frame)
-    each = not told.blocks and len(frame.counts) == len(told.states)
-    states = [[state] for state in told.states] if each else [list(told.states)] * len(frame.counts)
+    count = window_count(policy, frame)
+    each = not count.blocks and len(frame.counts) == len(count.states)
+    states = [[state] for state in count.states] if each else [list(count.states)] * len(frame.counts)
     promise = policy.windows_alone or policy.guarantee
     whole = {
-        **{"time": unix_us(told.time), "since": unix_us(told.since), "device": sequence.device},
+        **{"time": unix_us(count.time), "since": unix_us(count.since), "device": sequence.device},
         **{"stream": sequence.stream, "window": frame.window, "index": frame.index},
         **{"policy_version": frame.policy_version, "first": frame.first, "length": frame.length},
-        **{"observed": frame.observed, "confidence": told.confidence},
+        **{"observed": frame.observed, "confidence": count.confidence},
         **{"epsilon": promise.epsilon, "adversary": promise.adversary},
     }
-    columns = zip(states, told.blocks or [None] * len(states), frame.counts, told.low, told.high, strict=True)
+    columns = zip(states, count.blocks or [None] * len(states), frame.counts, count.low, count.high, strict=True)
     names = ("states", "block", "count", "low", "high")
     return [whole | dict(zip(names, row, strict=True)) for row in columns]
 
@@ -284,5 +290,5 @@ def _values(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
         "unit": frame.unit,
     }
     numbers = zip(states, frame.values, frame.low, frame.high, frame.standard_errors, strict=True)
-    for one, value, low, high, error in numbers:
-        yield whole | {"states": one, "value": value, "low": low, "high": high, "standard_error": error}
+    for label, value, low, high, error in numbers:
+        yield whole | {"states": label, "value": value, "low": low, "high": high, "standard_error": error}

@@ -65,7 +65,9 @@ class Sequences(NamedTuple):
     @classmethod
     def of(cls, symbols: Iterable[NDArray[Any]], ticks: Any, streams: Any, tables: Any, *rest: Any) -> Sequences:
         """Sequences of so many ticks each; their symbols, one after another, may come in other parts."""
-        starts, streams, tables = (np.asarray(one, dtype=np.int64) for one in (np.append(0, ticks), streams, tables))
+        starts, streams, tables = (
+            np.asarray(column, dtype=np.int64) for column in (np.append(0, ticks), streams, tables)
+        )
         return cls(np.concatenate([np.empty(0, dtype=np.int8), *symbols]), np.cumsum(starts), streams, tables, *rest)
 
     def take(self, chosen: Sequence[int] | Ints) -> Sequences:
@@ -77,7 +79,7 @@ class Sequences(NamedTuple):
 
 def read_sequences(group: Group) -> Sequences:
     """The symbols of a group of streams. FuguError if a policy is not known."""
-    found: dict[tuple[tuple[int, ...], ...], int] = {}
+    indices: dict[tuple[tuple[int, ...], ...], int] = {}
     symbols, streams, tables = list[NDArray[np.int8 | np.int16]](), list[int](), list[int]()
     since, until = group.source.span.until, group.source.span.since
     with group.open() as (history, some):
@@ -92,12 +94,12 @@ def read_sequences(group: Group) -> Sequences:
                     raise FuguError(f"policy version {block.version} of {stream.device}/{stream.stream} has no table")
                 symbols.append(block.symbols.astype(np.int8 if policy.table.symbols <= _SMALL else np.int16))
                 streams.append(number)
-                tables.append(found.setdefault(tuple(map(tuple, policy.table.weights())), len(found)))
+                tables.append(indices.setdefault(tuple(map(tuple, policy.table.weights())), len(indices)))
                 time = int(tick_times(policy.clock, block.first, block.shift, 1)[0])
                 since, until = min(since, time), max(until, time + len(block.symbols) * policy.clock.period_us)
             collected.clear()
-    emissions = tuple(np.array(table) / SCALE for table in found)
-    return Sequences.of(symbols, [len(one) for one in symbols], streams, tables, emissions, since, until)
+    emissions = tuple(np.array(table) / SCALE for table in indices)
+    return Sequences.of(symbols, [len(symbol) for symbol in symbols], streams, tables, emissions, since, until)
 
 
 def joined(parts: Sequence[Sequences]) -> Sequences:
@@ -109,16 +111,16 @@ def joined(parts: Sequence[Sequences]) -> Sequences:
         emissions += part.emissions
     symbols, _, streams, _, _, since, until = zip(*parts, strict=True)
     ticks = np.concatenate([np.diff(part.starts) for part in parts])
-    given = np.concatenate(streams), np.concatenate(tables), tuple(emissions), min(since), max(until)
-    return Sequences.of(symbols, ticks, *given)
+    columns = np.concatenate(streams), np.concatenate(tables), tuple(emissions), min(since), max(until)
+    return Sequences.of(symbols, ticks, *columns)
 
 
 def expected(some: Sequences, transition: Floats, initial: Floats) -> Expected:
     """Expected moves under a chain given symbols, each sequence begun by a distribution (k,)."""
     total, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
     for problem in _problems(some, transition, initial):
-        found = expectations(problem)
-        total, first, moves = total + found.log_likelihood, first + found.first, moves + found.moves
+        expected = expectations(problem)
+        total, first, moves = total + expected.log_likelihood, first + expected.first, moves + expected.moves
     return Expected(total, first, moves)
 
 
@@ -151,44 +153,46 @@ _ENOUGH = 1e-9
 Told = Callable[..., None]
 
 
-def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lambda *_: None) -> LearnedModel:
+def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = lambda *_: None) -> LearnedModel:
     """Learn one class of chains for all streams of a source, which have one name; in this process without `tasks`.
 
-    `told` is called with what is done. Raises FuguError if there is no source, or its streams have no states in common.
+    Calls `progress` with what is done. FuguError if there is no source, or its streams have no states in common.
     """
     tasks = tasks or Tasks()
     with source.open() as history:
         streams = source.streams(history)
     policy = _common(streams)
     k = len(policy.discretiser.states)
-    told("reading symbols")
+    progress("reading symbols")
     parts = tasks.hold(read_sequences, [(group,) for group in Group.all(source)])
     each, lengths, since, until = zip(*tasks.map(_sizes, [(part,) for part in parts]), strict=True)
     if not (ticks := sum(each)):
         raise FuguError(f"{source.path.name} has no symbols of that time")
     step = -(-sum(lengths) // _SAMPLE_TICKS)
     sample = joined(tasks.map(_thinned, [(part, step) for part in parts]))
-    told("finding the chain of some symbols")
+    progress("finding the chain of some symbols")
     begun = _begin(sample, k)
     initial = stationary_distribution(begun)
 
     def everywhere(transition: Floats) -> tuple[float, Floats]:
-        told("finding the chain of all symbols")
-        found = tasks.map(expected, [(part, transition, initial) for part in parts])
-        return sum(one.log_likelihood for one in found), np.asarray(sum(one.moves for one in found))
+        progress("finding the chain of all symbols")
+        moves = tasks.map(expected, [(part, transition, initial) for part in parts])
+        return sum(part_moves.log_likelihood for part_moves in moves), np.asarray(
+            sum(part_moves.moves for part_moves in moves)
+        )
 
     transition = _climb(everywhere, begun, ticks)
-    told("measuring what is certain")
+    progress("measuring what is certain")
     information = _information(sample, transition, initial) * (ticks / sample.ticks)
     levels: list[Deviations] = []
     if ticks >= _FEWEST * SEQUENCE_TICKS and np.linalg.eigvalsh(information)[0] > 0.0:
-        told("comparing streams")
+        progress("comparing streams")
         alone = np.asarray(np.linalg.inv(information / ticks), dtype=np.float64)
         chains = _Chains(transition, {}, alone[None])
         if len(streams) > 1:
             chains, whole = _streams(tasks, parts, chains, initial)
             levels += [whole] if len(streams) >= _FEWEST else []
-        told("comparing stretches")
+        progress("comparing stretches")
         levels = _stretches(tasks, parts, chains, initial) + levels
     learned = learned_class(transition, information, ticks, levels)
     if not (levels or learned.refused):
@@ -207,9 +211,9 @@ def _thinned(some: Sequences, step: int) -> Sequences:
 
 def _common(streams: list[SymbolStream]) -> Policy:
     """One whose states and ticks all policies have. FuguError if there is none."""
-    if len(names := sorted({one.stream for one in streams})) > 1:
+    if len(names := sorted({stream.stream for stream in streams})) > 1:
         raise FuguError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
-    policies = [policy for one in streams for policy in one.policies.values()]
+    policies = [policy for stream in streams for policy in stream.policies.values()]
     first = policies[0]
     for policy in policies:
         if (policy.discretiser, policy.clock.period_us) != (first.discretiser, first.clock.period_us):
@@ -228,10 +232,10 @@ def _begin(sample: Sequences, k: int) -> Floats:
     for stay in _STAYS:
         chain = stay * np.eye(k) + (1.0 - stay) / k
         for _ in range(_FIRST_ROUNDS):
-            found = expected(sample, chain, uniform)
-            if found.log_likelihood > best[0]:
-                best = found.log_likelihood, chain
-            chain = np.maximum(found.moves, 1e-12)
+            moves = expected(sample, chain, uniform)
+            if moves.log_likelihood > best[0]:
+                best = moves.log_likelihood, chain
+            chain = np.maximum(moves.moves, 1e-12)
             chain /= chain.sum(axis=1, keepdims=True)
     return best[1]
 
@@ -246,7 +250,7 @@ def _climb(evaluate: Callable[[Floats], tuple[float, Floats]], begun: Floats, ti
         return -log_likelihood / ticks, -_gradient(chain, moves) / ticks
 
     start = np.clip(log_ratios(np.maximum(begun, 1e-7)), -_MOST_RATIO, _MOST_RATIO)
-    found: Any = optimize.minimize(
+    minimum: Any = optimize.minimize(
         cost,
         start,
         jac=True,
@@ -254,7 +258,7 @@ def _climb(evaluate: Callable[[Floats], tuple[float, Floats]], begun: Floats, ti
         bounds=[(-_MOST_RATIO, _MOST_RATIO)] * len(start),
         options={"maxiter": _ROUNDS, "ftol": _ENOUGH, "gtol": 1e-8},
     )
-    return transition_of(np.asarray(found.x), k)
+    return transition_of(np.asarray(minimum.x), k)
 
 
 def _gradient(chain: Floats, moves: Floats) -> Floats:
@@ -292,8 +296,8 @@ class _Chains(NamedTuple):
 
 def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
     """Deviation of whole streams, each by its own chain; these chains, if they deviate."""
-    found = [one for some in tasks.map(_own, [(part, chains.all, initial) for part in parts]) for one in some]
-    numbers, ticks, own, noises = zip(*found, strict=True)
+    rows = [row for some in tasks.map(_own, [(part, chains.all, initial) for part in parts]) for row in some]
+    numbers, ticks, own, noises = zip(*rows, strict=True)
     away = np.array([log_ratios(chain) for chain in own]) - log_ratios(chains.all)
     whole = Deviations(np.array(ticks, dtype=np.int64), away, np.zeros(len(ticks), dtype=np.int64), chains.noise)
     if whole.p_value >= _SIGNIFICANT:
@@ -306,27 +310,27 @@ def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -
 
 def _own(some: Sequences, transition: Floats, initial: Floats) -> list[tuple[int, int, Floats, Floats]]:
     """Of each stream its number, ticks and chain, and the inverse (d, d) of what one of its ticks tells."""
-    found = []
+    rows = []
     for stream in np.unique(some.streams).tolist():
         mine = some.take(np.flatnonzero(some.streams == stream))
 
         def evaluate(chain: Floats, mine: Sequences = mine) -> tuple[float, Floats]:
-            one = expected(mine, chain, initial)
-            return one.log_likelihood, one.moves
+            moves = expected(mine, chain, initial)
+            return moves.log_likelihood, moves.moves
 
         own = _climb(evaluate, transition, mine.ticks)
         information = _information(mine, own, initial) / mine.ticks
         informed = np.linalg.eigvalsh(information)[0] > 0.0
         d = len(information)
         noise = np.linalg.inv(information) if informed else np.full((d, d), 0.0) + np.eye(d) * _UNKNOWN
-        found.append((stream, mine.ticks, own, np.asarray(noise, dtype=np.float64)))
-    return found
+        rows.append((stream, mine.ticks, own, np.asarray(noise, dtype=np.float64)))
+    return rows
 
 
 def _stretches(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
     """Deviation of stretches, by one Newton step each; of sequences, of two side by side, of four, and so on."""
-    found = tasks.map(_scores, [(part, chains, initial) for part in parts])
-    gradients, ticks, streams = (np.concatenate(column) for column in zip(*found, strict=True))
+    scores = tasks.map(_scores, [(part, chains, initial) for part in parts])
+    gradients, ticks, streams = (np.concatenate(column) for column in zip(*scores, strict=True))
     levels: list[Deviations] = []
     while True:
         whole = ticks >= 0.75 * SEQUENCE_TICKS * 2 ** len(levels)
@@ -338,7 +342,7 @@ def _stretches(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats)
         levels.append(Deviations(ticks[whole], bases - log_ratios(chains.all) + steps, kinds, chains.noise))
         place = np.arange(len(streams)) - np.searchsorted(streams, streams)
         first = np.flatnonzero((place[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
-        gradients, ticks = (one[first] + one[first + 1] for one in (gradients, ticks))
+        gradients, ticks = (column[first] + column[first + 1] for column in (gradients, ticks))
         streams = streams[first]
 
 

@@ -93,19 +93,19 @@ def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise FuguError(f"{path.name} is not empty: name a new folder, or remove it first")
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     except OSError as error:
         raise FuguError(f"cannot make the folder {path.name}: {error.strerror}") from None
     try:
-        folder = ParquetFolder(made)
+        folder = ParquetFolder(temporary)
         yield folder
         folder.close()
-        made.replace(path)
+        temporary.replace(path)
         _sync(path.parent)
     except OSError as error:
         raise FuguError(f"cannot write the folder {path.name}: {error.strerror or error}") from None
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 class ParquetFolder:
@@ -224,7 +224,7 @@ class ExportedHistory:
 
     def streams(self) -> list[SymbolStream]:
         """Every stream of symbols, by device and name."""
-        return [SymbolStream(*key, known) for key, known in sorted(self._policies.items())]
+        return [SymbolStream(*key, policies) for key, policies in sorted(self._policies.items())]
 
     def days(self, stream: SymbolStream, span: Span) -> list[int]:
         """The days, by their beginnings, that may hold symbols of a stream in a span of time."""
@@ -248,21 +248,24 @@ class ExportedHistory:
         if group not in self._read:
             if len(self._read) >= _REMEMBERED:
                 del self._read[next(iter(self._read))]
-            found: dict[tuple[str, str], list[_Rows]] = {}
+            by_stream: dict[tuple[str, str], list[_Rows]] = {}
             with pq.ParquetFile(group.path) as file:
                 for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
                     columns = map(batch.column, _NAMES)
-                    names = [(one.dictionary.to_pylist(), np.asarray(one.indices, dtype=np.int64)) for one in columns]
+                    names = [
+                        (column.dictionary.to_pylist(), np.asarray(column.indices, dtype=np.int64))
+                        for column in columns
+                    ]
                     edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
                     rows = np.array([_numbers(batch, name) for name in _COLUMNS[2:]])
                     for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
                         device, stream = (words[codes[low]] for words, codes in names)
-                        found.setdefault((device, stream), []).append(rows[:, low:high])
-            self._read[group] = found
+                        by_stream.setdefault((device, stream), []).append(rows[:, low:high])
+            self._read[group] = by_stream
         return self._read[group]
 
     def _read_days(self) -> dict[int, list[_Group]]:
-        found: dict[int, list[_Group]] = {}
+        groups: dict[int, list[_Group]] = {}
         for folder in sorted((self._folder / "symbols").glob("date=*")):
             day = (date.fromisoformat(folder.name.removeprefix("date=")) - _EPOCH).days * DAY_US
             for path in sorted(folder.glob("*.parquet"), key=_number):
@@ -271,8 +274,8 @@ class ExportedHistory:
                 for number in range(metadata.num_row_groups):
                     group = metadata.row_group(number)
                     ranges = [_range(group.column(column).statistics) for column in columns]
-                    found.setdefault(day, []).append(_Group(path, number, *ranges))
-        return found
+                    groups.setdefault(day, []).append(_Group(path, number, *ranges))
+        return groups
 
 
 def _cut(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol: Ints) -> Iterator[Piece]:

@@ -19,7 +19,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.policy import Clock
 from fugu.contract.sentences import LAST_US
-from gateway.estimates.beliefs import told
+from gateway.estimates.beliefs import stream_beliefs
 from gateway.estimates.models import Model
 from gateway.estimates.past import TickProbabilities
 from gateway.history.export import marginal_rows, policy_rows
@@ -110,19 +110,19 @@ class SmoothedStream:
                 )
                 beliefs = filter_beliefs(block.symbols, distribution, model.transition, model.emission).beliefs
                 self._before[track] = _Said(model, block.last, beliefs[-1].copy())
-                yield from _observed(block, told(model, marginals))
+                yield from _observed(block, stream_beliefs(model, marginals))
 
     def _blocks(self, day: int) -> dict[_Track, list[Piece]]:
         """The blocks of a day, in tick order, apart for each time that the clock was set."""
         most = max(_CELLS // max(len(self._stream.model(version).initial) for version in self._stream.policies), 1)
-        found: dict[_Track, list[Piece]] = {}
+        pieces: dict[_Track, list[Piece]] = {}
         for block in blocks(self._history.pieces(self._stream, self._span.day(day)), most):
-            found.setdefault((self._stream.policy(block.version).clock, block.shift), []).append(block)
-        return found
+            pieces.setdefault((self._stream.policy(block.version).clock, block.shift), []).append(block)
+        return pieces
 
     def _messages(self, some: list[Piece], after: _Said | None) -> list[_Said]:
         """Messages of the symbols from the first tick of each block on."""
-        found: list[_Said] = []
+        saids: list[_Said] = []
         for block in reversed(some):
             model = self._stream.model(block.version)
             message = _message(model, block.last, after)
@@ -130,8 +130,8 @@ class SmoothedStream:
                 symbols, emission = _with_end(model, block, message)
                 message = _explained(backward_messages, self._stream, symbols, model.transition, emission)[0]
             after = _Said(model, block.first, model.rows[block.symbols[0]] * message)
-            found.append(after)
-        return found[::-1]
+            saids.append(after)
+        return saids[::-1]
 
 
 def _message(model: Model, tick: int, later: _Said | None) -> Floats:
@@ -163,53 +163,53 @@ def _observed(block: Piece, marginals: Floats) -> Iterator[TickProbabilities]:
         yield TickProbabilities(block.version, block.first + low, block.shift, marginals[low:high])
 
 
-def _explained(kernel: object, stream: SymbolStream, *given: object) -> Floats:
+def _explained(kernel: object, stream: SymbolStream, *inputs: object) -> Floats:
     """Run a kernel; what it cannot explain is a line that names the stream."""
     try:
         assert callable(kernel)
-        found: Floats = kernel(*given)
+        function: Floats = kernel(*inputs)
     except ValueError as error:
         raise FuguError(f"{stream.device}/{stream.stream}: {error}") from None
-    return found
+    return function
 
 
 def smooth_history(
-    source: Source, folder: Path, *, tasks: Tasks | None = None, told: Callable[..., None] = lambda *_: None
+    source: Source, folder: Path, *, tasks: Tasks | None = None, progress: Callable[..., None] = lambda *_: None
 ) -> dict[str, int]:
     """Write what all symbols of each stream say of its states at each tick; returns how many rows each table has.
 
     Args:
         folder: a new folder, as for `export_history`.
         tasks: where the work is done, in this process if not given; what is written is the same.
-        told: called with what is done, and the share of it that is.
+        progress: called with what is done, and the share of it that is.
 
     Raises FuguError if there is no such source, it holds nothing of that time, or the folder cannot be written.
     """
     groups = Group.all(source)
-    with parquet_folder(folder) as made:
-        arguments = [(group, made.path) for group in groups]
+    with parquet_folder(folder) as folders:
+        arguments = [(group, folders.path) for group in groups]
         done = (tasks or Tasks()).map(
-            _smooth, arguments, lambda count: told(f"{count} of {len(groups)} groups", count / len(groups))
+            _smooth, arguments, lambda count: progress(f"{count} of {len(groups)} groups", count / len(groups))
         )
         if not (rows := sum(done)):
             raise FuguError(f"{source.path.name} has no symbols of that time")
         with source.open() as history:
             some = source.streams(history)
-            made.add("policies", policy_rows(policy for one in some for policy in one.policies.values()))
-        return {"smoothed": rows, **made.rows}
+            folders.add("policies", policy_rows(policy for stream in some for policy in stream.policies.values()))
+        return {"smoothed": rows, **folders.rows}
 
 
 def _smooth(group: Group, folder: Path) -> int:
     with group.open() as (history, streams):
         made = ParquetFolder(folder, f"{group.number}-")
-        smoothed = [(one, SmoothedStream(history, one, group.source.span)) for one in streams]
-        days = sorted({day for _, one in smoothed for day in one.days})
+        smoothed = [(stream, SmoothedStream(history, stream, group.source.span)) for stream in streams]
+        days = sorted({day for _, smoother in smoothed for day in smoother.days})
         for day in reversed(days):
-            for _, one in smoothed:
-                one.look_back(day)
+            for _, smoother in smoothed:
+                smoother.look_back(day)
         for day in days:
-            for stream, one in smoothed:
-                for some in one.day(day):
+            for stream, smooth in smoothed:
+                for some in smooth.day(day):
                     made.add("smoothed", marginal_rows("smoothed", stream, some))
         made.close()
         return made.rows.get("smoothed", 0)

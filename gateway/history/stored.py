@@ -87,9 +87,9 @@ class SymbolStream(NamedTuple):
 
     def policy(self, version: int) -> Policy:
         """The policy of a version. FuguError if it is not known."""
-        if (found := self.policies.get(version)) is None:
+        if (policy := self.policies.get(version)) is None:
             raise FuguError(f"policy version {version} of {self.device}/{self.stream} is not there")
-        return found
+        return policy
 
     def model(self, version: int) -> Model:
         """The numbers to estimate with under a version; errors as above."""
@@ -147,24 +147,24 @@ class StoredHistory:
         after = 0
         while sequences := store.aged.sequences(after, _SEQUENCES):
             after = sequences[-1].number
-            for one in sequences:
-                self._numbers[one.device, one.stream, one.window] = one.number
+            for sequence in sequences:
+                self._numbers[sequence.device, sequence.stream, sequence.window] = sequence.number
 
     def policies(self) -> list[AnyPolicy]:
         """The policies that what is stored was made under, by device, stream and version."""
-        return [known[version] for _, known in sorted(self._policies.items()) for version in sorted(known)]
+        return [versions[version] for _, versions in sorted(self._policies.items()) for version in sorted(versions)]
 
     def streams(self) -> list[SymbolStream]:
         """Every stream of symbols, by device and name."""
-        return [SymbolStream(*one) for one in self._with_frames(Policy)]
+        return [SymbolStream(*fields) for fields in self._with_frames(Policy)]
 
     def measured(self) -> list[MeasuredStream]:
         """Every stream of points, by device and name."""
-        return [MeasuredStream(*one) for one in self._with_frames(MeasurePolicy)]
+        return [MeasuredStream(*fields) for fields in self._with_frames(MeasurePolicy)]
 
     def _with_frames(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
-        for (device, stream), known in sorted(self._policies.items()):
-            if (policies := _of(known, kind)) and (device, stream, "") in self._numbers:
+        for (device, stream), versions in sorted(self._policies.items()):
+            if (policies := _of(versions, kind)) and (device, stream, "") in self._numbers:
                 yield device, stream, policies
 
     def windows(self) -> list[WindowSequence]:
@@ -200,13 +200,13 @@ class StoredHistory:
 
     def days(self, stream: SymbolStream, span: Span) -> list[int]:
         """The days, by their beginnings, that hold symbols of a stream in a span of time."""
-        found: set[int] = set()
+        days: set[int] = set()
         for piece in self.pieces(stream, span):
             clock = stream.policy(piece.version).clock
             ends = (clock.epoch_us + (tick - piece.shift) * clock.period_us for tick in (piece.first, piece.last))
             first, last = (end // DAY_US for end in ends)
-            found.update(range(first, last + 1))
-        return [day * DAY_US for day in sorted(found)]
+            days.update(range(first, last + 1))
+        return [day * DAY_US for day in sorted(days)]
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """The frames of points that begin in a span of time, in tick order but for where the clock was set."""
@@ -230,8 +230,8 @@ class StoredHistory:
         """The windows that begin in a span of time, in the order of their indices."""
         number = self._numbers[sequence.device, sequence.stream, sequence.window]
         ahead = self._store.shifts(number).newest
-        known = [policy.window(sequence.window) for policy in sequence.policies.values()]
-        longest = max((window.length for window in known if window is not None), default=0)
+        windows = [policy.window(sequence.window) for policy in sequence.policies.values()]
+        longest = max((window.length for window in windows if window is not None), default=0)
         for clock in _clocks(sequence.policies):
             low, high = span.walls(clock)
             for frame in self._store.windows.within(number, low, high + ahead + longest):
@@ -244,19 +244,21 @@ class StoredHistory:
 
         No stored frame lies on both sides of `after`.
         """
-        span, found = Span(after, LAST_US), list[int]()
+        span, times = Span(after, LAST_US), list[int]()
         for sequence in self.windows():
             number = self._numbers[sequence.device, sequence.stream, sequence.window]
             ahead = self._store.shifts(number).newest
             for clock in _clocks(sequence.policies):
                 if (tick := self._store.windows.next_first(number, span.walls(clock)[0])) is not None:
-                    found.append(clock.epoch_us + (tick - ahead) * clock.period_us)
+                    times.append(clock.epoch_us + (tick - ahead) * clock.period_us)
         for stream in self.streams():
-            found += self._begins(stream, self._store.symbols.following, span)
+            times += self._begins(stream, self._store.symbols.following, span)
         points = self._store.points.following
         for measured in self.measured():
-            found += self._begins(measured, lambda number, first: (one.frame for one in points(number, first)), span)
-        return max(min(found), after) if found else None
+            times += self._begins(
+                measured, lambda number, first: (stored.frame for stored in points(number, first)), span
+            )
+        return max(min(times), after) if times else None
 
     def _begins(
         self, stream: SymbolStream | MeasuredStream, following: Callable[[int, int], Iterator[Any]], span: Span
@@ -278,8 +280,8 @@ class StoredHistory:
                     yield number, clock, first, last
 
 
-def _of(known: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyKind]:
-    return {version: policy for version, policy in sorted(known.items()) if isinstance(policy, kind)}
+def _of(policies: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyKind]:
+    return {version: policy for version, policy in sorted(policies.items()) if isinstance(policy, kind)}
 
 
 def _clocks(policies: Mapping[int, AnyPolicy]) -> list[Clock]:

@@ -48,11 +48,11 @@ class Source(NamedTuple):
 
     def streams(self, history: History) -> list[SymbolStream]:
         """The streams that are meant. FuguError if there are none."""
-        every = [one for one in history.streams() if self.stream in (None, one.stream)]
-        found = [one for one in every if not self.devices or one.device in self.devices]
-        if not found:
+        every = [stream for stream in history.streams() if self.stream in (None, stream.stream)]
+        streams = [chosen for chosen in every if not self.devices or chosen.device in self.devices]
+        if not streams:
             raise FuguError(f"{self.path.name} has no such stream of symbols")
-        return found
+        return streams
 
 
 class Group(NamedTuple):
@@ -67,7 +67,7 @@ class Group(NamedTuple):
     def all(cls, source: Source) -> list[Group]:
         """Every stream of a source."""
         with source.open() as history:
-            names = [(one.device, one.stream) for one in source.streams(history)]
+            names = [(stream.device, stream.stream) for stream in source.streams(history)]
         starts = range(0, len(names), _MOST_STREAMS)
         return [cls(source, i, at, frozenset(names[at : at + _MOST_STREAMS])) for i, at in enumerate(starts)]
 
@@ -75,7 +75,7 @@ class Group(NamedTuple):
     def open(self) -> Iterator[tuple[History, list[SymbolStream]]]:
         """The history, and the streams of the group."""
         with self.source.open() as history:
-            yield history, [one for one in history.streams() if (one.device, one.stream) in self.names]
+            yield history, [stream for stream in history.streams() if (stream.device, stream.stream) in self.names]
 
 
 class Tasks:
@@ -85,13 +85,15 @@ class Tasks:
         """Results of a function for each argument, for `map` to give to others; they stay where they are made."""
         return self.map(function, some)
 
-    def map(self, function: Callable[..., _Result], some: _Arguments, told: _Told = lambda _: None) -> list[_Result]:
-        """Results of a function for each argument, in their order; `told` is called with how many are done."""
-        found = []
-        for one in some:
-            found.append(function(*one))
-            told(len(found))
-        return found
+    def map(
+        self, function: Callable[..., _Result], some: _Arguments, progress: _Told = lambda _: None
+    ) -> list[_Result]:
+        """Results of a function for each argument, in their order; `progress` is called with how many are done."""
+        outcomes = []
+        for arguments in some:
+            outcomes.append(function(*arguments))
+            progress(len(outcomes))
+        return outcomes
 
 
 class _RayTasks(Tasks):
@@ -100,22 +102,24 @@ class _RayTasks(Tasks):
 
     def hold(self, function: Callable[..., Any], some: _Arguments) -> list[Any]:
         remote = self._ray.remote(function)
-        references = [remote.remote(*one) for one in some]
+        references = [remote.remote(*arguments) for arguments in some]
         self._ray.wait(references, num_returns=len(references), fetch_local=False)
         return references
 
-    def map(self, function: Callable[..., _Result], some: _Arguments, told: _Told = lambda _: None) -> list[_Result]:
+    def map(
+        self, function: Callable[..., _Result], some: _Arguments, progress: _Told = lambda _: None
+    ) -> list[_Result]:
         remote = self._ray.remote(function)
-        references = [remote.remote(*one) for one in some]
+        references = [remote.remote(*arguments) for arguments in some]
         waiting = list(references)
         while waiting:
             _, waiting = self._ray.wait(waiting)
-            told(len(references) - len(waiting))
+            progress(len(references) - len(waiting))
         try:
-            found: list[_Result] = self._ray.get(references)
+            outcomes: list[_Result] = self._ray.get(references)
         except self._ray.exceptions.RayTaskError as error:
             raise FuguError(str(error.cause).partition("\n")[0]) from None
-        return found
+        return outcomes
 
 
 @contextmanager

@@ -108,7 +108,7 @@ class Alone:
         def progress() -> StoreProgress:
             from gateway.releases.schedule import StoreProgress
 
-            return StoreProgress(loop.store, recorder.known)
+            return StoreProgress(loop.store, recorder.coverage_of)
 
         self._do_once(loop, monitor, progress)
         return recorder
@@ -121,9 +121,9 @@ class Alone:
 
     def _seal(self, store: Store) -> None:
         """Seal what the journal holds, before other processes own the devices."""
-        known = Catalogue(self._settings.fleet)
-        known.retire(store.policy_documents())
-        Recorder(store, known, self._settings.lag, Counter()).seal(now=True)
+        catalogue = Catalogue(self._settings.fleet)
+        catalogue.retire(store.policy_documents())
+        Recorder(store, catalogue, self._settings.lag, Counter()).seal(now=True)
 
     def _take_frames(
         self,
@@ -141,7 +141,7 @@ class Alone:
         if settings.on_conflict != "alarm" and (enrolled is None or (stopping := enrolled.stopping) is None):
             raise FuguError("to stop devices the gateway needs the fleet's registry and the gateway's key")
         contradictions = Contradictions(settings.fleet, store, link, monitor, stopping)
-        recorder.conflict = contradictions.found
+        recorder.conflict = contradictions.record
         if enrolled is not None or catalogue.measured():
             from gateway.parts.place_tables import TableSender
 
@@ -184,13 +184,13 @@ class Alone:
             from gateway.parts.home_assistant import HomeAssistant
 
             described = describing.described if settings.home_assistant else None
-            told = HomeAssistant(
+            home_assistant = HomeAssistant(
                 *(settings.fleet, link, store, described, counters),
                 page_url=settings.page_url,
                 knows=lambda device: catalogue.has(device) or is_enrolled(device),
             )
-            loop.parts.append(told)
-            describing.changed = told.renew
+            loop.parts.append(home_assistant)
+            describing.changed = home_assistant.renew
         if settings.releases is not None:
             from gateway.loop.release_part import Releasing
 

@@ -101,10 +101,10 @@ class HistoryCheck:
         assert self._path is not None
         assert self._db is not None
         with closing(self._db) as db:
-            found = damage(db)
-        if found and not self._ending:
+            problem = damage(db)
+        if problem and not self._ending:
             self.doubt()
-            self.problem = f"the store {self._path.name} is damaged ({found}): {STORE.remedy}"
+            self.problem = f"the store {self._path.name} is damaged ({problem}): {STORE.remedy}"
 
 
 _log = logging.getLogger(__name__)
@@ -224,12 +224,21 @@ class Gateway:
         self._check.start()
         self._monitor.start()
 
-    def _watch(self, catalogue: Catalogue, known: list[str]) -> Monitor:
-        """Make the monitor, of devices that are not missed unless they are `known`."""
+    def _watch(self, catalogue: Catalogue, devices: list[str]) -> Monitor:
+        """Make the monitor, of devices that are not missed unless they are `devices`."""
         duty = self._duty
         tell = None if duty.says_to is None else partial(self._tell, duty.says_to)
         sources = Sources(
-            *(catalogue, self.counters, known, STUCK_SECONDS, self._certificates, self._details, duty.elsewhere, tell),
+            *(
+                catalogue,
+                self.counters,
+                devices,
+                STUCK_SECONDS,
+                self._certificates,
+                self._details,
+                duty.elsewhere,
+                tell,
+            ),
         )
         self._monitor = Monitor(self._settings.fleet, duty.path, self._link, sources)
         return self._monitor
@@ -257,12 +266,12 @@ class Gateway:
         broker, settings = self._duty.broker, self._settings
         files = {"authority": broker.ca_file, "gateway": broker.cert_file}
         files["operator"] = None if settings.signed is None else settings.operator.cert_file
-        found = {} if self._link.certificate_end is None else {"broker": self._link.certificate_end}
+        ends = {} if self._link.certificate_end is None else {"broker": self._link.certificate_end}
         for name, file in files.items():
             if file is not None:
                 with contextlib.suppress(OSError, ValueError):  # without them there is no connection, which is said
-                    found[name] = certificate_end(Path(file))[1]
-        return found
+                    ends[name] = certificate_end(Path(file))[1]
+        return ends
 
     def _store_bytes(self) -> int:
         """Bytes of the store on its disk; of one on a server as it was a short while ago."""
@@ -281,15 +290,15 @@ class Gateway:
         )
 
     def _details(self) -> dict[str, object]:
-        found: dict[str, object] = {
+        details: dict[str, object] = {
             "inbox": self._inbox.waiting + self._duty.elsewhere.inbox,
             "store_bytes": self._store_bytes(),
             "estimates_waiting": 0,
             "next_releases": {},
         }
         for part in self._parts:
-            found |= part.details()
-        return found | self._duty.details()
+            details |= part.details()
+        return details | self._duty.details()
 
     def stop(self) -> None:
         """Store and acknowledge what has arrived, then disconnect."""

@@ -184,27 +184,27 @@ class Inbox:
         if slow:
             self._slow, self._slow_due = {}, now + self._pause
             self._queues |= slow
-        left = dict.fromkeys(self._queues, each)
-        for device in self._costs.keys() & left.keys() if each == _AT_ONCE else ():
-            left[device] = max(1, int(_SECONDS / self._costs[device]))
+        shares = dict.fromkeys(self._queues, each)
+        for device in self._costs.keys() & shares.keys() if each == _AT_ONCE else ():
+            shares[device] = max(1, int(_SECONDS / self._costs[device]))
         self._served.clear()
-        while most and left:
-            share = max(most // len(left), 1)
-            for device in [*left][:most]:
+        while most and shares:
+            share = max(most // len(shares), 1)
+            for device in [*shares][:most]:
                 queue = self._queues.pop(device)
-                messages = [queue.messages.popleft() for _ in range(min(share, left[device], len(queue.messages)))]
+                messages = [queue.messages.popleft() for _ in range(min(share, shares[device], len(queue.messages)))]
                 self._served[device] += len(messages)
                 size = sum(map(_size, messages))
                 queue.bytes -= size
                 self._bytes -= size
                 self._count -= len(messages)
                 most -= len(messages)
-                left[device] -= len(messages)
+                shares[device] -= len(messages)
                 taken += messages
                 if queue.messages:
                     self._queues[device] = queue  # behind the others
-                if not (queue.messages and left[device]):
-                    del left[device]
+                if not (queue.messages and shares[device]):
+                    del shares[device]
         self._slow |= {device: self._queues.pop(device) for device in slow if device in self._queues}
         if self._accepts:
             self._changed.notify_all()
@@ -213,14 +213,14 @@ class Inbox:
     def oversized(self) -> Counter[str]:
         """Count messages that were too large to be taken, since this was asked last, as `beyond` does."""
         with self._changed:
-            found, self._oversized = self._oversized, Counter()
-            return found
+            _oversized, self._oversized = self._oversized, Counter()
+            return _oversized
 
     def beyond(self) -> Counter[str]:
         """Count messages beyond a share since this was asked last, by the name in their topics, which may be any."""
         with self._changed:
-            found, self._beyond = self._beyond, Counter()
-            return found
+            _beyond, self._beyond = self._beyond, Counter()
+            return _beyond
 
     def close(self) -> None:
         """Refuse messages from now on."""
@@ -357,19 +357,19 @@ class Ingest:
             return Arrivals(slots, columns, []), []
         by_itself = np.ones(len(messages), dtype=np.bool_)
         by_itself[fast] = False
-        places, found, births = [], [], []
+        places, meanings, births = [], [], []
         for row in np.flatnonzero(by_itself).tolist():
             began = time.perf_counter()
             meaning = self.read(messages[row])
             took = time.perf_counter() - began
             self._usage.add(messages[row].topic, took, words=not isinstance(meaning, Received))
             if isinstance(meaning, Received):
-                found.append(meaning)
+                meanings.append(meaning)
                 if isinstance(meaning.frame, SymbolFrame):
                     places.append(row)
             elif isinstance(meaning, str):
                 births.append(meaning)
-        more = Arrivals.of(self._streams, found)
+        more = Arrivals.of(self._streams, meanings)
         order = np.argsort(np.concatenate((fast, np.array(places, dtype=np.int64))))
         symbols = Columns.joined((columns, more.symbols)).take(order)
         return Arrivals(np.concatenate((slots[fast], more.slots))[order], symbols, more.others), births
@@ -406,9 +406,9 @@ class Ingest:
         return Received(parsed.device, parsed.stream, frame)
 
     def _follow(self, topic: str, device: str, stream: str, version: int) -> None:
-        known = self._catalogue.find(device, stream, version, SymbolModel)
+        model = self._catalogue.find(device, stream, version, SymbolModel)
         slot = self._streams.slot(device, stream)
-        self._streams.follow(topic, slot, version, len(known.allowed), known.policy.clock)
+        self._streams.follow(topic, slot, version, len(model.allowed), model.policy.clock)
 
     def _refuse_future(self, device: str, stream: str, frame: AnyFrame) -> None:
         """Refuse ticks that nobody can have drawn yet; say so, because this machine's clock may be the wrong one."""

@@ -67,15 +67,15 @@ def serve(
     # for that long each time, and frames come in at two thirds of the rate.
     sys.setswitchinterval(_SWITCH_SECONDS)
     compiler = _Compiler()
-    said = False
-    while not said or not wanted.wait(IDLE_SECONDS):
+    is_logged = False
+    while not is_logged or not wanted.wait(IDLE_SECONDS):
         try:
             gateway.start()
             break
         except NotArrangedError as error:
-            if not said:
+            if not is_logged:
                 _log.warning("%s", error)
-            said = True
+            is_logged = True
             manager.starting(STUCK_SECONDS)
         if turn is not None:
             turn()

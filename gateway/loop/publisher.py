@@ -92,9 +92,9 @@ class Waiting:
         taken: list[Outgoing] = []
         overtaken: list[int] = []
         share = max(1, capacity // max(1, len(self._lines)))
-        while self._lines and (left := capacity - len(taken)) > 0:
+        while self._lines and (free := capacity - len(taken)) > 0:
             of, serials = self._lines.pop(next(iter(self._lines)))
-            newest = sorted(serials)[-min(share, left) :]
+            newest = sorted(serials)[-min(share, free) :]
             taken += [of._replace(serial=serials.pop(frame), frame=frame) for frame in newest]
             overtaken += serials.values()
         return taken, overtaken
@@ -154,7 +154,7 @@ class Publisher(Part):
 
     def stored(self, heard: Sequence[Heard]) -> None:
         """Publish the watermarks of devices whose frames were stored, or refused for good."""
-        self._owed.update(dict.fromkeys(one.device for one in heard))
+        self._owed.update(dict.fromkeys(heard_frame.device for heard_frame in heard))
 
     def connected(self, *, begun_anew: bool) -> None:
         """Publish reports again, watermarks when they are owed: what was under way will never be answered."""
@@ -166,8 +166,8 @@ class Publisher(Part):
         self._watermarks.discard(message_id)
         if (serial := self._reports.pop(message_id, None)) is not None:
             self._done.append(serial)
-        elif (told := self._told_symbols.pop(message_id, None)) is not None:
-            self._symbols.acknowledged(*told)
+        elif (_told_symbol := self._told_symbols.pop(message_id, None)) is not None:
+            self._symbols.acknowledged(*_told_symbol)
 
     def begin_anew(self) -> None:
         """Forget what was under way."""
@@ -204,11 +204,11 @@ class Publisher(Part):
         while self._owed and self._link.connected and len(self._watermarks) < self.MAX_IN_FLIGHT:
             device = next(iter(self._owed))
             for message in self._recorder.committed(device):
-                said = replace(message, counter=self._counter.next())
+                signed = replace(message, counter=self._counter.next())
                 if self._key is not None and (key := self._key(device)) is not None:
-                    said = said.signed(key, self._fleet, device)
+                    signed = signed.signed(key, self._fleet, device)
                 topic = topic_of("committed", self._fleet, device)
-                if (message_id := self._link.publish(topic, said.encode())) is None:
+                if (message_id := self._link.publish(topic, signed.encode())) is None:
                     return
                 self._watermarks.add(message_id)
                 self._counters["committed"] += 1
@@ -224,7 +224,7 @@ class Publisher(Part):
             if estimate is None:
                 self._counters[Reason.UNEXPECTED if refused is None else refused.reason] += 1
                 continue
-            if (told := self._symbols_told.get(place.number)) is not None and estimate.time < told:
+            if (newest := self._symbols_told.get(place.number)) is not None and estimate.time < newest:
                 self._counters["coalesced"] += 1
                 continue
             topic = topic_of("estimate", self._fleet, place.device, place.stream)
@@ -267,7 +267,7 @@ class Publisher(Part):
         if (report := self._made(outgoing)) is None:
             self._done.append(outgoing.serial)
             return True
-        if (told := self._last_told(outgoing)) is not None and report.time < told:
+        if (time := self._last_told(outgoing)) is not None and report.time < time:
             self._leave_out(outgoing.serial)
             return True
         topic = topic_of("count" if outgoing.window else "estimate", self._fleet, outgoing.device, outgoing.stream)

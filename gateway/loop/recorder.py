@@ -114,8 +114,8 @@ class Recorder:
         counted: Counter[str] = Counter()
         try:
             with self._store.transaction():
-                for slot, left in self.symbols.begin(arrivals, counted).items():
-                    self._record_symbols(slot, left, counted)
+                for slot, gap in self.symbols.begin(arrivals, counted).items():
+                    self._record_symbols(slot, gap, counted)
                 for (kind, device, stream, name), frames in groups.items():
                     with self._timed(device):
                         self._record(kind, device, stream, name, frames, counted)
@@ -158,8 +158,8 @@ class Recorder:
 
     def repeats(self) -> Counter[str]:
         """By device how many frames were of ticks that are accounted for, since this was asked last."""
-        found, self._repeats = self._repeats, Counter()
-        return found
+        _repeats, self._repeats = self._repeats, Counter()
+        return _repeats
 
     def seconds(self) -> dict[str, float]:
         """By device what frames took that are recorded by themselves, since this was asked last."""
@@ -177,12 +177,12 @@ class Recorder:
     def _record_symbols(self, slot: int, frames: list[SymbolFrame], counted: Counter[str]) -> None:
         device, stream = self.streams.names[slot]
         sequence = self._load(device, stream)
-        known = sequence.coverage.end >= 0
+        is_known = sequence.coverage.end >= 0
         with self._timed(device):
             self._record(self.symbols, device, stream, stream, [*frames], counted)
         assert sequence.number is not None
         last = sequence.coverage.last if len(sequence.coverage) else None
-        self.symbols.mark(slot, sequence.number, last, sequence.shifts.newest, known=known)
+        self.symbols.mark(slot, sequence.number, last, sequence.shifts.newest, is_known=is_known)
 
     def _read_again(self) -> None:
         """Drop what is in memory: it may be ahead of the store."""
@@ -235,7 +235,7 @@ class Recorder:
         names = (name for stream in streams for name in self._catalogue.sequences(device, stream))
         return any(self._load(device, name).coverage.end >= 0 for name in names)
 
-    def known(self, device: str, name: str) -> tuple[Coverage, Shifts]:
+    def coverage_of(self, device: str, name: str) -> tuple[Coverage, Shifts]:
         """The ticks that a sequence has accounted for, and by how much its numbers are ahead of the wall clock."""
         loaded = self._load(device, name)
         return loaded.coverage, loaded.shifts
@@ -341,11 +341,11 @@ class Recorder:
 
     def _dismissed(self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan) -> str:
         """Span of a frame of ticks whose frames are not kept."""
-        known = sequence.coverage.holds(span.first, span.last)
-        if not known and sequence.coverage.meets(span.first, span.last):
+        is_held = sequence.coverage.holds(span.first, span.last)
+        if not is_held and sequence.coverage.meets(span.first, span.last):
             return "conflict"
         self._account_for(sequence, kind, place, span, stored=True)  # also for frames that its device had to drop since
-        return "duplicate" if known else "too_old"
+        return "duplicate" if is_held else "too_old"
 
     def _account_for(
         self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan, *, stored: bool

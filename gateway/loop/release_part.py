@@ -63,18 +63,18 @@ class Releasing(Part):
     ) -> None:
         path = settings.ledger or ledger_beside(settings.store)
         lease = None if isinstance(path, Path) else Lease("releases", take=shared)
-        self._releases = made = open_releases(releases, path, store, catalogue, lease=lease, history=history)
+        self._releases = opened = open_releases(releases, path, store, catalogue, lease=lease, history=history)
         self._monitor = monitor
         self._schedule = ReleaseSchedule(
-            *(made, progress, link, counters),
+            *(opened, progress, link, counters),
             refused=lambda name, why: monitor.note(AlarmCode.RELEASE_REFUSED, name, why),
         )
         self._counters = counters
         self._catalogue, self._store, self._shared = catalogue, store, shared
-        self._sums = SumReleases(made.maker, made.audiences, {job.plan.name for job in made.jobs})
-        for name, words in compared(made.jobs).items():
+        self._sums = SumReleases(opened.maker, opened.audiences, {job.plan.name for job in opened.jobs})
+        for name, words in compared(opened.jobs).items():
             _log.info("release %s: %s", name, words)
-        for name, why in made.useless.items():
+        for name, why in opened.useless.items():
             _log.warning("release %s: %s", name, why)
         self._say_impossible()
         self._to_renew = self._halted = False
@@ -130,7 +130,7 @@ class Releasing(Part):
             self._counters["releases_refused"] += 1
             _log.warning("audience %s is not told of ticks from %d on: %s", audience, window.first, why)
             self._monitor.note(AlarmCode.RELEASE_REFUSED, window.group.name, why)
-        self._schedule.made()
+        self._schedule.note_release()
 
     def connected(self, *, begun_anew: bool) -> None:
         """Publish again what the broker may have lost."""

@@ -102,12 +102,12 @@ class Retention(Part):
         if self._after == 0:
             self._needed = self._find_needed()
         removals: list[_Removal] = []
-        left, after = _MOST_ROWS, self._after
+        rows_free, after = _MOST_ROWS, self._after
         for sequence in sequences:
-            if (removal := self._aged(self._kind(sequence), sequence, left)) is not None:
+            if (removal := self._aged(self._kind(sequence), sequence, rows_free)) is not None:
                 removals.append(removal)
-                left -= removal.many
-            if left == 0:  # there may be more of it
+                rows_free -= removal.many
+            if rows_free == 0:  # there may be more of it
                 break
             after = sequence.number
         self._remove(removals)
@@ -136,22 +136,22 @@ class Retention(Part):
             return None
         before_us = min(self._newest_us, self._now_us()) - self._ages[frames] * _HOUR_US
         removable = partial(self._removable, sequence, before_us)
-        if not any(removable(one) for one in aged.oldest(frames, number, 1)):
+        if not any(removable(frame) for frame in aged.oldest(frames, number, 1)):
             if frames is SYMBOLS:
                 self._trim(sequence, partial(self._removable, sequence, before_us - _HOUR_US))
             return None
         rests_on = aged.needed(frames, number, self._lag) if frames is _POINTS else None
-        found = [*takewhile(removable, aged.oldest(frames, number, most))]
-        found = [one for one in found if rests_on is None or one.key < rests_on]
-        if not found:
+        removable_frames = [*takewhile(removable, aged.oldest(frames, number, most))]
+        removable_frames = [frame for frame in removable_frames if rests_on is None or frame.key < rests_on]
+        if not removable_frames:
             return None
-        last = found[-1]
+        last = removable_frames[-1]
         begin = last.key + 1 if frames is _WINDOWS else last.last + 1
-        return _Removal(frames, sequence, last.key, begin, len(found))
+        return _Removal(frames, sequence, last.key, begin, len(removable_frames))
 
-    def _removable(self, sequence: Sequence, before_us: int, one: Aged) -> bool:
+    def _removable(self, sequence: Sequence, before_us: int, aged: Aged) -> bool:
         needed = self._needed.get((sequence.device, sequence.stream))
-        return self._ends_us(sequence, one) <= before_us and (needed is None or self._last(sequence, one) < needed)
+        return self._ends_us(sequence, aged) <= before_us and (needed is None or self._last(sequence, aged) < needed)
 
     def _trim(self, sequence: Sequence, removable: Callable[[Aged], bool]) -> None:
         """Cut off of a stream's first chunk the symbols that are removable, if it begins with such."""
@@ -178,12 +178,12 @@ class Retention(Part):
         self._recorder.removed(sequence.device, sequence.name, rest.first)
         self._counters["frames_removed"] += 1
 
-    def _ends_us(self, sequence: Sequence, one: Aged) -> int:
-        clock = self._catalogue.policy(sequence.device, sequence.stream, one.version).clock
-        return clock.epoch_us + (self._last(sequence, one) + 1) * clock.period_us
+    def _ends_us(self, sequence: Sequence, aged: Aged) -> int:
+        clock = self._catalogue.policy(sequence.device, sequence.stream, aged.version).clock
+        return clock.epoch_us + (self._last(sequence, aged) + 1) * clock.period_us
 
-    def _last(self, sequence: Sequence, one: Aged) -> int:
-        return one.last - self._recorder.known(sequence.device, sequence.name)[1].at(one.key)
+    def _last(self, sequence: Sequence, aged: Aged) -> int:
+        return aged.last - self._recorder.coverage_of(sequence.device, sequence.name)[1].at(aged.key)
 
 
 def forget_device(location: Location, device: str, ledger: Location | None = None) -> Forgotten:
@@ -230,11 +230,11 @@ def _ledger(store: Location, ledger: Location | None) -> Location | None:
         bound = opened.releases.charged().ledger
     if not bound:
         return None
-    found = ledger or ledger_beside(store)
-    if is_there(found, KIND):
-        with closing(Ledger(found, create=False)) as known:
-            if known.identity == bound:
-                return found
+    location = ledger or ledger_beside(store)
+    if is_there(location, KIND):
+        with closing(Ledger(location, create=False)) as opened_ledger:
+            if opened_ledger.identity == bound:
+                return location
     raise LedgerError(
-        f"{found.name} is not the ledger that releases of {store.name} were charged to: name that one with --ledger"
+        f"{location.name} is not the ledger that releases of {store.name} were charged to: name that one with --ledger"
     )

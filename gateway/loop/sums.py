@@ -127,7 +127,7 @@ class Reports(Part):
 
     def _window(self, device: str, stream: str, report: Report) -> SharedWindow:
         policy = self._catalogue.find(device, stream, report.policy_version, SymbolModel).policy
-        window = next((one for one in policy.sums if one.name == report.window), None)
+        window = next((window_of for window_of in policy.sums if window_of.name == report.window), None)
         if window is None:
             raise RefusedError(f"policy version {policy.version} has no sum {report.window}", Reason.UNKNOWN_WINDOW)
         group = window.group
@@ -254,7 +254,7 @@ class Sums(Part):
             return why
         sealed = [report.sealed for report in members.values()]
         asked = Asked(digest, number, set_digest(digest, number, sealed))
-        self._store.sums.fix(asked, [one.device for one in sealed])
+        self._store.sums.fix(asked, [report.device for report in sealed])
         self._counters["sums_asked"] += 1
         return ""
 
@@ -275,7 +275,7 @@ class Sums(Part):
         check_signed(envelope, "answer", bytes.fromhex(group.helper))
         if (answer.fleet, answer.group, name) != (group.fleet, group.name, group.name):
             raise RefusedError("an answer of another group", Reason.WINDOW_MISMATCH)
-        members, chosen = answer.members, [one.sealed for one in self._store.sums.chosen(*asked[:2])]
+        members, chosen = answer.members, [report.sealed for report in self._store.sums.chosen(*asked[:2])]
         if set_digest(*asked[:2], chosen) != asked.request:  # a home has been forgotten since
             raise RefusedError("an answer about a set that is here no more", Reason.WINDOW_MISMATCH)
         if not answer.reason and not (
@@ -292,9 +292,9 @@ class Sums(Part):
         assert self._releasing is not None  # nothing was asked else
         chosen = self._store.sums.chosen(asked.document, asked.number)
         members = [chosen[i] for i in answer.members]
-        parts = zip(*(numbers(one.parts) for one in members), strict=True)
+        parts = zip(*(numbers(member.parts) for member in members), strict=True)
         totals = [signed_total([masks, *part]) for masks, part in zip(numbers(answer.sums), parts, strict=True)]
-        observed = [sum(ticks) for ticks in zip(*(one.observed for one in members), strict=True)]
+        observed = [sum(ticks) for ticks in zip(*(member.observed for member in members), strict=True)]
         try:
             self._releasing.release(_window(group, asked.number, members), list(zip(totals, observed, strict=True)))
         except LedgerError as error:
@@ -330,10 +330,13 @@ class Sums(Part):
         waiting = self._store.sums.asked()
         self._again = {asked: self._again.get(asked, now) for asked in waiting}
         if self._sending is None:
-            asked = next((one for one in waiting if self._again[one] <= now and one.document in self._groups), None)
+            asked = next(
+                (request for request in waiting if self._again[request] <= now and request.document in self._groups),
+                None,
+            )
             if asked is None:
                 return
-            sealed = [one.sealed for one in self._store.sums.chosen(asked.document, asked.number)]
+            sealed = [report.sealed for report in self._store.sums.chosen(asked.document, asked.number)]
             self._sending = _Sending(asked, pages(asked.document, asked.number, sealed))
             self._again[asked] = now + _AGAIN_SECONDS
         topic = topic_of("group_request", self._catalogue.fleet, self._groups[self._sending.asked.document].name)
@@ -348,7 +351,7 @@ class Sums(Part):
 
 
 def _window(group: GroupDocument, number: int, members: Iterable[StoredReport]) -> SumWindow:
-    return SumWindow(group, number, [(one.sealed.device, one.version) for one in members])
+    return SumWindow(group, number, [(member.sealed.device, member.version) for member in members])
 
 
 _WHY: dict[NoSum, str] = {

@@ -168,9 +168,9 @@ class Channels:
             while not channel.failed:
                 await tab.wake.wait()
                 tab.wake.clear()
-                said = b"".join(tab.waiting)
+                chunk = b"".join(tab.waiting)
                 tab.waiting.clear()
-                yield said
+                yield chunk
         finally:
             if channel.leave(tab) and self._open.get(key) is channel:
                 del self._open[key]
@@ -217,13 +217,13 @@ class _Channel:
             self._tell("")
 
     def _tell(self, text: str) -> None:
-        now, said = time.monotonic(), text.encode()
-        quiet = not said and now - self._said > QUIET_SECONDS
-        if said or quiet:
+        now, chunk = time.monotonic(), text.encode()
+        quiet = not chunk and now - self._said > QUIET_SECONDS
+        if chunk or quiet:
             self._said = now
         for tab in self._tabs:
-            if said:
-                tab.waiting.append(said)
+            if chunk:
+                tab.waiting.append(chunk)
             elif quiet and not tab.waiting:
                 tab.waiting.append(b": \n\n")
             tab.wake.set()
@@ -278,7 +278,7 @@ def application(
         ingress: the only address that may ask: Home Assistant's, which has logged readers in. It says below which path
             it shows the page, and does so in a frame.
     """
-    assets = {one.name: one.read_bytes() for one in (files("gateway.page") / "assets").iterdir() if one.is_file()}
+    assets = {file.name: file.read_bytes() for file in (files("gateway.page") / "assets").iterdir() if file.is_file()}
     tabs = _Tabs(feed, login, stop)
 
     async def asset(request: Request) -> Response:
@@ -290,8 +290,8 @@ def application(
 
     def shown(name: str, request: Request, status: int = 200) -> Response:
         prefix = request.headers.get("x-ingress-path", "") if ingress is not None else ""
-        found = assets[name].replace(b'="/', f'="{prefix}/'.encode()) if _PREFIX.fullmatch(prefix) else assets[name]
-        return Response(found, status, media_type="text/html", headers={"cache-control": "no-store"})
+        asset = assets[name].replace(b'="/', f'="{prefix}/'.encode()) if _PREFIX.fullmatch(prefix) else assets[name]
+        return Response(asset, status, media_type="text/html", headers={"cache-control": "no-store"})
 
     async def page(request: Request) -> Response:
         return shown("index.html", request)
@@ -316,17 +316,17 @@ def application(
             session = await asyncio.to_thread(login.enter, password, peer)
         if session is None:
             return RedirectResponse("/login#wrong", 303) if _browses(request) else _refused(403, {})
-        found = RedirectResponse("/", 303)
+        response = RedirectResponse("/", 303)
         age = int(login.session_seconds) or 1
-        found.set_cookie(COOKIE, session, max_age=age, httponly=True, samesite="strict", secure=secure)
-        return found
+        response.set_cookie(COOKIE, session, max_age=age, httponly=True, samesite="strict", secure=secure)
+        return response
 
     async def leave(request: Request) -> Response:
         if login is not None and request.headers.get("sec-fetch-site", "same-origin") == "same-origin":
             login.end(request.cookies.get(COOKIE, ""))
-        found = RedirectResponse("/login", 303)
-        found.delete_cookie(COOKIE)
-        return found
+        response = RedirectResponse("/login", 303)
+        response.delete_cookie(COOKIE)
+        return response
 
     async def missing(request: Request, _error: Exception) -> Response:
         return shown("index.html", request, 404) if _browses(request) else PlainTextResponse("not found", 404)
@@ -435,17 +435,17 @@ class _Tabs:
         if self._full_for(network):
             return PlainTextResponse("too many pages are open", 503)
         try:
-            found = self._source(request)
+            page = self._source(request)
         except TopicError:
-            found = None
-        if found is None:
+            page = None
+        if page is None:
             return PlainTextResponse("not found", 404)
         headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
-        return StreamingResponse(self._events(request, network, *found), headers=headers)
+        return StreamingResponse(self._events(request, network, *page), headers=headers)
 
     def _full_for(self, network: str) -> bool:
         """True if an address may follow no more: it would then have as many as any other, or more."""
-        counts = Counter(one.network for one in self._followers)
+        counts = Counter(follower.network for follower in self._followers)
         return len(self._followers) >= _MOST_TABS and counts[network] + 1 >= max(counts.values())
 
     async def _events(
@@ -454,21 +454,21 @@ class _Tabs:
         if self._full_for(network):  # others have come since it was answered
             return
         if len(self._followers) >= _MOST_TABS:
-            ((largest, _),) = Counter(one.network for one in self._followers).most_common(1)
-            oldest = next(one for one in self._followers if one.network == largest)
+            ((largest, _),) = Counter(follower.network for follower in self._followers).most_common(1)
+            oldest = next(follower for follower in self._followers if follower.network == largest)
             oldest.displaced = True
             self._followers.remove(oldest)
         self._followers.append(follower := _Follower(network))
         try:
             async with aclosing(self._channels.follow(key, make)) as events:
-                async for said in events:
+                async for event in events:
                     if self._stop.is_set() or follower.displaced:
                         return
                     if self._login is not None and not self._login.knows(request.cookies.get(COOKIE, "")):
                         yield b"event: expired\ndata: {}\n\n"
                         return
-                    if said:
-                        yield said
+                    if event:
+                        yield event
         finally:
             if not follower.displaced:
                 self._followers.remove(follower)
@@ -498,5 +498,5 @@ def _query(request: Request) -> FleetQuery:
 
 
 def _number(request: Request, name: str, otherwise: int) -> int:
-    given = request.query_params.get(name, "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else otherwise
+    query_param = request.query_params.get(name, "")
+    return int(query_param) if query_param.isascii() and query_param.isdigit() and len(query_param) < 16 else otherwise

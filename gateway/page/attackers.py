@@ -55,8 +55,8 @@ def answer(name: str, *args: Any) -> dict[str, Any]:
         return stored_counts(*args)
     from fugu.attackers import described  # after that, as it takes longer to load
 
-    found: dict[str, Any] = getattr(described, name)(*args)
-    return found
+    answer: dict[str, Any] = getattr(described, name)(*args)
+    return answer
 
 
 def stored_counts(location: Location, device: str, since: Mapping[tuple[str, str], int]) -> dict[str, Any]:
@@ -113,8 +113,8 @@ class AttackProcess:
             pipe.send((name, args))
             if pipe.poll(_PATIENCE_SECONDS):
                 self._asked = time.monotonic()
-                found: dict[str, Any] = pipe.recv()
-                return found
+                answer: dict[str, Any] = pipe.recv()
+                return answer
         except (EOFError, OSError):
             pass
         self.end()
@@ -170,17 +170,19 @@ def moved(probability: float, epsilon: float) -> float:
     return share / (share + 1.0 - probability) if share > 0.0 else 0.0
 
 
-def counted_window(told: Description) -> tuple[DescribedWindow, list[tuple[int, ...]]]:
+def counted_window(description: Description) -> tuple[DescribedWindow, list[tuple[int, ...]]]:
     """The first window of a stream that attackers read, and the states that each of its counts is about.
 
     Raises AttackerError if there is none.
     """
-    number = {state: x for x, state in enumerate(told.states)}
-    for window in told.windows:
-        groups = [tuple(number[state] for state in group if state in number) for group in window.groups(told.states)]
-        if window.query.additive and all(0 < len(group) < len(told.states) for group in groups):
+    number = {state: x for x, state in enumerate(description.states)}
+    for window in description.windows:
+        groups = [
+            tuple(number[state] for state in group if state in number) for group in window.groups(description.states)
+        ]
+        if window.query.additive and all(0 < len(group) < len(description.states) for group in groups):
             return window, groups
-    if any(window.blocks is not None for window in told.windows):
+    if any(window.blocks is not None for window in description.windows):
         raise AttackerError("No attacker of this page reads counts by parts of the day: fugu check attack does.")
     raise AttackerError("No attacker of this page reads such counts: fugu check attack does.")
 
@@ -198,9 +200,9 @@ class AttackView:
         self._windows: dict[tuple[str, int], WindowFrame] = {}
         self._changed = False
 
-    def describe(self, told: Description) -> None:
+    def describe(self, description: Description) -> None:
         """Read messages as those of this policy from now on; those of other versions wait."""
-        self._told, self._changed = told, True
+        self._told, self._changed = description, True
 
     def take(self, frame: SymbolFrame) -> None:
         """Symbols that have come, late or again ones, too."""
@@ -216,7 +218,7 @@ class AttackView:
         if frame.observed == frame.length:
             self._windows[frame.window, frame.first] = frame
             if len(self._windows) > MOST_WINDOWS:
-                del self._windows[min(self._windows, key=lambda one: one[1])]
+                del self._windows[min(self._windows, key=lambda window: window[1])]
             self._changed = True
 
     def due(self) -> Callable[[Ask], dict[str, Any]] | None:
@@ -224,14 +226,14 @@ class AttackView:
         if not self._changed or self._told is None:
             return None
         self._changed = False
-        told = self._told
-        ticks = {tick: one for tick, (version, one) in self._ticks.items() if version == told.version}
-        windows = [self._windows[key] for key in sorted(self._windows, key=lambda one: one[1])]
+        _told = self._told
+        ticks = {tick: posterior for tick, (version, posterior) in self._ticks.items() if version == _told.version}
+        windows = [self._windows[key] for key in sorted(self._windows, key=lambda window: window[1])]
 
         def update(ask: Ask) -> dict[str, Any]:
-            named = {"kind": "attack", "stream": told.stream, "version": told.version}
+            named = {"kind": "attack", "stream": _told.stream, "version": _told.version}
             try:
-                return named | (_of_counts if told.kind == "windows" else _of_symbols)(told, ticks, windows, ask)
+                return named | (_of_counts if _told.kind == "windows" else _of_symbols)(_told, ticks, windows, ask)
             except AttackerError as error:
                 return named | {"none": str(error)}
 
@@ -239,9 +241,9 @@ class AttackView:
 
 
 def _of_symbols(
-    told: Description, ticks: Mapping[int, _Symbol], _windows: Sequence[WindowFrame], ask: Ask
+    description: Description, ticks: Mapping[int, _Symbol], _windows: Sequence[WindowFrame], ask: Ask
 ) -> dict[str, Any]:
-    if told.kind == "points":
+    if description.kind == "points":
         raise AttackerError(
             "No attacker of this page reads points: who names the state behind a point needs the table that it was "
             "drawn from, which devices have and this page has not."
@@ -253,21 +255,25 @@ def _of_symbols(
     # A shift only grows, and is not said of a tick without a symbol.
     times = [tick - shift for tick, shift in enumerate(accumulate(shifts, max), first)]
     return _update(
-        *(told, ask("read_symbols", told, symbols), (first, last), times, told.states),
+        *(description, ask("read_symbols", description, symbols), (first, last), times, description.states),
         read=f"the {len(ticks)} newest symbols that this page received, those after a moment, too"
-        + (", and no counts beside them" if told.windows else ""),
+        + (", and no counts beside them" if description.windows else ""),
         alone=ONE_SYMBOL,
         alone_read="the newest symbol and nothing else",
     )
 
 
 def _of_counts(
-    told: Description, _ticks: Mapping[int, _Symbol], windows: Sequence[WindowFrame], ask: Ask
+    description: Description, _ticks: Mapping[int, _Symbol], windows: Sequence[WindowFrame], ask: Ask
 ) -> dict[str, Any]:
-    window, groups = counted_window(told)
+    window, groups = counted_window(description)
     name, length = window.name, window.length
-    ours = (told.version, name, length, len(groups))
-    mine = [one for one in windows if (one.policy_version, one.window, one.length, len(one.counts)) == ours]
+    ours = (description.version, name, length, len(groups))
+    mine = [
+        window
+        for window in windows
+        if (window.policy_version, window.window, window.length, len(window.counts)) == ours
+    ]
     if not mine:
         return {"waits": True}
     try:
@@ -276,14 +282,20 @@ def _of_counts(
         raise AttackerError(
             "The description of the stream does not say how large the noise of its counts is."
         ) from None
-    found = ask("read_counts", told, length, scale, groups, [one.counts for one in mine])
-    mine = mine[-len(found.get("low", ())) :]
-    states = [" or ".join(told.states[x] for x in group) for group in groups]
+    answer = ask("read_counts", description, length, scale, groups, [frame.counts for frame in mine])
+    mine = mine[-len(answer.get("low", ())) :]
+    states = [" or ".join(description.states[x] for x in group) for group in groups]
     if len(groups) == 1:
-        others = [state for x, state in enumerate(told.states) if x not in groups[0]]
+        others = [state for x, state in enumerate(description.states) if x not in groups[0]]
         states = [others[0] if len(others) == 1 else "another state", *states]
     return _update(
-        *(told, found, (mine[0].first, mine[-1].last), [one.first + length - one.shift for one in mine], states),
+        *(
+            description,
+            answer,
+            (mine[0].first, mine[-1].last),
+            [frame.first + length - frame.shift for frame in mine],
+            states,
+        ),
         read=f"the counts of window {name}, one window at a time: what is shown is the probability that any one tick "
         "of the window was in that state",
         alone=ONE_WINDOW,
@@ -292,38 +304,38 @@ def _of_counts(
 
 
 def _update(
-    told: Description,
-    found: dict[str, Any],
+    description: Description,
+    answer: dict[str, Any],
     span: tuple[int, int],
     times: Iterable[int],
     states: Sequence[str],
     **words: Any,
 ) -> dict[str, Any]:
     """Update about `states` that are shown, of the ticks of a span, at `times`, wall ticks; of two the second is."""
-    if "none" in found:
-        raise AttackerError(found["none"])
-    promised = told.guarantee.of_ticks(*span)
+    if "none" in answer:
+        raise AttackerError(answer["none"])
+    promised = description.guarantee.of_ticks(*span)
     epsilon = math.inf if promised is None else promised
-    least = [moved(p, -epsilon) for p in found["low_before"]]
-    most = [moved(p, epsilon) for p in found["high_before"]]
+    least = [moved(p, -epsilon) for p in answer["low_before"]]
+    most = [moved(p, epsilon) for p in answer["high_before"]]
     beyond = any(
         low < least[x] - _ROUNDING or high > most[x] + _ROUNDING
-        for lows, highs in zip(found["low"], found["high"], strict=True)
+        for lows, highs in zip(answer["low"], answer["high"], strict=True)
         for x, (low, high) in enumerate(zip(lows, highs, strict=True))
     )
     shown = [1] if len(states) == 2 else list(range(min(len(states), _MOST_SHOWN)))
-    rows = {"least": least, "most": most, **{name: found[name] for name in ("low_alone", "high_alone")}}
+    rows = {"least": least, "most": most, **{name: answer[name] for name in ("low_alone", "high_alone")}}
     return {
         "attacker": EVERYTHING,
         "believes": "the typical chain"
-        if told.chains is not None and told.chains.kind == "bounded"
-        else found["chains"],
+        if description.chains is not None and description.chains.kind == "bounded"
+        else answer["chains"],
         "epsilon": promised,
         "states": [states[x] for x in shown],
-        "times": [(told.epoch_us + tick * told.period_us) / 1e6 for tick in times],
-        **{name: [[round(row[x], 4) for row in found[name]] for x in shown] for name in ("low", "high")},
+        "times": [(description.epoch_us + tick * description.period_us) / 1e6 for tick in times],
+        **{name: [[round(row[x], 4) for row in answer[name]] for x in shown] for name in ("low", "high")},
         **{name: [round(row[x], 4) for x in shown] for name, row in rows.items()},
-        "guesses": [states[x] for x in found["guesses"]],
+        "guesses": [states[x] for x in answer["guesses"]],
         "beyond": beyond,
         **words,
     }

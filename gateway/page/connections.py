@@ -34,11 +34,11 @@ class Connections(socket.socket):
         """Accept a connection; if its address, or all together, have too many, the oldest of them ends."""
         accepted, address = super().accept()
         peer, network = address[:2], network_of(address[0])
-        strangers = [one for one in self._open.values() if not one.member]
-        among = [one for one in strangers if one.network == network]
+        strangers = [other for other in self._open.values() if not other.member]
+        among = [stranger for stranger in strangers if stranger.network == network]
         if len(among) < MOST_OF_NETWORK and len(strangers) >= MOST_STRANGERS:
-            ((largest, _),) = Counter(one.network for one in strangers).most_common(1)
-            among = [one for one in strangers if one.network == largest]
+            ((largest, _),) = Counter(stranger.network for stranger in strangers).most_common(1)
+            among = [stranger for stranger in strangers if stranger.network == largest]
         if len(among) >= MOST_OF_NETWORK or len(strangers) >= MOST_STRANGERS:
             among[0].end()
         self._open[peer] = connection = _Connection(accepted, self._open, peer, network)
@@ -51,7 +51,7 @@ class Connections(socket.socket):
             yield
             return
         if member and not connection.member:
-            connection.member = sum(one.member for one in self._open.values()) < MOST_MEMBERS
+            connection.member = sum(other.member for other in self._open.values()) < MOST_MEMBERS
         connection.asks(1)
         try:
             yield

@@ -48,29 +48,34 @@ _CONFIDENCE = 0.95
 _DIGITS, _METRE_DIGITS = 7, 1
 
 
-def placed_symbols(told: DescribedVersion | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
+def placed_symbols(version: DescribedVersion | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
     """The middle of the cell that each symbol names, as latitude and longitude; nothing of other streams."""
-    if told is None or told.place is None or told.table is None or len(told.table[0]) + 1 != len(told.states):
+    if (
+        version is None
+        or version.place is None
+        or version.table is None
+        or len(version.table[0]) + 1 != len(version.states)
+    ):
         return []
-    found = []
+    places = []
     for symbol in symbols:
-        if symbol < len(told.place.cells):
-            latitude, longitude = told.place.position(*told.place.cells[symbol])
-            found.append({"latitude": latitude, "longitude": longitude, "state": told.states[symbol]})
-    return found
+        if symbol < len(version.place.cells):
+            latitude, longitude = version.place.position(*version.place.cells[symbol])
+            places.append({"latitude": latitude, "longitude": longitude, "state": version.states[symbol]})
+    return places
 
 
-def placed_shares(told: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
+def placed_shares(version: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
     """Place by shares of states, by label: how likely each cell is, and an ellipse that holds it with 95 %.
 
     `cells` are in the order of the description's; the ellipse has latitude, longitude, half-axes in metres, orientation
     and the probability that there is a place at all: states without a cell, such as `missing`, are left out of it.
     Other streams have nothing.
     """
-    if told is None or told.place is None or set(shares) != set(told.states):
+    if version is None or version.place is None or set(shares) != set(version.states):
         return {}
-    grid = told.place
-    weights = [shares[label] for label in told.states[: len(grid.cells)]]
+    grid = version.place
+    weights = [shares[label] for label in version.states[: len(grid.cells)]]
     if not sum(weights) > 0.0 or len(weights) != len(grid.cells):
         return {}
     return {"cells": weights, "placed": sum(weights), **_outline(grid, weights)}
@@ -82,15 +87,15 @@ def _outline(grid: PlaceGrid, weights: Sequence[float]) -> dict[str, float]:
     width = grid.step[1] * METRES_PER_DEGREE * math.cos(math.radians(middle))
     height = grid.step[0] * METRES_PER_DEGREE
     places = [(column * width, row * height) for column, row in grid.cells]
-    found = ellipse(places, weights, (width, height), _CONFIDENCE)
-    latitude, longitude = grid.position(found.east / width, found.north / height)
+    region = ellipse(places, weights, (width, height), _CONFIDENCE)
+    latitude, longitude = grid.position(region.east / width, region.north / height)
     scale = 10.0**_METRE_DIGITS
     return {
         "latitude": round(latitude, _DIGITS),
         "longitude": round(longitude, _DIGITS),
-        "semi_major": math.ceil(found.semi_major * scale) / scale,
-        "semi_minor": math.ceil(found.semi_minor * scale) / scale,
-        "orientation": found.orientation,
+        "semi_major": math.ceil(region.semi_major * scale) / scale,
+        "semi_minor": math.ceil(region.semi_minor * scale) / scale,
+        "orientation": region.orientation,
     }
 
 
@@ -126,24 +131,24 @@ class DeviceView:
             self.left_out += 1
             return None
         try:
-            found = self._read(topic, payload, heard)
+            streams = self._read(topic, payload, heard)
         except FuguError:
             self.left_out += 1
             return None
-        if found is not None:
+        if streams is not None:
             self._streams.add(topic.stream)
-            found["stream"] = topic.stream
-            self.keep(found)
-        return found
+            streams["stream"] = topic.stream
+            self.keep(streams)
+        return streams
 
-    def keep(self, told: dict[str, Any]) -> None:
+    def keep(self, update: dict[str, Any]) -> None:
         """Keep what the page is told for those who open it later."""
-        kind = told["kind"]
-        self._stored.setdefault((told["stream"], kind), deque(maxlen=_MOST[kind])).append(told)
+        kind = update["kind"]
+        self._stored.setdefault((update["stream"], kind), deque(maxlen=_MOST[kind])).append(update)
 
-    def budgets(self, found: dict[str, Any]) -> dict[str, Any] | None:
+    def budgets(self, accounts: dict[str, Any]) -> dict[str, Any] | None:
         """Budgets in the ledger now, as the page is told; `None` if it has been told."""
-        update = {"kind": "budget", "stream": "", **found}
+        update = {"kind": "budget", "stream": "", **accounts}
         if list(self._stored.get(("", "budget"), ())) == [update]:
             return None
         self.keep(update)
@@ -152,29 +157,31 @@ class DeviceView:
     def stored_due(self, now: float) -> dict[tuple[str, str], int]:
         """From which tick on a store is to be read, by stream and window; each version of a stream is named once."""
         since = {}
-        for stream, told in self._newest.items():
-            if told.version <= self._recalled.get(stream, 0):
+        for stream, description in self._newest.items():
+            if description.version <= self._recalled.get(stream, 0):
                 continue
-            self._recalled[stream] = told.version
-            for window in told.windows:
-                end = (int(now * 1e6) - told.epoch_us) // told.period_us
-                reach = min(MOST_SECONDS * 1_000_000 // told.period_us, MOST_WINDOWS * window.stride + window.length)
+            self._recalled[stream] = description.version
+            for window in description.windows:
+                end = (int(now * 1e6) - description.epoch_us) // description.period_us
+                reach = min(
+                    MOST_SECONDS * 1_000_000 // description.period_us, MOST_WINDOWS * window.stride + window.length
+                )
                 since[stream, window.name] = max(0, end - reach)
         return since
 
     def take_stored(self, place: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[Said]]:
         """Take windows that a store has, before those that come; an update for the page, and all their numbers."""
-        told, reports, counts = self._newest[place.stream], list[Said](), dict[str, WindowCount]()
-        mine = [frame for frame in frames if frame.policy_version == told.version]
+        description, reports, counts = self._newest[place.stream], list[Said](), dict[str, WindowCount]()
+        mine = [frame for frame in frames if frame.policy_version == description.version]
         messages = [self._window(place, frame.encode()) for frame in mine]
         for frame in mine:
-            counts[frame.window] = _count(told, frame)
-            if frame.observed and (said := said_of(counts[frame.window], told.windows)) is not None:
-                reports.append(said)
+            counts[frame.window] = _count(description, frame)
+            if frame.observed and (report := said_of(counts[frame.window], description.windows)) is not None:
+                reports.append(report)
         series = dict[str, dict[str, Any]]()
-        for event in (said.event() for said in reports):
+        for event in (report.event() for report in reports):
             series.setdefault(event["of"], {**event, "rows": []})["rows"].append(event["row"])
-        newest = [{**one, "rows": one["rows"][-_NEWEST:]} for one in series.values()]
+        newest = [{**series, "rows": series["rows"][-_NEWEST:]} for series in series.values()]
         update = {"kind": "stored", "stream": place.stream, "messages": messages[-_MESSAGES:], "series": newest}
         update["counts"] = [{"kind": "count", **self._report(place, count)} for count in counts.values()]
         self.keep(update)
@@ -182,30 +189,30 @@ class DeviceView:
 
     def attacks_due(self) -> list[Callable[[Ask], dict[str, Any]]]:
         """Functions that ask for the attacks on each stream of which something came."""
-        return [made for one in self._attacks.values() if (made := one.due()) is not None]
+        return [attack for one in self._attacks.values() if (attack := one.due()) is not None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All that is kept, descriptions first, then in the order in which it came."""
         kinds = list(_MOST)[::-1]
-        for key in sorted(self._stored, key=lambda one: kinds.index(one[1])):
+        for key in sorted(self._stored, key=lambda sequence: kinds.index(sequence[1])):
             yield from self._stored[key]
 
     def _read(self, topic: Topic, payload: bytes, heard: float) -> dict[str, Any] | None:
         match topic.kind:
             case "description":
-                found = self._described.take(topic.fleet, topic.device, topic.stream, payload)
-                if found is None:
+                description = self._described.take(topic.fleet, topic.device, topic.stream, payload)
+                if description is None:
                     return None
-                self._newest[topic.stream] = found
-                self._attack(topic).describe(found)
-                return {"kind": "description", **_description(found)}
+                self._newest[topic.stream] = description
+                self._attack(topic).describe(description)
+                return {"kind": "description", **_description(description)}
             case "symbols" if payload[:1] == bytes([MeasureFrame.SCHEMA]):
                 return self._points(topic, payload)
             case "symbols":
                 frame = SymbolFrame.decode(payload)
                 self._attack(topic).take(frame)
-                told = self._described.of(topic.device, topic.stream, frame.policy_version)
-                newest = placed_symbols(told, frame.symbols[-_POINTS_PLACED:])
+                version = self._described.of(topic.device, topic.stream, frame.policy_version)
+                newest = placed_symbols(version, frame.symbols[-_POINTS_PLACED:])
                 return self._sent(topic, payload, {**_symbols(frame), "newest": newest})
             case "window":
                 return self._window(topic, payload)
@@ -213,21 +220,25 @@ class DeviceView:
                 read = _status if topic.kind == "status" else _policy_status
                 return {**read(payload), "time": _text(instant(int(heard * 1e6))), **_bytes(payload)}
             case "estimate":
-                said = decode_estimate(payload)
-                return {"kind": "estimate", **self._report(topic, said), "where": self._where(topic.stream, said)}
+                estimate = decode_estimate(payload)
+                return {
+                    "kind": "estimate",
+                    **self._report(topic, estimate),
+                    "where": self._where(topic.stream, estimate),
+                }
             case "count":
                 return {"kind": "count", **self._report(topic, WindowCount.decode(payload))}
         return None
 
-    def _where(self, stream: str, said: Estimate) -> dict[str, Any]:
-        if isinstance(said, PlaceEstimate):
+    def _where(self, stream: str, estimate: Estimate) -> dict[str, Any]:
+        if isinstance(estimate, PlaceEstimate):
             names = ("latitude", "longitude", "accuracy", "semi_major", "semi_minor", "orientation", "protection")
-            return {name: getattr(said, name) for name in names}
-        return placed_shares(self._newest.get(stream), said.shares) if isinstance(said, StateEstimate) else {}
+            return {name: getattr(estimate, name) for name in names}
+        return placed_shares(self._newest.get(stream), estimate.shares) if isinstance(estimate, StateEstimate) else {}
 
     def _report(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
-        said = said_of(report, self._newest[topic.stream].windows if topic.stream in self._newest else ())
-        return {**report.written(), "said": said and said.event()}
+        report_words = said_of(report, self._newest[topic.stream].windows if topic.stream in self._newest else ())
+        return {**report.written(), "said": report_words and report_words.event()}
 
     def _attack(self, topic: Topic) -> AttackView:
         return self._attacks.setdefault(topic.stream, AttackView())
@@ -235,9 +246,9 @@ class DeviceView:
     def _points(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = MeasureFrame.decode(payload)
         fields = {"version": frame.policy_version, "first": frame.first, "shift": frame.shift}
-        told = self._described.of(topic.device, topic.stream, frame.policy_version)
-        newest = [_place(told, one.point) for one in frame.released[-_POINTS_PLACED:]]
-        points = [list(one.point) for one in frame.released]
+        description = self._described.of(topic.device, topic.stream, frame.policy_version)
+        newest = [_place(description, released_point.point) for released_point in frame.released[-_POINTS_PLACED:]]
+        points = [list(released_point.point) for released_point in frame.released]
         return self._sent(topic, payload, {"kind": "points", **fields, "points": points, "newest": newest})
 
     def _window(self, topic: Topic, payload: bytes) -> dict[str, Any]:
@@ -245,17 +256,25 @@ class DeviceView:
         self._attack(topic).take_window(frame)
         fields = {"window": frame.window, "first": frame.first, "length": frame.length}
         fields |= {"observed": frame.observed, "counts": frame.counts, "shift": frame.shift}
-        told = self._described.of(topic.device, topic.stream, frame.policy_version)
-        window = None if told is None else next((one for one in told.windows if one.name == frame.window), None)
-        if told is not None and window is not None:
-            labels = window.named(told.states)
+        description = self._described.of(topic.device, topic.stream, frame.policy_version)
+        window = (
+            None
+            if description is None
+            else next((window for window in description.windows if window.name == frame.window), None)
+        )
+        if description is not None and window is not None:
+            labels = window.named(description.states)
             fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": _CONFIDENCE}
         return self._sent(topic, payload, {"kind": "window", "version": frame.policy_version, **fields}, frame.last + 1)
 
     def _sent(self, topic: Topic, payload: bytes, fields: dict[str, Any], tick: int | None = None) -> dict[str, Any]:
         """Fields of a message with its bytes, and the time of its first tick, or that at which a window was over."""
-        known = self._described.of(topic.device, topic.stream, fields["version"])
-        time = None if known is None else known.time_of(fields["first"] if tick is None else tick, fields["shift"])
+        description = self._described.of(topic.device, topic.stream, fields["version"])
+        time = (
+            None
+            if description is None
+            else description.time_of(fields["first"] if tick is None else tick, fields["shift"])
+        )
         return {**fields, "time": _text(time), **_bytes(payload)}
 
 
@@ -269,46 +288,53 @@ def _symbols(frame: SymbolFrame) -> dict[str, Any]:
 
 
 def _status(payload: bytes) -> dict[str, Any]:
-    said = Status.decode(payload)
-    streams = [{"name": one.stream, "version": one.policy_version, "next": one.next_tick} for one in said.streams]
-    fields = {"online": said.online, "agent": said.agent_version, "outbox": said.outbox_depth}
-    return {"kind": "status", **fields, "codes": [*map(str, said.codes)], "streams": streams}
+    status = Status.decode(payload)
+    streams = [
+        {"name": stream.stream, "version": stream.policy_version, "next": stream.next_tick} for stream in status.streams
+    ]
+    fields = {"online": status.online, "agent": status.agent_version, "outbox": status.outbox_depth}
+    return {"kind": "status", **fields, "codes": [*map(str, status.codes)], "streams": streams}
 
 
 def _policy_status(payload: bytes) -> dict[str, Any]:
-    said = PolicyStatus.decode(payload)
-    fields = {"running": said.version, "judged": said.judged.hex(), "reason": said.reason, "detail": said.detail}
-    return {"kind": "policy", **fields, "refused": said.refused, "stale": said.stale}
+    status = PolicyStatus.decode(payload)
+    fields = {
+        "running": status.version,
+        "judged": status.judged.hex(),
+        "reason": status.reason,
+        "detail": status.detail,
+    }
+    return {"kind": "policy", **fields, "refused": status.refused, "stale": status.stale}
 
 
-def _place(told: DescribedVersion | None, point: Point) -> dict[str, Any]:
+def _place(version: DescribedVersion | None, point: Point) -> dict[str, Any]:
     """A point with the cell that it is in, and its latitude and longitude, where the stream is one of places."""
-    found: dict[str, Any] = {"point": list(point)}
-    if told is None or told.place is None or told.place.cell_size is None or len(point) != 2:
-        return found
-    latitude, longitude = told.place.position(*point)
-    cells = {cell: told.states[number] for number, cell in enumerate(told.place.cells[: len(told.states)])}
-    return {**found, "latitude": latitude, "longitude": longitude, "state": cells.get((point[0], point[1]))}
+    placed: dict[str, Any] = {"point": list(point)}
+    if version is None or version.place is None or version.place.cell_size is None or len(point) != 2:
+        return placed
+    latitude, longitude = version.place.position(*point)
+    cells = {cell: version.states[number] for number, cell in enumerate(version.place.cells[: len(version.states)])}
+    return {**placed, "latitude": latitude, "longitude": longitude, "state": cells.get((point[0], point[1]))}
 
 
-def _count(told: Description, frame: WindowFrame) -> WindowCount:
+def _count(description: Description, frame: WindowFrame) -> WindowCount:
     """The report of a window, as the gateway makes it."""
-    window = next(one for one in told.windows if one.name == frame.window)
+    window = next(window for window in description.windows if window.name == frame.window)
     off = _noise_range(window.scale) or 0
     return WindowCount(
-        time=told.time_of(frame.last + 1, frame.shift),
-        since=told.time_of(frame.first, frame.shift),
+        time=description.time_of(frame.last + 1, frame.shift),
+        since=description.time_of(frame.first, frame.shift),
         window=frame.window,
-        states=told.states if window.states == EACH else window.states,
+        states=description.states if window.states == EACH else window.states,
         blocks=() if window.query.blocks is None else window.query.blocks.labels,
         values=tuple(float(count) for count in frame.counts),
         low=tuple(float(count - off) for count in frame.counts),
         high=tuple(float(count + off) for count in frame.counts),
         confidence=_CONFIDENCE,
         observed=frame.observed,
-        epsilon=told.guarantee.epsilon or 0.0,
-        adversary=told.guarantee.adversary,
-        useful=told.useful_for == "share" and 2 * frame.observed >= frame.length,
+        epsilon=description.guarantee.epsilon or 0.0,
+        adversary=description.guarantee.adversary,
+        useful=description.useful_for == "share" and 2 * frame.observed >= frame.length,
     )
 
 
@@ -328,21 +354,21 @@ def _text(time: datetime | None) -> str | None:
     return None if time is None else instant_text(time)
 
 
-def _description(told: Description) -> dict[str, Any]:
-    symbols = 0 if told.table is None else len(told.table[0]) + 1
+def _description(description: Description) -> dict[str, Any]:
+    symbols = 0 if description.table is None else len(description.table[0]) + 1
     names = ("version", "confirmed", "unit", "period_seconds", "frame_ticks", "chain_class", "point_epsilon")
     return {
-        **{name: getattr(told, name) for name in (*names, "protects", "does_not_protect")},
-        "of": told.kind,
-        "states": told.states[:_MOST_STATES_SHOWN],
-        "labels": [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))],
-        "guarantee": _promise(told.guarantee),
-        "windows_guarantee": told.windows_guarantee and _promise(told.windows_guarantee),
-        "flips": () if told.table is None else NoiseTable(told.table).flips,
-        "place": _grid(told),
-        "bounds": _bounds(told),
-        "windows": [_window(one, told.period_seconds) for one in told.windows],
-        "conditions": [one.condition for one in told.sums],
+        **{name: getattr(description, name) for name in (*names, "protects", "does_not_protect")},
+        "of": description.kind,
+        "states": description.states[:_MOST_STATES_SHOWN],
+        "labels": [description.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))],
+        "guarantee": _promise(description.guarantee),
+        "windows_guarantee": description.windows_guarantee and _promise(description.windows_guarantee),
+        "flips": () if description.table is None else NoiseTable(description.table).flips,
+        "place": _grid(description),
+        "bounds": _bounds(description),
+        "windows": [_window(window, description.period_seconds) for window in description.windows],
+        "conditions": [sum_.condition for sum_ in description.sums],
     }
 
 
@@ -355,23 +381,23 @@ def _window(window: DescribedWindow, period: float) -> dict[str, Any]:
     }
 
 
-def _grid(told: Description) -> dict[str, Any] | None:
-    if (grid := told.place) is None:
+def _grid(description: Description) -> dict[str, Any] | None:
+    if (grid := description.place) is None:
         return None
     fields = {"origin": grid.origin, "step": grid.step, "cells": grid.cells}
-    return {**fields, "labels": told.states[: len(grid.cells)]}
+    return {**fields, "labels": description.states[: len(grid.cells)]}
 
 
 def _promise(promise: Described) -> dict[str, Any]:
-    stretches = [one.model_dump() for one in promise.stretches]
-    told = {name: getattr(promise, name) for name in ("epsilon", "adversary", "stretch_ticks", "of_a_tick", "when")}
-    return {**told, "stretches": stretches}
+    stretches = [stretch.model_dump() for stretch in promise.stretches]
+    fields = {name: getattr(promise, name) for name in ("epsilon", "adversary", "stretch_ticks", "of_a_tick", "when")}
+    return {**fields, "stretches": stretches}
 
 
-def _bounds(told: Description) -> dict[str, Any] | None:
+def _bounds(description: Description) -> dict[str, Any] | None:
     """Between what the promise holds the probability of the last of two states, whatever the stream says."""
-    chains, epsilon = told.chains, told.guarantee.of_a_tick
+    chains, epsilon = description.chains, description.guarantee.of_a_tick
     if not isinstance(chains, BinaryChains) or epsilon is None:
         return None
     low, high = posterior_bounds(chains, epsilon)
-    return {"state": told.states[1], "low": low, "high": high}
+    return {"state": description.states[1], "low": low, "high": high}

@@ -155,8 +155,8 @@ class Feed:
             view = self._devices.get(device)
             if view is None:
                 view = self._devices[device] = DeviceView()
-                for kind, said in self._view.statuses(device).items():
-                    view.take(Topic(kind, self.fleet, device, ""), *said)
+                for kind, status in self._view.statuses(device).items():
+                    view.take(Topic(kind, self.fleet, device, ""), *status)
                 for topic, payload in self._memory.messages(device):
                     view.take(topic, payload)
             watcher.waiting.extend(view)
@@ -179,10 +179,10 @@ class Feed:
             return waited, [*self._devices[device], *self._memory.histories(device)]
 
     def _taken(self, watcher: Watcher) -> list[dict[str, Any]]:
-        found = list(watcher.waiting)
+        waiting = list(watcher.waiting)
         watcher.waiting.clear()
         watcher.wake.clear()
-        return found
+        return waiting
 
     def leave(self, watcher: Watcher) -> None:
         """Look no longer."""
@@ -233,13 +233,13 @@ class Feed:
         with self._lock:
             due = [(device, since) for device, view in self._devices.items() if (since := view.stored_due(time.time()))]
         for device, since in due:
-            found = self._attackers.ask("stored_counts", store, device, since)
-            if "none" in found:
-                _log.warning("the page has no counts of the store: %s", found["none"])
+            counts = self._attackers.ask("stored_counts", store, device, since)
+            if "none" in counts:
+                _log.warning("the page has no counts of the store: %s", counts["none"])
             with self._lock:
                 if (view := self._devices.get(device)) is None:
                     continue
-                for stream, frames in found.get("frames", {}).items():
+                for stream, frames in counts.get("frames", {}).items():
                     update, reports = view.take_stored(Topic("window", self.fleet, device, stream), frames)
                     self._memory.recall(device, stream, reports)
                     self._say(device, update)
@@ -251,9 +251,9 @@ class Feed:
         if self._store is not None:
             self._recall(self._store)
         with self._lock:
-            due = [(device, made) for device, view in self._devices.items() for made in view.attacks_due()]
-        for device, made in due:
-            update = made(self._attackers.ask)
+            due = [(device, ask_for) for device, view in self._devices.items() for ask_for in view.attacks_due()]
+        for device, ask_for in due:
+            update = ask_for(self._attackers.ask)
             with self._lock:
                 if device in self._devices:
                     self._devices[device].keep(update)
@@ -264,10 +264,10 @@ class Feed:
         with self._lock:
             devices = list(self._devices)
         for device in devices:
-            found = self.ledger.budgets(device)
+            accounts = self.ledger.budgets(device)
             with self._lock:
                 view = self._devices.get(device)
-                if view is not None and (update := view.budgets(found)) is not None:
+                if view is not None and (update := view.budgets(accounts)) is not None:
                     self._say(device, update)
 
     def _say(self, device: str, update: dict[str, Any]) -> None:

@@ -122,8 +122,8 @@ class FleetView:
 
     def member(self, name: str) -> dict[str, Any] | None:
         """State of one device."""
-        found = self._members.get(name)
-        return None if found is None else _row(self._condition(found, self._alarmed()), found)
+        member = self._members.get(name)
+        return None if member is None else _row(self._condition(member, self._alarmed()), member)
 
     def names(self, most: int) -> list[str]:
         """Names of the first devices that were heard of."""
@@ -131,18 +131,18 @@ class FleetView:
 
     def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:
         """Last statuses of a device, of itself and of the policies that it was sent, as it came; by topic's kind."""
-        found = self._members.get(name, Member(name))
-        said: dict[Kind, tuple[bytes, float]] = {"status": found.status, "policy_status": found.policy_status}
-        return {kind: one for kind, one in said.items() if one[0]}
+        member = self._members.get(name, Member(name))
+        newest: dict[Kind, tuple[bytes, float]] = {"status": member.status, "policy_status": member.policy_status}
+        return {kind: message for kind, message in newest.items() if message[0]}
 
     def page(self, query: FleetQuery) -> dict[str, Any]:
         """Rows of a page, the unhealthy first, and how many there are of each condition."""
         everything = self._in_order()
         search = query.search.lower()
         wanted = [
-            one
-            for one in everything
-            if (not query.condition or one[0] == query.condition) and search in one[1].name.lower()
+            row
+            for row in everything
+            if (not query.condition or row[0] == query.condition) and search in row[1].name.lower()
         ]
         pages = max(1, -(-len(wanted) // PAGE_ROWS))
         page = min(max(query.page, 0), pages - 1)
@@ -154,7 +154,7 @@ class FleetView:
             "found": len(wanted),
             "page": page,
             "pages": pages,
-            "rows": [_row(*one) for one in wanted[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],
+            "rows": [_row(*row) for row in wanted[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],
             "policies": [{"version": version, "devices": policies[version]} for version in sorted(policies)],
             "waves": self._waves(),
             "waiting": sum(member.waits is True for _, member in everything),
@@ -184,12 +184,16 @@ class FleetView:
             member.codes, member.outbox = tuple(map(str, status.codes)), status.outbox_depth
             if status.online:
                 member.agent = status.agent_version
-                member.streams = tuple((one.stream, one.policy_version) for one in status.streams)
+                member.streams = tuple((stream.stream, stream.policy_version) for stream in status.streams)
         elif kind == "policy_status":
-            said = PolicyStatus.decode(payload)
+            policy_status = PolicyStatus.decode(payload)
             member.policy_status = payload, now
-            member.running, member.judged, member.stale = said.version, said.judged.hex(), said.stale
-            member.refusal = said.reason and f"{said.reason}: {said.detail}"
+            member.running, member.judged, member.stale = (
+                policy_status.version,
+                policy_status.judged.hex(),
+                policy_status.stale,
+            )
+            member.refusal = policy_status.reason and f"{policy_status.reason}: {policy_status.detail}"
         elif kind == "policy_set":
             envelope = Envelope.decode(payload)
             member.wanted = hashlib.sha256(payload).digest()[:8].hex()
@@ -203,27 +207,29 @@ class FleetView:
     def _in_order(self) -> list[tuple[Condition, Member]]:
         if self._sorted[0] != self.changes:
             alarmed = self._alarmed()
-            found = [(self._condition(one, alarmed), one) for one in self._members.values()]
-            found.sort(key=lambda one: (_CONDITIONS.index(one[0]), one[1].name))
-            self._sorted = (self.changes, found)
+            rows = [(self._condition(member, alarmed), member) for member in self._members.values()]
+            rows.sort(key=lambda row: (_CONDITIONS.index(row[0]), row[1].name))
+            self._sorted = (self.changes, rows)
         return self._sorted[1]
 
     def _alarms(self) -> list[HealthAlarm]:
         alarms = self.health.alarms if self.health is not None else ()
-        return [one for one in alarms if KINDS[one.code].about == "device"]
+        return [alarm for alarm in alarms if KINDS[alarm.code].about == "device"]
 
     def _alarmed(self) -> set[str]:
         return {name for alarm in self._alarms() for name in alarm.names}
 
     def _waves(self) -> list[dict[str, Any]]:
         """How far each version has come that devices were sent, the newest first."""
-        found: dict[int, Counter[Wave]] = {}
+        counters: dict[int, Counter[Wave]] = {}
         for member in self._members.values():
             if member.wanted_version is not None:
-                found.setdefault(member.wanted_version, Counter())[_wave(member)] += 1
-        newest = sorted(found, reverse=True)[:_MOST_WAVES]
-        return [{"version": one, "sent": found[one].total(), **{name: found[one][name] for name in WAVE}}
-                for one in newest]  # fmt: skip
+                counters.setdefault(member.wanted_version, Counter())[_wave(member)] += 1
+        newest = sorted(counters, reverse=True)[:_MOST_WAVES]
+        return [
+            {"version": version, "sent": counters[version].total(), **{name: counters[version][name] for name in WAVE}}
+            for version in newest
+        ]
 
     def _condition(self, member: Member, alarmed: set[str]) -> Condition:
         if set(member.codes) - _NO_TROUBLE or member.refusal or member.stale or member.name in alarmed:
@@ -233,10 +239,10 @@ class FleetView:
     def _gateway(self) -> dict[str, Any] | None:
         if self.health is None:
             return None
-        said = self.health
-        alarms = [{"code": str(one.code), "names": one.names, "others": one.others, "advice": one.advice}
-                  for one in said.alarms]  # fmt: skip
-        return {"online": said.online, "frames": said.frames, "refused": said.refused, "alarms": alarms}
+        health = self.health
+        alarms = [{"code": str(alarm.code), "names": alarm.names, "others": alarm.others, "advice": alarm.advice}
+                  for alarm in health.alarms]  # fmt: skip
+        return {"online": health.online, "frames": health.frames, "refused": health.refused, "alarms": alarms}
 
 
 def _wave(member: Member) -> Wave:
@@ -250,10 +256,10 @@ def _wave(member: Member) -> Wave:
 def _version(document: bytes) -> int | None:
     """Of a policy document that nobody has checked here; `None` if it is none."""
     try:
-        found = msgpack.unpackb(document, raw=False, strict_map_key=True)["version"]
+        version = msgpack.unpackb(document, raw=False, strict_map_key=True)["version"]
     except (ValueError, TypeError, KeyError, RecursionError, msgpack.UnpackException):
         return None
-    return found if type(found) is int and 0 < found <= _MOST_VERSION else None
+    return version if type(version) is int and 0 < version <= _MOST_VERSION else None
 
 
 def _row(condition: Condition, member: Member) -> dict[str, Any]:

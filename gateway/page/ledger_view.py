@@ -63,14 +63,14 @@ class LedgerView:
 
     def _asked(self, key: object, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
-            at, found = self._known.pop(key, (-math.inf, {}))
+            at, answer = self._known.pop(key, (-math.inf, {}))
             if time.monotonic() - at >= _FRESH_SECONDS:
-                found = self._look(look)
+                answer = self._look(look)
                 at = time.monotonic()
-            self._known[key] = at, found
+            self._known[key] = at, answer
             if len(self._known) > _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
-            return found
+            return answer
 
     def _look(self, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         if self._location is None:
@@ -86,14 +86,14 @@ class LedgerView:
     def _page(self, ledger: Ledger, audience: str, before: int) -> dict[str, Any]:
         only = self.audience or audience or None
         with ledger.snapshot() as rows:
-            found = rows.newest(only, before, PAGE_ENTRIES + 1)
-            shown = found[:PAGE_ENTRIES]
+            entries_found = rows.newest(only, before, PAGE_ENTRIES + 1)
+            shown = entries_found[:PAGE_ENTRIES]
             groups = {number: rows.group(number) for number in {row[-1] for row in shown}}
             audiences = [self.audience] if self.audience else sorted({*rows.audiences(), SITE})
         return {
             "audiences": audiences,
             "entries": [self._entry(row, groups[row[-1]]) for row in shown],
-            "more": len(found) > PAGE_ENTRIES,
+            "more": len(entries_found) > PAGE_ENTRIES,
             "limit": no_release_before(limit) if (limit := ledger.not_before_us) else "",
         }
 
@@ -108,9 +108,11 @@ class LedgerView:
 
     def _budgets(self, ledger: Ledger, device: str) -> dict[str, Any]:
         with ledger.snapshot():
-            found = [one for one in ledger.accounts_of(device) if self.audience in (None, one.key.audience)]
-            promised = {one.key.audience: ledger.promised(one.key.audience) for one in found}
-        return {"budgets": [_budget(one, promised[one.key.audience]) for one in found]}
+            accounts = [
+                account for account in ledger.accounts_of(device) if self.audience in (None, account.key.audience)
+            ]
+            promised = {account.key.audience: ledger.promised(account.key.audience) for account in accounts}
+        return {"budgets": [_budget(account, promised[account.key.audience]) for account in accounts]}
 
 
 def _budget(account: Account, promised: Promise | None) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) 
     each = tuple(zip(report.values, report.low, report.high, strict=True))
     if not isinstance(report, WindowCount):
         return Said("", time, tuple(report.labels()) or ("",), report.unit or "", each, report.useful)
-    window = next((one for one in windows if one.name == report.window), None)
+    window = next((window for window in windows if window.name == report.window), None)
     if window is None or report.blocks:
         return None
     names = tuple(report.labels()) or (" or ".join(report.states),)
@@ -148,18 +148,20 @@ class Memory:
 
     def recall(self, device: str, stream: str, reports: Iterable[Said]) -> None:
         """Take what a store has of a stream, before what has come."""
-        if (known := self._devices.get(device, {}).get(stream)) is not None:
-            known.recall(reports)
+        if (stored := self._devices.get(device, {}).get(stream)) is not None:
+            stored.recall(reports)
 
     def messages(self, device: str) -> Iterator[tuple[Topic, bytes]]:
         """The newest of each kind, as it came: descriptions first."""
-        found = [one for stream in self._devices.get(device, {}).values() for one in stream.newest.values()]
-        yield from sorted(found, key=lambda one: one[0].kind != "description")
+        messages = [message for stream in self._devices.get(device, {}).values() for message in stream.newest.values()]
+        yield from sorted(messages, key=lambda message: message[0].kind != "description")
 
     def histories(self, device: str) -> list[dict[str, Any]]:
         """Updates for the page: all that is remembered of a device's streams."""
         streams = self._devices.get(device, {})
-        return [{"kind": "history", "stream": name, **one} for name in streams for one in streams[name].histories()]
+        return [
+            {"kind": "history", "stream": name, **history} for name in streams for history in streams[name].histories()
+        ]
 
     def headlines(self, device: str) -> list[dict[str, Any]]:
         """The newest value of each stream, and its promise."""
@@ -184,15 +186,17 @@ class _Stream:
         key: str = topic.kind
         if topic.kind == "description":
             # Only what is needed of it is kept: there may be thousands of streams.
-            if (told := Descriptions().take(topic.fleet, topic.device, topic.stream, payload)) is None:
+            if (description := Descriptions().take(topic.fleet, topic.device, topic.stream, payload)) is None:
                 return
-            ticks = told.guarantee.stretch_ticks
-            about = next((one.name for one in told.guarantee.stretches if one.ticks == ticks > 1), None)
-            self._windows = told.windows
+            ticks = description.guarantee.stretch_ticks
+            about = next(
+                (stretch.name for stretch in description.guarantee.stretches if stretch.ticks == ticks > 1), None
+            )
+            self._windows = description.windows
             self._promise = {
-                **{"epsilon": told.guarantee.epsilon, "ticks": ticks},
-                **{"period": told.period_seconds, "name": about, "when": told.guarantee.when},
-                "conditions": [one.condition for one in told.sums],
+                **{"epsilon": description.guarantee.epsilon, "ticks": ticks},
+                **{"period": description.period_seconds, "name": about, "when": description.guarantee.when},
+                "conditions": [sum_.condition for sum_ in description.sums],
             }
         elif topic.kind == "estimate":
             self._unread = payload
@@ -211,8 +215,8 @@ class _Stream:
     def recall(self, reports: Iterable[Said]) -> None:
         """Let older numbers of windows stand before those that have come."""
         older = dict[str, _Series]()
-        for said in sorted(reports, key=lambda one: one.time):
-            older.setdefault(said.of, _Series(said)).take(said)
+        for report in sorted(reports, key=lambda report: report.time):
+            older.setdefault(report.of, _Series(report)).take(report)
         for of, series in older.items():
             if (live := self._series.get(of)) is not None:
                 series.go_on(live)
@@ -230,22 +234,22 @@ class _Stream:
         self._estimate = report
         self._keep(said_of(report, self._windows))
 
-    def _keep(self, said: Said | None) -> None:
-        if said is None:
+    def _keep(self, report: Said | None) -> None:
+        if report is None:
             return
-        series = self._series.get(said.of)
-        if series is None or (series.newest.names, series.newest.unit) != (said.names, said.unit):
+        series = self._series.get(report.of)
+        if series is None or (series.newest.names, series.newest.unit) != (report.names, report.unit):
             if series is None and len(self._series) >= _MOST_STREAMS:
                 return
-            series = self._series[said.of] = _Series(said)
-        series.take(said)
+            series = self._series[report.of] = _Series(report)
+        series.take(report)
 
     def histories(self) -> Iterator[dict[str, Any]]:
         for series in self._series.values():
             yield {**series.newest.event(), "tiers": series.rows()}
 
     def headline(self) -> dict[str, Any]:
-        counted = sorted(self._series.values(), key=lambda one: (one.newest.of == "", -one.newest.time))
+        counted = sorted(self._series.values(), key=lambda series: (series.newest.of == "", -series.newest.time))
         place = state = None
         match self._estimate:
             case PlaceEstimate(time=time, accuracy=accuracy):
@@ -259,19 +263,19 @@ class _Stream:
 class _Series:
     """A row of time, and value and interval of each name, for each step of each tier."""
 
-    def __init__(self, said: Said) -> None:
-        self.newest = said
+    def __init__(self, report: Said) -> None:
+        self.newest = report
         self.tiers = tuple(array("d") for _ in TIERS)
 
-    def take(self, said: Said) -> None:
-        self.newest = said
-        width = 1 + 3 * len(said.names)
+    def take(self, report: Said) -> None:
+        self.newest = report
+        width = 1 + 3 * len(report.names)
         for (step, span), rows in zip(TIERS, self.tiers, strict=True):
-            while rows and (rows[-width] // step >= said.time // step):
+            while rows and (rows[-width] // step >= report.time // step):
                 del rows[-width:]
-            rows.extend((said.time, *_flat(said.numbers)))
+            rows.extend((report.time, *_flat(report.numbers)))
             old = 0
-            while rows[old] < said.time - span:
+            while rows[old] < report.time - span:
                 old += width
             del rows[:old]
 
@@ -299,10 +303,10 @@ class _Series:
 
 
 def _flat(numbers: Iterable[Iterable[float]]) -> Iterator[float]:
-    return (number for one in numbers for number in one)
+    return (number for row in numbers for number in row)
 
 
 def _row(numbers: Iterable[float]) -> list[float | None]:
     """Numbers with 4 significant digits behind a time; JSON has no word for one that is not a number."""
     time, *rest = numbers
-    return [time, *(None if math.isnan(one) else float(f"{one:.4g}") for one in rest)]
+    return [time, *(None if math.isnan(number) else float(f"{number:.4g}") for number in rest)]

@@ -84,7 +84,7 @@ class InForce:
             self._waiting[device] = status
         elif streams:
             self._waiting.pop(device, None)
-        changed = [self.named(device, one.stream, one.policy_version, one.next_tick) for one in streams]
+        changed = [self.named(device, stream.stream, stream.policy_version, stream.next_tick) for stream in streams]
         return any(changed)
 
     def renew(self) -> None:
@@ -189,9 +189,9 @@ class Described(NamedTuple):
     @classmethod
     def of(cls, running: Running) -> Self:
         """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
-        for left in range(len(running.others) + 1):
+        for skipped in range(len(running.others) + 1):
             policy, confirmed, others, history = running
-            description = describe(policy, confirmed=confirmed, history=history, others=others[left:])
+            description = describe(policy, confirmed=confirmed, history=history, others=others[skipped:])
             if len(payload := description.encode()) <= MAX_DESCRIPTION_BYTES:
                 break
         return cls(running, description, payload, digest(payload))
@@ -219,7 +219,7 @@ class Describing(Part):
         catalogue: Catalogue,
         versions: VersionStore,
         counters: Counter[str],
-        left: Callable[[str], bool],
+        has_left: Callable[[str], bool],
         refusing: Callable[[list[str]], None],
         enrolled: Callable[[str], bool] = lambda _device: False,
         *,
@@ -231,7 +231,7 @@ class Describing(Part):
         self._catalogue = catalogue
         self.in_force = InForce(catalogue, enrolled, lambda device, stream: versions.timeline(device, stream).rows)
         self._counters = counters
-        self._left = left
+        self._left = has_left
         self._described: dict[str, dict[str, Described]] = {}
         self._marked: set[str] = set(catalogue.names())
         self._complete = False
@@ -356,7 +356,9 @@ class Describing(Part):
         """By device, what its streams are; `None` until all have been described once."""
         if not self._complete:
             return None
-        return {device: [one.description for one in streams.values()] for device, streams in self._described.items()}
+        return {
+            device: [stream.description for stream in streams.values()] for device, streams in self._described.items()
+        }
 
     def _describe_marked(self) -> bool:
         """Describe the streams of marked devices for a short while; whether anything is described in another way."""
@@ -404,9 +406,9 @@ def share_due_us(policy: AnyPolicy, now_us: int) -> int:
 
     clock, tick, ends = policy.clock, max(tick_at(policy.clock, now_us) + 1, 0), []
     if isinstance(policy, Policy):
-        for one in policy.windows:
-            ends.append(one.start + one.length - 1)  # the first window's; the others follow by the stride
-            ends[-1] += max(-((ends[-1] - tick) // one.stride), 0) * one.stride
+        for window in policy.windows:
+            ends.append(window.start + window.length - 1)  # the first window's; the others follow by the stride
+            ends[-1] += max(-((ends[-1] - tick) // window.stride), 0) * window.stride
         for shared in policy.sums:
             group = shared.group
             ends.append(group.start + max(-((group.start - tick - 1) // group.length), 1) * group.length - 1)

@@ -73,7 +73,9 @@ def gateway_document(fleet: str, page_url: str | None = None) -> dict[str, Any]:
 def device_document(streams: Iterable[Description], page_url: str | None = None) -> dict[str, Any]:
     """The document of a device, from at least one description of a stream."""
     every = list(streams)
-    components = {f"{one.stream}.{name}": component for one in every for name, component in _components(one).items()}
+    components = {
+        f"{stream.stream}.{name}": component for stream in every for name, component in _components(stream).items()
+    }
     if page_url is not None and page_url.startswith("http"):  # a page inside Home Assistant has no address for each
         page_url = f"{page_url.rstrip('/')}/device/{every[0].device}"
     document = _document(every[0].fleet, every[0].device, every[0].device, components, page_url)
@@ -121,19 +123,23 @@ def _program_version() -> str:
     return version("fugu-edge")
 
 
-def _components(one: Description) -> dict[str, Component]:
+def _components(description: Description) -> dict[str, Component]:
     """Entities about a tick or a stretch, with its protection in words; and their values."""
-    ticks = one.guarantee.stretch_ticks
+    ticks = description.guarantee.stretch_ticks
     seconds = dict(STRETCHES)
     rows = [
         Stretch(row.name, row.ticks, math.inf if row.epsilon is None else row.epsilon, row.floor, seconds.get(row.name))
-        for row in one.guarantee.stretches
+        for row in description.guarantee.stretches
     ]
-    words = promised_words(one.guarantee.epsilon, ticks, rows)
-    promise = "; ".join([words, *(shared.condition for shared in one.sums)])
-    found = {
+    words = promised_words(description.guarantee.epsilon, ticks, rows)
+    promise = "; ".join([words, *(shared.condition for shared in description.sums)])
+    components = {
         "privacy": _entity(
-            *("sensor", f"{one.stream} privacy", topic_of("description", one.fleet, one.device, one.stream)),
+            *(
+                "sensor",
+                f"{description.stream} privacy",
+                topic_of("description", description.fleet, description.device, description.stream),
+            ),
             _MOST_SURE,
             {"promise": _literal(promise)}
             | _said("guarantee.epsilon", "guarantee.adversary", "confirmed", "protects", "does_not_protect", *_WHEN),
@@ -142,24 +148,24 @@ def _components(one: Description) -> dict[str, Component]:
             icon="mdi:shield-lock-outline",
         )
     }
-    if one.kind == "points":
-        return found | _points(one)
-    if one.windows or one.kind != "windows":  # of sums of homes a device says nothing by itself
-        found |= _counted(one) if one.windows else _estimated(one)
-    if one.useful_for == "state" and one.kind != "windows" and len(one.states) == 2:
-        found["state"] = _state(one)
-    return found
+    if description.kind == "points":
+        return components | _points(description)
+    if description.windows or description.kind != "windows":  # of sums of homes a device says nothing by itself
+        components |= _counted(description) if description.windows else _estimated(description)
+    if description.useful_for == "state" and description.kind != "windows" and len(description.states) == 2:
+        components["state"] = _state(description)
+    return components
 
 
 def _entity(
     platform: str, name: str, topic: str, value: str, attributes: Mapping[str, str] | None = None, **more: object
 ) -> Component:
     """Show what a template makes of the messages on a topic, and as attributes what expressions do."""
-    found = {"platform": platform, "name": name, **({"state_topic": topic, "value_template": value} if value else {})}
+    entity = {"platform": platform, "name": name, **({"state_topic": topic, "value_template": value} if value else {})}
     if attributes:
         pairs = ", ".join(f"'{key}': {expression}" for key, expression in attributes.items())
-        found |= {"json_attributes_topic": topic, "json_attributes_template": f"{{{{ {{{pairs}}} | tojson }}}}"}
-    return found | more
+        entity |= {"json_attributes_topic": topic, "json_attributes_template": f"{{{{ {{{pairs}}} | tojson }}}}"}
+    return entity | more
 
 
 def _said(*names: str) -> dict[str, str]:
@@ -180,18 +186,21 @@ def _number(
     )
 
 
-def _counted(one: Description) -> dict[str, Component]:
-    topic, single = topic_of("count", one.fleet, one.device, one.stream), len(one.windows) == 1
-    found = {}
-    for window in one.windows:
+def _counted(description: Description) -> dict[str, Component]:
+    topic, single = (
+        topic_of("count", description.fleet, description.device, description.stream),
+        len(description.windows) == 1,
+    )
+    components = {}
+    for window in description.windows:
         if window.query.each:
-            every = {f".{index}": (f"_{label}", label) for index, label in _shown(one.states)}
+            every = {f".{index}": (f"_{label}", label) for index, label in _shown(description.states)}
         else:
-            states, *others = window.groups(one.states)
+            states, *others = window.groups(description.states)
             of = " or ".join(states) if len(states) <= _MOST_NAMED else f"{len(states)} states"
             every = {"": ("", of)}
             if others:  # of a profile, whose blocks have equal parts of the day
-                names = window.named(one.states)
+                names = window.named(description.states)
                 every = {f".{index}": (f"_{name}", f"{of} {name}") for index, name in enumerate(names)}
         parts = f" * {len(every)}" if window.blocks else ""
         number = _useful(f"(100 * {{}}{parts} / value_json.observed) | round(2)")
@@ -204,50 +213,57 @@ def _counted(one: Description) -> dict[str, Component]:
             # With several windows the messages of another would have no such attributes.
             attributes = numbers | _said("confidence", "since", "time", "useful") if single else None
             name, unit = f"share of {of}", "%"
-            seconds = window.stride * one.period_seconds
-            told = _number(f"{one.stream} {name}", topic, value, attributes, seconds, unit)
-            found[f"window.{window.name}{key}"] = told
-    return found
+            seconds = window.stride * description.period_seconds
+            sensor = _number(f"{description.stream} {name}", topic, value, attributes, seconds, unit)
+            components[f"window.{window.name}{key}"] = sensor
+    return components
 
 
-def _estimated(one: Description) -> dict[str, Component]:
-    topic, attributes = topic_of("estimate", one.fleet, one.device, one.stream), _said("since", "time", "useful")
-    found = {}
-    for index, label in _shown(one.states):
+def _estimated(description: Description) -> dict[str, Component]:
+    topic, attributes = (
+        topic_of("estimate", description.fleet, description.device, description.stream),
+        _said("since", "time", "useful"),
+    )
+    components = {}
+    for index, label in _shown(description.states):
         member = _member(f"share_{label}")
         value = _if_useful(f"{member} is defined", f"(100 * {member}) | round(2)")
-        name, seconds = f"{one.stream} share of {label}", one.frame_ticks * one.period_seconds
-        found[f"share.{index}"] = _number(name, topic, value, attributes, seconds, "%")
-    return found
+        name, seconds = f"{description.stream} share of {label}", description.frame_ticks * description.period_seconds
+        components[f"share.{index}"] = _number(name, topic, value, attributes, seconds, "%")
+    return components
 
 
-def _state(one: Description) -> Component:
-    label = one.states[_on(one.states)]
+def _state(description: Description) -> Component:
+    label = description.states[_on(description.states)]
     state = _entity(
-        *("binary_sensor", f"{one.stream} {label}", topic_of("estimate", one.fleet, one.device, one.stream)),
+        *(
+            "binary_sensor",
+            f"{description.stream} {label}",
+            topic_of("estimate", description.fleet, description.device, description.stream),
+        ),
         f"{{% if value_json.probability >= {LIKELY} %}}"
         f"{{{{ 'ON' if value_json.state == {_literal(label)} else 'OFF' }}}}{{% else %}}None{{% endif %}}",
-        expire_after=_expires(one.frame_ticks * one.period_seconds),
+        expire_after=_expires(description.frame_ticks * description.period_seconds),
     )
     device_class = _CLASSES.get(label.casefold())  # which has an icon of its own
     return state | ({"device_class": device_class} if device_class else {"icon": "mdi:eye-outline"})
 
 
-def _points(one: Description) -> dict[str, Component]:
+def _points(description: Description) -> dict[str, Component]:
     """A place on the map, with how far off it can be; or a value, with the interval that it is in."""
-    topic = topic_of("estimate", one.fleet, one.device, one.stream)
-    if one.place is not None:
+    topic = topic_of("estimate", description.fleet, description.device, description.stream)
+    if description.place is not None:
         attributes = _said("time", "useful") | {"gps_accuracy": "value_json.accuracy"}
         attributes |= {name: _useful(f"value_json.{name}") for name in ("latitude", "longitude")}
         more = {"source_type": "gps", "icon": "mdi:map-marker-radius"}
-        return {"place": _entity("device_tracker", one.stream, topic, "", attributes, **more)}
+        return {"place": _entity("device_tracker", description.stream, topic, "", attributes, **more)}
     value = _entity(
-        *("sensor", one.stream, topic, "{% if value_json.value is defined %}{{ value_json.value }}{% endif %}"),
+        *("sensor", description.stream, topic, "{% if value_json.value is defined %}{{ value_json.value }}{% endif %}"),
         _said("low", "high", "time", "useful"),
         state_class="measurement",
-        expire_after=_expires(one.frame_ticks * one.period_seconds),
+        expire_after=_expires(description.frame_ticks * description.period_seconds),
         icon="mdi:chart-bell-curve",
-        **({"unit_of_measurement": one.unit} if one.unit else {}),
+        **({"unit_of_measurement": description.unit} if description.unit else {}),
     )
     return {"value": value}
 
@@ -416,8 +432,8 @@ class HomeAssistant(Part):
             self._due.discard(device)
             self._counters["discovery"] += 1
         for device in sorted(self._moved & self._documents.keys()):
-            said, topic = b"online" if self._online[device] else b"offline", available_topic(self._fleet, device)
-            if not self._link.connected or self._link.publish(topic, said, retain=True) is None:
+            state, topic = b"online" if self._online[device] else b"offline", available_topic(self._fleet, device)
+            if not self._link.connected or self._link.publish(topic, state, retain=True) is None:
                 return
             self._moved.discard(device)
 
@@ -436,5 +452,5 @@ class HomeAssistant(Part):
                 self._store.discovered.keep(device, every)
             self._known[device] = every
         gone = {name: {"platform": platform} for name, platform in every.items() if name not in components}
-        said = json.dumps({**document, "cmps": {**document["cmps"], **gone}}, ensure_ascii=False)
-        return self._link.publish(topic, said.encode(), retain=True) is not None
+        payload = json.dumps({**document, "cmps": {**document["cmps"], **gone}}, ensure_ascii=False)
+        return self._link.publish(topic, payload.encode(), retain=True) is not None

@@ -48,13 +48,13 @@ def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> tuple[Noi
     """
     policy, values = model.policy, model.values
     graph = policy_graph(model)
-    found = protect_likely(values, graph, possible, likely, objective=policy.objective, cap=policy.factor)
-    hull = found.hull
-    if found.factor > policy.factor:
+    protection = protect_likely(values, graph, possible, likely, objective=policy.objective, cap=policy.factor)
+    hull = protection.hull
+    if protection.factor > policy.factor:
         hull = hull.capped(complete_hull(values[surrogates(values, likely)][possible]), policy.factor)
     noise = compile_noise(hull, values, possible, policy.epsilon, likely, short=True)
     check_noise(model.measurement, noise, set_of(np.flatnonzero(possible).tolist()))
-    return noise, found.added
+    return noise, protection.added
 
 
 def policy_graph(model: MeasureModel) -> NDArray[np.bool_]:
@@ -129,8 +129,8 @@ class TableSender(Part):
 
     def stored(self, heard: Sequence[Heard]) -> None:
         """Note that the beliefs about streams have changed."""
-        for one in heard:
-            self._look_at.pop((one.device, one.stream), None)
+        for frame in heard:
+            self._look_at.pop((frame.device, frame.stream), None)
 
     def pump(self, *, idle: bool = False) -> None:
         """Send what will be needed soon and has not been sent. Raises DatabaseError for a damaged or lost store."""

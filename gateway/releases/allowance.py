@@ -125,15 +125,15 @@ def noise_problems(drawn: Mapping[Fraction, tuple[int, int]]) -> list[str]:
     `drawn` has by scale how many numbers got noise, and the sizes of it added up.
     """
     limit = math.log(FALSE_ALARMS / (2.0 * max(len(drawn), 1)))
-    found = []
+    problems = []
     for scale, (numbers, size) in drawn.items():
         if log_chance(scale, numbers, size) < limit:
             p = math.exp(-1.0 / float(scale))
-            found.append(
+            problems.append(
                 f"noise of scale {scale} is {size / numbers:.6g} on average over {numbers} numbers, and should be "
                 f"{2.0 * p / (1.0 - p * p):.6g}: it was not drawn, or with another scale"
             )
-    return found
+    return problems
 
 
 LEAST_SCALE = Fraction(1, 10)
@@ -185,12 +185,12 @@ def smallest_scale(tables: Iterable[NoiseTable], sensitivity: int, budget: int) 
         sensitivity: the most by which one symbol changes the released counts, added up.
         budget: in units of `gateway.releases.entries`, at least 1.
     """
-    known = list(tables)
+    noise_tables = list(tables)
     if budget < 1:
         raise ValueError("no scale is large enough for a budget of nothing")
-    spread = min(_composable_inverse(_thresholds(table), budget / PER_NAT) for table in known)
+    spread = min(_composable_inverse(_thresholds(table), budget / PER_NAT) for table in noise_tables)
     scale = scale_above(Fraction(sensitivity / spread) if math.isfinite(spread) else LEAST_SCALE)
-    while max(units_above(charge(table, float_up(sensitivity / scale))) for table in known) > budget:
+    while max(units_above(charge(table, float_up(sensitivity / scale))) for table in noise_tables) > budget:
         scale = scale_above(scale * (1 + Fraction(1, 10**9)))
     return scale
 
@@ -294,12 +294,12 @@ class CountedSymbols(Document):
     @property
     def distance(self) -> Fraction:
         """The farthest that a state can move the count's distribution. ChainClassError if that has no exact value."""
-        return max(_distance(one, self.hits, self.ticks, int(self.observed, 16)) for one in self.chains)
+        return max(_distance(chain, self.hits, self.ticks, int(self.observed, 16)) for chain in self.chains)
 
     def check(self) -> None:
         """Refuse what has no exact distribution, without computing it. ChainClassError says why."""
-        for one in self.chains:
-            check_symbols(only_chains(followed(one)), self.hits, SCALE, self.ticks)
+        for chain in self.chains:
+            check_symbols(only_chains(followed(chain)), self.hits, SCALE, self.ticks)
 
 
 class WholeWindow(Document):
@@ -318,7 +318,7 @@ class WholeWindow(Document):
 
         ChainClassError as `distance`.
         """
-        furthest = Fraction(self.moved) if self.moved is not None else max(one.distance for one in self.symbols)
+        furthest = Fraction(self.moved) if self.moved is not None else max(symbol.distance for symbol in self.symbols)
         return scale_above(furthest / Fraction(epsilon))
 
 
@@ -433,10 +433,10 @@ def allowance_problem(allowed: int, mechanism: str, promise: Promise, period_us:
     """Why an allowance is above its mechanism's rule for a promise and classes as JSON; empty if it is not."""
     try:
         by = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
-        found = [allowance(one, *by) for one in classes_of(chains)]
+        allowances = [allowance(chains_class, *by) for chains_class in classes_of(chains)]
     except (ValidationError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
-    most = min(found, default=0)
+    most = min(allowances, default=0)
     if allowed > most * (1 + SAME):
         return f"its allowance is {nats(allowed):.12g}, and mechanism {mechanism} allows {nats(most):.12g}"
     return ""
@@ -458,15 +458,15 @@ def classes_written(chains: str) -> tuple[ReleaseClass, ...]:
 
 def with_classes(chains: str, more: Iterable[ReleaseClass]) -> str:
     """Add classes to those in JSON: of policies, or to a release's own only such ones."""
-    known = classes_written(chains)
-    own = any(isinstance(one, ListedChains) for one in known)
-    every = tuple(dict.fromkeys((*known, *(one for one in more if isinstance(one, ListedChains) == own))))
-    return chains if every == known else _CLASSES.dump_json(every).decode()
+    classes = classes_written(chains)
+    own = any(isinstance(chains_class, ListedChains) for chains_class in classes)
+    every = tuple(dict.fromkeys((*classes, *(chains for chains in more if isinstance(chains, ListedChains) == own))))
+    return chains if every == classes else _CLASSES.dump_json(every).decode()
 
 
 def streams_charged(chains: str, device: str) -> frozenset[Stream]:
     """The streams that an account's classes of chains, given as JSON, charge together; empty if one alone."""
-    return frozenset[Stream]().union(*(named_streams(one, device) for one in classes_written(chains)))
+    return frozenset[Stream]().union(*(named_streams(chains_class, device) for chains_class in classes_written(chains)))
 
 
 def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) -> str:
@@ -486,7 +486,7 @@ def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) ->
             least = moved_by_all(frame.query, 1, frame.length)
             wrong = basis.moved is None or basis.moved < least
         else:
-            ticks = {one.ticks for one in basis.symbols}
+            ticks = {symbol.ticks for symbol in basis.symbols}
             wrong = basis.moved is not None or len(basis.symbols) != frame.devices or ticks != {frame.length}
         wanted = basis.scale(frame.epsilon)
     except (ValidationError, ChainClassError, ValueError) as error:

@@ -63,7 +63,7 @@ from gateway.releases.inputs import Noisy, Question, canonical_table, table_of
 from gateway.releases.ledger import Ledger
 from gateway.releases.tables import LedgerRows
 
-__all__ = ["Told", "TrustedPolicies", "verify"]
+__all__ = ["Disclosure", "TrustedPolicies", "verify"]
 
 
 class TrustedPolicies:
@@ -107,7 +107,7 @@ class TrustedPolicies:
         while todo:
             if (stream := todo.pop()) not in seen:
                 seen.add(stream)
-                todo += [one for policy in self.of(stream) for one in named_streams(policy.chains, stream[0])]
+                todo += [named for policy in self.of(stream) for named in named_streams(policy.chains, stream[0])]
         return {policy.chains for stream in seen for policy in self.of(stream)}
 
     def base_problem(self, stream: Stream, makers: Iterable[Policy], base: int) -> str:
@@ -120,7 +120,7 @@ class TrustedPolicies:
     def _windows(self, stream: Stream, policy: Policy) -> int:
         """The least that windows charge to every tick if this policy is in force."""
         others = named_streams(policy.chains, stream[0]) - {stream}
-        beside = sum(min((units_above(one.window_rate) for one in self.of(other)), default=0) for other in others)
+        beside = sum(min((units_above(policy.window_rate) for policy in self.of(other)), default=0) for other in others)
         return units_above(policy.window_rate) + beside
 
 
@@ -154,19 +154,19 @@ def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
     drawn: dict[Fraction, tuple[int, int]] = {}
     for entry in rows.entries():
         charges = members[entry["in_group"]]
-        frame, found = _frame(entry, charges)
+        frame, wording = _frame(entry, charges)
         if frame is not None:
             asked = questions.get(entry["question"])
             erased = any(entry["number"] <= forgotten.get(device, 0) for device in charges)
-            if entry["audience"] != SITE and not any(_states(frame, one) for one in promised[entry["audience"]]):
-                found = "its release states another promise than its audience has"
+            if entry["audience"] != SITE and not any(_states(frame, limit) for limit in promised[entry["audience"]]):
+                wording = "its release states another promise than its audience has"
             elif asked is None:
-                found = "its question is missing"
+                wording = "its question is missing"
             elif problem := _question_problem(frame, charges, asked.question):
-                found = problem
+                wording = problem
             elif not (erased and entry["inputs"] == entry["inputs_digest"] == ""):
-                found = _answer_problem(entry, frame, charges, asked, tables, drawn, policies)
-        problems += [f"entry {entry['number']}: {found}"] if found else []
+                wording = _answer_problem(entry, frame, charges, asked, tables, drawn, policies)
+        problems += [f"entry {entry['number']}: {wording}"] if wording else []
     return problems + noise_problems(drawn)
 
 
@@ -182,8 +182,8 @@ def _promises(rows: LedgerRows) -> dict[str, set[Promise]]:
 
 def _states(frame: ReleaseFrame, promise: Promise) -> bool:
     """True if a release states a promise, by the period of its own ticks."""
-    told = (frame.epsilon, frame.adversary, frame.stretch_ticks)
-    return told == (*promise[:2], promise.ticks(_period(frame)))
+    stated = (frame.epsilon, frame.adversary, frame.stretch_ticks)
+    return stated == (*promise[:2], promise.ticks(_period(frame)))
 
 
 def _period(frame: ReleaseFrame) -> int:
@@ -281,7 +281,7 @@ def _basis_problem(
             if policy.table is not None
             for classes in [question.classes([policy])]
         ]
-        rules = {(one.hits, each) for one in basis.symbols for each in one.chains}
+        rules = {(symbol.hits, each) for symbol in basis.symbols for each in symbol.chains}
         if not any({(hits, each) for each in classes} <= rules for hits, classes in wanted):
             return f"its noise is not for the table and the class of chains of {device}"
     return ""
@@ -289,9 +289,9 @@ def _basis_problem(
 
 def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
     states = tuple(question.labels[state] for state in question.query.states if 0 <= state < len(question.labels))
-    told = (frame.name, frame.stream, frame.mechanism, frame.length, frame.query, frame.states, frame.confidence)
+    stated = (frame.name, frame.stream, frame.mechanism, frame.length, frame.query, frame.states, frame.confidence)
     wanted = (question.name, question.stream, question.mechanism, question.length, question.query.kind, states)
-    if told != (*wanted, question.confidence):
+    if stated != (*wanted, question.confidence):
         return "is not the answer to its question"
     if others := charges.keys() - set(question.devices):
         return f"is about {min(others)}, which was not asked for"
@@ -324,7 +324,7 @@ def _charge_problem(
 _Row = tuple[Any, ...]
 
 
-class Told(NamedTuple):
+class Disclosure(NamedTuple):
     """The most that an audience was told of a tick of a stream while an allowance was in force, by the entries alone.
 
     Attributes:
@@ -361,7 +361,7 @@ class Audit(NamedTuple):
     entries: int
     accounts: int
     problems: tuple[str, ...]
-    told: tuple[Told, ...] = ()
+    told: tuple[Disclosure, ...] = ()
 
 
 @dataclass
@@ -376,7 +376,7 @@ class _Account:
     named: frozenset[Stream] = frozenset()
     together: bool = False
     runs: list[ChargedTicks] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    told: list[Disclosure] = field(default_factory=list)
 
     def near(self, first: int, last: int) -> slice:
         """The runs that overlap the ticks, and perhaps one more before them."""
@@ -389,23 +389,25 @@ class _Account:
 
     def reach_ticks(self, first: int, last: int) -> None:
         if self.told:
-            told = self.told[-1]
-            first = first if told.first < 0 else min(told.first, first)
-            self.told[-1] = told._replace(first=first, last=max(told.last, last))
+            newest = self.told[-1]
+            first = first if newest.first < 0 else min(newest.first, first)
+            self.told[-1] = newest._replace(first=first, last=max(newest.last, last))
 
     def hold(self, more: Iterable[tuple[ReleaseClass, int]]) -> None:
         """Hold what is told under the allowance to classes with periods, too."""
         if self.told and (every := list(more)):
-            told = self.told[-1]
-            chains = with_classes(told.chains, (chains for chains, _ in every))
-            self.told[-1] = told._replace(chains=chains, period_us=min(told.period_us, *(each for _, each in every)))
+            newest = self.told[-1]
+            chains = with_classes(newest.chains, (chains for chains, _ in every))
+            self.told[-1] = newest._replace(
+                chains=chains, period_us=min(newest.period_us, *(each for _, each in every))
+            )
 
-    def history(self) -> list[Told]:
+    def history(self) -> list[Disclosure]:
         """The releases under each allowance, with all charges if there is nothing else."""
-        told = [one._replace(shifted=self.shifted) for one in self.told if one.charge >= 0]
-        if len(told) == 1 and not (told[0].base or self.together or self.shifted):
-            return [told[0]._replace(runs=tuple(self.runs))]
-        return told
+        disclosures = [version._replace(shifted=self.shifted) for version in self.told if version.charge >= 0]
+        if len(disclosures) == 1 and not (disclosures[0].base or self.together or self.shifted):
+            return [disclosures[0]._replace(runs=tuple(self.runs))]
+        return disclosures
 
 
 def verify(
@@ -421,8 +423,8 @@ def verify(
     """
     with ledger.snapshot() as rows:
         trusted = policies or TrustedPolicies()
-        found = replayed(rows, published or {}, trusted)
-        return found._replace(problems=(*found.problems, *content_problems(rows, trusted)))
+        audit = replayed(rows, published or {}, trusted)
+        return audit._replace(problems=(*audit.problems, *content_problems(rows, trusted)))
 
 
 def replayed(rows: LedgerRows, published: Mapping[int, bytes], policies: TrustedPolicies | None = None) -> Audit:
@@ -433,8 +435,8 @@ def replayed(rows: LedgerRows, published: Mapping[int, bytes], policies: Trusted
     for number, payload in published.items():
         if rows.payload(number) != payload:
             problems.append(f"entry {number}: is not what was published")
-    told = tuple(one for account in accounts.values() for one in account.history())
-    return Audit(rows.entry_count(), len(accounts), tuple(problems), told)
+    histories = tuple(version for account in accounts.values() for version in account.history())
+    return Audit(rows.entry_count(), len(accounts), tuple(problems), histories)
 
 
 def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPolicies) -> list[str]:
@@ -477,9 +479,11 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
             if account.mechanism != row["mechanism"]:
                 problems.append(f"entry {number}: {account.key}: is charged by another mechanism than its account")
             every = (account, *together.beside(account.key))
-            if not account.named <= {one.key[:2] for one in every} | together.members(account.key):
+            if not account.named <= {charge.key[:2] for charge in every} | together.members(account.key):
                 problems.append(f"entry {number}: {account.key}: is not charged with {together_name(account.named)}")
-            if any(one.exclusive for one in every) or (exclusive and (account.base or any(one.runs for one in every))):
+            if any(charge.exclusive for charge in every) or (
+                exclusive and (account.base or any(charge.runs for charge in every))
+            ):
                 problems.append(f"entry {number}: {account.key}: does not compose with another release")
             if paid:
                 touching = account.near(first, last + 1)
@@ -489,7 +493,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
             account.exclusive = number if exclusive else account.exclusive
             account.shifted |= paid > 0 and shift != 0
             account.together |= len(every) > 1
-            near = [run for one in every for run in _told(one, first, last, shift, account.key.device)]
+            near = [run for charge in every for run in _told(charge, first, last, shift, account.key.device)]
             reached = peak_of_sum(near) + account.base
             account.reach(reached, near, first)
             account.reach_ticks(first, last)
@@ -531,11 +535,11 @@ def _made_by(account: _Account, policies: TrustedPolicies, inputs: str, charge: 
     return policies.base_problem(own, makers, account.base)
 
 
-def _told(one: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
+def _told(account: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
     """Charge of an account at ticks of a device; of another device by wall time, as far as that is known."""
-    if one.key.device == device:
-        return clipped(one.runs[one.near(first, last)], first, last)
-    return beside(one.runs, first, last, None if one.shifted else shift)
+    if account.key.device == device:
+        return clipped(account.runs[account.near(first, last)], first, last)
+    return beside(account.runs, first, last, None if account.shifted else shift)
 
 
 class _Together:
@@ -557,7 +561,7 @@ class _Together:
 
     def beside(self, key: Key) -> list[_Account]:
         keys = [Key(*stream, key.audience) for stream in sorted(self.members(key) - {(key.device, key.stream)})]
-        return [self._accounts[one] for one in keys if one in self._accounts]
+        return [self._accounts[key] for key in keys if key in self._accounts]
 
 
 def _change(accounts: dict[int, _Account], changes: list[_Row], policies: TrustedPolicies, after: int) -> list[str]:
@@ -569,8 +573,8 @@ def _change(accounts: dict[int, _Account], changes: list[_Row], policies: Truste
             promise = Promise(epsilon, adversary, seconds)
             problem = allowance_problem(allowance, mechanism, promise, period_us, chains)
             account.named = streams_charged(chains, account.key.device)
-            told = Told(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=after)
-            account.told.append(told)
+            version = Disclosure(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=after)
+            account.told.append(version)
             if mechanism != account.mechanism:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             problems += [f"{account.key}: {problem}"] if problem else []

@@ -52,15 +52,15 @@ Ticks = Annotated[int, Field(ge=1, le=_MOST_TICKS)]
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 
 
-def _seconds(given: object) -> object:
+def _seconds(value: object) -> object:
     """Read `tick`, or a length of time; a number is of seconds."""
-    if given == "tick":
+    if value == "tick":
         return 0
-    if isinstance(given, str):
-        return math.ceil(seconds_of(given))
-    if given == 0:
+    if isinstance(value, str):
+        return math.ceil(seconds_of(value))
+    if value == 0:
         raise ValueError('a stretch of no time: say "tick" for a single tick')
-    return given
+    return value
 
 
 Seconds = Annotated[int, Field(ge=0, le=366 * 86_400)]
@@ -302,14 +302,14 @@ class Bound(NamedTuple):
 def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
     """Read the readers of a fleet's broker. Raises FuguError with one line that says what is wrong."""
     try:
-        found = Readers.model_validate_json(path.read_bytes())
+        readers = Readers.model_validate_json(path.read_bytes())
     except OSError as error:
         raise FuguError(f"cannot read the readers {path.name}: {error.strerror}") from None
     except ValidationError as error:
         raise FuguError(f"{path.name} is no list of readers: {first_problem(error, 'list')}") from None
-    if found.fleet != fleet:
-        raise FuguError(f"{path.name} holds the readers of fleet {found.fleet}, this one is {fleet}")
-    return found.readers
+    if readers.fleet != fleet:
+        raise FuguError(f"{path.name} holds the readers of fleet {readers.fleet}, this one is {fleet}")
+    return readers.readers
 
 
 def _bound(
@@ -323,7 +323,7 @@ def _bound(
     What leaks over a change is within each audience's slack: releases stop until it is (`Maker.make`).
     """
     audiences = [config.audience_of(reader.name, name) for name in reader.audiences]
-    found = _alone(reader, config, device, stream)
+    bounds = _alone(reader, config, device, stream)
     try:
         classes = [
             (policy.chains, policy.clock.period_us, units_above(policy.window_rate))
@@ -332,26 +332,30 @@ def _bound(
         base = max((each for *_, each in classes), default=0)
         classes += [(each, period, base) for each, period in past.classes if not isinstance(each, ListedChains)]
         several = len({each[:2] for each in classes}) > 1 or past.lost
-        leaks = float_up(sum((SLACK * Fraction(one.epsilon) for one in audiences), Fraction(0))) if several else 0.0
+        leaks = (
+            float_up(sum((SLACK * Fraction(audience.epsilon) for audience in audiences), Fraction(0)))
+            if several
+            else 0.0
+        )
         for chains, period, base in classes:
             for slack in {False, several}:
                 allowances = [
                     allowance(
                         chains,
-                        with_slack(one.epsilon) if slack else one.epsilon,
-                        one.adversary,
-                        ticks=one.promise.ticks(period),
+                        with_slack(audience.epsilon) if slack else audience.epsilon,
+                        audience.adversary,
+                        ticks=audience.promise.ticks(period),
                     )
-                    for one in audiences
+                    for audience in audiences
                 ]
                 if charge := joint_charge(allowances, base):
                     bound = joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period))
-                    found.append(float_up(Fraction(bound) + Fraction(leaks)) if slack else bound)
+                    bounds.append(float_up(Fraction(bound) + Fraction(leaks)) if slack else bound)
     except ChainClassError as error:
         raise FuguError(f"account {reader.name}: no bound for {device}/{stream}: {error}") from None
-    if not found:
+    if not bounds:
         return None
-    epsilon = max(found)
+    epsilon = max(bounds)
     if epsilon > reader.epsilon:
         raise FuguError(
             f"account {reader.name} would be told {epsilon:.10g} about {device}/{stream} by the audiences "
@@ -366,8 +370,8 @@ def joint_charge(allowances: Sequence[int], base: int) -> int:
     Allowances include the base, what the device itself releases to all of them: it is one release, and counts once.
     It is 0 if there is no audience that the gateway may tell anything.
     """
-    told = sum(max(one - base, 0) for one in allowances)
-    return told + base if any(one >= base for one in allowances) else 0
+    excess = sum(max(allowance - base, 0) for allowance in allowances)
+    return excess + base if any(allowance >= base for allowance in allowances) else 0
 
 
 def _alone(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> list[float]:

@@ -137,7 +137,7 @@ class Addend(NamedTuple):
 
     def document(self) -> list[Any]:
         """As plain values, for JSON."""
-        return [*(one.tolist() for one in self[:3]), self.ticks]
+        return [*(column.tolist() for column in self[:3]), self.ticks]
 
 
 def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Addend:
@@ -164,15 +164,15 @@ def symbols_variances(query: Query, part: Part, scale: Fraction | None) -> Float
     return np.asarray(part.ticks * np.maximum(spread, 0.0) + noise * (noises**2).sum(axis=1), dtype=np.float64)
 
 
-def combined(one: Addend, other: Addend) -> Addend:
+def combined(addend: Addend, other: Addend) -> Addend:
     """Two answers for the same devices and ticks, weighed by the inverse of their variances."""
-    weight = other.variances / (one.variances + other.variances)
+    weight = other.variances / (addend.variances + other.variances)
     rest = 1.0 - weight
     return Addend(
-        weight * one.values + rest * other.values,
-        weight**2 * one.variances + rest**2 * other.variances,
-        np.maximum(weight * one.steps, rest * other.steps),
-        max(one.ticks, other.ticks),
+        weight * addend.values + rest * other.values,
+        weight**2 * addend.variances + rest**2 * other.variances,
+        np.maximum(weight * addend.steps, rest * other.steps),
+        max(addend.ticks, other.ticks),
     )
 
 
@@ -190,7 +190,9 @@ def answer(query: Query, total: Addend, confidence: float) -> Estimates:
     errors = np.sqrt(total.variances)
     width = quantile(confidence) * errors + total.steps
     divisor = query.asked.divisor(total.ticks)
-    return Estimates(*(one / divisor for one in (total.values, errors, total.values - width, total.values + width)))
+    return Estimates(
+        *(column / divisor for column in (total.values, errors, total.values - width, total.values + width))
+    )
 
 
 class Inputs(NamedTuple):
@@ -249,12 +251,12 @@ class Noisy(NamedTuple):
         symbols, beside = self.counts[:place], self.counts[place:]
         if windows is None and doubled is None:
             return estimate(query, symbols, scale, confidence), sum(part.ticks for part in symbols)
-        found = [] if windows is None else [windows]
+        addends = [] if windows is None else [windows]
         if doubled is not None:
-            found.append(combined(doubled, symbols_addend(query, beside, scale)))
+            addends.append(combined(doubled, symbols_addend(query, beside, scale)))
         if symbols:
-            found.append(symbols_addend(query, symbols, scale))
-        total = added(found)
+            addends.append(symbols_addend(query, symbols, scale))
+        total = added(addends)
         if not total.ticks:
             raise ReleaseError("no tick of the window was counted")
         return answer(query, total, confidence), total.ticks
@@ -296,19 +298,19 @@ def _addend(listed: Sequence[Any] | None) -> Addend | None:
     """Read the object of `Addend.document`."""
     if listed is None:
         return None
-    values, variances, steps = (np.array(one, dtype=np.float64) for one in listed[:3])
+    values, variances, steps = (np.array(column, dtype=np.float64) for column in listed[:3])
     return Addend(values, variances, steps, listed[3])
 
 
 def _parts(listed: Sequence[Any], tables: Mapping[str, NoiseTable]) -> list[tuple[Part, Part]]:
-    found = []
+    noisy = []
     for name, ticks, steps, counts, noise in listed:
         sums, added_noise = np.array(counts, dtype=np.int64), np.array(noise, dtype=np.int64)
         if sums.shape != added_noise.shape:
             raise ValueError("a sum has no noise")
         part = Part(tables[name], ticks, steps, sums)
-        found.append((part, part._replace(counts=sums + added_noise)))
-    return found
+        noisy.append((part, part._replace(counts=sums + added_noise)))
+    return noisy
 
 
 def canonical_table(table: NoiseTable) -> bytes:

@@ -54,13 +54,13 @@ def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
                 clocks.setdefault((device, stream), set()).add(policy.clock)
                 joined = named.union(*(groups.get(member, ()) for member in named))
                 groups |= dict.fromkeys(joined, joined)
-    found = list(dict.fromkeys(groups.values()))
-    for each in found:
+    streams = list(dict.fromkeys(groups.values()))
+    for each in streams:
         if len(set[Clock]().union(*(clocks.get(member, set()) for member in each))) > 1:
             raise FuguError(
                 f"streams {together_name(each)} move together and do not have one clock: plan them with one --epoch"
             )
-    return found
+    return streams
 
 
 _NAME_LENGTH = 64
@@ -128,17 +128,17 @@ def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
     comparable; or if an audience is told sums of a group that no policy has, or a release is called like such a sum.
     """
     _check_groups(config, catalogue)
-    found: list[Job] = []
+    jobs: list[Job] = []
     for plan in config.releases:
         devices = catalogue.devices(plan.stream) if plan.devices == "all" else plan.devices
         if not devices:
             raise FuguError(f"release {plan.name}: no device has a stream {plan.stream}")
         for group in [(device,) for device in devices] if plan.per_device else [tuple(devices)]:
-            found.append(_job(plan, group, config, catalogue))
-    if len({job.name for job in found}) != len(found):
+            jobs.append(_job(plan, group, config, catalogue))
+    if len({job.name for job in jobs}) != len(jobs):
         raise FuguError("two releases would have the same topic")
-    _check_accounts(found)
-    return found
+    _check_accounts(jobs)
+    return jobs
 
 
 def _check_groups(config: ReleaseConfig, catalogue: Catalogue) -> None:
@@ -151,13 +151,13 @@ def _check_groups(config: ReleaseConfig, catalogue: Catalogue) -> None:
         raise FuguError(f"release {name} is called like the sums of a group: give it another name")
 
 
-def _check_accounts(made: Iterable[Job]) -> None:
+def _check_accounts(jobs: Iterable[Job]) -> None:
     """Refuse what the ledger would: an account has one mechanism, and one release if that does not compose."""
-    known: dict[tuple[str, str, str], Job] = {}
-    for job in made:
+    first_jobs: dict[tuple[str, str, str], Job] = {}
+    for job in jobs:
         mechanism = job.question.mechanism
         for device in job.question.devices if job.plan.audience != SITE else ():
-            other = known.setdefault((device, job.plan.stream, job.plan.audience), job)
+            other = first_jobs.setdefault((device, job.plan.stream, job.plan.audience), job)
             what = (
                 f"releases {other.name} and {job.name} both tell {job.plan.audience} about {device}/{job.plan.stream}"
             )
@@ -178,10 +178,10 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
         raise FuguError(f"release {name} names a device twice")
     newest = []
     for device in devices:
-        known = catalogue.planned(device, plan.stream)
-        if not known:
+        models = catalogue.planned(device, plan.stream)
+        if not models:
             raise FuguError(f"release {name}: no policy for stream {device}/{plan.stream}")
-        newest.append(known[-1])
+        newest.append(models[-1])
     if len({(policy.discretiser.states, policy.clock) for policy in newest}) != 1:
         raise FuguError(f"release {name}: its devices do not have the same states and the same clock")
     labels = newest[0].discretiser.states
@@ -251,9 +251,11 @@ def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST)
     """Classes with periods that a release is held to; those of its own or of policies, and such ones of the past."""
     period = min(policy.clock.period_us for policy in policies)
     own = classes_of_release(chains, policies)
-    found = [(each, period) for each in own] if chains else [(one.chains, one.clock.period_us) for one in policies]
+    classes = (
+        [(each, period) for each in own] if chains else [(policy.chains, policy.clock.period_us) for policy in policies]
+    )
     before = [each for each in past.classes if isinstance(each[0], ListedChains) == bool(chains)]
-    return list(dict.fromkeys([*found, *before]))
+    return list(dict.fromkeys([*classes, *before]))
 
 
 def _allowance(
@@ -282,8 +284,9 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
             raise FuguError(f"{what} composes with nothing, and {device}/{job.plan.stream} releases windows of its own")
         if job.question.mechanism == "wasserstein":
             if any(
-                one.discretiser.kind == "baseline" or (one.discretiser.missing is None and one.missing_share != 0.0)
-                for one in policies
+                policy.discretiser.kind == "baseline"
+                or (policy.discretiser.missing is None and policy.missing_share != 0.0)
+                for policy in policies
             ):  # a symbol without a state has another distribution
                 raise FuguError(
                     f"{what} needs the distribution of every symbol, and a tick of {device}/{job.plan.stream} "
@@ -307,7 +310,7 @@ def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | No
         and plan.length % window.length == plan.step % window.length == 0
         and window.length % window.stride == window.start % window.stride == 0
     ]
-    return min(fit, key=lambda one: noise_variance(Fraction(one.scale)) / one.length, default=None)
+    return min(fit, key=lambda window: noise_variance(Fraction(window.scale)) / window.length, default=None)
 
 
 def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
@@ -336,7 +339,7 @@ def _site(name: str, counted: Sequence[Counted]) -> tuple[Audience, int]:
 
 def allowances(
     config: ReleaseConfig,
-    made: Iterable[Job],
+    jobs: Iterable[Job],
     catalogue: Catalogue,
     past: Callable[[Iterable[Stream]], Past] = lambda _streams: NO_PAST,
 ) -> tuple[list[Allowance], dict[str, str]]:
@@ -348,7 +351,7 @@ def allowances(
     """
     groups = {stream: group for group in streams_together(catalogue) for stream in group}
     asking: dict[tuple[str, str, str, Mechanism], list[tuple[str, Matrices]]] = {}
-    for job in made:
+    for job in jobs:
         for device in job.question.devices if job.plan.audience != SITE else ():
             asked = (device, job.plan.stream, job.plan.audience, job.question.mechanism)
             asking.setdefault(asked, []).append((job.name, job.plan.chains))
@@ -357,7 +360,7 @@ def allowances(
             sums = {shared.name for policy in catalogue.policies(device, stream) for shared in policy.sums}
             for shared_with in sorted(sums & set(audience.sums)):
                 asking.setdefault((device, stream, name, "chain"), []).append((shared_with, ()))
-    found: list[Allowance] = []
+    allowances: list[Allowance] = []
     impossible: dict[str, str] = {}
     for (device, stream, name, mechanism), asked_by in sorted(asking.items()):
         key, names = Key(device, stream, name), [asker for asker, _ in asked_by]
@@ -378,5 +381,5 @@ def allowances(
         if problem := standing_problem(key, most, base):
             impossible |= dict.fromkeys(names, problem)
         chains, period = tuple(dict.fromkeys(each for each, _ in classes)), min(each for _, each in classes)
-        found.append(Allowance(key, most, base, audience.promise, period, mechanism, chains))
-    return found, impossible
+        allowances.append(Allowance(key, most, base, audience.promise, period, mechanism, chains))
+    return allowances, impossible

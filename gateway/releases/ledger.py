@@ -561,11 +561,11 @@ class Ledger:
         `ahead`: by how much its device's numbers are ahead of wall ticks. Where clocks were set, the largest charges of
         devices count together.
         """
-        found = []
+        later_charges = []
         books = self._books(key.audience, [key[:2]])
         lost = [(self._beginning(member)[1], member[0] != key.device) for member in books.together(key)[1]]
         if last := max(tick + (ahead if other else 0) for tick, other in lost if tick or not other):
-            found.append(Louder(last - 1, None))
+            later_charges.append(Louder(last - 1, None))
         own, others = books.account(key), books.beside(key)
         query = "SELECT MAX(allowance), MAX(base) FROM intact_allowances WHERE account=?"
         most, base = map(max, zip(*(self._one(query, row.id) for row in (own, *others)), strict=True))
@@ -577,8 +577,8 @@ class Ledger:
                 last_above(runs, peak_of_sum(runs) - above) + (ahead if clock in moved else 0)
                 for clock, runs in clocks.items()
             )
-            found.append(Louder(max(lasts), min(above, most - own.allowance)))
-        return found
+            later_charges.append(Louder(max(lasts), min(above, most - own.allowance)))
+        return later_charges
 
     def never_louder(self, audience: str) -> int | None:
         """Return an allowance at which no account of an audience has louder ticks; `None` if charges were lost."""
@@ -618,7 +618,7 @@ class Ledger:
     def forget(self, device: str, *, time_us: int) -> int:
         """Erase the sums of all releases that a device was a part of, and count them; charges and publications stay."""
         with self.transaction():
-            found = self._db.execute(
+            rowcount = self._db.execute(
                 "UPDATE entries SET inputs='', inputs_digest='' WHERE inputs<>'' AND in_group IN "
                 "(SELECT in_group FROM members WHERE device=?)",
                 (device,),
@@ -627,7 +627,7 @@ class Ledger:
             query += "through=excluded.through, time_us=excluded.time_us"
             self._db.execute(query, (device, self.newest, time_us))
         self._db.rewrite()
-        return found
+        return rowcount
 
     def mark(self, number: int, state: State) -> None:
         """Record what became of a reserved release; its charge stays, whatever it is."""

@@ -113,26 +113,26 @@ def device_symbols(
     for shift, owners in _by_shift(store, stream, devices, (wall, wall + length - 1)).items():
         first, last = wall + shift, wall + shift + length - 1
         frames = store.symbols.across([*owners], first, last)
-        found = {device: DeviceSymbols(shift, {}, {}) for device in owners.values()}
+        device_symbols = {device: DeviceSymbols(shift, {}, {}) for device in owners.values()}
         lines, picked = dict[NoiseTable, dict[str, int]](), dict[NoiseTable, list[tuple[int, int]]]()
         columns = (frames.number, frames.version, frames.shift, frames.first, frames.last)
         for row, (number, version, ahead, low, high) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
             device = owners[number]
             policy = catalogue.recall(device, stream, version, SymbolModel).policy
             if policy.discretiser.states != question.labels:
-                found.pop(device, None)
-            elif ahead == shift and device in found:
+                device_symbols.pop(device, None)
+            elif ahead == shift and device in device_symbols:
                 assert policy.table is not None  # it made these
                 line = lines.setdefault(policy.table, {})
                 picked.setdefault(policy.table, []).append((row, line.setdefault(device, len(line))))
-                _take_in(found[device].versions, policy, max(low, first), min(high, last))
+                _take_in(device_symbols[device].versions, policy, max(low, first), min(high, last))
         for table, rows in picked.items():
             laid = np.full((len(lines[table]), length), UNOBSERVED, dtype=np.int64)
             frames.lay_out([row for row, _ in rows], [line for _, line in rows], first, laid)
             for device, place in lines[table].items():
-                if device in found:
-                    found[device].tables[table] = laid[place]
-        symbols |= {device: each for device, each in found.items() if each.tables}
+                if device in device_symbols:
+                    device_symbols[device].tables[table] = laid[place]
+        symbols |= {device: each for device, each in device_symbols.items() if each.tables}
     return symbols
 
 
@@ -174,12 +174,12 @@ def _answered(
     for frame in frames:
         policy = catalogue.recall(device, question.stream, frame.policy_version, SymbolModel).policy
         window = policy.window(frame.window)
-        known = None if window is None else answers(window, policy.discretiser.states, question.query)
-        if window is None or known is None or policy.discretiser.states != question.labels:
+        groups = None if window is None else answers(window, policy.discretiser.states, question.query)
+        if window is None or groups is None or policy.discretiser.states != question.labels:
             return None
         if (frame.first - first) % wanted.length or frame.length != wanted.length or frame.shift != shift:
             continue  # between two that are side by side
-        rows, beginning = known, getattr(policy.discretiser, "baseline_ticks", 0)
+        rows, beginning = groups, getattr(policy.discretiser, "baseline_ticks", 0)
         counts.append(rows @ np.array(frame.counts, dtype=np.int64))
         scales.append(Fraction(window.scale))
         used.append(frame)
@@ -252,14 +252,14 @@ class Counts:
     @property
     def inputs(self) -> Inputs:
         """The numbers that the answer is computed from, once noise is on them."""
-        alone = [one for device, one in self.windows.items() if device not in self.tables]
-        doubled = [one for device, one in self.windows.items() if device in self.tables]
+        alone = [window for device, window in self.windows.items() if device not in self.tables]
+        doubled = [window for device, window in self.windows.items() if device in self.tables]
         return Inputs(
             self.tally.parts,
             self.beside.parts,
-            added([one.addend for one in alone]) if alone else None,
-            added([one.addend for one in doubled]) if doubled else None,
-            max((one.scale for one in self.windows.values()), default=None),
+            added([released.addend for released in alone]) if alone else None,
+            added([released.addend for released in doubled]) if doubled else None,
+            max((window.scale for window in self.windows.values()), default=None),
         )
 
 
@@ -301,23 +301,23 @@ class Maker:
         counts, ReleaseError if they do not answer the query, LedgerError if the ledger refuses, DatabaseError, or
         LaterError if exact distributions of single devices take more than so many seconds.
         """
-        made = self.count(job.question, first)
-        if not made.tables and not made.windows:
+        count = self.count(job.question, first)
+        if not count.tables and not count.windows:
             raise EmptyWindowError(
                 f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol or a count"
             )
-        basis = self._basis(job, made, seconds) if job.question.mechanism in ALONE else None
-        inputs = made.inputs
-        scale = self._scale(job, made, inputs, basis) if made.tables else Fraction(1)
+        basis = self._basis(job, count, seconds) if job.question.mechanism in ALONE else None
+        inputs = count.inputs
+        scale = self._scale(job, count, inputs, basis) if count.tables else Fraction(1)
         spread = float_up(inputs.sensitivity / scale)
         to_site = job.plan.audience == SITE
-        promise = job.promise([self._dated(*version) for version in made.versions] if to_site else ())
-        charges = dict.fromkeys((*made.windows, *made.tables), 0)
+        promise = job.promise([self._dated(*version) for version in count.versions] if to_site else ())
+        charges = dict.fromkeys((*count.windows, *count.tables), 0)
         if basis is not None:
             charges = dict.fromkeys(charges, units_below(job.epsilon))
         elif not to_site:
             loss = cache(lambda table: units_above(charge(table, spread)))
-            charges |= {device: max(map(loss, tables)) for device, tables in made.tables.items()}
+            charges |= {device: max(map(loss, tables)) for device, tables in count.tables.items()}
         release = Release(
             name=job.name,
             audience=job.plan.audience,
@@ -326,7 +326,7 @@ class Maker:
             last=first + job.plan.length - 1,
             since_us=job.clock.epoch_us + first * job.clock.period_us,
             charges=charges,
-            shifts=made.shifts,
+            shifts=count.shifts,
             mechanism=job.question.mechanism,
             noise=inputs.noise,
             scale=str(inputs.largest_scale(scale)),
@@ -382,14 +382,14 @@ class Maker:
 
         Raises ReleaseError if what was found does not answer the query; DatabaseError if a file cannot be used.
         """
-        made = Counts(SymbolCounter(question.query), SymbolCounter(question.query))
+        counts = Counts(SymbolCounter(question.query), SymbolCounter(question.query))
         most = max(1, _MOST_TICKS // question.length)
         with self.store.snapshot():
             for begin in range(0, len(question.devices), most):
-                self._count(question, question.devices[begin : begin + most], first, made)
-        return made
+                self._count(question, question.devices[begin : begin + most], first, counts)
+        return counts
 
-    def _count(self, question: Question, devices: Sequence[str], first: int, made: Counts) -> None:
+    def _count(self, question: Question, devices: Sequence[str], first: int, counts: Counts) -> None:
         every = device_symbols(self.store, self.catalogue, question, devices, first)
         answered = device_windows(self.store, self.catalogue, question, devices, first)
         rows: dict[tuple[bool, NoiseTable], list[Ints]] = {}
@@ -398,21 +398,21 @@ class Maker:
             windows = answered.get(device)
             both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
             if windows is not None and (both or better(question, windows, symbols)):
-                made.windows[device] = windows
-                made.shifts[device] = windows.shift
-                made.versions += windows.versions.values()
+                counts.windows[device] = windows
+                counts.shifts[device] = windows.shift
+                counts.versions += windows.versions.values()
                 if not both:
                     continue
             if symbols:
-                made.tables[device] = set(symbols)
-                made.shifts[device] = shift
-                made.versions += versions.values()
+                counts.tables[device] = set(symbols)
+                counts.shifts[device] = shift
+                counts.versions += versions.values()
                 if question.mechanism == "wasserstein":
-                    made.counted[device] = self._counted(question, device, symbols)
+                    counts.counted[device] = self._counted(question, device, symbols)
                 for table, laid_out in symbols.items():
                     rows.setdefault((both, table), []).append(laid_out)
         for (both, table), some in rows.items():
-            (made.beside if both else made.tally).add(np.stack(some), table)
+            (counts.beside if both else counts.tally).add(np.stack(some), table)
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
         if len(symbols) > 1:
@@ -430,35 +430,35 @@ class Maker:
         chains = question.classes(self.catalogue.charged(device, question.stream))
         return counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
 
-    def _basis(self, job: Job, made: Counts, seconds: float) -> WholeWindow:
+    def _basis(self, job: Job, counts: Counts, seconds: float) -> WholeWindow:
         if job.question.mechanism == "wasserstein":
             spent = 0.0
-            for counted in made.counted.values():
+            for counted in counts.counted.values():
                 began = time.monotonic()
                 _ = counted.distance  # of half a minute at most, and kept
                 took = time.monotonic() - began
                 spent += took if took > _STORED_SECONDS else 0.0
                 if spent > seconds:
                     raise LaterError
-            return WholeWindow(symbols=tuple(made.counted.values()))
-        numbers = max(part.counts.size for part in made.tally.parts)
+            return WholeWindow(symbols=tuple(counts.counted.values()))
+        numbers = max(part.counts.size for part in counts.tally.parts)
         return WholeWindow(moved=moved_by_all(job.question.query.kind, numbers, job.plan.length))
 
-    def _scale(self, job: Job, made: Counts, inputs: Inputs, basis: WholeWindow | None) -> Fraction:
+    def _scale(self, job: Job, counts: Counts, inputs: Inputs, basis: WholeWindow | None) -> Fraction:
         if basis is not None:
             return basis.scale(job.epsilon)
         if job.plan.scale is not None:
             return Fraction(job.plan.scale)
         assert job.plan.share is not None
-        allowances = self.ledger.allowances(job.plan.stream, job.plan.audience, made.tables)
-        free = min(allowances[device][0] - allowances[device][1] for device in made.tables)
+        allowances = self.ledger.allowances(job.plan.stream, job.plan.audience, counts.tables)
+        free = min(allowances[device][0] - allowances[device][1] for device in counts.tables)
         budget = int(Fraction(job.plan.share) * free)
         if budget < 1:
             raise LedgerError(
                 f"release {job.name}, audience {job.plan.audience}: nothing of the allowance is left beside the "
                 "windows that devices release themselves"
             )
-        return smallest_scale(set.union(*made.tables.values()), inputs.sensitivity, budget)
+        return smallest_scale(set.union(*counts.tables.values()), inputs.sensitivity, budget)
 
     def _dated(self, policy: Policy, first: int, last: int) -> Counted:
         return Counted(policy, dated(policy, self.history(policy.device, policy.stream)), first, last)
@@ -476,8 +476,8 @@ def drawn_of(job: Job, release: Release, promise: tuple[Audience, int], drawn: N
 
 
 def _frame(job: Job, release: Release, promise: tuple[Audience, int], drawn: Noisy, number: int) -> ReleaseFrame:
-    found, ticks = drawn.answer(job.question.query, job.plan.confidence)
-    told, stretch_ticks = promise
+    estimates, ticks = drawn.answer(job.question.query, job.plan.confidence)
+    limit, stretch_ticks = promise
     return ReleaseFrame(
         name=job.name,
         stream=job.plan.stream,
@@ -488,14 +488,14 @@ def _frame(job: Job, release: Release, promise: tuple[Audience, int], drawn: Noi
         first=release.first,
         length=job.plan.length,
         observed=ticks,
-        values=tuple(found.values.tolist()),
-        standard_errors=tuple(found.standard_errors.tolist()),
-        low=tuple(found.low.tolist()),
-        high=tuple(found.high.tolist()),
+        values=tuple(estimates.values.tolist()),
+        standard_errors=tuple(estimates.standard_errors.tolist()),
+        low=tuple(estimates.low.tolist()),
+        high=tuple(estimates.high.tolist()),
         unit=job.question.query.asked.unit,
         confidence=job.plan.confidence,
-        epsilon=told.epsilon,
-        adversary=told.adversary,
+        epsilon=limit.epsilon,
+        adversary=limit.adversary,
         stretch_ticks=stretch_ticks,
         mechanism=release.mechanism,
         noise=release.noise,

@@ -56,14 +56,14 @@ class StoreProgress:
     Where others store them, everything may raise `NotKnownError`.
     """
 
-    def __init__(self, store: Store, known: Callable[[str, str], tuple[Coverage, Shifts]]) -> None:
+    def __init__(self, store: Store, coverage: Callable[[str, str], tuple[Coverage, Shifts]]) -> None:
         self._store = store
-        self._known = known
+        self._known = coverage
 
     def reached(self, question: Question) -> Reached:
         """The progress of devices, as far as it is known."""
-        found = [self._reached(question, device) for device in self._devices(question)]
-        return Reached(min(found), max(found))
+        reached = [self._reached(question, device) for device in self._devices(question)]
+        return Reached(min(reached), max(reached))
 
     def complete(self, question: Question, first: int, end: int) -> bool:
         """True if no frame of any device is missing in the wall ticks first..end."""
@@ -71,7 +71,7 @@ class StoreProgress:
 
     def next_frame(self, question: Question, tick: int) -> int | None:
         """The first wall tick of the first stored frame of any device that ends at a wall tick or later."""
-        found: list[int] = []
+        firsts: list[int] = []
         sequences = {device: _sequence(question, device) for device in self._devices(question)}
         numbers = {name: self._store.numbers(name, [*sequences]) for name, _ in set(sequences.values())}
         for device, (name, window) in sequences.items():
@@ -80,8 +80,8 @@ class StoreProgress:
             for low, high, shift in shifts.owned(tick) if window is None else shifts.in_ticks(window).owned(tick):
                 first = None if number is None else frames.next_first(number, low)
                 if first is not None and first <= high:
-                    found.append(first - shift)
-        return min(found, default=None)
+                    firsts.append(first - shift)
+        return min(firsts, default=None)
 
     def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
         """The last wall tick that any of these tick numbers of devices stands for, 0 without any."""
@@ -206,7 +206,7 @@ class ReleaseSchedule:
         self._connected = self._seconds()
         self._again = None
 
-    def made(self) -> None:
+    def note_release(self) -> None:
         """Note that the ledger has a release that somebody else has made."""
         self._counters["releases"] += 1
         self._waiting = True
@@ -224,13 +224,13 @@ class ReleaseSchedule:
 
     def needed(self) -> dict[tuple[str, str], int]:
         """By device and stream the first tick that a release still to be made needs. DatabaseError, LedgerError."""
-        found: dict[tuple[str, str], int] = {}
+        firsts: dict[tuple[str, str], int] = {}
         for job in self._jobs:
             if job.name not in self._impossible and (first := self._first(job)) is not None:
                 for device in job.question.devices:
                     key = device, job.plan.stream
-                    found[key] = min(first, found.get(key, first))
-        return found
+                    firsts[key] = min(first, firsts.get(key, first))
+        return firsts
 
     def stored(self) -> None:
         """New symbols are in the store."""
@@ -327,20 +327,20 @@ class ReleaseSchedule:
 
     def _first(self, job: Job) -> int | None:
         """The tick at which a schedule goes on: at first the first whole window after the first symbol, or `None`."""
-        if (found := self._next.get(job.name)) is None:
+        if (once := self._next.get(job.name)) is None:
             progress = self._ledger.progress(job.name)
-            if (found := job.plan.once if progress is None else progress) is None and (
-                found := self._progress.next_frame(job.question, 0)
+            if (once := job.plan.once if progress is None else progress) is None and (
+                once := self._progress.next_frame(job.question, 0)
             ) is None:
                 return None
             begins = self._ledger.beginnings(job.question.devices, job.plan.stream)
             begun = self._progress.wall_tick(job.question, begins)
             begun = max(begun, tick_at(job.clock, self._ledger.not_before_us - 1) + 1)
-            if job.plan.once is None or begun > found:
-                found = -(-max(found, begun) // job.plan.step) * job.plan.step
+            if job.plan.once is None or begun > once:
+                once = -(-max(once, begun) // job.plan.step) * job.plan.step
             if progress is not None:  # until the first window is done, an earlier symbol may still come
-                self._next[job.name] = found
-        return None if job.plan.once is not None and found > job.plan.once else found
+                self._next[job.name] = once
+        return None if job.plan.once is not None and once > job.plan.once else once
 
     def _is_past(self, job: Job, first: int) -> bool:
         end = first + job.plan.length - 1
@@ -388,8 +388,10 @@ class ReleaseSchedule:
         if self._again is None and self._can_start:
             self._again = deque(self._ledger.newest_published(self._sent_through))
         while self._again and self._can_start and (entry := self._ledger.entry(self._again[0])) is not None:
-            known = entry.topic in self.also or any(job.topic == entry.topic for job in self._jobs)
-            payload = entry.payload if known else b""  # of a release that is made no more, the broker keeps nothing
+            is_running = entry.topic in self.also or any(job.topic == entry.topic for job in self._jobs)
+            payload = (
+                entry.payload if is_running else b""
+            )  # of a release that is made no more, the broker keeps nothing
             if (message_id := self._link.publish(entry.topic, payload, retain=True)) is None:
                 return
             self._again.popleft()

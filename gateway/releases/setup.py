@@ -110,10 +110,10 @@ class ReleaseRecord:
 
     def problem(self, ledger: Ledger) -> str:
         """Why a ledger and this store do not fit, empty if they do; of a gateway that runs, too."""
-        _, known, entry = self._releases.charged()  # before the ledger is looked at, which goes ahead
+        _, identity, entry = self._releases.charged()  # before the ledger is looked at, which goes ahead
         if not entry and not ledger.newest:
             return ""
-        if entry and ledger.identity != known:
+        if entry and ledger.identity != identity:
             return "the ledger is not the one that this store's releases were charged to"
         if ledger.store != self.identity:
             return "the ledger has charged releases of another store"
@@ -126,8 +126,8 @@ class ReleaseRecord:
 
         After LedgerError (the store has another ledger by now) or DatabaseError nothing may be published.
         """
-        _, known, noted = self._releases.charged()
-        if known != ledger.identity:
+        _, identity, noted = self._releases.charged()
+        if identity != ledger.identity:
             raise LedgerError("the store has begun another ledger meanwhile: start the gateway again")
         if number <= noted:
             return
@@ -155,8 +155,8 @@ class ReleaseRecord:
         lasts = {(account.key.device, account.key.stream): -1 for account in ledger.accounts()}
         for device, stream, last in [*self._releases.released(), *ledger.released()]:
             lasts[device, stream] = max(last, lasts.get((device, stream), -1))
-        _, known, entry = self._releases.charged()
-        complete = not entry or (ledger.identity == known and ledger.newest >= entry)
+        _, ledger_identity, entry = self._releases.charged()
+        complete = not entry or (ledger.identity == ledger_identity and ledger.newest >= entry)
         identity = secrets.token_hex(16)  # no copy of the old ledger fits any more
         begins = [(*key, last + 1) for key, last in lasts.items()]
         ledger.begin(begins, identity, self.identity, not_before_us, complete=complete)
@@ -180,8 +180,8 @@ def set_progress(ledger: Location, store: Location, name: str, first: int) -> in
     with closing(Store(store, create=False, lease=Lease())), closing(Ledger(ledger, create=False)) as opened:
         before = opened.progress(name)
         if before is None:
-            known = ", ".join(opened.schedules()) or "none"
-            raise LedgerError(f"the ledger {ledger.name} has no schedule {name}; it has: {known}")
+            names = ", ".join(opened.schedules()) or "none"
+            raise LedgerError(f"the ledger {ledger.name} has no schedule {name}; it has: {names}")
         try:
             opened.set_progress(name, first)
         except DatabaseError as error:
@@ -237,7 +237,9 @@ def resume_ledger(
             if limit is not None:
                 newest = min(record.newest_us(resumed), now_us)
                 if broker is not None:
-                    fleets = resumed.fleets() | {json.loads(one)["fleet"] for one in opened.policy_documents()}
+                    fleets = resumed.fleets() | {
+                        json.loads(document)["fleet"] for document in opened.policy_documents()
+                    }
                     newest = max(newest, _newest_at(broker, fleets))
                 elif limit < resumed.not_before_us:
                     raise LedgerError(
@@ -291,10 +293,10 @@ def open_releases(
     wanted = jobs(plan, catalogue)
     impossible: dict[str, str] = {}
 
-    def renewed(known: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
-        past = partial(_past, known) if known and known.has_past else _no_past
+    def renewed(ledger: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
+        past = partial(_past, ledger) if ledger and ledger.has_past else _no_past
         if plan.readers is not None:
-            alone = known.alone() if known else []
+            alone = ledger.alone() if ledger else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
                 reader.check(plan, catalogue, alone, past)
         return allowances(plan, wanted, catalogue, past)

@@ -232,7 +232,7 @@ def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence:
     )
     low, high = _bounds(query, parts, scale, np.asarray(values), confidence)
     divisor = query.asked.divisor(ticks)
-    return Estimates(*(one / divisor for one in (np.asarray(values), np.sqrt(variances), low, high)))
+    return Estimates(*(column / divisor for column in (np.asarray(values), np.sqrt(variances), low, high)))
 
 
 @lru_cache(maxsize=256)
@@ -343,12 +343,14 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
     def possible(probability: float) -> bool:
         variance, step = 0.0, 0.0
         for part, (of_begin, of_leave) in zip(parts, weights, strict=True):
-            one = of_leave - probability * of_begin
-            stay, change = _worst_variances_of_a_pair(one, states, part.table)
+            difference = of_leave - probability * of_begin
+            stay, change = _worst_variances_of_a_pair(difference, states, part.table)
             # Of two changes one leaves, but for the first of every piece; a change is in two triples of ticks.
             changes = min(4.0 * probability * steps + 2.0 * (part.ticks - part.steps), part.steps)
-            variance += (part.steps - changes) * stay + changes * change + noise_variance(scale) * float((one**2).sum())
-            step = max(step, float(np.abs(one).max()))
+            variance += (
+                (part.steps - changes) * stay + changes * change + noise_variance(scale) * float((difference**2).sum())
+            )
+            step = max(step, float(np.abs(difference).max()))
         nonlocal error
         error = math.sqrt(variance) / begin
         return abs(leaves - probability * begins) <= quantile(confidence) * math.sqrt(variance) + step
@@ -363,7 +365,7 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
         low = 1.0 / grid[min(last + 1, _GRID - 1)]
         high = high if possible(0.0) else 1.0 / grid[max(first - 1, 0)]
     ends = min(low, value), max(high, value)
-    return Estimates(*(np.array([one]) for one in (value, standard_error, *ends)))
+    return Estimates(*(np.array([column]) for column in (value, standard_error, *ends)))
 
 
 def _pair_weights(states: tuple[int, ...], table: NoiseTable) -> tuple[Floats, Floats]:

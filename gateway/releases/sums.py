@@ -132,7 +132,7 @@ class SumReleases:
     def _telling(self, audience: str, name: str, window: SumWindow, counted: Sequence[Counted]) -> _Telling:
         """A release to an audience that may be told. Raises LedgerError or ReleaseError."""
         group = window.group
-        job = _job(group, audience, self._audiences[audience], name, [one.policy for one in counted])
+        job = _job(group, audience, self._audiences[audience], name, [report.policy for report in counted])
         release = Release(
             name=name,
             audience=audience,
@@ -140,8 +140,8 @@ class SumReleases:
             first=window.first,
             last=window.first + group.length - 1,
             since_us=group.begins_us(window.number),
-            charges={one.policy.device: 0 for one in counted},
-            shifts={one.policy.device: one.first - window.first for one in counted},
+            charges={report.policy.device: 0 for report in counted},
+            shifts={report.policy.device: report.first - window.first for report in counted},
             mechanism="chain",
             noise="device-windows",
             scale=str(1 / group.rate),

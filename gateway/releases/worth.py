@@ -59,33 +59,33 @@ class Worth(NamedTuple):
         return _TIMES_BETTER * self.error <= self.guess
 
 
-def not_useful(made: Iterable[Job], granted: Iterable[Allowance], catalogue: Catalogue) -> dict[str, str]:
+def not_useful(jobs: Iterable[Job], granted: Iterable[Allowance], catalogue: Catalogue) -> dict[str, str]:
     """By the name of each configured release that is not useful: how far off it will be, and what would be useful."""
-    free = {one.key: one.allowance - one.base for one in granted}
-    found: dict[str, str] = {}
+    free = {grant.key: grant.allowance - grant.base for grant in granted}
+    reasons: dict[str, str] = {}
     seen = set()
-    for job in made:
+    for job in jobs:
         keys = [Key(device, job.plan.stream, job.plan.audience) for device in job.question.devices]
         kinds = kinds_of(job, catalogue)
         budget = min(free.get(key, 0) for key in keys)
         like = job.plan.name, frozenset(kinds.items()), budget
-        if job.plan.name in found or like in seen:  # of another device
+        if job.plan.name in reasons or like in seen:  # of another device
             continue
         seen.add(like)
         here = worth_of(job, kinds, budget, job.plan.length)
         if here is not None and not here.useful:
             ticks = kinds.total() * here.length
-            found[job.plan.name] = (
+            reasons[job.plan.name] = (
                 f"off by {_ticks(here.error)} of {ticks:,} ticks, always saying the same by {_ticks(here.guess)}: not "
                 f"useful; {_useful_instead(job, kinds, budget)}"
             )
-    return found
+    return reasons
 
 
-def compared(made: Iterable[Job]) -> dict[str, str]:
+def compared(jobs: Iterable[Job]) -> dict[str, str]:
     """By the name of each release whose mechanism is "auto": which noise each one needs, and which was taken."""
     words = {}
-    for job in made:
+    for job in jobs:
         scales = [f"{1.0 / nats(most):.4g} by {name}" for name, most in job.compared if most]
         if len(scales) > 1:
             needs = f"a count of the device's own needs noise of scale {', '.join(scales)}"
@@ -99,7 +99,7 @@ def compared(made: Iterable[Job]) -> dict[str, str]:
 def kinds_of(job: Job, catalogue: Catalogue) -> Counter[_Kind]:
     """How many of a release's devices there are of each kind."""
     newest = ((device, catalogue.planned(device, job.plan.stream)[-1]) for device in job.question.devices)
-    return Counter(_Kind(one.chains, one.table, job.question.windows.get(device)) for device, one in newest)
+    return Counter(_Kind(policy.chains, policy.table, job.question.windows.get(device)) for device, policy in newest)
 
 
 def worth_of(job: Job, kinds: Counter[_Kind], allowed: int, length: int) -> Worth | None:
@@ -145,8 +145,8 @@ def _windows(job: Job, kind: _Kind, length: int) -> Floats | None:
 def _symbols(job: Job, ticks: Mapping[NoiseTable, int], scale: Fraction | None) -> Floats:
     """Variances of what so many ticks of symbols of each table answer; noise is added once for each table."""
     none = np.zeros(1, dtype=np.int64)
-    found = [symbols_variances(job.question.query, Part(table, n, 0, none), scale) for table, n in ticks.items()]
-    return np.asarray(sum(found, np.zeros(len(job.question.query.groups))))
+    variances = [symbols_variances(job.question.query, Part(table, n, 0, none), scale) for table, n in ticks.items()]
+    return np.asarray(sum(variances, np.zeros(len(job.question.query.groups))))
 
 
 def _scale(job: Job, tables: set[NoiseTable], allowed: int, length: int) -> Fraction | None:
@@ -203,15 +203,15 @@ def _ticks(number: float) -> str:
 def _useful_instead(job: Job, kinds: Counter[_Kind], allowed: int) -> str:
     """Longer windows that are useful, and those that devices would count themselves within the audience's promise."""
     lengths = [job.plan.length << doubled for doubled in range(_DOUBLINGS)]
-    found = [worth for length in lengths if (worth := worth_of(job, kinds, allowed, length)) is not None]
-    ways = [f"windows of {one.length:,} ticks (off by {_ticks(one.error)})" for one in found if one.useful][:1]
+    worths = [worth for length in lengths if (worth := worth_of(job, kinds, allowed, length)) is not None]
+    ways = [f"windows of {worth.length:,} ticks (off by {_ticks(worth.error)})" for worth in worths if worth.useful][:1]
     if not job.question.windows and job.question.mechanism not in ALONE and allowed:
         scale = Fraction(job.question.query.asked.sensitivity) / Fraction(nats(allowed))
         error = math.sqrt(kinds.total() * len(job.question.query.groups) * noise_variance(scale))
         counted = [worth for length in lengths if (worth := Worth(length, error, _guess(job, kinds, length))).useful]
         ways += [
-            f"windows of {one.length:,} ticks that devices count, with noise of scale {float(scale):.4g} (off by "
+            f"windows of {window.length:,} ticks that devices count, with noise of scale {float(scale):.4g} (off by "
             f"{_ticks(error)}; fugu plan window)"
-            for one in counted[:1]
+            for window in counted[:1]
         ]
     return f"useful are {', or '.join(ways)}" if ways else "no length of its windows is: raise epsilon, or count more"

@@ -143,8 +143,8 @@ class AgedStore:
 
     def begin(self, number: int) -> int:
         """Where frames of a sequence begin that are kept: a tick, or a window's index."""
-        found: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (number,)).fetchone()[0]
-        return found
+        begins: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (number,)).fetchone()[0]
+        return begins
 
     def _aged(self, frames: Frames, number: int, order: str, limit: int) -> list[Aged]:
         query = (

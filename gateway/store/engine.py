@@ -89,11 +89,11 @@ MOST_VALUES = 500
 """Of a statement, at most."""
 
 
-def among(db: Database, query: str, values: Sequence[object], *given: object) -> Iterator[Any]:
+def among(db: Database, query: str, values: Sequence[object], *rest: object) -> Iterator[Any]:
     """The rows that a query finds, whose last condition is that something is among some values, after those given."""
     for i in range(0, len(values), MOST_VALUES):
         some = values[i : i + MOST_VALUES]
-        yield from db.execute(f"{query} IN ({', '.join('?' * len(some))})", (*given, *some))
+        yield from db.execute(f"{query} IN ({', '.join('?' * len(some))})", (*rest, *some))
 
 
 class Rows(Protocol):
@@ -199,11 +199,11 @@ class SQLiteDatabase:
 
 def file_bytes(path: Path) -> int:
     """Bytes of a file and its log on the disk, as far as they are there."""
-    found = 0
+    st_size = 0
     for file in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError):
-            found += file.stat().st_size
-    return found
+            st_size += file.stat().st_size
+    return st_size
 
 
 def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:

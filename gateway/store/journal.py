@@ -77,11 +77,11 @@ class Streams:
 
     def slot(self, device: str, stream: str) -> int:
         """The slot of a stream, given now if it has none."""
-        if (found := self._slots.get((device, stream))) is None:
-            found = self._slots[device, stream] = len(self.names)
+        if (slot := self._slots.get((device, stream))) is None:
+            slot = self._slots[device, stream] = len(self.names)
             self.names.append((device, stream))
-            self._rules = grown(self._rules, found + 1, 0)
-        return found
+            self._rules = grown(self._rules, slot + 1, 0)
+        return slot
 
     def find(self, device: str, stream: str) -> int | None:
         """The slot of a stream, if it has one."""
@@ -95,28 +95,30 @@ class Streams:
 
     def passing(self, slots: Ints, columns: Columns, read: Bools, now_us: int) -> Bools:
         """(n,) which of the rows that were read are as the newest policy says, and not from the future."""
-        found = read.copy()
-        _check(slots, *columns[1:], self._rules, now_us, found)
-        return found
+        is_right = read.copy()
+        _check(slots, *columns[1:], self._rules, now_us, is_right)
+        return is_right
 
 
 @kernel
 def _check(
     slots: Ints, version: Ints, shift: Ints, _previous: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
-    packed: Bytes, rules: Ints, now_us: int, found: Bools,
+    packed: Bytes, rules: Ints, now_us: int, is_right: Bools,
 ) -> None:  # fmt: skip
-    """Leave in `found` only rows of their stream's version, bits, symbols and past."""
+    """Leave in `is_right` only rows of their stream's version, bits, symbols and past."""
     for row in range(slots.size):
-        if not found[row]:
+        if not is_right[row]:
             continue
-        known, wide, symbols, epoch, period = rules[slots[row]]
+        rule_version, wide, symbols, epoch, period = rules[slots[row]]
         newest = (now_us + max(TOLERANCE_US, 2 * period) - epoch) // period
-        right = version[row] == known and bits[row] == wide and first[row] + count[row] - 1 - shift[row] <= newest
+        right = (
+            version[row] == rule_version and bits[row] == wide and first[row] + count[row] - 1 - shift[row] <= newest
+        )
         if right and symbols < 1 << wide:
             each, mask = 8 // wide, (1 << wide) - 1
             for i in range(count[row]):
                 right &= (packed[start[row] + i // each] >> (8 - wide - wide * (i % each))) & mask < symbols
-        found[row] = right
+        is_right[row] = right
 
 
 HEAD_BYTES = 45
@@ -139,10 +141,10 @@ def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
 
 @part
 def _number(data: Bytes, at: int, size: int) -> int:
-    found = np.uint64(0)
+    number = np.uint64(0)
     for i in range(at, at + size):
-        found = (found << np.uint64(8)) | np.uint64(data[i])
-    return int(np.int64(found))
+        number = (number << np.uint64(8)) | np.uint64(data[i])
+    return int(np.int64(number))
 
 
 @kernel
@@ -207,12 +209,14 @@ class Arrivals(NamedTuple):
     def of(cls, streams: Streams, received: Iterable[Received]) -> Arrivals:
         """Frames one by one."""
         some = list(received)
-        rows = [(streams.slot(device, stream), one) for device, stream, one in some if isinstance(one, SymbolFrame)]
+        rows = [
+            (streams.slot(device, stream), frame) for device, stream, frame in some if isinstance(frame, SymbolFrame)
+        ]
         slots = np.array([slot for slot, _ in rows], dtype=np.int64)
         return cls(
             slots,
             Columns.of([(0, frame) for _, frame in rows]),
-            [one for one in some if not isinstance(one.frame, SymbolFrame)],
+            [frame for frame in some if not isinstance(frame.frame, SymbolFrame)],
         )
 
     @property
@@ -234,8 +238,8 @@ class Arrivals(NamedTuple):
         order = np.lexsort((last, self.slots))
         ends = np.flatnonzero(np.diff(self.slots[order], append=-1))
         rows = order[ends]
-        found = (self.slots[rows], self.symbols.version[rows], last[rows], self.symbols.shift[rows])
-        for slot, version, tick, shift in zip(*(column.tolist() for column in found), strict=True):
+        columns = (self.slots[rows], self.symbols.version[rows], last[rows], self.symbols.shift[rows])
+        for slot, version, tick, shift in zip(*(column.tolist() for column in columns), strict=True):
             device, stream = streams.names[slot]
             yield Heard(device, stream, version, tick, shift)
         for device, stream, frame in self.others:

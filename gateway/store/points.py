@@ -79,8 +79,8 @@ CREATE TABLE sent_tables (
     def overlapping(self, stream: int, frame: MeasureFrame) -> MeasureFrame | None:
         """A stored frame that shares a tick with the given one."""
         query = f"{_FRAMES} first BETWEEN ? AND ? AND last>=?"
-        found = self._frame(query, stream, frame.first - MAX_MEASURE_TICKS, frame.last, frame.first)
-        return None if found is None else found.frame
+        frame_row = self._frame(query, stream, frame.first - MAX_MEASURE_TICKS, frame.last, frame.first)
+        return None if frame_row is None else frame_row.frame
 
     def add(self, stream: int, frame: MeasureFrame, belief: Floats) -> None:
         """Store a frame that overlaps no other."""
@@ -160,8 +160,8 @@ CREATE INDEX windows_by_tick ON windows (stream, first);
     def next_first(self, sequence: int, tick: int) -> int | None:
         """The first tick of the first window that ends at a tick or later."""
         query = "SELECT MIN(first) FROM windows WHERE stream=? AND first+length>?"
-        found: int | None = self._db.execute(query, (sequence, tick)).fetchone()[0]
-        return found
+        first: int | None = self._db.execute(query, (sequence, tick)).fetchone()[0]
+        return first
 
     def _frames(self, where: str, sequences: Sequence[int], *values: int) -> list[tuple[int, WindowFrame]]:
         query = (

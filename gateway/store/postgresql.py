@@ -178,8 +178,8 @@ class PostgresDatabase:
         self._begin(lock, alone=alone)
         try:
             yield
-            if (said := self._run("COMMIT").statusmessage) != "COMMIT":
-                raise DatabaseError(f"the transaction has failed before its end: {said}")
+            if (status := self._run("COMMIT").statusmessage) != "COMMIT":
+                raise DatabaseError(f"the transaction has failed before its end: {status}")
         finally:
             self._roll_back()
 
@@ -356,8 +356,8 @@ class PostgresDatabase:
     def _holder(self, lease: Lease) -> str:
         """Who has the lock: as the server sees it, which knows no process of another machine."""
         query = f"SELECT pid, COALESCE(host(client_addr), 'its machine') {_LOCKS} AND {_KEY}=?"
-        found = self.execute(query, (self._key(lease.name),)).fetchone()
-        return "" if found is None else f" (from {found[1]}, by the server's process {found[0]})"
+        row = self.execute(query, (self._key(lease.name),)).fetchone()
+        return "" if row is None else f" (from {row[1]}, by the server's process {row[0]})"
 
     def _begin(self, lock: str = "write", *, alone: bool = False) -> None:
         """Begin to write: nobody else does who may not, and what this process holds is still its own."""
@@ -379,12 +379,12 @@ class PostgresDatabase:
             raise
         self._in_transaction = True
 
-    def _be_sure(self, found: Any) -> None:
+    def _be_sure(self, epochs: Any) -> None:
         """Go on only in the epochs in which this process holds it."""
-        if found != self._epochs:
+        if epochs != self._epochs:
             what = f"the {self._kind.file.name} {self._server.name}"
             anew = f"another generation of processes has {what}"
-            self._lost = FileLostError(anew if found[0] == self._epochs[0] else f"another process has taken {what}")
+            self._lost = FileLostError(anew if epochs[0] == self._epochs[0] else f"another process has taken {what}")
             self._connection.close()
             raise self._lost
 
@@ -431,8 +431,8 @@ class PostgresDatabase:
 
     def _take_again(self) -> None:
         """Be sure that the server is the same, and nobody has taken what this process holds. Raises FileLostError."""
-        found = self._found()
-        if found != self._identity:
+        identity = self._found()
+        if identity != self._identity:
             raise FileLostError(f"{self._server.name} is another server now, or has another history")
         if self._lease is not None:
             self.check()

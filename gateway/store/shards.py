@@ -58,10 +58,10 @@ class Role(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Role:
         """Read `i/N` or `fleet/N`. Raises UsageError if it is not like that, or there is no such shard."""
-        if not (found := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", text)):
+        if not (match := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", text)):
             raise UsageError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {text[:80]!r}")
-        count = int(found[2])
-        shard = None if found[1] == "fleet" else Shard(int(found[1]), count)
+        count = int(match[2])
+        shard = None if match[1] == "fleet" else Shard(int(match[1]), count)
         if not 2 <= count <= MOST_SHARDS or (shard is not None and shard.index >= count):
             raise UsageError(f"there is no shard {text}: of 2 to {MOST_SHARDS} the first is 0")
         return cls(count, shard)
@@ -75,8 +75,8 @@ def numbered(file: str, index: int | str) -> str:
 
 def own_account(gateway: Broker, index: int) -> Broker | None:
     """Connection of a shard with an account of its own; `None` if it has no files."""
-    given = (gateway.password_file, gateway.cert_file, gateway.key_file)
-    files = [None if file is None else numbered(file, index) for file in given]
+    paths = (gateway.password_file, gateway.cert_file, gateway.key_file)
+    files = [None if file is None else numbered(file, index) for file in paths]
     if not any(files) or not all(Path(file).exists() for file in files if file is not None):
         return None
     name = None if gateway.username is None else f"{gateway.username}-{index}"

@@ -52,21 +52,21 @@ class Shifts:
         """
         spans = self._spans
         place = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
-        known = place < len(spans) and spans[place].shift == shift
+        is_same = place < len(spans) and spans[place].shift == shift
         before = spans[place - 1] if place else None
-        after = spans[place + known] if place + known < len(spans) else None
-        reached = -1 if before is None else end if after is None and not known else before.last
+        after = spans[place + is_same] if place + is_same < len(spans) else None
+        reached = -1 if before is None else end if after is None and not is_same else before.last
         if first <= reached or (after is not None and last >= after.first):
             raise ShiftError("the shift of a stream fell")
-        old = spans[place] if known else Span(shift, first, last)
+        old = spans[place] if is_same else Span(shift, first, last)
         new = Span(shift, min(old.first, first), old.last if after is None else max(old.last, last))
-        if known and new == old:
+        if is_same and new == old:
             return []
         changed = [new]
-        if not known and after is None and before is not None:
+        if not is_same and after is None and before is not None:
             spans[place - 1] = before._replace(last=end)  # it is the newest no more
             changed.append(spans[place - 1])
-        spans[place : place + known] = [new]
+        spans[place : place + is_same] = [new]
         del spans[: max(len(spans) - MOST_SHIFTS, 0)]
         return changed
 

@@ -319,12 +319,12 @@ class Store:
 
     def number(self, device: str, stream: str) -> int:
         """The number of a stream or of a sequence of windows, given now if it has none."""
-        if (found := self.stream_id(device, stream)) is not None:
-            return found
+        if (number := self.stream_id(device, stream)) is not None:
+            return number
         self._db.execute("INSERT INTO streams (device, stream) VALUES (?, ?)", (device, stream))
-        given = self.stream_id(device, stream)
-        assert given is not None
-        return given
+        stored = self.stream_id(device, stream)
+        assert stored is not None
+        return stored
 
     def places(self, numbers: Sequence[int]) -> list[Place]:
         """The sequences that have these numbers, in the order of their numbers."""
@@ -390,7 +390,9 @@ class Store:
         if absorbed == (after,):
             self._db.execute("UPDATE coverage SET through=? WHERE stream=? AND after=?", (through, stream, after))
             return
-        self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", [(stream, one) for one in absorbed])
+        self._db.executemany(
+            "DELETE FROM coverage WHERE stream=? AND after=?", [(stream, after_tick) for after_tick in absorbed]
+        )
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, after, through))
 
     def extend_coverage(self, ends: Iterable[tuple[int, int, int]]) -> None:
@@ -423,11 +425,11 @@ class Store:
             "WHERE serial>? ORDER BY serial LIMIT ?"
         )
         while rows := self._db.execute(query, (after, limit)).fetchall():
-            found = []
+            messages = []
             for serial, number, device, sequence, frame in rows:
                 stream, _, window = sequence.partition("/")
-                found.append(Outgoing(serial, number, device, stream, window, frame))
-            if mine := [one for one in found if self._owns(one.device)]:
+                messages.append(Outgoing(serial, number, device, stream, window, frame))
+            if mine := [outgoing for outgoing in messages if self._owns(outgoing.device)]:
                 return mine
             after = rows[-1][0]
         return []

@@ -110,8 +110,8 @@ class SumStore:
         sealed = msgpack.packb(report.sealed.row())
         row = (report.policy_version, json.dumps(report.observed), report.parts, sealed)
         query = f"SELECT {_REPORT} FROM intact_reports WHERE (document, number, device)=(?, ?, ?)"
-        if (found := self._db.execute(query, key).fetchone()) is not None:
-            same = (found[0], found[1], bytes(found[2]), bytes(found[3])) == row
+        if (row_found := self._db.execute(query, key).fetchone()) is not None:
+            same = (row_found[0], row_found[1], bytes(row_found[2]), bytes(row_found[3])) == row
             return "duplicate" if same else "conflict"
         columns = f"document, number, device, {_REPORT}"
         self._db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", (*key, *row))

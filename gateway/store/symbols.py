@@ -271,8 +271,8 @@ class Tail:
         if (rows := self._rows.get(number)) is None:
             return self._take([])
         low = max(bisect_right(rows.firsts, first) - 1, 0)
-        found = self._take(rows.places[low : None if last is None else bisect_right(rows.firsts, last)])
-        return found.take(np.flatnonzero(found.last >= first))
+        columns = self._take(rows.places[low : None if last is None else bisect_right(rows.firsts, last)])
+        return columns.take(np.flatnonzero(columns.last >= first))
 
     def across(self, numbers: Iterable[int], first: int, last: int) -> Columns:
         """Frames of some sequences; among them all that have any of the ticks first..last."""
@@ -287,14 +287,14 @@ class Tail:
         """Intervals that the rows of a sequence account for, (after, through]."""
         if (rows := self._rows.get(number)) is None:
             return []
-        found = self._take(sorted((*rows.places, *rows.accounted)))
-        return list(zip(found.previous.tolist(), found.last.tolist(), strict=True))
+        columns = self._take(sorted((*rows.places, *rows.accounted)))
+        return list(zip(columns.previous.tolist(), columns.last.tolist(), strict=True))
 
     def every(self) -> Columns:
         """All frames, by sequence and then in tick order."""
-        found = Columns.joined(self._batches)
-        order = np.lexsort((found.first, found.number))
-        return found.take(order[found.ticks[order] > 0])
+        columns = Columns.joined(self._batches)
+        order = np.lexsort((columns.first, columns.number))
+        return columns.take(order[columns.ticks[order] > 0])
 
     def _take(self, places: list[int]) -> Columns:
         at = np.array(places, dtype=np.int64)

@@ -52,7 +52,7 @@ def counts_of(chains: ChainClass, states: tuple[str, ...] | Literal["histogram"]
 
 def enumerated(description: Description, likelihood: dict[tuple[int, ...], float], k: int) -> np.ndarray:
     """(chains, ticks, k) posteriors, by adding up all paths of shown states, weighed by a likelihood."""
-    found = []
+    posteriors = []
     for transition, shows in believed_chains(description):
         n, ticks = len(transition), len(next(iter(likelihood)))
         prior = np.linalg.matrix_power((transition + np.eye(n)) / 2, 5000)[0]
@@ -62,8 +62,8 @@ def enumerated(description: Description, likelihood: dict[tuple[int, ...], float
             weight = prior[path[0]] * steps * likelihood[tuple(int(shows[x]) for x in path)]
             for tick, x in enumerate(path):
                 weights[tick, shows[x]] += weight
-        found.append(weights / weights.sum(axis=1, keepdims=True))
-    return np.array(found)
+        posteriors.append(weights / weights.sum(axis=1, keepdims=True))
+    return np.array(posteriors)
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_the_band_of_symbols_is_that_of_all_paths(chains: ChainClass, table: Noi
             for path in paths
         }
 
-    found, every = read_symbols(description, heard), enumerated(description, weighed(heard), k)
+    answer, every = read_symbols(description, heard), enumerated(description, weighed(heard), k)
     alone, before = enumerated(description, weighed([1]), k)[:, 0], enumerated(description, weighed([-1]), k)[:, 0]
     for name, expected in (("", every), ("_alone", alone), ("_before", before)):
-        assert np.array(found[f"low{name}"]) == pytest.approx(expected.min(axis=0), abs=1e-9)
-        assert np.array(found[f"high{name}"]) == pytest.approx(expected.max(axis=0), abs=1e-9)
-    assert found["guesses"] == sorted({int(one[-1].argmax()) for one in every})
-    assert found["chains"] == len(believed_chains(description))
+        assert np.array(answer[f"low{name}"]) == pytest.approx(expected.min(axis=0), abs=1e-9)
+        assert np.array(answer[f"high{name}"]) == pytest.approx(expected.max(axis=0), abs=1e-9)
+    assert answer["guesses"] == sorted({int(weights[-1].argmax()) for weights in every})
+    assert answer["chains"] == len(believed_chains(description))
 
 
 @pytest.mark.parametrize(
@@ -112,16 +112,16 @@ def test_the_band_of_counts_is_the_average_over_all_paths_of_each_window(
     description: Description, groups: list[tuple[int, ...]], counts: list[tuple[int, ...]]
 ) -> None:
     k = len(description.states)
-    found = read_counts(description, 5, Fraction(7, 2), groups, counts)
+    answer = read_counts(description, 5, Fraction(7, 2), groups, counts)
     for row, released in enumerate(counts):
         likelihood = {}
         for path in product(range(k), repeat=5):
             inside = [sum(x in group for x in path) for group in groups]
             likelihood[path] = math.exp(-sum(abs(a - b) for a, b in zip(inside, released, strict=True)) / 3.5)
         shares = enumerated(description, likelihood, k).mean(axis=1)[:, list(groups[-1])].sum(axis=1)
-        assert found["low"][row][-1] == pytest.approx(shares.min(), abs=1e-9)
-        assert found["high"][row][-1] == pytest.approx(shares.max(), abs=1e-9)
-        assert sum(found["low"][row]) <= 1 + 1e-9 <= sum(found["high"][row]) + 2e-9
+        assert answer["low"][row][-1] == pytest.approx(shares.min(), abs=1e-9)
+        assert answer["high"][row][-1] == pytest.approx(shares.max(), abs=1e-9)
+        assert sum(answer["low"][row]) <= 1 + 1e-9 <= sum(answer["high"][row]) + 2e-9
 
 
 @pytest.mark.long
@@ -133,21 +133,21 @@ def test_no_other_chain_of_the_class_is_far_outside_the_band(
     generator = random.Random(5)
     description = symbols_of(BinaryChains(q=ends[0], r=ends[1]))
     heard = [-1 if t % 7 == 3 else generator.randrange(2) for t in range(60)]
-    found = read_symbols(description, heard)
+    answer = read_symbols(description, heard)
     monkeypatch.setattr(described, "EACH_WAY", 13)
     dense = read_symbols(description, heard)
-    assert (found["chains"], dense["chains"]) == (16, 169)
-    assert (np.array(found["low"]) - np.array(dense["low"])).max() < 0.01
-    assert (np.array(dense["high"]) - np.array(found["high"])).max() < 0.01
-    assert (np.array(found["high"]) - np.array(found["low"])).max() > 0.1
+    assert (answer["chains"], dense["chains"]) == (16, 169)
+    assert (np.array(answer["low"]) - np.array(dense["low"])).max() < 0.01
+    assert (np.array(dense["high"]) - np.array(answer["high"])).max() < 0.01
+    assert (np.array(answer["high"]) - np.array(answer["low"])).max() > 0.1
 
 
 @pytest.mark.long
 def test_a_long_window_is_read_as_well_and_the_newest_first_where_that_takes_long() -> None:
     description = counts_of(BINARY, ("s1",), 2, 4000)
-    found = read_counts(description, 4000, Fraction(7, 2), [(1,)], [(n,) for n in (500, *[1500] * 9, 1800)])
-    assert 0 < len(found["low"]) < 11
-    assert found["low"][-1][1] - 0.01 < 1800 / 4000 < found["high"][-1][1] + 0.01
+    answer = read_counts(description, 4000, Fraction(7, 2), [(1,)], [(n,) for n in (500, *[1500] * 9, 1800)])
+    assert 0 < len(answer["low"]) < 11
+    assert answer["low"][-1][1] - 0.01 < 1800 / 4000 < answer["high"][-1][1] + 0.01
 
 
 def test_what_says_nothing_of_a_chain_or_does_not_fit_is_answered_by_a_sentence() -> None:

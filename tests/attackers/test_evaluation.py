@@ -61,9 +61,9 @@ def test_the_attack_on_a_true_chain_is_within_the_ceiling_and_its_lower_bound_wi
     for seed in range(20):
         states = np.random.default_rng(seed).integers(0, 2, 4000)
         outputs = release_symbols(states, table(1 / (1 + math.e)), np.random.default_rng(100 + seed))
-        one = attack(states, states * 0, outputs, epsilon, attackers={"single": ATTACKERS["single symbol"]})[0]
-        bounds.append(one.epsilon_low)
-        violated += one.low > one.ceiling or one.epsilon_low > epsilon
+        single = attack(states, states * 0, outputs, epsilon, attackers={"single": ATTACKERS["single symbol"]})[0]
+        bounds.append(single.epsilon_low)
+        violated += single.low > single.ceiling or single.epsilon_low > epsilon
     assert violated <= 3
     assert np.mean(bounds) > 0.7
 
@@ -79,12 +79,12 @@ def test_intervals_cover_what_is_reached_on_average_and_stay_below_the_ceiling_o
         outputs = release_symbols(states, noise, np.random.default_rng(1000 + seed))
         attackers = {"forward-backward": ATTACKERS["forward-backward"]}
         found += attack(states, states * 0, outputs, 1.0, transition=STICKY, attackers=attackers)
-    added = np.array([one.success - one.guess for one in found])
+    added = np.array([attack_.success - attack_.guess for attack_ in found])
     average = added.mean()
-    covered = [one.low - one.guess <= average <= one.high - one.guess for one in found]
+    covered = [run.low - run.guess <= average <= run.high - run.guess for run in found]
     assert np.mean(covered) > 0.85
-    assert np.mean([one.high <= one.ceiling for one in found]) > 0.95
-    assert max(one.epsilon_low for one in found) < 1.0
+    assert np.mean([run.high <= run.ceiling for run in found]) > 0.95
+    assert max(run.epsilon_low for run in found) < 1.0
 
 
 @pytest.mark.long
@@ -97,17 +97,17 @@ def test_points_are_attacked_like_symbols():
     outputs = release_symbols(states, points, np.random.default_rng(1))
     np.testing.assert_allclose(outputs.emission, weights, atol=1e-9)
     attackers = {name: ATTACKERS[name] for name in ("single symbol", "forward-backward")}
-    found = {one.attacker: one for one in attack(states, states * 0, outputs, 1.0, attackers=attackers)}
-    assert found["forward-backward"].low > found["single symbol"].success > found["single symbol"].guess
+    by_name = {single.attacker: single for single in attack(states, states * 0, outputs, 1.0, attackers=attackers)}
+    assert by_name["forward-backward"].low > by_name["single symbol"].success > by_name["single symbol"].guess
 
 
 @pytest.mark.long
 def test_certain_outputs_have_an_unbounded_epsilon_as_far_as_32_blocks_can_say():
     states = np.random.default_rng(0).integers(0, 2, 4000)
     outputs = release_symbols(states, NoiseTable.binary(1, 1), np.random.default_rng(1))
-    one = attack(states, states * 0, outputs, 1.0, attackers={"single": ATTACKERS["single symbol"]})[0]
-    assert one.success == one.low == one.high == 1.0
-    assert one.epsilon_low > 1.0
+    single = attack(states, states * 0, outputs, 1.0, attackers={"single": ATTACKERS["single symbol"]})[0]
+    assert single.success == single.low == single.high == 1.0
+    assert single.epsilon_low > 1.0
 
 
 def noted(attacker, answers):
@@ -131,22 +131,22 @@ def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attack
         outputs = release_symbols(states, table(0.2, 3), generator)
     else:
         outputs = release_counts(states, segments, 30, Fraction(2), ((0,), (1,), (2,)), generator, k=3)
-    for known in (None, known_every(states, 10)):
+    for known_states in (None, known_every(states, 10)):
         answers = {}
         noting = {name: noted(attacker, answers.setdefault(name, [])) for name, attacker in attackers.items()}
-        found = attack(states, segments, outputs, 1.0, known=known, transition=THREE, attackers=noting)
-        assert {one.attacker for one in found} == set(attackers)
-        assert [one.success for one in found] == sorted((one.success for one in found), reverse=True)
-        for one in found:
-            assert 0 <= one.low <= one.success <= one.high <= 1
-            assert one.guess <= one.ceiling <= 1
-            assert one.epsilon_low >= 0
+        found = attack(states, segments, outputs, 1.0, known=known_states, transition=THREE, attackers=noting)
+        assert {run.attacker for run in found} == set(attackers)
+        assert [run.success for run in found] == sorted((run.success for run in found), reverse=True)
+        for result_of in found:
+            assert 0 <= result_of.low <= result_of.success <= result_of.high <= 1
+            assert result_of.guess <= result_of.ceiling <= 1
+            assert result_of.epsilon_low >= 0
         for name, attacker in attackers.items():
             distribution, _ = answers[name]
             assert distribution.shape == (300, 3)
             np.testing.assert_allclose(distribution.sum(axis=1), 1.0)
-            if known is not None and attacker is smoothing:
-                assert (distribution.argmax(axis=1) == known)[known >= 0].all()
+            if known_states is not None and attacker is smoothing:
+                assert (distribution.argmax(axis=1) == known_states)[known_states >= 0].all()
 
 
 @pytest.mark.long
@@ -157,24 +157,24 @@ def test_attackers_give_the_same_answer_twice():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("ticks", "known"), [(1, None), (9, 3)])
-def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, known):
+@pytest.mark.parametrize(("ticks", "every"), [(1, None), (9, 3)])
+def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, every):
     for states in (
         np.zeros(ticks + 1, dtype=np.int64),
         np.arange(ticks + 1) % 2,
         np.where(np.arange(ticks + 1) % 2, 1, -1),
     ):
         segments, generator = states * 0, np.random.default_rng(1)
-        told = None if known is None else known_every(states, known)
+        told = None if every is None else known_every(states, every)
         for outputs in (
             release_symbols(states, table(0.4), generator),
             release_counts(states, segments, 2, Fraction(1, 50), ((1,),), generator, k=2),
             release_counts(states, segments, 2000, Fraction(2), ((0,), (1,)), generator, k=2),
         ):
-            for one in attack(states, segments, outputs, 1.0, known=told):
-                assert 0.0 <= one.low <= one.success <= one.high <= 1.0
-                assert ticks > 8 or one.high == 1.0
-                assert one.epsilon_low == 0.0 or ticks == 64
+            for run in attack(states, segments, outputs, 1.0, known=told):
+                assert 0.0 <= run.low <= run.success <= run.high <= 1.0
+                assert ticks > 8 or run.high == 1.0
+                assert run.epsilon_low == 0.0 or ticks == 64
 
 
 def test_an_attack_without_a_tick_to_judge_is_refused():
@@ -221,9 +221,9 @@ def test_two_states_histogram_is_two_counts_of_the_same():
     states = walked(STICKY, 2000)
     segments = states * 0
     both = release_counts(states, segments, 20, Fraction(4), ((0,), (1,)), np.random.default_rng(1), k=2)
-    one = release_counts(states, segments, 20, Fraction(4), ((1,),), np.random.default_rng(1), k=2)
+    outputs = release_counts(states, segments, 20, Fraction(4), ((1,),), np.random.default_rng(1), k=2)
     knowledge = Knowledge(STICKY, segments)
-    right = [(smoothing(outputs, knowledge).argmax(axis=1) == states).mean() for outputs in (both, one)]
+    right = [(smoothing(outputs, knowledge).argmax(axis=1) == states).mean() for outputs in (both, outputs)]
     assert right[0] > right[1]
 
 

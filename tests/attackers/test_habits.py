@@ -50,8 +50,8 @@ def test_odds_move_fourfold_as_soon_as_the_share_is_known():
     assert [q / (q + r) for q, r in MOVES] == list(SHARES)
     for tick in range(6):
         assert odds(MOVES, lambda *_: 1, tick, 6) == 1
-        for known, factor in zip(MOVES, (Fraction(1, 4), 4), strict=True):
-            assert odds(MOVES, lambda chain, _, known=known: int(chain == known), tick, 6) == factor
+        for move, factor in zip(MOVES, (Fraction(1, 4), 4), strict=True):
+            assert odds(MOVES, lambda chain, _, move=move: int(chain == move), tick, 6) == factor
     check_printed("Every tick's odds, 1 before, are {} once the share is known to be 0.8", 4)
 
 
@@ -88,11 +88,11 @@ def counted(moves):
         side[:-1, 0] = onward[:-1, 0] if len(onward) == len(side) else onward[:, 0]
         side[1:, 1] = onward[:, 1]
         side = side[: MIDDLE + 2]
-    found = np.zeros((TICKS + 1, 2))
+    boths = np.zeros((TICKS + 1, 2))
     for x in (0, 1):  # reversible: both sides of the tick are alike, and independent given its state
         both = np.convolve(side[:, x], side[:, x]) / share[x]
-        found[: both[x:].size, x] = both[x:][: TICKS + 1]
-    return found
+        boths[: both[x:].size, x] = both[x:][: TICKS + 1]
+    return boths
 
 
 @pytest.mark.long
@@ -108,13 +108,13 @@ def test_the_windows_of_a_class_reveal_the_chain_within_the_class():
         np.log(law[:, 1] / law[:, 0]) - math.log(share / (1 - share))
         for law, share in zip(laws, (0.2, 0.8), strict=True)
     ]
-    known = max(np.abs(change).max() for change in changes)
-    assert 0.2 < known <= 1.0
+    largest = max(np.abs(change).max() for change in changes)
+    assert 0.2 < largest <= 1.0
     mixed = np.abs(np.log(sum(laws)[:, 1] / sum(laws)[:, 0]))
     assert mixed.max() > math.log(4)
     weights = sum(law.sum(axis=1) for law in laws)
     beyond = float(weights[mixed > 1.0].sum() / weights.sum())
-    check_printed("odds on the middle tick move by x {} at most; for one who has yet to", math.exp(known))
+    check_printed("odds on the middle tick move by x {} at most; for one who has yet to", math.exp(largest))
     check_printed("learn it, by up to x {}, and beyond x 2.7 for {} % of the", math.exp(mixed.max()), 100 * beyond)
 
 
@@ -131,22 +131,22 @@ def test_on_the_nights_learners_go_beyond_the_promise_that_holds_for_known_habit
     name = "N10"
     night = load_night(name)
     states, segments, outputs = night.states, np.zeros_like(night.states), released(night, 1)
-    attackers = {one: COUNT_ATTACKERS[one] for one in ("forward-backward", "learned levels", "supervised")}
+    attackers = {name: COUNT_ATTACKERS[name] for name in ("forward-backward", "learned levels", "supervised")}
     attacks = attack(states, segments, outputs, EPSILON, attackers=attackers)
-    found = {one.attacker: one for one in attacks}
-    known, learner = found["forward-backward"], furthest_learner(attacks)
-    assert 1.0 < known.furthest < math.e
-    assert known.beyond == 0.0
+    by_name = {attack.attacker: attack for attack in attacks}
+    chain_attack, learner = by_name["forward-backward"], furthest_learner(attacks)
+    assert 1.0 < chain_attack.furthest < math.e
+    assert chain_attack.beyond == 0.0
     believed = Knowledge(mean_transitions(states, segments, 2), segments, truth=states)
     answers = []
 
-    def noting(*given):
-        answers.append(attackers[learner.attacker](*given))
+    def noting(*arguments):
+        answers.append(attackers[learner.attacker](*arguments))
         return answers[-1]
 
     change = odds_change(outputs, believed, noting)[states >= 0]
     assert (math.exp(change.max()), (change > 1).mean()) == pytest.approx((learner.furthest, learner.beyond))
-    odds = [(found[one].furthest, 100 * found[one].beyond) for one in attackers]
+    odds = [(by_name[attacker].furthest, 100 * by_name[attacker].beyond) for attacker in attackers]
     factors, shares = zip(*odds, strict=True)
     if name == "N05":
         check_printed("| N05 | x {}, none | x {}, none | x {}, none |", *factors)
@@ -184,11 +184,11 @@ def test_over_many_draws_of_the_noise_the_share_beyond_is_as_the_manual_says():
 
 
 def test_who_names_a_path_has_no_odds_and_is_no_learner_to_report():
-    known = Attack("forward-backward", 0.6, 0.5, 0.7, 0.7, 0.5, 0.0, 0.9, 90.0)
+    attack = Attack("forward-backward", 0.6, 0.5, 0.7, 0.7, 0.5, 0.0, 0.9, 90.0)
     path = Attack("learned chain, Viterbi", 0.6, 0.5, 0.7, 0.7, 0.5, 0.0)
     learners = [Attack("supervised", 0.6, 0.5, 0.7, 0.7, 0.5, 0.0, *odds) for odds in ((0.0, 2.0), (0.1, 1.9))]
-    assert furthest_learner([known, path]) is None
-    assert furthest_learner([known, path, *learners]) is learners[1]
+    assert furthest_learner([attack, path]) is None
+    assert furthest_learner([attack, path, *learners]) is learners[1]
 
 
 def test_who_learns_two_regimes_sees_them_through_the_noise_and_no_more_than_there_is():

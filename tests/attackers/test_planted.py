@@ -43,31 +43,31 @@ def symbols(states, table=ORDINARY, seed=1):
 
 def reached(states, outputs, *names, **options):
     attackers = {name: (ATTACKERS if isinstance(outputs, SymbolOutputs) else COUNT_ATTACKERS)[name] for name in names}
-    return {one.attacker: one for one in attack(states, ONE, outputs, 1.0, attackers=attackers, **options)}
+    return {run.attacker: run for run in attack(states, ONE, outputs, 1.0, attackers=attackers, **options)}
 
 
 @pytest.mark.long
 def test_single_symbols_betray_a_table_that_is_too_weak():
     states = np.random.default_rng(0).integers(0, 2, TICKS)
-    one = reached(states, symbols(states, NoiseTable.binary(2**28, 2**28)), "single symbol")["single symbol"]
-    assert one.low > one.ceiling == pytest.approx(0.731, abs=0.001)
-    assert 1.0 < one.epsilon_low < math.log(15)
+    single = reached(states, symbols(states, NoiseTable.binary(2**28, 2**28)), "single symbol")["single symbol"]
+    assert single.low > single.ceiling == pytest.approx(0.731, abs=0.001)
+    assert 1.0 < single.epsilon_low < math.log(15)
 
 
 @pytest.mark.long
 def test_forward_backward_adds_up_symbols_of_a_sticky_chain():
     states = walk(np.full(TICKS, 0.5))
-    found = reached(states, symbols(states), "forward-backward", "single symbol")
-    assert found["forward-backward"].low > found["forward-backward"].ceiling
-    assert found["forward-backward"].low > found["single symbol"].high
-    assert found["forward-backward"].epsilon_low > 1.0
+    reach = reached(states, symbols(states), "forward-backward", "single symbol")
+    assert reach["forward-backward"].low > reach["forward-backward"].ceiling
+    assert reach["forward-backward"].low > reach["single symbol"].high
+    assert reach["forward-backward"].epsilon_low > 1.0
 
 
 @pytest.mark.long
 def test_viterbi_adds_up_symbols_of_a_sticky_chain():
     states = walk(np.full(TICKS, 0.5))
-    found = reached(states, symbols(states), "Viterbi", "single symbol")
-    assert found["Viterbi"].low > found["single symbol"].high
+    reach = reached(states, symbols(states), "Viterbi", "single symbol")
+    assert reach["Viterbi"].low > reach["single symbol"].high
 
 
 @pytest.mark.long
@@ -75,9 +75,9 @@ def test_viterbi_adds_up_symbols_of_a_sticky_chain():
 def test_a_learned_chain_beats_a_wrong_one(name):
     """States that alternate, with a slip now and then; the believed chain is sticky."""
     states = np.cumsum(np.random.default_rng(2).random(TICKS) < 0.97) % 2
-    found = reached(states, symbols(states), name, "forward-backward", transition=FAST)
-    assert found[name].low > found[name].ceiling
-    assert found[name].low > found["forward-backward"].high
+    reach = reached(states, symbols(states), name, "forward-backward", transition=FAST)
+    assert reach[name].low > reach[name].ceiling
+    assert reach[name].low > reach["forward-backward"].high
 
 
 @pytest.mark.long
@@ -85,10 +85,10 @@ def test_learned_regimes_find_slow_regimes():
     states = walk(regimes(0.95, 0.05))
     weak = NoiseTable.binary(round(0.42 * 2**32), round(0.42 * 2**32))
     regimes_ = ("2 learned regimes", "3 learned regimes")
-    found = reached(states, symbols(states, weak), "forward-backward", *regimes_, transition=FAST)
-    assert found["2 learned regimes"].low > found["forward-backward"].high
-    assert found["2 learned regimes"].low > found["2 learned regimes"].ceiling
-    assert found["3 learned regimes"].low > found["forward-backward"].high
+    reach = reached(states, symbols(states, weak), "forward-backward", *regimes_, transition=FAST)
+    assert reach["2 learned regimes"].low > reach["forward-backward"].high
+    assert reach["2 learned regimes"].low > reach["2 learned regimes"].ceiling
+    assert reach["3 learned regimes"].low > reach["forward-backward"].high
 
 
 @pytest.mark.long
@@ -96,9 +96,9 @@ def test_three_learned_regimes_find_a_cycle_that_two_cannot_hold():
     """A cycle of six ticks, 0 0 0 1 1 1, with a slip now and then: it takes six hidden states."""
     steps = np.cumsum(np.random.default_rng(3).random(TICKS) < 0.98)
     states = (steps % 6 >= 3).astype(np.int64)
-    found = reached(states, symbols(states), "forward-backward", "2 learned regimes", "3 learned regimes")
-    assert found["3 learned regimes"].low > found["2 learned regimes"].high
-    assert found["3 learned regimes"].low > found["forward-backward"].high
+    reach = reached(states, symbols(states), "forward-backward", "2 learned regimes", "3 learned regimes")
+    assert reach["3 learned regimes"].low > reach["2 learned regimes"].high
+    assert reach["3 learned regimes"].low > reach["forward-backward"].high
 
 
 @pytest.mark.long
@@ -107,18 +107,18 @@ def test_supervision_finds_symbols_that_mean_something_else_than_the_policy_says
     states = walk(np.full(TICKS, 0.5))
     honest = symbols(states, NoiseTable.binary(2**28, 2**28))
     swapped = SymbolOutputs(1 - honest.symbols, symbols(states).emission)
-    found = reached(states, swapped, "supervised", "forward-backward")
-    assert found["supervised"].low > found["supervised"].ceiling
-    assert found["forward-backward"].success < 0.2
+    reach = reached(states, swapped, "supervised", "forward-backward")
+    assert reach["supervised"].low > reach["supervised"].ceiling
+    assert reach["forward-backward"].success < 0.2
 
 
 @pytest.mark.long
 def test_single_windows_betray_noise_that_is_too_small():
     states = np.random.default_rng(0).integers(0, 2, TICKS)
     outputs = release_counts(states, ONE, 1, Fraction(1, 4), ((1,),), np.random.default_rng(1), k=2)
-    one = reached(states, outputs, "single window")["single window"]
-    assert one.low > one.ceiling
-    assert one.epsilon_low > 1.0
+    single = reached(states, outputs, "single window")["single window"]
+    assert single.low > single.ceiling
+    assert single.epsilon_low > 1.0
 
 
 @pytest.mark.long
@@ -126,27 +126,27 @@ def test_forward_backward_adds_up_windows_of_a_sticky_chain():
     """Noise that is right for a single tick in a single window."""
     states = walk(np.full(TICKS, 0.5))
     outputs = release_counts(states, ONE, 2, Fraction(1), ((1,),), np.random.default_rng(1), k=2)
-    found = reached(states, outputs, "forward-backward", "single window")
-    assert found["forward-backward"].low > found["forward-backward"].ceiling
-    assert found["forward-backward"].low > found["single window"].high
+    reach = reached(states, outputs, "forward-backward", "single window")
+    assert reach["forward-backward"].low > reach["forward-backward"].ceiling
+    assert reach["forward-backward"].low > reach["single window"].high
 
 
 @pytest.mark.long
 def test_learned_levels_find_slow_regimes_in_counts():
     states = walk(regimes(0.95, 0.05, ticks=300))
     outputs = release_counts(states, ONE, 20, Fraction(10), ((1,),), np.random.default_rng(1), k=2)
-    found = reached(states, outputs, "learned levels", "forward-backward", transition=np.full((2, 2), 0.5))
-    assert found["learned levels"].low > found["learned levels"].ceiling
-    assert found["learned levels"].success > found["forward-backward"].success + 0.05
+    reach = reached(states, outputs, "learned levels", "forward-backward", transition=np.full((2, 2), 0.5))
+    assert reach["learned levels"].low > reach["learned levels"].ceiling
+    assert reach["learned levels"].success > reach["forward-backward"].success + 0.05
 
 
 def test_supervision_finds_counts_of_other_states_than_the_policy_says():
     states = walk(regimes(0.95, 0.05))
     outputs = release_counts(states, ONE, 50, Fraction(5), ((0,),), np.random.default_rng(1), k=2)
     wrong = replace(outputs, groups=((1,),))
-    found = reached(states, wrong, "supervised", "forward-backward")
-    assert found["supervised"].low > found["supervised"].ceiling
-    assert found["forward-backward"].success < 0.3
+    reach = reached(states, wrong, "supervised", "forward-backward")
+    assert reach["supervised"].low > reach["supervised"].ceiling
+    assert reach["forward-backward"].success < 0.3
 
 
 @pytest.mark.long
@@ -154,10 +154,10 @@ def test_supervision_finds_counts_of_other_states_than_the_policy_says():
 def test_nothing_is_found_in_pure_noise(name):
     states = walk(np.full(TICKS, 0.5))
     outputs = symbols(np.random.default_rng(4).integers(0, 2, TICKS))
-    (one,) = attack(states, ONE, outputs, 1.0, attackers={name: ATTACKERS[name]})
-    assert one.low <= one.guess
-    assert one.high < one.ceiling
-    assert one.epsilon_low < 0.1
+    (single,) = attack(states, ONE, outputs, 1.0, attackers={name: ATTACKERS[name]})
+    assert single.low <= single.guess
+    assert single.high < single.ceiling
+    assert single.epsilon_low < 0.1
 
 
 @pytest.mark.long
@@ -165,10 +165,10 @@ def test_nothing_is_found_in_pure_noise(name):
 def test_nothing_is_found_in_counts_of_pure_noise(name):
     states, others = walk(np.full(TICKS, 0.5)), np.random.default_rng(4).integers(0, 2, TICKS)
     outputs = release_counts(others, ONE, 50, Fraction(5), ((1,),), np.random.default_rng(1), k=2)
-    (one,) = attack(states, ONE, outputs, 1.0, attackers={name: COUNT_ATTACKERS[name]})
-    assert one.low <= one.guess
-    assert one.high < one.ceiling
-    assert one.epsilon_low < 0.1
+    (single,) = attack(states, ONE, outputs, 1.0, attackers={name: COUNT_ATTACKERS[name]})
+    assert single.low <= single.guess
+    assert single.high < single.ceiling
+    assert single.epsilon_low < 0.1
 
 
 @pytest.mark.long

@@ -94,9 +94,9 @@ def test_the_odds_after_counts_are_those_of_all_courses(
     assert some
     for usual in (0.0, 1.0):
         odds = Odds(chain, np.arange(k) == k - 1, ticks, usual, outputs)
-        for one in some:
-            found = odds.after(one, int(states[one.begin - 1]), int(states[one.end]))
-            assert found == pytest.approx(by_paths(states, outputs, one[:3], ticks, chain, usual), abs=1e-9)
+        for stretch in some:
+            found = odds.after(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
+            assert found == pytest.approx(by_paths(states, outputs, stretch[:3], ticks, chain, usual), abs=1e-9)
 
 
 @pytest.mark.parametrize(("ticks", "unknown"), [(1, 1), (3, 3), (2, 6), (1, 5)])
@@ -104,9 +104,9 @@ def test_the_odds_after_symbols_are_those_of_all_courses(ticks: int, unknown: in
     states = drawn(CHAIN, 40, 4)
     outputs = release_symbols(states, TABLE, np.random.default_rng(1))
     odds = Odds(CHAIN, np.array([False, True]), ticks, 0.5, outputs)
-    for one in list(anywhere(states, ticks, unknown))[:6]:
-        found = odds.after(one, int(states[one.begin - 1]), int(states[one.end]))
-        assert found == pytest.approx(by_paths(states, outputs, one[:3], ticks, CHAIN, 0.5), abs=1e-9)
+    for stretch in list(anywhere(states, ticks, unknown))[:6]:
+        found = odds.after(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
+        assert found == pytest.approx(by_paths(states, outputs, stretch[:3], ticks, CHAIN, 0.5), abs=1e-9)
 
 
 @pytest.mark.long
@@ -115,16 +115,16 @@ def test_nobody_who_knows_all_other_days_moves_odds_further_than_the_promise(tic
     states = drawn(CHAIN, 24_000, 1)
     outputs = released(states, 2, 120, 40, 2)
     chains = BoundedChains(states=2, odds_ratio=float(0.95 * 0.9 / (0.05 * 0.1)) * (1 + 1e-12))
-    told = StreamOutputs(None, (Window(name="w", length=120, stride=120, states=(1,), scale="40"),))
-    bound = told.bound(chains, "universal", chains.ratio_loss(*told.ratios, "universal").epsilon)
-    found = attacked(states, outputs, (1,), ticks, 480)
-    assert {one.secret for one in found} <= set(SECRETS)
-    assert max(one.scored for one in found) >= (FEWEST if ticks < 240 else 100)
-    for one in found:
-        assert 1.0 <= one.typical <= one.furthest <= math.exp(bound.epsilon(ticks)) * (1 + 1e-9)
+    outputs_ = StreamOutputs(None, (Window(name="w", length=120, stride=120, states=(1,), scale="40"),))
+    bound = outputs_.bound(chains, "universal", chains.ratio_loss(*outputs_.ratios, "universal").epsilon)
+    attack = attacked(states, outputs, (1,), ticks, 480)
+    assert {run.secret for run in attack} <= set(SECRETS)
+    assert max(run.scored for run in attack) >= (FEWEST if ticks < 240 else 100)
+    for run in attack:
+        assert 1.0 <= run.typical <= run.furthest <= math.exp(bound.epsilon(ticks)) * (1 + 1e-9)
     if ticks == 60:  # what is around is unknown, and leaks beyond the floor
         known = attacked(states, outputs, (1,), 120, 120)
-        assert all(one.furthest <= math.exp(bound.floor(120)) * (1 + 1e-9) for one in known)
+        assert all(run.furthest <= math.exp(bound.floor(120)) * (1 + 1e-9) for run in known)
 
 
 @pytest.mark.long
@@ -132,11 +132,11 @@ def test_symbols_move_odds_no_further_than_the_promise() -> None:
     states = drawn(CHAIN, 400, 1)
     outputs = release_symbols(states, TABLE, np.random.default_rng(1))
     chains = BoundedChains(states=2, odds_ratio=float(0.95 * 0.9 / (0.05 * 0.1)) * (1 + 1e-12))
-    told = StreamOutputs(TABLE)
-    bound = told.bound(chains, "universal", chains.ratio_loss(*told.ratios, "universal").epsilon)
+    symbol_outputs = StreamOutputs(TABLE)
+    bound = symbol_outputs.bound(chains, "universal", chains.ratio_loss(*symbol_outputs.ratios, "universal").epsilon)
     for ticks in (1, 20):
-        found = attacked(states, outputs, (1,), ticks, 60)
-        assert max(one.furthest for one in found) <= math.exp(bound.epsilon(ticks)) * (1 + 1e-9)
+        attack = attacked(states, outputs, (1,), ticks, 60)
+        assert max(run.furthest for run in attack) <= math.exp(bound.epsilon(ticks)) * (1 + 1e-9)
 
 
 @pytest.mark.long

@@ -32,7 +32,7 @@ def states(count: int, script: Sequence[int] = SCRIPT) -> list[int]:
 def alarms(policy: AnyPolicy, of: str | int, drawn: list[Any], rate: float, script: Sequence[int] = SCRIPT) -> set[str]:
     ticks = array("q", range(TICKS if of else len(drawn)))
     tested = device_tests(policy, {}, {}, {}, rate, script, {of: (ticks, drawn)})
-    return {alarm.test for one in tested for alarm in one.alarms}
+    return {alarm.test for test_ in tested for alarm in test_.alarms}
 
 
 def symbols(generator: np.random.Generator, shown: Sequence[int]) -> list[int]:
@@ -44,26 +44,26 @@ def symbols(generator: np.random.Generator, shown: Sequence[int]) -> list[int]:
 
 def raw(drawn: list[int], shown: list[int], late: int) -> list[int]:
     """The state of every change, `late` ticks after it."""
-    found = list(drawn)
+    states = list(drawn)
     for tick, (before, state) in enumerate(pairwise(shown), 1):
-        if before != state and 0 <= tick + late < len(found):
-            found[tick + late] = state
-    return found
+        if before != state and 0 <= tick + late < len(states):
+            states[tick + late] = state
+    return states
 
 
 def weaker(drawn: list[int], shown: list[int]) -> list[int]:
     """No longer flipped at every third change."""
     at = [tick for tick, (before, state) in enumerate(pairwise(shown), 1) if before != state][::3]
-    found = list(drawn)
+    wrong = list(drawn)
     for tick in at:
-        found[tick] = shown[tick]
-    return found
+        wrong[tick] = shown[tick]
+    return wrong
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_script_has_every_step_and_every_stay(seed: int) -> None:
     script = constant._script(tuple(range(8)), random.Random(seed))
-    assert set(pairwise(script)) == {(one, other) for one in range(8) for other in range(8)}
+    assert set(pairwise(script)) == {(first, other) for first in range(8) for other in range(8)}
     stays, length = set(), 1
     for before, state in pairwise(script):
         length, stays = (length + 1, stays) if before == state else (1, stays | {length})
@@ -73,7 +73,7 @@ def test_a_script_has_every_step_and_every_stay(seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("fault", "found"),
+    ("fault", "failing"),
     [
         (lambda drawn, _shown: drawn, set()),
         (lambda drawn, shown: raw(drawn, shown, 0), {"changes"}),
@@ -84,24 +84,24 @@ def test_a_script_has_every_step_and_every_stay(seed: int) -> None:
     ids=["honest", "at once", "later", "before, as frames leave later", "at some"],
 )
 def test_symbols_that_tell_a_change_are_found(
-    fault: Callable[[list[int], list[int]], list[int]], found: set[str]
+    fault: Callable[[list[int], list[int]], list[int]], failing: set[str]
 ) -> None:
     shown = states(TICKS)
     drawn = fault(symbols(np.random.default_rng(5), shown), shown)
-    assert alarms(PLAN, 0, drawn, 1e-9) == found
+    assert alarms(PLAN, 0, drawn, 1e-9) == failing
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", ["honest", "own count", "count before", "other counts"])
 def test_counts_that_tell_a_change_are_found(fault: str) -> None:
     """The noise of one count is left out where the state has changed; of others a tick later."""
-    one, two = np.random.default_rng(6).geometric(1 - np.exp(-1 / 400), (2, TICKS, 3))
-    noise, shown = one - two, states(TICKS)
+    up, two = np.random.default_rng(6).geometric(1 - np.exp(-1 / 400), (2, TICKS, 3))
+    noise, shown = up - two, states(TICKS)
     for tick, (before, state) in enumerate(pairwise(shown), 1):
         if before != state and fault != "honest":
             noise[tick, {"own count": state, "count before": before, "other counts": 2}[fault]] = 0
-    found = {"changes"} if fault != "honest" else set()
-    assert alarms(planned(windows=(WINDOW,)), "high", noise.ravel().tolist(), 1e-9) == found
+    failing = {"changes"} if fault != "honest" else set()
+    assert alarms(planned(windows=(WINDOW,)), "high", noise.ravel().tolist(), 1e-9) == failing
 
 
 @pytest.mark.long

@@ -57,5 +57,7 @@ def test_what_is_delivered_and_not_listed_is_found(
             await_end(thread)
             device.stop()
     assert done.err == ""
-    found = [one for one in done.json()["findings"] if one["name"] == "delivered-not-listed"]
-    assert [one["about"] for one in found] == [f"screen was told {TOPIC}, which is not granted"][: int(granted)]
+    findings = [finding for finding in done.json()["findings"] if finding["name"] == "delivered-not-listed"]
+    assert [finding["about"] for finding in findings] == [f"screen was told {TOPIC}, which is not granted"][
+        : int(granted)
+    ]

@@ -54,9 +54,9 @@ def test_no_more_alarms_than_stated() -> None:
     generator, chances = np.random.default_rng(7), np.array(distribution)
     alarms = pairs = 0
     for _ in range(200):
-        one, two = generator.choice(len(distribution), (2, 1500), p=chances)
-        alarms += bool(checked("draws", one, chances, 0.1).alarms)
-        pairs += bool(related((one, chances), (two, chances), 0.1))
+        draws, two = generator.choice(len(distribution), (2, 1500), p=chances)
+        alarms += bool(checked("draws", draws, chances, 0.1).alarms)
+        pairs += bool(related((draws, chances), (two, chances), 0.1))
     assert alarms <= 43
     assert pairs <= 37
 
@@ -88,11 +88,11 @@ def test_a_stuck_bit_is_found() -> None:
 
 @pytest.mark.long
 def test_a_generator_of_sixteen_bits_is_found() -> None:
-    state, found = 1, []
+    state, words = 1, []
     for _ in range(65_536):
         state = (75 * state + 74) % 65537 % 65536
-        found.append(state << 16 | state)
-    period = np.array(found, dtype=np.uint64)
+        words.append(state << 16 | state)
+    period = np.array(words, dtype=np.uint64)
     assert {"lags", "repeats"} <= names(symbols(np.tile(period, 3)))
 
 
@@ -105,7 +105,9 @@ def test_a_block_that_is_used_again_is_found_wherever_it_comes() -> None:
     for shift in (0, 700):
         two[shift : shift + 4000] = one[:4000]
         cells = symbols(two, tuple(TABLE.rows[1]))
-        assert [one.test for one in related((symbols(one), DISTRIBUTION), (cells, other), FALSE_ALARMS)] == ["streams"]
+        assert [alarm.test for alarm in related((symbols(one), DISTRIBUTION), (cells, other), FALSE_ALARMS)] == [
+            "streams"
+        ]
 
 
 @pytest.mark.parametrize("size", [700, 4096])
@@ -119,16 +121,16 @@ def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatc
         2 * length : 3 * length
     ]  # seen at one draw alone, at a piece's end
     every = [symbols(drawn) for drawn in (fair, reused, short, edge)]
-    pairs = [((one, DISTRIBUTION), (np.roll(one, 900), DISTRIBUTION)) for one in every]
+    pairs = [((draws, DISTRIBUTION), (np.roll(draws, 900), DISTRIBUTION)) for draws in every]
     whole = (
-        [checked("draws", one, DISTRIBUTION, FALSE_ALARMS) for one in every],
+        [checked("draws", draws, DISTRIBUTION, FALSE_ALARMS) for draws in every],
         [related(*pair, FALSE_ALARMS) for pair in pairs],
     )
-    assert [bool(one.alarms) for one in whole[0]] == [False, True, True, True]
+    assert [bool(test_.alarms) for test_ in whole[0]] == [False, True, True, True]
     assert all(whole[1])
     monkeypatch.setattr("fugu.audit.device._PIECE", size)
     assert whole == (
-        [checked("draws", one, DISTRIBUTION, FALSE_ALARMS) for one in every],
+        [checked("draws", draws, DISTRIBUTION, FALSE_ALARMS) for draws in every],
         [related(*pair, FALSE_ALARMS) for pair in pairs],
     )
 
@@ -144,8 +146,8 @@ def test_counts_have_the_distribution_of_their_scale(scale: Fraction) -> None:
     generator = np.random.default_rng(9)
 
     def noise(of: float) -> list[int]:
-        one, two = generator.geometric(-np.expm1(-1 / of), (2, 40_000))
-        return [int(value) for value in one - two]
+        up, two = generator.geometric(-np.expm1(-1 / of), (2, 40_000))
+        return [int(value) for value in up - two]
 
     cells, distribution = count_cells(noise(float(scale)), scale)
     assert distribution.sum() == pytest.approx(1, abs=1e-12)
@@ -158,10 +160,10 @@ def test_counts_have_the_distribution_of_their_scale(scale: Fraction) -> None:
 @pytest.mark.parametrize("side", [3, 11])
 def test_points_have_the_distribution_of_their_table(side: int) -> None:
     """Of a table, and of a staircase in its box, both by the sampler that devices run."""
-    one = measure_policy(side, tables=False)
-    noise, generator = one.measure_tables[0].noise, np.random.default_rng(11)
+    policy = measure_policy(side, tables=False)
+    noise, generator = policy.measure_tables[0].noise, np.random.default_rng(11)
     state = side * side // 2
-    centre = one.coordinates[state]
+    centre = policy.coordinates[state]
 
     def below(most: int) -> int:
         return int(generator.integers(most))
@@ -173,14 +175,14 @@ def test_points_have_the_distribution_of_their_table(side: int) -> None:
     cells, distribution = point_cells(drawn, noise, state, centre)
     assert distribution.sum() == pytest.approx(1, abs=1e-9)
     assert names(cells, distribution) == set()
-    other = one.coordinates[state + 1]
+    other = policy.coordinates[state + 1]
     assert "frequencies" in names(*point_cells(drawn, noise, state + 1, other))
 
 
 def audited(
-    fugu: Fugu, folder: Path, broker: Mosquitto, one: Any, fault: str, draws: int, counts: int = 100
+    fugu: Fugu, folder: Path, broker: Mosquitto, plan: Any, fault: str, draws: int, counts: int = 100
 ) -> tuple[int, Any]:
-    (folder / "policy.json").write_text(one.to_json())
+    (folder / "policy.json").write_text(plan.to_json())
     command = f"{sys.executable} -m tests.support.broken_agent {fault}"
     words = ("--broker", f"127.0.0.1:{broker.port}", "--command", command, "--draws", draws, "--counts", counts)
     words = (*words, "--false-alarms", 1e-9)  # else one run in a thousand would fail, for what the machine has drawn
@@ -192,13 +194,13 @@ def audited(
     return done.code, done.json()
 
 
-def failed(told: Any) -> set[str]:
-    return {alarm["test"] for one in told["tests"] for alarm in one["alarms"]}
+def failed(report: Any) -> set[str]:
+    return {alarm["test"] for test_ in report["tests"] for alarm in test_["alarms"]}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("fault", "found", "draws"),
+    ("fault", "failing", "draws"),
     only_rows(
         [("raw-at-changes", {"changes"}, 4000)],
         [
@@ -214,17 +216,17 @@ def failed(told: Any) -> set[str]:
     ),
 )
 def test_a_device_is_judged_by_its_bytes(
-    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: set[str], draws: int
+    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, failing: set[str], draws: int
 ) -> None:
     """Of 1,700 draws the raw states at changes are about as often an alarm as not: of 4,000 always.
 
     One decimal is off by 0.04 where 0.029 is found in 99 of 100 runs, a tenth of a flip by 0.049 where 0.041 is.
     """
     made = policy() if fault == "rounded" else planned(epsilon=1.0 if fault == "weakened" else 8.0)
-    code, told = audited(fugu, tmp_path, broker, made, fault, draws)
-    assert (code, found <= failed(told), bool(failed(told))) == (len(found), True, bool(found)), told
-    assert [one["draws"] >= draws for one in told["tests"][:2]] == [True, True]
-    assert told["problem"] == ""
+    code, report = audited(fugu, tmp_path, broker, made, fault, draws)
+    assert (code, failing <= failed(report), bool(failed(report))) == (len(failing), True, bool(failing)), report
+    assert [test_["draws"] >= draws for test_ in report["tests"][:2]] == [True, True]
+    assert report["problem"] == ""
 
 
 @pytest.mark.soak
@@ -237,14 +239,14 @@ def test_shorter_periods_take_several_streams_of_a_state(broker: Mosquitto, tmp_
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["running mean", "joint chains"])
-@pytest.mark.parametrize(("fault", "found"), [("honest", set()), ("stuck-bit", {"frequencies"})])
+@pytest.mark.parametrize(("fault", "failing"), [("honest", set()), ("stuck-bit", {"frequencies"})])
 def test_running_means_and_joint_chains_have_the_same_tables(
-    fugu: Fugu, broker: Mosquitto, tmp_path: Path, kind: str, fault: str, found: set[str]
+    fugu: Fugu, broker: Mosquitto, tmp_path: Path, kind: str, fault: str, failing: set[str]
 ) -> None:
-    one = policy()
-    one = of_order_2(one) if kind == "joint chains" else one.model_copy(update={"discretiser": MEANS})
-    code, told = audited(fugu, tmp_path, broker, one, fault, 2000)
-    assert (code, found <= failed(told), bool(failed(told))) == (len(found), True, bool(found)), told
+    plan = policy()
+    plan = of_order_2(plan) if kind == "joint chains" else plan.model_copy(update={"discretiser": MEANS})
+    code, report = audited(fugu, tmp_path, broker, plan, fault, 2000)
+    assert (code, failing <= failed(report), bool(failed(report))) == (len(failing), True, bool(failing)), report
 
 
 @pytest.mark.soak
@@ -252,9 +254,9 @@ def test_a_state_of_missing_readings_is_audited_like_any_other(fugu: Fugu, broke
     table = NoiseTable(((1 << 31, 3 << 30), (1 << 30, 3 << 30), (1 << 30, 1 << 31)))
     one = policy(table=table, chains=BoundedChains(states=3, odds_ratio=1.5))
     states = Thresholds(edges=(1.0,), states=("low", "high", "missing"), missing="missing")
-    code, told = audited(fugu, tmp_path, broker, one.model_copy(update={"discretiser": states}), "honest", 1000)
-    assert (code, failed(told)) == (0, set())
-    assert "symbols of missing" in [test["of"] for test in told["tests"]]
+    code, report = audited(fugu, tmp_path, broker, one.model_copy(update={"discretiser": states}), "honest", 1000)
+    assert (code, failed(report)) == (0, set())
+    assert "symbols of missing" in [test["of"] for test in report["tests"]]
 
 
 @pytest.mark.long
@@ -278,10 +280,10 @@ def test_counts_of_a_device_are_judged_too(
     monkeypatch.setattr("firmware_sim.constant._STARTS", 1)
     windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
     one = planned(windows=windows).model_copy(update={"discretiser": MEANS})
-    code, told = audited(fugu, tmp_path, broker, one, "honest", 1000, 100)
-    assert (code, failed(told)) == (0, set())
+    code, report = audited(fugu, tmp_path, broker, one, "honest", 1000, 100)
+    assert (code, failed(report)) == (0, set())
     low, high = MEANS.states
-    assert [one["of"] for one in told["tests"]] == [
+    assert [test_["of"] for test_ in report["tests"]] == [
         f"symbols of {low}",
         f"symbols of {high}",
         "symbols at changes",
@@ -297,9 +299,9 @@ def test_noise_that_is_kept_across_starts_is_found(fugu: Fugu, broker: Mosquitto
     """Of 2048 counts of a start, most are in messages of the states: some message comes twice."""
     windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
     one = alone(planned(windows=windows), "windows")
-    code, told = audited(fugu, tmp_path, broker, one, "kept-noise", 1000, 9000)
+    code, report = audited(fugu, tmp_path, broker, one, "kept-noise", 1000, 9000)
     assert code == 1
-    assert "repeats" in failed(told)
+    assert "repeats" in failed(report)
 
 
 @pytest.mark.parametrize("fault", ["rounded", "weakened"])
@@ -321,15 +323,15 @@ def test_counts_of_real_agents_without_enough_noise_are_found(
 ) -> None:
     """5,000 counts of each state and of the changes: nine noises of ten have totals 12 deviations below the mean."""
     windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
-    code, told = audited(fugu, tmp_path, broker, planned(windows=windows), fault, 1000, 5000)
-    assert (code, "scale" in failed(told)) == (1, True), told
+    code, report = audited(fugu, tmp_path, broker, planned(windows=windows), fault, 1000, 5000)
+    assert (code, "scale" in failed(report)) == (1, True), report
 
 
 @pytest.mark.soak
 def test_points_of_a_real_agent(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     for side in (3, 11):
-        code, told = audited(fugu, tmp_path, broker, measure_policy(side), "honest", 4000)
-        assert (code, failed(told)) == (0, set())
+        code, report = audited(fugu, tmp_path, broker, measure_policy(side), "honest", 4000)
+        assert (code, failed(report)) == (0, set())
 
 
 @pytest.mark.soak

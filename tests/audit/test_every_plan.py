@@ -56,12 +56,12 @@ def against_each(plans: Iterable[Any]) -> list[tuple[Any, str]]:
 def confirmed(fugu: Fugu, file: Path, wanted: int = 1) -> None:
     """True if everything that a policy claims was computed again, and so much less was not found to be true."""
     done = fugu("check", "statement", file, "--json")
-    told = done.json()
-    assert told["not_recomputed"] == [], done.out
-    names = [one["name"] for one in told["findings"] if one["wrong"]]
+    document = done.json()
+    assert document["not_recomputed"] == [], done.out
+    names = [finding["name"] for finding in document["findings"] if finding["wrong"]]
     assert set(names) <= {"class-narrower-than-noise-allows"}, done.out
-    assert len(told["claims"]) >= wanted
-    assert all(0 < one["recomputed"] <= one["epsilon"] for one in told["claims"])
+    assert len(document["claims"]) >= wanted
+    assert all(0 < claim["recomputed"] <= claim["epsilon"] for claim in document["claims"])
 
 
 def planned(fugu: Fugu, folder: Path, *words: object) -> list[Path]:
@@ -95,15 +95,19 @@ def test_windows(fugu: Fugu, tmp_path: Path, adversary: str, more: tuple[str, ..
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("joint")
-    write_joint_recordings(found)
-    return found
+    path = tmp_path_factory.mktemp("joint")
+    write_joint_recordings(path)
+    return path
 
 
 def test_streams_that_move_together(fugu: Fugu, recorded: Path, tmp_path: Path) -> None:
     model = tmp_path / "room.json"
     assert fugu("plan", "model", recorded / "room.csv", "--column", "light,motion", "-o", model).code == 0
-    kinds = [("--known", "--adversary", one) for one in ADVERSARIES] + [(), ("--window", "1h"), ("--share", "3,1")]
+    kinds = [("--known", "--adversary", adversary) for adversary in ADVERSARIES] + [
+        (),
+        ("--window", "1h"),
+        ("--share", "3,1"),
+    ]
     kinds.append(("--known", "--window", "1h", "--symbols", ".5"))
     for number, kind in enumerate(kinds):
         words = ("joint", model, "--epsilon", "1", *kind, "--for", "home/d")

@@ -45,8 +45,8 @@ def read(document: Any) -> Any:
 
 def true_value(text: str, x: Fraction) -> Fraction:
     """A function of a fraction, to 80 digits."""
-    given = PRECISE.divide(Decimal(x.numerator), Decimal(x.denominator))
-    return Fraction(getattr(PRECISE, text)(given))
+    quotient = PRECISE.divide(Decimal(x.numerator), Decimal(x.denominator))
+    return Fraction(getattr(PRECISE, text)(quotient))
 
 
 @pytest.mark.parametrize("x", [Fraction(1), Fraction(9, 8), Fraction(10, 7), Fraction(2), Fraction(10**30, 7)])
@@ -218,20 +218,20 @@ def test_what_is_planned_is_confirmed_and_a_millionth_less_is_not(
         assert claim.loss is not None
         assert 0 <= claim.stated - claim.loss < 1e-6
     for name in ("guarantee", *(["windows_guarantee"] if windows else [])):
-        told = json.loads(one.to_json())
-        told[name]["epsilon"] -= 1e-6
-        assert sum(claim.loss > claim.stated for claim in recompute(told)) == 1
+        document = json.loads(one.to_json())
+        document[name]["epsilon"] -= 1e-6
+        assert sum(claim.loss > claim.stated for claim in recompute(document)) == 1
 
 
 @pytest.mark.long
 def test_windows_alone_are_counted_with_all_that_overlap() -> None:
-    given = json.loads(planned(windows=WINDOWS).to_json())
-    del given["table"]
-    given["windows"][0]["stride"] = 7
-    told = recompute(given)
+    document = json.loads(planned(windows=WINDOWS).to_json())
+    del document["table"]
+    document["windows"][0]["stride"] = 7
+    told = recompute(document)
     assert [claim.of for claim in told] == ["windows"]
     rate = Fraction(3, 400) + 2 * Fraction(3, 700)
-    want = stream_loss(given["chains"], (exp_up(rate),) * 2, "informed")
+    want = stream_loss(document["chains"], (exp_up(rate),) * 2, "informed")
     assert told[0].loss == want
 
 
@@ -262,8 +262,8 @@ def test_streams_that_move_together_are_what_devices_derive(fields: Mapping[str,
 
 
 def test_a_stream_that_tells_more_than_its_joint_class_allows_is_found() -> None:
-    given = read(policy(chains=JointChains(**JOINT, odds_ratio=2.0)))
-    (_, tick) = recompute(given)
+    content = read(policy(chains=JointChains(**JOINT, odds_ratio=2.0)))
+    (_, tick) = recompute(content)
     assert tick.of == "a tick of the stream"
     assert tick.loss > tick.stated == Fraction(0.3)
 
@@ -280,14 +280,14 @@ GRAPHS: tuple[Mapping[str, Any], ...] = (
 @pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_points_are_confirmed_and_a_millionth_less_is_not(graph: dict[str, Any]) -> None:
-    one = measure_policy(3, graph=graph)
-    one.verify()
-    near, far = recompute(json.loads(one.to_json()))
+    policy = measure_policy(3, graph=graph)
+    policy.verify()
+    near, far = recompute(json.loads(policy.to_json()))
     assert 0 <= near.stated - near.loss < 1e-6
     assert far.loss <= far.stated == 4
-    told = json.loads(one.to_json())
-    told["epsilon"] -= 1e-6
-    near, _ = recompute(told)
+    document = json.loads(policy.to_json())
+    document["epsilon"] -= 1e-6
+    near, _ = recompute(document)
     assert near.loss > near.stated
 
 
@@ -295,7 +295,7 @@ def changed(text: str, row: int) -> str:
     """A table as a policy carries it, with a threshold moved so far that a cell is nearly empty."""
     table = TimedTable.of_text(text)
     assert isinstance(table.noise, NoiseTable)
-    rows = [list(one) for one in table.noise.rows]
+    rows = [list(row) for row in table.noise.rows]
     rows[row][3] = rows[row][4] - 1
     noise = NoiseTable(tuple(map(tuple, rows)), table.noise.points)
     return TimedTable(table.policy_version, table.number, table.constraint, 0, table.until, noise).text
@@ -304,24 +304,24 @@ def changed(text: str, row: int) -> str:
 @pytest.mark.parametrize(("number", "state"), [(0, 4), (1, 4), (1, 8)])
 def test_a_threshold_that_was_moved_is_found(number: int, state: int) -> None:
     """Also of a state without neighbours in the graph, which is hidden together with another."""
-    given = json.loads(measure_policy(3, graph={"edges": [(0, 1), (3, 4)]}).to_json())
-    tables = [given["fallback"], *given["tables"]]
+    document = json.loads(measure_policy(3, graph={"edges": [(0, 1), (3, 4)]}).to_json())
+    tables = [document["fallback"], *document["tables"]]
     tables[number] = changed(tables[number], state)
-    given["fallback"], given["tables"] = tables[0], tables[1:]
-    near, _ = recompute(given)
+    document["fallback"], document["tables"] = tables[0], tables[1:]
+    near, _ = recompute(document)
     assert near.loss > near.stated
 
 
 def test_a_fallback_hides_every_pair_whatever_the_graph_joins() -> None:
     """Two groups of states, alike inside and not with each other: every state has a partner, and the table is wrong."""
-    given = json.loads(measure_policy(3, graph={"edges": [(0, 1)]}, tables=False).to_json())
-    near, _ = recompute(given)
+    document = json.loads(measure_policy(3, graph={"edges": [(0, 1)]}, tables=False).to_json())
+    near, _ = recompute(document)
     assert 0 <= near.stated - near.loss < 1e-6
-    table = TimedTable.of_text(given["fallback"])
+    table = TimedTable.of_text(document["fallback"])
     rows = [(1 << 30,)] * 4 + [(3 << 30,)] * 5
     noise = NoiseTable(tuple(rows), ((0, 0), (2, 2)))
-    given["fallback"] = TimedTable(table.policy_version, 0, 0, 0, table.until, noise).text
-    near, _ = recompute(given)
+    document["fallback"] = TimedTable(table.policy_version, 0, 0, 0, table.until, noise).text
+    near, _ = recompute(document)
     assert float(near.loss) == pytest.approx(math.log(3))
     assert near.loss > near.stated
 
@@ -329,10 +329,10 @@ def test_a_fallback_hides_every_pair_whatever_the_graph_joins() -> None:
 @pytest.mark.long
 def test_a_staircase_is_as_steep_as_its_hull_says() -> None:
     """The likelihoods of points around two centres, by the sampler's own facets, against the gauge."""
-    given = json.loads(measure_policy(11, tables=False).to_json())
-    table = TimedTable.of_text(given["fallback"])
+    document = json.loads(measure_policy(11, tables=False).to_json())
+    table = TimedTable.of_text(document["fallback"])
     assert isinstance(table.noise, StaircaseNoise)
-    noise, at = table.noise.noise, given["coordinates"]
+    noise, at = table.noise.noise, document["coordinates"]
     facets, likely = noise.facets(), (1 << len(at)) - 1
     kept_bytes = likely.to_bytes(-(-len(at) // 8), "little")
     ratio = points._staircase(at, [kept_bytes, [list(v) for v in noise.vertices], *noise.ratio.as_integer_ratio()])
@@ -344,12 +344,12 @@ def test_a_staircase_is_as_steep_as_its_hull_says() -> None:
     around = list(product(range(-14, 15), repeat=2))
     for other in (1, 12, 40, 60, 120):
         dx, dy = at[other][0] - at[0][0], at[other][1] - at[0][1]
-        told = max(abs(shell(x, y) - shell(x - dx, y - dy)) for x, y in around)
-        assert ratio(0, other) == (1 / noise.ratio) ** told
-    near, far = recompute(given)
+        cells = max(abs(shell(x, y) - shell(x - dx, y - dy)) for x, y in around)
+        assert ratio(0, other) == (1 / noise.ratio) ** cells
+    near, far = recompute(document)
     assert near.loss == far.loss <= near.stated
-    given["epsilon"] -= 1e-6
-    assert recompute(given)[0].loss > Fraction(given["epsilon"])
+    document["epsilon"] -= 1e-6
+    assert recompute(document)[0].loss > Fraction(document["epsilon"])
 
 
 def test_a_hull_that_is_none_is_not_recomputed() -> None:
@@ -362,9 +362,9 @@ def test_a_hull_that_is_none_is_not_recomputed() -> None:
 
 def test_all_points_from_a_start_that_the_policy_excludes_are_not_recomputed() -> None:
     """Tables may tell a state that is taken for impossible from all others."""
-    given = json.loads(measure_policy(3, start=0).to_json())
+    document = json.loads(measure_policy(3, start=0).to_json())
     for start in ("any", "stationary"):
-        given["stream_loss"] = {"epsilon": 9.0, "adversary": "ignorant", "start": start}
-        claim = recompute(given)[-1]
+        document["stream_loss"] = {"epsilon": 9.0, "adversary": "ignorant", "start": start}
+        claim = recompute(document)[-1]
         assert (claim.of, claim.loss) == ("all points", None)
         assert "impossible" in claim.why

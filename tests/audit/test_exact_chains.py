@@ -79,11 +79,13 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
     ratio, limit, distances = claims.guessed_ratio, claims.guessed_limit, claims.useful_distances
 
     def lower(above: Any, below: Any, wide: Any, most: float) -> Any:
-        found, flow = ratio(above, below, wide, most)
-        return found * draw.choice((0.5, 0.999999, 1.0)), [(a, b, f * draw.choice((-1, 0, 1, 2))) for a, b, f in flow]
+        exact, flow = ratio(above, below, wide, most)
+        return exact * draw.choice((0.5, 0.999999, 1.0)), [(a, b, f * draw.choice((-1, 0, 1, 2))) for a, b, f in flow]
 
-    def wrong(step: Any, one: int, size: int, most: int) -> Any:
-        return [[int(v * draw.choice((1e-9, 0.3, 0.9, 0.999999))) for v in row] for row in limit(step, one, size, most)]
+    def wrong(step: Any, unit: int, size: int, most: int) -> Any:
+        return [
+            [int(v * draw.choice((1e-9, 0.3, 0.9, 0.999999))) for v in row] for row in limit(step, unit, size, most)
+        ]
 
     def few(*arguments: Any) -> list[int]:
         return [1, *draw.sample(sorted(distances(*arguments)), 1)]
@@ -120,18 +122,18 @@ def test_all_points_are_what_the_planner_claims_and_less_is_found(rooms: str, tm
         )
         plan = make_measure_plan(read_spec(spec), "ignorant", quick=True)
         policy = build_measure_policy(plan)
-        given = json.loads(policy.to_json())
-        began = given["stream_loss"]["start"]
+        document = json.loads(policy.to_json())
+        began = document["stream_loss"]["start"]
         for adversary in ADVERSARIES:
             if rooms == "never twice" and adversary == "universal":
                 continue  # a step is impossible: there is no bound
             first = measured_loss(policy.measurement, policy.matrix, policy.initial, began, adversary).epsilon
-            given["stream_loss"] = {"epsilon": rounded_up(first), "adversary": adversary, "start": began}
-            claim = recompute(given)[-1]
+            document["stream_loss"] = {"epsilon": rounded_up(first), "adversary": adversary, "start": began}
+            claim = recompute(document)[-1]
             assert claim.of == "all points"
             assert claim.loss is not None
             assert 0.97 * first < claim.loss <= claim.stated
-            given["stream_loss"]["epsilon"] = float(claim.loss) * (1 - 1e-6)
-            less = recompute(given)[-1]
+            document["stream_loss"]["epsilon"] = float(claim.loss) * (1 - 1e-6)
+            less = recompute(document)[-1]
             assert less.loss is not None
             assert less.loss > less.stated

@@ -38,17 +38,17 @@ def bounded(rng: np.random.Generator, states: int, _told: Fraction) -> ChainClas
     return BoundedChains(states=states, odds_ratio=float(np.exp(rng.uniform(0, 8))))
 
 
-def pairs(rng: np.random.Generator, _states: int, told: Fraction) -> ChainClass:
+def pairs(rng: np.random.Generator, _states: int, fraction: Fraction) -> ChainClass:
     """Order 2: what is shown is the later of two states."""
     steps = ((0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.5, 0.5)) * 2
-    shown, odds = Shown(name="hr", states=2, rate=float_up(told)), float(np.exp(rng.uniform(0, 8)))
+    shown, odds = Shown(name="hr", states=2, rate=float_up(fraction)), float(np.exp(rng.uniform(0, 8)))
     shows = ((0,), (1,), (0,), (1,))
     return JointChains(streams=(shown,), period_us=PERIOD, shows=shows, odds_ratio=odds, steps=2, transition=steps)
 
 
-def together(rng: np.random.Generator, _states: int, told: Fraction) -> ChainClass:
+def together(rng: np.random.Generator, _states: int, fraction: Fraction) -> ChainClass:
     """Beside another stream, which may tell what it may."""
-    rates = {"hr": float_up(told), "steps": float(rng.uniform(0.05, 0.3))}
+    rates = {"hr": float_up(fraction), "steps": float(rng.uniform(0.05, 0.3))}
     shown = tuple(Shown(name=name, states=2, rate=rate) for name, rate in rates.items())
     shows = ((0, 0), (0, 1), (1, 0), (1, 1))
     return JointChains(streams=shown, period_us=PERIOD, shows=shows, odds_ratio=float(np.exp(rng.uniform(0, 4))))
@@ -88,15 +88,15 @@ def random_policy(seed: int, draw: Draw) -> Policy:
 
 
 def check(seed: int, draw: Draw) -> None:
-    made = random_policy(seed, draw)
-    ticks = made.guarantee.stretch_ticks
-    claims = {claim.of: claim.loss for claim in recompute(json.loads(made.to_json()))}
-    first = made.bound(made.verify()).epsilon(ticks)
+    policy = random_policy(seed, draw)
+    ticks = policy.guarantee.stretch_ticks
+    claims = {claim.of: claim.loss for claim in recompute(json.loads(policy.to_json()))}
+    first = policy.bound(policy.verify()).epsilon(ticks)
     second = next(iter(claims.values()))
     assert second is not None
     assert 0 <= first - second <= 2e-6 * first, (seed, ticks)
-    if made.windows_guarantee is not None:
-        bound, second = made.windows_bound(made.verify_windows()), claims["windows alone"]
+    if policy.windows_guarantee is not None:
+        bound, second = policy.windows_bound(policy.verify_windows()), claims["windows alone"]
         assert bound is not None
         assert second is not None
         # what the other streams' class allows this one counts in the device's, and not here

@@ -23,7 +23,7 @@ def counted(seed: int, number: int, distribution: NDArray[np.float64], runs: int
     return np.random.default_rng(seed).multinomial(number, distribution, runs)
 
 
-def found(drawn: NDArray[np.int64], distribution: NDArray[np.float64], rate: float) -> float:
+def detected(drawn: NDArray[np.int64], distribution: NDArray[np.float64], rate: float) -> float:
     """The share of runs with an alarm of `frequencies`."""
     return sum(bool(frequencies(counts, distribution, rate / 3)) for counts in drawn) / len(drawn)
 
@@ -52,9 +52,9 @@ def test_the_page_says_what_is_found() -> None:
     assert [row[0] for row in table] == list(DRAWS)
     for seed, (name, of_coin, *shares) in enumerate(table):
         assert f"{smallest_error(DRAWS[name], COIN, EACH):.2g}" == of_coin, name
-        for share, said in zip((0.01, 0.001, 0.0001), shares, strict=True):
-            power = found(counted(seed, DRAWS[name], weakened(share), 100), FLIP, EACH)
-            stated = float(said.removesuffix(" %")) / 100
+        for share, rate in zip((0.01, 0.001, 0.0001), shares, strict=True):
+            power = detected(counted(seed, DRAWS[name], weakened(share), 100), FLIP, EACH)
+            stated = float(rate.removesuffix(" %")) / 100
             assert abs(power - stated) <= 3 * (stated * (1 - stated) / 100) ** 0.5 + 0.005, (name, share, power)
 
 
@@ -67,8 +67,8 @@ def test_errors_of_the_stated_size_are_found_in_a_hundred_million_draws(distribu
     at = int(np.argmax(honest * (1 - honest)))
     shift = -honest / (1 - honest[at])
     shift[at] = 1
-    assert found(counted(1, 10**8, honest + error * shift, 300), honest, EACH) >= 0.97
-    assert found(counted(2, 10**8, honest + error / 2 * shift, 300), honest, EACH) <= 0.5
+    assert detected(counted(1, 10**8, honest + error * shift, 300), honest, EACH) >= 0.97
+    assert detected(counted(2, 10**8, honest + error / 2 * shift, 300), honest, EACH) <= 0.5
 
 
 @pytest.mark.long
@@ -76,7 +76,7 @@ def test_a_hundred_million_draws_alarm_no_more_often_than_stated() -> None:
     """1000 runs at a rate of 5 % for frequencies: more than 4 deviations above it have a probability below 10^-4."""
     distribution = (0.97, 0.03)
     honest = np.array(distribution)
-    share = found(counted(3, 10**8, honest, 1000), honest, 0.15)
+    share = detected(counted(3, 10**8, honest, 1000), honest, 0.15)
     assert 0.01 < share <= 0.05 + 4 * (0.05 * 0.95 / 1000) ** 0.5
 
 

@@ -23,8 +23,8 @@ def ratio(scale: Fraction | float) -> float:
 
 
 def noise(seed: int, scale: float, counts: int = COUNTS) -> NDArray[np.int64]:
-    one, two = np.random.default_rng(seed).geometric(1 - ratio(scale), (2, counts))
-    return np.asarray(one - two)
+    up, two = np.random.default_rng(seed).geometric(1 - ratio(scale), (2, counts))
+    return np.asarray(up - two)
 
 
 def first_total(counts: int, a: float, side: int, rate: float) -> int:
@@ -37,7 +37,7 @@ def first_total(counts: int, a: float, side: int, rate: float) -> int:
     return (low, high)[side]
 
 
-def found(counts: int, scale: Fraction, of: float, rate: float = EACH) -> float:
+def detected(counts: int, scale: Fraction, of: float, rate: float = EACH) -> float:
     """The probability of an alarm by the total, at a scale that is another by a factor."""
     low, high = (first_total(counts, ratio(scale), side, rate) for side in (0, 1))
     a = ratio(float(scale) * of)
@@ -62,9 +62,9 @@ def test_tails_of_totals_are_those_of_all_draws_one_by_one(draws: int) -> None:
 @pytest.mark.parametrize("scale", SCALES[2:])
 def test_noise_two_per_cent_too_small_is_found(scale: Fraction) -> None:
     """Of 100,000 counts of a state; and of those of two states and of the changes together, as they are tested too."""
-    assert found(COUNTS, scale, 0.98) > 0.95
-    assert found(3 * COUNTS, scale, 0.98) > 1 - 1e-8
-    assert found(COUNTS, scale, 0.99) < 0.2
+    assert detected(COUNTS, scale, 0.98) > 0.95
+    assert detected(3 * COUNTS, scale, 0.98) > 1 - 1e-8
+    assert detected(COUNTS, scale, 0.99) < 0.2
     assert {alarm.test for alarm in scaled(noise(1, float(scale) * 0.98).tolist(), scale, EACH)} == {"scale"}
 
 
@@ -80,7 +80,7 @@ def test_one_count_of_a_hundred_without_noise_is_found(scale: Fraction) -> None:
     drawn[::100] = 0
     alarms = scaled(drawn.tolist(), scale, EACH)
     assert any("have no noise" in alarm.about for alarm in alarms)
-    assert not any("have no noise" in one.about for one in scaled(noise(2, float(scale)).tolist(), scale, EACH))
+    assert not any("have no noise" in alarm.about for alarm in scaled(noise(2, float(scale)).tolist(), scale, EACH))
 
 
 @pytest.mark.long
@@ -89,8 +89,8 @@ def test_one_count_of_a_hundred_without_noise_is_found(scale: Fraction) -> None:
 def test_honest_noise_is_called_wrong_no_more_often_than_stated(scale: Fraction, counts: int) -> None:
     """By the exact distributions, and nearly as often: half the rate has the total, half the zeros."""
     for rate in (0.1, EACH):
-        assert found(counts, scale, 1.0, rate) <= rate / 2
-        assert found(COUNTS, scale, 1.0, rate) > 0.45 * rate
+        assert detected(counts, scale, 1.0, rate) <= rate / 2
+        assert detected(COUNTS, scale, 1.0, rate) > 0.45 * rate
 
 
 @pytest.mark.long

@@ -56,8 +56,8 @@ def window_lines(states: np.ndarray, scale: float) -> list[tuple[str, bytes]]:
     generator = np.random.default_rng(3)
     found = []
     for index in range(TICKS // 10):
-        one, two = generator.geometric(-np.expm1(-1 / scale), 2)
-        count = int(states[index * 10 : index * 10 + 10].sum() + one - two)
+        up, two = generator.geometric(-np.expm1(-1 / scale), 2)
+        count = int(states[index * 10 : index * 10 + 10].sum() + up - two)
         frame = WindowFrame(1, "high", index - 1, index, index * 10, 10, 10, (count,))
         found.append((topic_of("window", *NAME), frame.encode()))
     return found
@@ -68,8 +68,8 @@ def asked(folder: Path, policy: Policy, states: np.ndarray, messages: list[tuple
     write_truth(folder / "truth.csv", states)
     lines = (f"{topic} {payload.hex()}" for topic, payload in messages)
     (folder / "heard.txt").write_text("\n".join(lines) + "\n")
-    given = (folder / "policy.json", folder / "truth.csv", "--column", "value", "--recording", folder / "heard.txt")
-    return ("check", "stream", *given)
+    arguments = (folder / "policy.json", folder / "truth.csv", "--column", "value", "--recording", folder / "heard.txt")
+    return ("check", "stream", *arguments)
 
 
 def audited(
@@ -86,17 +86,17 @@ def write_truth(file: Path, states: np.ndarray) -> None:
 
 
 def least(trial: Any) -> float:
-    return max(one["epsilon_low"] for one in trial["attacks"])
+    return max(attack["epsilon_low"] for attack in trial["attacks"])
 
 
 @pytest.mark.long
 def test_an_honest_stream_is_not_refuted_and_one_that_leaks_is(fugu: Fugu, tmp_path: Path) -> None:
     policy, states = planned(CHAINS), path(1)
-    code, told = audited(fugu, tmp_path, policy, states, symbol_lines(policy, states), *FEW)
-    assert (code, told["confirmed"]) == (0, True)
-    assert [trial["released"] for trial in told["trials"]] == ["symbols"]
-    assert 0 < least(told["trials"][0]) <= 1
-    odds = {one["attacker"]: one["furthest"] for one in told["trials"][0]["attacks"]}
+    code, report = audited(fugu, tmp_path, policy, states, symbol_lines(policy, states), *FEW)
+    assert (code, report["confirmed"]) == (0, True)
+    assert [trial["released"] for trial in report["trials"]] == ["symbols"]
+    assert 0 < least(report["trials"][0]) <= 1
+    odds = {attack["attacker"]: attack["furthest"] for attack in report["trials"][0]["attacks"]}
     assert 1 < odds["forward-backward"] <= math.e
     assert odds["supervised"] > 1
     assert odds["Viterbi"] is odds["learned chain, Viterbi"] is None
@@ -109,14 +109,14 @@ def test_an_honest_stream_is_not_refuted_and_one_that_leaks_is(fugu: Fugu, tmp_p
 def test_the_truth_is_taken_at_the_policy_s_clock(fugu: Fugu, tmp_path: Path) -> None:
     """A log of changes with times finds the leak that a row a tick finds: rows would be other ticks."""
     policy, states = planned(CHAINS), path(1)
-    given = asked(tmp_path, policy, states, symbol_lines(policy, states, leak=0.6))
-    by_row = fugu(*given, *FEW, "--json").json()
+    arguments = asked(tmp_path, policy, states, symbol_lines(policy, states, leak=0.6))
+    by_row = fugu(*arguments, *FEW, "--json").json()
     period, epoch = policy.clock.period_us / 1e6, policy.clock.epoch_us / 1e6
     assert period >= 1.0
     moved = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), TICKS - 1]
     rows = [f"{epoch + period * place:.3f},{2.0 * states[place]}" for place in moved]
     (tmp_path / "truth.csv").write_text("\n".join(["last_changed,value", *rows, ""]))
-    by_time = fugu(*given, *FEW, "--json").json()
+    by_time = fugu(*arguments, *FEW, "--json").json()
     assert [least(trial) for trial in by_time["trials"]] == [least(trial) for trial in by_row["trials"]]
     assert not by_time["confirmed"]
 
@@ -125,15 +125,15 @@ def test_the_truth_is_taken_at_the_policy_s_clock(fugu: Fugu, tmp_path: Path) ->
 def test_everything_that_was_heard_is_attacked_together(fugu: Fugu, tmp_path: Path) -> None:
     policy, states = planned(CHAINS, windows=(WINDOW,)), path(4)
     symbols = symbol_lines(policy, states)
-    code, told = audited(fugu, tmp_path, policy, states, [*symbols, *window_lines(states, 100.0)], *FEW)
+    code, report = audited(fugu, tmp_path, policy, states, [*symbols, *window_lines(states, 100.0)], *FEW)
     assert code == 0
-    assert [trial["released"] for trial in told["trials"]] == ["symbols", "window high", "symbols, high"]
+    assert [trial["released"] for trial in report["trials"]] == ["symbols", "window high", "symbols, high"]
     assert policy.windows_guarantee is not None
-    assert [trial["epsilon"] for trial in told["trials"]] == [1, policy.windows_guarantee.epsilon, 1]
-    assert least(told["trials"][0]) <= 1
-    code, told = audited(fugu, tmp_path, policy, states, window_lines(states, 0.2), *FEW)
+    assert [trial["epsilon"] for trial in report["trials"]] == [1, policy.windows_guarantee.epsilon, 1]
+    assert least(report["trials"][0]) <= 1
+    code, report = audited(fugu, tmp_path, policy, states, window_lines(states, 0.2), *FEW)
     assert code == 1
-    (trial,) = told["trials"]
+    (trial,) = report["trials"]
     assert trial["released"] == "window high"
     assert least(trial) > policy.windows_guarantee.epsilon
 
@@ -143,18 +143,18 @@ def test_without_truth_what_was_heard_is_held_against_the_configuration(fugu: Fu
     policy, states = planned(CHAINS), path(1)
     (tmp_path / "policy.json").write_text(policy.to_json())
     done = fugu("check", "stream", tmp_path / "policy.json", "--trials", 2000, "--json")
-    told = done.json()
-    assert (done.code, told["confirmed"], told["trials"]) == (0, True, [])
-    ((site, draws),) = {(one["audience"], one["draws"]) for one in told["audiences"]}
+    document = done.json()
+    assert (done.code, document["confirmed"], document["trials"]) == (0, True, [])
+    ((site, draws),) = {(audience["audience"], audience["draws"]) for audience in document["audiences"]}
     assert (site, draws) == ("site", "simulated")
     for leak, code in ((0.0, 0), (1.0, 1)):
         slow = np.repeat(states[: TICKS // 60], 60)
         lines = symbol_lines(policy, slow if leak else states, leak=leak)
         (tmp_path / "heard.txt").write_text("".join(f"{topic} {payload.hex()}\n" for topic, payload in lines))
-        given = ("--recording", tmp_path / "heard.txt", "--trials", 2000, "--json")
-        done = fugu("check", "stream", tmp_path / "policy.json", *given)
+        arguments = ("--recording", tmp_path / "heard.txt", "--trials", 2000, "--json")
+        done = fugu("check", "stream", tmp_path / "policy.json", *arguments)
         assert done.code == code
-        assert [one["name"] for one in done.json()["findings"]] == ["class-contradicted"][: bool(leak)]
+        assert [finding["name"] for finding in done.json()["findings"]] == ["class-contradicted"][: bool(leak)]
 
 
 @pytest.mark.soak
@@ -162,8 +162,8 @@ def test_a_truth_that_begins_anew_is_followed(fugu: Fugu, tmp_path: Path) -> Non
     policy, states = planned(CHAINS), path(1)
     for begin, refuted in ((5 * TICKS, True), (5 * TICKS + 1000, False)):
         lines = symbol_lines(policy, states, leak=0.6, first=begin)
-        _, found = audited(fugu, tmp_path, policy, states, lines, "--loop")
-        assert ("epsilon-refuted" in [one["name"] for one in found["findings"]]) is refuted
+        _, report = audited(fugu, tmp_path, policy, states, lines, "--loop")
+        assert ("epsilon-refuted" in [finding["name"] for finding in report["findings"]]) is refuted
 
 
 @pytest.mark.soak
@@ -183,8 +183,8 @@ def test_a_live_stream_is_attacked(fugu: Fugu, broker: Mosquitto, tmp_path: Path
     thread = threading.Thread(target=publish)
     thread.start()
     try:
-        given = (tmp_path / "policy.json", tmp_path / "truth.csv", "--live", 4, "--json")
-        done = fugu("check", "stream", *given, "--broker", f"127.0.0.1:{broker.port}")
+        arguments = (tmp_path / "policy.json", tmp_path / "truth.csv", "--live", 4, "--json")
+        done = fugu("check", "stream", *arguments, "--broker", f"127.0.0.1:{broker.port}")
     finally:
         over.set()
         await_end(thread)
@@ -197,20 +197,20 @@ def test_what_cannot_be_attacked_is_one_line(fugu: Fugu, tmp_path: Path) -> None
     policy, states = planned(CHAINS), path(1)
     (tmp_path / "policy.json").write_text(policy.to_json())
     write_truth(tmp_path / "truth.csv", states[:50])
-    heard, given = tmp_path / "heard.txt", (tmp_path / "policy.json", tmp_path / "truth.csv")
-    assert fugu("check", "stream", *given).code == 2
+    heard, files = tmp_path / "heard.txt", (tmp_path / "policy.json", tmp_path / "truth.csv")
+    assert fugu("check", "stream", *files).code == 2
     topic = topic_of("symbols", *NAME)
     far = symbol_lines(policy, states, first=1000)[0][1]
-    for text, said in (
+    for text, reason in (
         (f"{topic} xyz", "line 1 is no topic with a payload"),
         (f"{topic} 01", topic),
         ("other/topic 00", "nothing in the recording is of the policy's stream"),
         (f"{topic} {far.hex()}", "does it --loop?"),
     ):
         heard.write_text(text + "\n")
-        done = fugu("check", "stream", *given, "--recording", heard)
+        done = fugu("check", "stream", *files, "--recording", heard)
         assert done.code == 1
-        assert said in done.err
+        assert reason in done.err
         assert done.err.count("\n") == 1
 
 

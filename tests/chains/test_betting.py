@@ -29,9 +29,9 @@ def twin(symbols):
             ends = bounds[:, c]
             distribution = [(1 - p) * EMISSION[0] + p * EMISSION[1] for p in ends]
             for a, p in enumerate(beliefs):
-                said = (1 - p) * EMISSION[0] + p * EMISSION[1]
+                likelihoods = (1 - p) * EMISSION[0] + p * EMISSION[1]
                 if z >= 0 and not ends[0] <= p <= ends[1]:
-                    capital[c, a] *= said[z] / distribution[int(p > ends[1])][z]
+                    capital[c, a] *= likelihoods[z] / distribution[int(p > ends[1])][z]
             after = ends if z < 0 else [p * EMISSION[1, z] / distribution[i][z] for i, p in enumerate(ends)]
             reached = [q + p * (1 - q - r) for p in after for q in (q0, q1) for r in (r0, r1)]
             bounds[:, c] = min(reached), max(reached)
@@ -71,8 +71,8 @@ def test_no_chain_of_a_cell_expects_to_win_against_it_not_even_one_that_changes(
         largest = max(largest, capital[cell].sum())
         distributions = np.tile([1.0 - start, start], (len(paths), 1))
         for z, step in zip(symbols, steps, strict=True):
-            told = distributions if z < 0 else distributions * EMISSION[:, z]
-            distributions = np.einsum("pi,pij->pj", told, step)
+            weighted = distributions if z < 0 else distributions * EMISSION[:, z]
+            distributions = np.einsum("pi,pij->pj", weighted, step)
         expected += distributions.sum(axis=1) * capital[cell].sum()
     assert expected.max() <= 1.0 + 1e-12
     assert largest > 1.05, "nothing was bet"

@@ -42,8 +42,10 @@ def test_marginals_are_the_sum_over_all_paths(seed):
     lengths = [4, n - 4] if seed % 3 == 0 else [5, n - 5] if seed % 3 == 1 else [n]
     adds = generator.integers(0, 2, (n, k))
     likelihoods = np.exp(-generator.exponential(3.0, (int(windows.max()) + 1, 5)))
-    given = (symbols, initial, transition, emission, windows, adds, likelihoods)
-    np.testing.assert_allclose(count_marginals(*given, lengths=lengths), enumerated(*given, lengths), atol=1e-12)
+    arguments = (symbols, initial, transition, emission, windows, adds, likelihoods)
+    np.testing.assert_allclose(
+        count_marginals(*arguments, lengths=lengths), enumerated(*arguments, lengths), atol=1e-12
+    )
 
 
 def test_counts_that_say_nothing_change_nothing():

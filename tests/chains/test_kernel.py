@@ -55,7 +55,7 @@ def _said(folder: Path, module: str) -> list[str]:
             compile_beside(None)  # a gateway in this process may have asked for it
             sys.dont_write_bytecode = True
             sys.path.insert(0, str(folder))
-            with (folder / "said").open("w") as said, redirect_stdout(said):
+            with (folder / "said").open("w") as output, redirect_stdout(output):
                 importlib.import_module(module)
             os._exit(0)
         finally:

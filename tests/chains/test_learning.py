@@ -81,8 +81,8 @@ def test_zeros_of_the_guess_stay_zero_and_unvisited_states_keep_their_row():
 
 def test_it_ends_when_nothing_is_gained():
     case = random_case(46, 2, 2, 60)
-    given = {"symbols": case.symbols, "emission": case.emission, "transition": sticky(2)}
-    tried = [len(baum_welch(**given, iterations=most, tolerance=1e-7).log_likelihoods) for most in (0, 1, 500)]
+    fields = {"symbols": case.symbols, "emission": case.emission, "transition": sticky(2)}
+    tried = [len(baum_welch(**fields, iterations=most, tolerance=1e-7).log_likelihoods) for most in (0, 1, 500)]
     assert tried[:2] == [1, 2]
     assert 2 < tried[2] < 500
 

@@ -55,6 +55,6 @@ def test_stationary_distributions_in_closed_form():
     ],
 )
 def test_what_is_not_a_chain_or_its_symbols_is_refused(changed, complaint):
-    given = {"symbols": [0, 1], "initial": EVEN[0], "transition": EVEN, "emission": EVEN} | changed
+    fields = {"symbols": [0, 1], "initial": EVEN[0], "transition": EVEN, "emission": EVEN} | changed
     with pytest.raises(ValueError, match=complaint):
-        filter_beliefs(**given)
+        filter_beliefs(**fields)

@@ -77,9 +77,9 @@ def test_sequences_smoothed_two_at_a_time_equal_the_plain_loop_and_one_at_a_time
     start = 0
     for index, length in enumerate(lengths):
         part = case.symbols[start : start + length], initial[index], *case[2:]
-        found = smoothed[start : start + length]
-        np.testing.assert_allclose(found, naive.smooth(*part), rtol=0, atol=1e-13)
-        np.testing.assert_array_equal(found, posterior_marginals(*part))
+        own = smoothed[start : start + length]
+        np.testing.assert_allclose(own, naive.smooth(*part), rtol=0, atol=1e-13)
+        np.testing.assert_array_equal(own, posterior_marginals(*part))
         start += length
 
 
@@ -166,17 +166,17 @@ def test_fixed_lag_on_a_window_in_the_middle(k):
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
 def test_impossible_symbols_are_refused(k):
-    given = [0, 0, 1, 1, 0], np.full(k, 1 / k), np.eye(k), np.eye(k)
+    arguments = [0, 0, 1, 1, 0], np.full(k, 1 / k), np.eye(k), np.eye(k)
     with pytest.raises(ValueError, match="probability zero"):
-        posterior_marginals(*given)
+        posterior_marginals(*arguments)
     with pytest.raises(ValueError, match="probability zero"):
-        posterior_marginals([0, 1], *given[1:])
+        posterior_marginals([0, 1], *arguments[1:])
     with pytest.raises(ValueError, match="probability zero"):
-        posterior_marginals([1], np.eye(k)[0], *given[2:])
+        posterior_marginals([1], np.eye(k)[0], *arguments[2:])
     with pytest.raises(ValueError, match="probability zero"):
-        backward_messages(given[0], *given[2:])
+        backward_messages(arguments[0], *arguments[2:])
     with pytest.raises(ValueError, match="probability zero"):
-        fixed_lag_marginals(*given, 2)
+        fixed_lag_marginals(*arguments, 2)
 
 
 def test_zeros_that_leave_a_path_open():

@@ -34,35 +34,35 @@ def case(states: int, ticks: int, seed: int, *, zeros: float = 0.3) -> Case:
     return Case(generator.dirichlet(np.ones(states)), matrices, seen)
 
 
-def path_weights(one: Case, until: int, counted: set[int]) -> dict[tuple[int, ...], float]:
+def path_weights(case: Case, until: int, counted: set[int]) -> dict[tuple[int, ...], float]:
     """The weight of every path up to a tick, given what counts."""
-    found = {}
-    for path in product(range(len(one.distribution)), repeat=until + 1):
-        weight = float(one.distribution[path[0]])
+    weights = {}
+    for path in product(range(len(case.distribution)), repeat=until + 1):
+        weight = float(case.distribution[path[0]])
         for tick, state in enumerate(path):
             if tick:
-                weight *= float(one.steps[tick - 1][path[tick - 1], state])
+                weight *= float(case.steps[tick - 1][path[tick - 1], state])
             if tick in counted:
-                weight *= float(one.seen[tick][state])
-        found[path] = weight
-    return found
+                weight *= float(case.seen[tick][state])
+        weights[path] = weight
+    return weights
 
 
-def counting(one: Case) -> set[int]:
+def counting(case: Case) -> set[int]:
     """The ticks whose points some path allows that all points before allow."""
     counted: set[int] = set()
-    for tick, seen in enumerate(one.seen):
-        if seen is not None and sum(path_weights(one, tick, {*counted, tick}).values()) > 0.0:
+    for tick, seen in enumerate(case.seen):
+        if seen is not None and sum(path_weights(case, tick, {*counted, tick}).values()) > 0.0:
             counted.add(tick)
     return counted
 
 
-def by_paths(one: Case, lag: int) -> Floats:
+def by_paths(case: Case, lag: int) -> Floats:
     """The distribution of each tick given what counts up to `lag` ticks later."""
-    counted, last = counting(one), len(one.seen) - 1
-    rows = np.zeros((last + 1, len(one.distribution)))
+    counted, last = counting(case), len(case.seen) - 1
+    rows = np.zeros((last + 1, len(case.distribution)))
     for tick in range(last + 1):
-        for path, weight in path_weights(one, min(tick + lag, last), counted).items():
+        for path, weight in path_weights(case, min(tick + lag, last), counted).items():
             rows[tick, path[tick]] += weight
     return rows / rows.sum(axis=1, keepdims=True)
 
@@ -92,19 +92,19 @@ def test_every_distribution_is_what_all_paths_add_up_to(shape: tuple[int, int, i
 
 def test_impossible_points_and_gaps_were_among_the_cases() -> None:
     cases = [case(*shape) for shape in CASES]
-    silent = [{tick for tick, seen in enumerate(one.seen) if seen is None} for one in cases]
+    silent = [{tick for tick, seen in enumerate(case.seen) if seen is None} for case in cases]
     assert any(silent)
-    assert any(counting(one) | gaps != {*range(len(one.seen))} for one, gaps in zip(cases, silent, strict=True))
+    assert any(counting(case) | gaps != {*range(len(case.seen))} for case, gaps in zip(cases, silent, strict=True))
 
 
 def test_states_that_nothing_follows_are_ruled_out_by_going_on() -> None:
     """A row of zeros: whoever was there is gone a tick later, and smoothing knows."""
     matrix = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0], [0.0, 0.3, 0.7]])
-    one = Case(np.array([0.2, 0.5, 0.3]), [matrix] * 3, [None] * 4)
+    case = Case(np.array([0.2, 0.5, 0.3]), [matrix] * 3, [None] * 4)
     moves, kinds = moves_of([matrix]), np.zeros(3, dtype=np.int64)
-    found = follow(one.distribution, moves, kinds, one.seen)
-    assert fixed_lag(found, moves, kinds, 9) == pytest.approx(by_paths(one, 9), abs=1e-12)
-    assert found.beliefs == pytest.approx(by_paths(one, 0), abs=1e-12)
+    found = follow(case.distribution, moves, kinds, case.seen)
+    assert fixed_lag(found, moves, kinds, 9) == pytest.approx(by_paths(case, 9), abs=1e-12)
+    assert found.beliefs == pytest.approx(by_paths(case, 0), abs=1e-12)
     with pytest.raises(ValueError, match="no state is possible at tick 1"):
         follow(np.array([0.0, 1.0]), moves_of([[[0.0, 1.0], [0.0, 0.0]]]), kinds[:1], [None, None])
 

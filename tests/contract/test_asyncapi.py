@@ -120,18 +120,18 @@ def test_every_topic_of_the_code_is_a_channel_and_every_channel_a_topic() -> Non
         assert set(channel["parameters"]) <= set(NAMES)
         assert parse_topic(channel["address"].format(**NAMES)).kind == kind
     operations = DOCUMENT["operations"].values()
-    assert sorted(one["channel"]["$ref"] for one in operations) == sorted(
+    assert sorted(operation["channel"]["$ref"] for operation in operations) == sorted(
         f"#/channels/{k}" for k in DOCUMENT["channels"]
     )
 
 
 def test_channels_messages_and_readers_are_those_of_the_register() -> None:
-    known = {"Envelope" if name == "Roots" else name for name in DOCUMENT["components"]["messages"]}
+    names = {"Envelope" if name == "Roots" else name for name in DOCUMENT["components"]["messages"]}
     for kind, channel in DOCUMENT["channels"].items():
         ours = [row for row in rows() if row.kind == kind]
         assert {row.topic for row in ours} == {channel["address"].format(**NAMES)}
         assert {row.readers for row in ours} == {frozenset(channel["x-fugu-readers"])}
-        messages = {message for row in ours for message in row.messages} & known
+        messages = {message for row in ours for message in row.messages} & names
         assert messages == {"Envelope" if name == "Roots" else name for name in channel["messages"]}, kind
 
 
@@ -154,40 +154,42 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
 
 @pytest.mark.parametrize(("name", "message", "decode"), PACKED, ids=[name for name, *_ in PACKED])
 def test_messages_are_as_their_layouts_say(name: str, message: bytes, decode: Callable[[bytes], Any]) -> None:
-    found = values(message)
+    plain_values = values(message)
     validator = Draft7Validator(payload(name))
-    assert [error.message for error in validator.iter_errors(plain(found))] == []
+    assert [error.message for error in validator.iter_errors(plain(plain_values))] == []
     for index, item in enumerate(payload(name)["items"][1]["items"]):
-        changed = [found[0], [*found[1][:index], {"other": "type"}, *found[1][index + 1 :]]]
+        changed = [plain_values[0], [*plain_values[1][:index], {"other": "type"}, *plain_values[1][index + 1 :]]]
         assert not validator.is_valid(plain(changed)), item["title"]
         with pytest.raises(FrameError):
-            decode(bytes([found[0]]) + msgpack.packb(changed[1]))
+            decode(bytes([plain_values[0]]) + msgpack.packb(changed[1]))
 
 
 @pytest.mark.parametrize(("name", "message"), PLAIN, ids=[name for name, _ in PLAIN])
 def test_json_is_as_its_layout_says_and_nothing_else_is(name: str, message: bytes | Path) -> None:
-    found = json.loads(text(message))
+    document = json.loads(text(message))
     schema = {**payload(name), "components": DOCUMENT["components"]}
     validator = Draft7Validator(schema)
-    assert [error.message for error in validator.iter_errors(found)] == []
-    assert not validator.is_valid({**found, "reading": 71.5})
+    assert [error.message for error in validator.iter_errors(document)] == []
+    assert not validator.is_valid({**document, "reading": 71.5})
     for key in schema["required"]:
-        assert not validator.is_valid({other: value for other, value in found.items() if other != key}), key
-    for key in found:
-        assert not validator.is_valid({**found, key: {"other": "type"}}), key
+        assert not validator.is_valid({other: value for other, value in document.items() if other != key}), key
+    for key in document:
+        assert not validator.is_valid({**document, key: {"other": "type"}}), key
 
 
 def test_symbols_and_points_come_apart_by_what_the_document_says_of_them() -> None:
     number, fields = values(golden("symbols"))
     symbols = named(payload("SymbolFrame"), [number, fields])["fields"]["symbols"]
-    assert bytes(one["symbol"][0] for one in symbols) == SymbolFrame.decode(golden("symbols")).symbols
+    assert bytes(symbol["symbol"][0] for symbol in symbols) == SymbolFrame.decode(golden("symbols")).symbols
     points = named(payload("MeasureFrame"), values(golden("measure")))["fields"]["points"]
     released = MeasureFrame.decode(golden("measure")).released
-    assert [(one["table"][0], tuple(one["point"])) for one in points] == [(one.table, one.point) for one in released]
+    assert [(point["table"][0], tuple(point["point"])) for point in points] == [
+        (point.table, point.point) for point in released
+    ]
     rows_ = named(payload("TimedTable"), values(golden("table")))["fields"]["body"]
     noise = TimedTable.decode(golden("table")).noise
     assert isinstance(noise, NoiseTable)
-    thresholds = [one["threshold"][0] for one in rows_["rows"]]
+    thresholds = [row["threshold"][0] for row in rows_["rows"]]
     assert thresholds == [number for row in noise.rows for number in row]
     assert rows_["states"] == len(noise.rows)
 

@@ -82,11 +82,11 @@ def test_joint_classes_and_sums_are_whole() -> None:
     joint = read_policy(compile_policy(POLICIES["joint"]))
     assert (joint.members, joint.steps, joint.column) == ([(9, 2)], 1, 0)
     assert joint.shared == (("hr", 2, (3, 1)), ("light", 3, (1, 2)))
-    (one,) = read_policy(compile_policy(POLICIES["sum"])).sums
+    (sum_,) = read_policy(compile_policy(POLICIES["sum"])).sums
     document = group()
-    assert (one.name, one.digest, one.helper.hex()) == (document.name, document.digest, document.helper)
-    assert (one.start, one.length, one.deadline) == (document.start, document.length, document.deadline)
-    assert (one.noise, one.honest, Fraction(*one.rate)) == (document.noise, document.honest, document.rate)
+    assert (sum_.name, sum_.digest, sum_.helper.hex()) == (document.name, document.digest, document.helper)
+    assert (sum_.start, sum_.length, sum_.deadline) == (document.start, document.length, document.deadline)
+    assert (sum_.noise, sum_.honest, Fraction(*sum_.rate)) == (document.noise, document.honest, document.rate)
 
 
 def test_bytes_that_somebody_changed_are_refused_or_another_policy() -> None:
@@ -141,9 +141,9 @@ def test_a_claim_above_the_largest_is_none_on_an_agent_and_refused_for_a_board()
 
 LOUD = {
     "table": {"table": NoiseTable.binary(1000, 1000)},
-    "window": {"windows": tuple(one.model_copy(update={"scale": "1/1000"}) for one in SYMBOLS.windows)},
+    "window": {"windows": tuple(window.model_copy(update={"scale": "1/1000"}) for window in SYMBOLS.windows)},
     "threshold": {"discretiser": Thresholds(edges=(72.6,), states=("low", "high"))},
-    "order of states": {"windows": tuple(one.model_copy(update={"states": (0,)}) for one in SYMBOLS.windows)},
+    "order of states": {"windows": tuple(window.model_copy(update={"states": (0,)}) for window in SYMBOLS.windows)},
     "claim": {"guarantee": Guarantee(epsilon=0.001, adversary="universal")},
     "adversary": {"guarantee": Guarantee(epsilon=60.0, adversary="ignorant")},
     "another stream": {"stream": "pulse"},

@@ -49,15 +49,15 @@ def test_the_text_is_fixed_and_comes_back(name: str, described: Any) -> None:
 
 
 def test_a_subscriber_needs_no_policy_to_name_and_to_time_a_symbol() -> None:
-    found = Description.decode(describe(SYMBOLS).encode())
-    assert instant_text(found.time_of(1)) == "2026-03-01T07:30:00.5Z"
-    assert instant_text(found.time_of(68, 64)) == "2026-03-01T07:30:01.25Z"
-    assert (found.epoch_us, found.period_us) == (SYMBOLS.clock.epoch_us, SYMBOLS.clock.period_us)
-    assert [found.label(symbol) for symbol in (0, 1)] == list(SYMBOLS.discretiser.states)
+    decoded = Description.decode(describe(SYMBOLS).encode())
+    assert instant_text(decoded.time_of(1)) == "2026-03-01T07:30:00.5Z"
+    assert instant_text(decoded.time_of(68, 64)) == "2026-03-01T07:30:01.25Z"
+    assert (decoded.epoch_us, decoded.period_us) == (SYMBOLS.clock.epoch_us, SYMBOLS.clock.period_us)
+    assert [decoded.label(symbol) for symbol in (0, 1)] == list(SYMBOLS.discretiser.states)
     for symbol in (-1, 2):
         with refused_for(Reason.OUT_OF_RANGE):
-            found.label(symbol)
-    assert found.table == SYMBOLS.table.rows if SYMBOLS.table else False
+            decoded.label(symbol)
+    assert decoded.table == SYMBOLS.table.rows if SYMBOLS.table else False
 
 
 @pytest.mark.long
@@ -65,15 +65,15 @@ def test_a_subscriber_needs_no_policy_to_name_and_to_time_a_symbol() -> None:
 def test_no_policy_s_clock_is_rounded_and_ticks_beyond_the_year_9999_are_refused(
     epoch: int, period: int, tick: int
 ) -> None:
-    found = describe(SYMBOLS).model_copy(
+    description = describe(SYMBOLS).model_copy(
         update={"epoch": describe(clocked(epoch, period)).epoch, "period_seconds": period / 1_000_000}
     )
-    assert (found.epoch_us, found.period_us) == (epoch, period)
+    assert (description.epoch_us, description.period_us) == (epoch, period)
     if epoch + tick * period > LAST_US:
         with refused_for(Reason.OUT_OF_RANGE, match="after the year 9999"):
-            found.time_of(tick)
+            description.time_of(tick)
     else:
-        assert found.time_of(tick) == found.time_of(tick + 5, 5)
+        assert description.time_of(tick) == description.time_of(tick + 5, 5)
 
 
 def clocked(epoch: int, period: int) -> Policy:
@@ -86,23 +86,23 @@ def test_a_policy_that_begins_after_the_year_9999_is_refused() -> None:
 
 
 def test_what_is_promised_is_that_of_the_policy_and_what_is_not_is_said() -> None:
-    found = describe(SYMBOLS)
-    assert (found.guarantee.epsilon, found.guarantee.adversary) == (
+    description = describe(SYMBOLS)
+    assert (description.guarantee.epsilon, description.guarantee.adversary) == (
         SYMBOLS.guarantee.epsilon,
         SYMBOLS.guarantee.adversary,
     )
     told = SYMBOLS.bound().rows(SYMBOLS.clock.period_us, SYMBOLS.guarantee.epsilon)
-    assert [(one.name, one.ticks, one.protected) for one in found.guarantee.stretches] == [
-        (one.name, one.ticks, one.protected) for one in told
+    assert [(stretch.name, stretch.ticks, stretch.protected) for stretch in description.guarantee.stretches] == [
+        (stretch.name, stretch.ticks, stretch.protected) for stretch in told
     ]
-    assert [one.epsilon for one in found.guarantee.stretches] == [
-        one.epsilon if math.isfinite(one.epsilon) else None for one in told
+    assert [stretch.epsilon for stretch in description.guarantee.stretches] == [
+        stretch.epsilon if math.isfinite(stretch.epsilon) else None for stretch in told
     ]
-    bare = next(one.name for one in told if not one.protected)
-    assert bare in found.does_not_protect
-    assert all(state in found.protects for state in found.states)
-    assert found.chain_class == class_sentence(SYMBOLS.chains)
-    assert found.useful_for is None
+    bare = next(stretch.name for stretch in told if not stretch.protected)
+    assert bare in description.does_not_protect
+    assert all(state in description.protects for state in description.states)
+    assert description.chain_class == class_sentence(SYMBOLS.chains)
+    assert description.useful_for is None
     assert describe(SYMBOLS.model_copy(update={"useful_for": "state"})).useful_for == "state"
 
 
@@ -111,15 +111,15 @@ def test_windows_have_the_names_of_their_states() -> None:
         Window(name="on", length=60, stride=60, states=(1,), scale="500"),
         Window(name="all", length=60, stride=30, states="histogram", scale="2000"),
     )
-    found = describe(
+    description = describe(
         SYMBOLS.model_copy(update={"windows": windows, "windows_guarantee": SYMBOLS.guarantee}),
     )
-    assert found.kind == "both"
-    assert [(window.name, window.states) for window in found.windows] == [
+    assert description.kind == "both"
+    assert [(window.name, window.states) for window in description.windows] == [
         ("on", (SYMBOLS.discretiser.states[1],)),
         ("all", "histogram"),
     ]
-    assert found.windows_guarantee is not None
+    assert description.windows_guarantee is not None
     alone = describe(SYMBOLS.model_copy(update={"windows": windows, "table": None, "windows_guarantee": None}))
     assert (alone.kind, alone.table, alone.windows_guarantee) == ("windows", None, None)
 
@@ -140,11 +140,11 @@ def test_a_known_cell_comes_back_within_its_cell() -> None:
 
 
 def test_a_place_beyond_the_pole_or_the_date_line_is_on_the_earth() -> None:
-    found = describe(PLACES).place
-    assert found is not None
-    assert found.position(0, 1e9)[0] == 90.0
-    assert found.position(0, -1e9)[0] == -90.0
-    assert found.position(165.75 / 0.00125, 0)[1] == pytest.approx(-180.0 + 0.000625)
+    place = describe(PLACES).place
+    assert place is not None
+    assert place.position(0, 1e9)[0] == 90.0
+    assert place.position(0, -1e9)[0] == -90.0
+    assert place.position(165.75 / 0.00125, 0)[1] == pytest.approx(-180.0 + 0.000625)
 
 
 def test_measurements_that_are_not_of_the_cells_have_no_place() -> None:

@@ -18,16 +18,18 @@ from tests.support.dphmm_cases import probability
 Places = list[tuple[float, float]]
 
 
-def holds(found: Ellipse, places: Places, weights: list[Fraction], cell: tuple[float, float], scale: float) -> Fraction:
+def holds(
+    ellipse: Ellipse, places: Places, weights: list[Fraction], cell: tuple[float, float], scale: float
+) -> Fraction:
     """The share of the cells that lie in the ellipse, so many times as large, as a whole."""
-    turn = math.radians(found.orientation)
+    turn = math.radians(ellipse.orientation)
     inside = Fraction(0)
     for place, weight in zip(places, weights, strict=True):
         corners = [(place[0] + u * cell[0] / 2, place[1] + v * cell[1] / 2) for u, v in product((-1, 1), repeat=2)]
         lengths = [
             math.hypot(
-                ((x - found.east) * math.sin(turn) + (y - found.north) * math.cos(turn)) / found.semi_major,
-                ((x - found.east) * math.cos(turn) - (y - found.north) * math.sin(turn)) / found.semi_minor,
+                ((x - ellipse.east) * math.sin(turn) + (y - ellipse.north) * math.cos(turn)) / ellipse.semi_major,
+                ((x - ellipse.east) * math.cos(turn) - (y - ellipse.north) * math.sin(turn)) / ellipse.semi_minor,
             )
             for x, y in corners
         ]
@@ -36,12 +38,12 @@ def holds(found: Ellipse, places: Places, weights: list[Fraction], cell: tuple[f
 
 
 def check(places: Places, weights: list[Fraction], cell: tuple[float, float], wanted: float) -> Ellipse:
-    found = ellipse(places, [float(weight) for weight in weights], cell, wanted)
-    assert found.semi_major >= found.semi_minor > 0.0
-    assert 0.0 <= found.orientation < 180.0
-    assert holds(found, places, weights, cell, 1.0) >= Fraction(wanted) - Fraction(1, 10**12)
-    assert holds(found, places, weights, cell, 1.0 - 1e-6) < Fraction(wanted)
-    return found
+    shape = ellipse(places, [float(weight) for weight in weights], cell, wanted)
+    assert shape.semi_major >= shape.semi_minor > 0.0
+    assert 0.0 <= shape.orientation < 180.0
+    assert holds(shape, places, weights, cell, 1.0) >= Fraction(wanted) - Fraction(1, 10**12)
+    assert holds(shape, places, weights, cell, 1.0 - 1e-6) < Fraction(wanted)
+    return shape
 
 
 HULLS = [((2, 1), (0, 1), (-2, -1), (0, -1)), ((1, 0), (0, 1), (-1, 0), (0, -1)), ((-3, -1), (3, 1))]
@@ -73,22 +75,22 @@ def test_of_staircase_noise_it_holds_the_truth_with_its_probability(vertices: tu
 def test_of_any_cells_it_is_the_smallest_of_its_shape(cells: Places, data: st.DataObject, wanted: float) -> None:
     weights = data.draw(st.lists(st.integers(1, 100), min_size=len(cells), max_size=len(cells)))
     places = [(70.0 * x, 110.0 * y) for x, y in cells]
-    found = ellipse(places, [float(weight) for weight in weights], (70.0, 110.0), wanted)
+    shape = ellipse(places, [float(weight) for weight in weights], (70.0, 110.0), wanted)
     exact = [Fraction(weight) for weight in weights]
-    assert holds(found, places, exact, (70.0, 110.0), 1.0) >= Fraction(wanted) - Fraction(1, 10**12)
-    assert holds(found, places, exact, (70.0, 110.0), 1.0 - 1e-6) <= Fraction(wanted) + Fraction(1, 10**12)
+    assert holds(shape, places, exact, (70.0, 110.0), 1.0) >= Fraction(wanted) - Fraction(1, 10**12)
+    assert holds(shape, places, exact, (70.0, 110.0), 1.0 - 1e-6) <= Fraction(wanted) + Fraction(1, 10**12)
 
 
 def test_its_shape_is_that_of_the_covariance() -> None:
     generator = np.random.default_rng(5)
     places = generator.normal(size=(40, 2)) @ np.array([[3.0, 1.0], [0.0, 1.0]]) * 50.0
     weights = generator.random(40)
-    found = ellipse(places.tolist(), weights.tolist(), (10.0, 20.0), 0.95)
+    shape = ellipse(places.tolist(), weights.tolist(), (10.0, 20.0), 0.95)
     spread = np.cov(places.T, aweights=weights, ddof=0) + np.diag([10.0**2, 20.0**2]) / 12.0
     sizes, axes = np.linalg.eigh(spread)
-    assert found.semi_major / found.semi_minor == pytest.approx(math.sqrt(sizes[1] / sizes[0]))
-    assert (found.east, found.north) == pytest.approx(tuple(np.average(places, axis=0, weights=weights)))
-    turn = math.radians(found.orientation)
+    assert shape.semi_major / shape.semi_minor == pytest.approx(math.sqrt(sizes[1] / sizes[0]))
+    assert (shape.east, shape.north) == pytest.approx(tuple(np.average(places, axis=0, weights=weights)))
+    turn = math.radians(shape.orientation)
     assert abs(axes[:, 1] @ [math.sin(turn), math.cos(turn)]) == pytest.approx(1.0)
 
 

@@ -215,9 +215,9 @@ def test_a_flipped_bit_is_another_frame_or_an_error(bit: int) -> None:
     flipped = bytearray(SYMBOL_FRAME.encode())
     flipped[bit // 8] ^= 1 << bit % 8
     with contextlib.suppress(FrameError):
-        found = SymbolFrame.decode(bytes(flipped))
-        assert found != SYMBOL_FRAME
-        assert found.encode() == bytes(flipped)
+        decoded = SymbolFrame.decode(bytes(flipped))
+        assert decoded != SYMBOL_FRAME
+        assert decoded.encode() == bytes(flipped)
 
 
 @pytest.mark.parametrize("symbols", [b"\2", b"\0\xff"])

@@ -97,13 +97,13 @@ def test_the_ratios_of_a_tick_are_exact() -> None:
 )
 def test_sticky_chains_are_checked_quickly_and_in_order(q: float, r: float, ratio: Fraction) -> None:
     """A policy for a chain that hardly ever moves must not hang the device that reads it."""
-    found: list[float] = []
+    epsilons: list[float] = []
 
     def check() -> None:
-        found.extend(point(q, r).ratio_loss(ratio, ratio, adversary).epsilon for adversary in ADVERSARIES)
+        epsilons.extend(point(q, r).ratio_loss(ratio, ratio, adversary).epsilon for adversary in ADVERSARIES)
 
     lines_run(check, 1_000_000)
-    assert math.log(ratio) <= found[0] <= found[1] <= found[2] < math.inf
+    assert math.log(ratio) <= epsilons[0] <= epsilons[1] <= epsilons[2] < math.inf
 
 
 NEAR = [(0.003, 0.002), (0.0007, 0.4), (0.01, 0.02), (0.997, 0.999)]
@@ -197,23 +197,23 @@ def test_a_direction_of_a_sticky_chain_loses_by_its_own_ratio_whatever_the_other
 
 @pytest.mark.parametrize("ratio", range(2, 60))
 def test_a_loss_is_a_float_that_is_not_below_it(ratio: int) -> None:
-    found = point(0.5, 0.5).ratio_loss(Fraction(ratio), Fraction(ratio), "ignorant").epsilon
-    assert Decimal(ratio).ln() <= Decimal(found) <= Decimal(ratio).ln() + Decimal("1e-15") * ratio
+    epsilon = point(0.5, 0.5).ratio_loss(Fraction(ratio), Fraction(ratio), "ignorant").epsilon
+    assert Decimal(ratio).ln() <= Decimal(epsilon) <= Decimal(ratio).ln() + Decimal("1e-15") * ratio
 
 
 def test_mechanisms_that_take_turns_are_held_to_the_larger_ratio_where_some_chain_alternates() -> None:
-    one, other = Fraction(2), Fraction(3)
-    assert BinaryChains(q=(0.2, 0.6), r=(0.3, 0.6)).lasting_ratios(one, other) == (other, other)
-    assert BinaryChains(q=(0.2, 0.5), r=(0.3, 0.5)).lasting_ratios(one, other) == (one, other)
+    fraction, other = Fraction(2), Fraction(3)
+    assert BinaryChains(q=(0.2, 0.6), r=(0.3, 0.6)).lasting_ratios(fraction, other) == (other, other)
+    assert BinaryChains(q=(0.2, 0.5), r=(0.3, 0.5)).lasting_ratios(fraction, other) == (fraction, other)
 
 
 def test_of_two_states_with_bounded_odds_neighbours_count_with_their_larger_ratio() -> None:
     chains = BoundedChains(states=2, odds_ratio=16.0)
     both = chains.ratio_loss(Fraction(5), Fraction(5), "universal")
     for ratios in ((Fraction(2), Fraction(5)), (Fraction(5), Fraction(2))):
-        found = chains.ratio_loss(*ratios, "universal")
-        assert found.epsilon == both.epsilon
-        assert min(found[1:3]) == pytest.approx(both.epsilon - math.log(2.5))
+        loss = chains.ratio_loss(*ratios, "universal")
+        assert loss.epsilon == both.epsilon
+        assert min(loss[1:3]) == pytest.approx(both.epsilon - math.log(2.5))
 
 
 def test_the_ratio_of_many_states_is_that_of_the_most_telling_symbol() -> None:

@@ -64,14 +64,14 @@ def policy(
 def one_after_another(*versions: tuple[Policy, int]) -> History:
     """Versions, each for so many ticks, from tick 0 on; the last one goes on."""
     spans, first = [], 0
-    for made, ticks in versions:
-        spans.append(Span(made.version, Noise.of(made), first, first + ticks - 1))
+    for version, ticks in versions:
+        spans.append(Span(version.version, Noise.of(version), first, first + ticks - 1))
         first += ticks
     return History((*spans[:-1], spans[-1]._replace(last=None)))
 
 
-def rates_of(made: Policy) -> tuple[float, float]:
-    first, second = made.outputs.ratios
+def rates_of(policy: Policy) -> tuple[float, float]:
+    first, second = policy.outputs.ratios
     return math.log(first), math.log(second)
 
 
@@ -100,7 +100,7 @@ def test_the_recursion_is_what_every_path_says(q: float, r: float, adversary: Ad
         for first in range(len(rates) - ticks + 1):
             truth = by_every_path(
                 [chain] * 5,
-                [emission_of((one[0], one[1])) for one in rates],
+                [emission_of((rate[0], rate[1])) for rate in rates],
                 range(first, first + ticks),
                 informed=adversary == "informed",
             )
@@ -142,12 +142,12 @@ def test_since_is_the_first_tick_for_any_side_information() -> None:
 @pytest.mark.parametrize("ticks", [1, 7])
 def test_a_promise_ends_before_a_weaker_policy(adversary: Adversary, ticks: int) -> None:
     versions = [policy(number, epsilon, WIDE, adversary, ticks) for number, epsilon in ((1, 4.0), (2, 1.0), (3, 3.0))]
-    history = one_after_another(*((one, 900) for one in versions))
+    history = one_after_another(*((version, 900) for version in versions))
     when = dated(versions[1], history)
     assert when.since is not None
     assert when.until is not None
     assert 900 < when.since < when.until < 1800 - ticks
-    steps = np.array([rates_of(one) for one in versions for _ in range(900)])
+    steps = np.array([rates_of(version) for version in versions for _ in range(900)])
     truth = losses(0.01, 0.01, steps, adversary, ticks)
     assert truth[when.since : when.until + 1].max() <= 1.0
     assert 1.0 < truth[900:1800].max() <= when.epsilon(versions[1].bound(), 900, 1799, ticks)
@@ -257,7 +257,7 @@ def test_windows_alone_are_dated_by_the_windows_alone() -> None:
         )
         for number, epsilon in ((1, 4.0), (2, 2.0))
     ]
-    history = one_after_another(*((one, 500) for one in made))
+    history = one_after_another(*((version, 500) for version in made))
     assert not dated(made[1], history).always
     assert dated(made[1], history, windows=True).always
 
@@ -282,20 +282,24 @@ def test_no_stretch_of_random_versions_loses_more_than_is_told(seed: int) -> Non
     for _ in range(4):
         versions = random_versions(generator)
         history = one_after_another(*versions)
-        steps = np.array([rates_of(made) for made, ticks in versions for _ in range(ticks)])
+        steps = np.array([rates_of(version) for version, ticks in versions for _ in range(ticks)])
         first = 0
-        for made, length in versions:
-            when = dated(made, history)
-            assert isinstance(made.chains, BinaryChains)
-            adversary = made.guarantee.adversary
-            corners = {(q, r) for q in made.chains.q for r in made.chains.r}
+        for version, length in versions:
+            when = dated(version, history)
+            assert isinstance(version.chains, BinaryChains)
+            adversary = version.guarantee.adversary
+            corners = {(q, r) for q in version.chains.q for r in version.chains.r}
             sides = [both_sides(q, r, steps, adversary) for q, r in corners]
-            for ticks in {1, made.guarantee.stretch_ticks, 2, 10}:
+            for ticks in {1, version.guarantee.stretch_ticks, 2, 10}:
                 if ticks > len(steps):
                     continue
                 truth = np.max([stretch_losses(*pair, steps, ticks) for pair in sides], axis=0)
                 for begin in range(first, min(first + length, len(truth))):
-                    assert truth[begin] <= when.epsilon(made.bound(), begin, begin, ticks) + 1e-9, (made, begin, ticks)
+                    assert truth[begin] <= when.epsilon(version.bound(), begin, begin, ticks) + 1e-9, (
+                        version,
+                        begin,
+                        ticks,
+                    )
             first += length
 
 

@@ -64,8 +64,8 @@ LOUD = policy("steps", 1, ALONE, 3.0)
 
 def history_of_hr(*steps: tuple[Policy, int, int | None]) -> History:
     """The first stream always has its one policy; the other has these, each from a first tick to a last one."""
-    spans = tuple(Span(one.version, Noise.of(one), first, last) for one, first, last in steps)
-    beside = Beside("watch/steps", History(spans), tuple(one for one, _, _ in steps))
+    spans = tuple(Span(version.version, Noise.of(version), first, last) for version, first, last in steps)
+    beside = Beside("watch/steps", History(spans), tuple(version for version, _, _ in steps))
     return History((Span(1, Noise.of(HR), 0, None),), beside=(beside,))
 
 
@@ -120,8 +120,8 @@ def test_numbers_of_another_device_say_nothing_once_it_had_another_policy(change
     lamp = [policy("light", 1, ALONE if changed else chains, 3.0 if changed else RATE, device="lamp")]
     lamp.append(policy("light", 2, chains, RATE, device="lamp"))
     spans = tuple(
-        Span(one.version, Noise.of(one), first, last)
-        for one, (first, last) in zip(lamp, ((0, 99), (100, None)), strict=True)
+        Span(version.version, Noise.of(version), first, last)
+        for version, (first, last) in zip(lamp, ((0, 99), (100, None)), strict=True)
     )
     beside = Beside("lamp/light", History(spans), tuple(lamp))
     when = dated(own, History((Span(1, Noise.of(own), 0, None),), beside=(beside,)))
@@ -139,7 +139,9 @@ def test_a_device_follows_its_own_streams() -> None:
     def rows(*editions: tuple[Policy, int, int]) -> dict[str, object]:
         return {
             "rows": [[first, last, number, first] for number, (_, first, last) in enumerate(editions)],
-            "editions": {n: Edition(one.version, Noise.of(one).text()) for n, (one, _, _) in enumerate(editions)},
+            "editions": {
+                n: Edition(version.version, Noise.of(version).text()) for n, (version, _, _) in enumerate(editions)
+            },
         }
 
     drawn = {"hr": rows((HR, 0, 599)), "steps": rows((LOUD, 0, 299), (OWN, 300, 599))}
@@ -151,10 +153,10 @@ def test_a_device_follows_its_own_streams() -> None:
 
 def test_a_gateway_follows_the_streams_of_a_device() -> None:
     rows = {"hr": [Drawn(0, 599, 1, 0)], "steps": [Drawn(0, 299, 1, 0), Drawn(300, 599, 2, 300)]}
-    known = InForce(catalogue([HR, LOUD, OWN]), rows=lambda _device, stream: rows[stream])
+    force = InForce(catalogue([HR, LOUD, OWN]), rows=lambda _device, stream: rows[stream])
     for stream, version in (("hr", 1), ("steps", 2)):
-        known.named("watch", stream, version, 599)
-    when = dated(HR, known.history("watch", "hr"))
+        force.named("watch", stream, version, 599)
+    when = dated(HR, force.history("watch", "hr"))
     assert when.since is not None
     assert 300 < when.since < 340
     within(truth_of((RATE + 3.0, 300), (2 * RATE, 300)), when, HR)

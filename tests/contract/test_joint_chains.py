@@ -98,7 +98,7 @@ def path_weights(chains: JointChains, ticks: int) -> Floats:
 def truth(
     chains: JointChains,
     ticks: int,
-    known: dict[int, set[int]] | None = None,
+    known_states: dict[int, set[int]] | None = None,
     *,
     inside: bool = False,
     groups: Sequence[int | None] | None = None,
@@ -109,21 +109,21 @@ def truth(
     """
     likelihood, paths = symbols(chains, ticks)
     weights = path_weights(chains, ticks)
-    for tick, states in (known or {}).items():
+    for tick, states in (known_states or {}).items():
         weights = weights * np.array([path[tick] in states for path in paths])
     worst = 0.0
     groups = [*range(len(chains.streams)), None] if groups is None else groups
     for tick, group in itertools.product(range(ticks), groups):
-        if tick in (known or {}) and not inside:
+        if tick in (known_states or {}) and not inside:
             continue
         shown = [chains.shows[path[tick]] if group is None else chains.shows[path[tick]][group] for path in paths]
         distributions = {}
         for value in set(shown):
-            mine = np.array([one == value for one in shown]) * weights
+            mine = np.array([symbol == value for symbol in shown]) * weights
             if mine.sum() > 0.0:
                 distributions[value] = mine @ likelihood / mine.sum()
-        for one, two in itertools.permutations(distributions.values(), 2):
-            worst = max(worst, float(np.log(one / two).max()))
+        for first, two in itertools.permutations(distributions.values(), 2):
+            worst = max(worst, float(np.log(first / two).max()))
     return worst
 
 
@@ -168,9 +168,9 @@ def test_two_steps_that_count_as_one_tell_what_two_ticks_tell(rate: float) -> No
     device = chains.joint_loss("universal").epsilon
     reached, _ = KnownChains((MarkovChain.stationary(step),)).endless(2.0 * rate * (1 - np.eye(2)), "ignorant")
     assert chains.model_copy(update={"steps": 1}).joint_loss("universal").epsilon < reached <= device <= 1.25 * reached
-    known = {tick: {0, 3} for tick in (1, 3, 5)}
+    evidence = {tick: {0, 3} for tick in (1, 3, 5)}
     blocks = ChainAccountant((MarkovChain.stationary(step),)).loss(2.0 * rate, length=3).epsilon
-    assert truth(chains, 6, known, inside=True) == pytest.approx(blocks, rel=1e-6)
+    assert truth(chains, 6, evidence, inside=True) == pytest.approx(blocks, rel=1e-6)
 
 
 TWO = two_streams(random_chain(0, 4), (0.4, 0.2))
@@ -194,8 +194,8 @@ def test_whoever_has_any_side_information_learns_no_more_than_said(chains: Joint
     single, whole = sets_of(chains)
     for tick in (0, 1):
         for others in itertools.product([set(range(4)), *single, *whole], repeat=2):
-            known = dict(zip([t for t in range(3) if t != tick], others, strict=True))
-            assert truth(chains, 3, known) <= epsilon
+            evidence = dict(zip([t for t in range(3) if t != tick], others, strict=True))
+            assert truth(chains, 3, evidence) <= epsilon
 
 
 @pytest.mark.long
@@ -209,8 +209,8 @@ def test_the_informed_of_several_streams_learn_no_more_than_said() -> None:
             worst = max(worst, truth(TWO, 4, dict(zip([t for t in range(4) if t != tick], others, strict=True))))
     for path in itertools.product(single[:2], repeat=3):
         for more in itertools.product([set(range(4)), *single[2:]], repeat=3):
-            known = {tick: one & other for tick, (one, other) in enumerate(zip(path, more, strict=True))}
-            worst = max(worst, truth(TWO, 3, known, inside=True))
+            evidence = {tick: first & other for tick, (first, other) in enumerate(zip(path, more, strict=True))}
+            worst = max(worst, truth(TWO, 3, evidence, inside=True))
     assert worst <= epsilon
 
 
@@ -218,8 +218,8 @@ def test_the_informed_of_several_streams_learn_no_more_than_said() -> None:
 def test_independent_streams_as_the_manual_has_them() -> None:
     chain = np.array([[0.95, 0.05], [0.05, 0.95]])
     chains = two_streams(np.kron(chain, chain), (0.1, 0.1))
-    known = KnownChains((MarkovChain.stationary(np.kron(chain, chain)),))
-    ignorant, _ = known.endless(apart(chains, (0.1, 0.1)), "ignorant")
+    single = KnownChains((MarkovChain.stationary(np.kron(chain, chain)),))
+    ignorant, _ = single.endless(apart(chains, (0.1, 0.1)), "ignorant")
     losses = {chains.joint_loss(who).epsilon for who in ADVERSARIES}
     check_printed("lose {} together, of which {} by the chain itself", *losses, ignorant)
 

@@ -117,7 +117,7 @@ def test_the_bound_is_the_floor_of_the_exponential() -> None:
 def test_random_tables_pass_exactly_if_they_keep_the_definition() -> None:
     """Good and bad ones, with any graph and any set of possible states."""
     generator = random.Random(4)
-    found = {True: 0, False: 0}
+    outcomes = {True: 0, False: 0}
     for _ in range(600):
         count, outputs = generator.randrange(2, 6), generator.randrange(2, 5)
         epsilon, factor = generator.choice([0.2, 1.0, 3.0, 8.0]), generator.choice([1, 2, 3, 1000])
@@ -128,8 +128,8 @@ def test_random_tables_pass_exactly_if_they_keep_the_definition() -> None:
         distributions = [[Fraction(weight, SCALE) for weight in row] for row in rows]
         expected = keeps(measurement, distributions, constraint)
         assert accepts(measurement, table(rows), constraint) == expected
-        found[expected] += 1
-    assert min(found.values()) > 70
+        outcomes[expected] += 1
+    assert min(outcomes.values()) > 70
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 4.0])
@@ -244,10 +244,10 @@ def test_what_the_gateway_compiles_passes(seed: int) -> None:
     possible[generator.permutation(count)[:2]] = True
     constraint = set_of(np.flatnonzero(possible).tolist())
     matrix = np.array([[bool(others >> y & 1) for y in range(count)] for others in neighbours])
-    found = protect(values, matrix, possible)
-    measurement = Measurement(points, neighbours, successors, constraint, epsilon, math.ceil(max(1, found.factor)))
+    protection = protect(values, matrix, possible)
+    measurement = Measurement(points, neighbours, successors, constraint, epsilon, math.ceil(max(1, protection.factor)))
     try:
-        noise = compile_noise(found.hull, values, possible, epsilon)
+        noise = compile_noise(protection.hull, values, possible, epsilon)
     except TableError:
         assert len({points[x] for x in members(constraint)}) == 1, "nothing but one measurement cannot be protected"
         return

@@ -126,6 +126,6 @@ def test_a_flipped_bit_is_another_frame_or_an_error(bit: int) -> None:
     flipped = bytearray(FRAME.encode())
     flipped[bit // 8] ^= 1 << bit % 8
     with contextlib.suppress(FrameError):
-        found = MeasureFrame.decode(bytes(flipped))
-        assert found != FRAME
-        assert found.encode() == bytes(flipped)
+        decoded = MeasureFrame.decode(bytes(flipped))
+        assert decoded != FRAME
+        assert decoded.encode() == bytes(flipped)

@@ -29,8 +29,8 @@ EXPOSED = NoiseTable(tuple(array("I", [low]) for low in (1, 1, 1, SCALE - 1)), (
 
 def document(**changes: Any) -> Document:
     """The JSON form with some fields replaced."""
-    found: Document = json.loads(POLICY.to_json())
-    return found | changes
+    document: Document = json.loads(POLICY.to_json())
+    return document | changes
 
 
 def read(changed: Document) -> MeasurePolicy:
@@ -68,12 +68,12 @@ def test_a_policy_of_an_older_version_is_refused_in_a_line(older: Document, kind
     [{"complete": True}, {"categories": ["a", 1, "a", 1]}, {"radius": 1.5}, {"transition": True}, {"edges": [[0, 3]]}],
 )
 def test_every_kind_of_graph_comes_back(graph: Document) -> None:
-    made = measure_policy(2, graph=graph, factor=9)
-    again = MeasurePolicy.from_json(made.to_json())
-    assert again == made
-    assert again.measurement == made.measurement
+    policy = measure_policy(2, graph=graph, factor=9)
+    again = MeasurePolicy.from_json(policy.to_json())
+    assert again == policy
+    assert again.measurement == policy.measurement
     again.verify(1.0)
-    assert json.loads(made.to_json())["graph"] == graph
+    assert json.loads(policy.to_json())["graph"] == graph
 
 
 def test_policies_of_symbols_have_no_field_of_the_other_kind() -> None:
@@ -233,10 +233,10 @@ def test_a_staircase_may_be_a_fallback() -> None:
 
 def test_tables_for_a_walk_that_begins_somewhere_are_for_its_sets() -> None:
     """From a corner: one state, then three, then all four; a table for any of the sets of several is taken."""
-    made = measure_policy(2, start=0, epsilon=0.5)
-    assert [members(one) for one in (0b0001, 0b0111, 0b1111)] == [[0], [0, 1, 2], [0, 1, 2, 3]]
-    fields = json.loads(made.to_json())
-    noise = made.measure_tables[0].noise
+    policy = measure_policy(2, start=0, epsilon=0.5)
+    assert [members(mask) for mask in (0b0001, 0b0111, 0b1111)] == [[0], [0, 1, 2], [0, 1, 2, 3]]
+    fields = json.loads(policy.to_json())
+    noise = policy.measure_tables[0].noise
     for constraint, good in ((0b0111, True), (0b1111, True), (0b0110, False), (0b1001, False)):
         changed = read(fields | {"tables": [coded(noise, 1, constraint)]})
         _judge(partial(changed.verify, 1.0), good, PolicyError)

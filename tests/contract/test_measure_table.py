@@ -150,7 +150,7 @@ def test_a_wrong_staircase_is_refused_by_name(changes: dict[str, Any], error: Re
 def test_only_convex_symmetric_polygons_are_hulls() -> None:
     """Random even lists of corners: accepted are those whose every corner lies on the left of every other side."""
     generator = random.Random(5)
-    found = {True: 0, False: 0}
+    outcomes = {True: 0, False: 0}
     for _ in range(2000):
         half = [(generator.randrange(-4, 5), generator.randrange(-4, 5)) for _ in range(generator.randrange(2, 5))]
         corners = [*half, *((-x, -y) for x, y in half)]
@@ -168,8 +168,8 @@ def test_only_convex_symmetric_polygons_are_hulls() -> None:
             assert not expected
         else:
             assert expected
-        found[expected] += 1
-    assert min(found.values()) > 15
+        outcomes[expected] += 1
+    assert min(outcomes.values()) > 15
 
 
 @pytest.mark.parametrize("changes", [{"number": -1}, {"constraint": 1 << 1024}, {"until": 600}, {"first": 1200}])

@@ -119,7 +119,9 @@ def test_sets_are_those_of_the_schedule_on_random_chains() -> None:
         for tick in ticks:
             assert members(reach.at(tick)) == np.flatnonzero(expected.at(tick)).tolist()
         assert reach.start == expected.start
-        assert [members(one) for one in reach.all()] == [np.flatnonzero(one).tolist() for one in expected.constraints]
+        assert [members(mask) for mask in reach.all()] == [
+            np.flatnonzero(constraint).tolist() for constraint in expected.constraints
+        ]
         assert (1 << count) + 1 not in reach.all()
         longest = max(longest, expected.period)
     assert longest > 3, "some of them are periodic"
@@ -202,11 +204,11 @@ def test_sets_follow_steps_that_change_tick_by_tick(seed: int) -> None:
     again = ConstraintSets(measurement)
     assert reach.at(10**15) == again.at(10**15)
     assert set(shown_at) == set(again.all())
-    for one in set(shown_at):
-        begin, until = again.ticks(one)
-        assert begin == shown_at.index(one)
-        assert one in again.all()
-        last = len(shown_at) - shown_at[::-1].index(one)
+    for constraint in set(shown_at):
+        begin, until = again.ticks(constraint)
+        assert begin == shown_at.index(constraint)
+        assert constraint in again.all()
+        last = len(shown_at) - shown_at[::-1].index(constraint)
         assert until in (None, last)
         assert until is not None or last > 6 * cycle + 100, "what never ends came back late"
 
@@ -240,7 +242,7 @@ def test_a_graph_of_steps_joins_what_is_shown_in_any_part_of_the_cycle() -> None
         "factor": 1,
         "degree": 2,
     }
-    found = Measurement.of(policy)
-    assert found.neighbours == (0b110, 0b001, 0b001), "states 0 and 1 by the first part, 0 and 2 by the second"
-    assert ConstraintSets(found).at(2) == 0b100
-    assert ConstraintSets(found).at(3) == 0b101
+    measurement = Measurement.of(policy)
+    assert measurement.neighbours == (0b110, 0b001, 0b001), "states 0 and 1 by the first part, 0 and 2 by the second"
+    assert ConstraintSets(measurement).at(2) == 0b100
+    assert ConstraintSets(measurement).at(3) == 0b101

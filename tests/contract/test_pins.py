@@ -71,15 +71,15 @@ def place(side: int = 2, **fields: Any) -> MeasurePolicy:
 
 def accepted(policy: AnyPolicy, **limits: Any) -> None:
     """A device takes a policy that the stolen key has signed; fails if it does not."""
-    given = {"ceiling": 1.0, "measurement_ceiling": 1.0, **limits}
-    device = Trust(KEYS.enrolment(**given))
+    fields = {"ceiling": 1.0, "measurement_ceiling": 1.0, **limits}
+    device = Trust(KEYS.enrolment(**fields))
     assert device.judge(KEYS.signed(policy_document(policy, version=5)), "policy", NOW).changes
 
 
 def refused(policy: AnyPolicy, pinned: AnyPolicy, **limits: Any) -> str:
     """Why a device whose owner has pinned another policy refuses it; nothing changes."""
-    given = {"ceiling": 1.0, "measurement_ceiling": 1.0, **limits, "pins": {pinned.stream: pins_of(pinned)}}
-    device = Trust(KEYS.enrolment(**given))
+    fields = {"ceiling": 1.0, "measurement_ceiling": 1.0, **limits, "pins": {pinned.stream: pins_of(pinned)}}
+    device = Trust(KEYS.enrolment(**fields))
     before = device.state
     with refused_for(Reason.PINNED) as caught:
         device.judge(KEYS.signed(policy_document(policy, version=5)), "policy", NOW)
@@ -93,8 +93,8 @@ def marked(pairs: tuple[tuple[int, int], ...] = ((0, 1), (2, 3))) -> MeasurePoli
     low, high = array("I", [SCALE - 1]), array("I", [1])
     rows = tuple(low if state in pairs[0] else high for state in range(4))
     table = TimedTable(5, 1, set_of(range(4)), 0, MAX_TICK + 1, NoiseTable(rows, ((0, 0), (1, 1))))
-    made = place(graph={"edges": [list(pair) for pair in pairs]}, factor=1000, tables=False)
-    return MeasurePolicy.model_validate({**made.model_dump(), "tables": (table.text,)})
+    base = place(graph={"edges": [list(pair) for pair in pairs]}, factor=1000, tables=False)
+    return MeasurePolicy.model_validate({**base.model_dump(), "tables": (table.text,)})
 
 
 def test_a_stolen_key_cannot_choose_a_class_of_independent_readings() -> None:
@@ -300,9 +300,9 @@ def test_a_class_that_contains_another_promises_at_least_as_much(
     ratios = tick_ratios(NoiseTable.binary(1 << 31, 1 << 30))
     members = [BinaryChains(q=(x, x), r=(y, y)) for x in q for y in r]
     wider = [BinaryChains(q=own_q, r=own_r), BoundedChains(states=2, odds_ratio=9.0)]
-    for one in wider:
-        if contains(one, pinned):
-            most = one.ratio_loss(*ratios, "informed").epsilon
+    for wide in wider:
+        if contains(wide, pinned):
+            most = wide.ratio_loss(*ratios, "informed").epsilon
             assert all(member.ratio_loss(*ratios, "informed").epsilon <= most for member in members)
 
 
@@ -315,13 +315,13 @@ def test_a_class_that_contains_another_promises_at_least_as_much(
     ],
 )
 def test_pins_that_contradict_themselves(wrong: dict[str, Any]) -> None:
-    given = {**pins_of(heart()).model_dump(), **wrong}
+    fields = {**pins_of(heart()).model_dump(), **wrong}
     with pytest.raises(ValueError, match="validation error"):
-        SymbolPins.model_validate(given)
+        SymbolPins.model_validate(fields)
 
 
 @pytest.mark.parametrize("wrong", [{"start": (4,)}, {"steps": ((0,),)}, {"graph": {"edges": ((0, 9),)}}, {"degree": 1}])
 def test_measured_pins_that_contradict_themselves(wrong: dict[str, Any]) -> None:
-    given = {**pins_of(place()).model_dump(), **wrong}
+    fields = {**pins_of(place()).model_dump(), **wrong}
     with pytest.raises(ValueError, match="validation error"):
-        MeasuredPins.model_validate(given)
+        MeasuredPins.model_validate(fields)

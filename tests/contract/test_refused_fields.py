@@ -71,9 +71,9 @@ PACKED: list[Case] = [
     ("Roots", encode_roots([ENVELOPE.encode()]), decode_roots),
 ]
 FLAT: list[Case] = [
-    *((type(one).__name__, one.encode(), decode_estimate) for one in (STATE_ESTIMATE, PLACE_ESTIMATE)),
-    *((type(one).__name__, one.encode(), decode_estimate) for one in (VALUE_ESTIMATE, VECTOR_ESTIMATE)),
-    *(("WindowCount", one.encode(), WindowCount.decode) for one in (COUNT, HISTOGRAM)),
+    *((type(report).__name__, report.encode(), decode_estimate) for report in (STATE_ESTIMATE, PLACE_ESTIMATE)),
+    *((type(report).__name__, report.encode(), decode_estimate) for report in (VALUE_ESTIMATE, VECTOR_ESTIMATE)),
+    *(("WindowCount", report.encode(), WindowCount.decode) for report in (COUNT, HISTOGRAM)),
     ("ReleaseFrame", RELEASE_FRAME.encode(), ReleaseFrame.decode),
     ("Health", HEALTH.encode(), Health.decode),
 ]
@@ -93,7 +93,7 @@ def wrong(schema: Schema, value: Any) -> Iterator[tuple[Any, Reason]]:
     kinds = schema["type"] if isinstance(schema.get("type"), list) else [schema.get("type")]
     others: list[Any] = [None, True, 5, 5.5, "x", b"x", [], {}, {"other": "type"}]
     if "oneOf" in schema:
-        schema = next(one for one in schema["oneOf"] if one["maxItems"] == len(value))
+        schema = next(option for option in schema["oneOf"] if option["maxItems"] == len(value))
         kinds = ["array"]
     if schema.get("const") is not None:
         kinds = [{bool: "boolean", str: "string"}[type(schema["const"])]]
@@ -187,7 +187,7 @@ def refusal(decode: Callable[[bytes], Any], payload: bytes) -> FrameError | None
     return None
 
 
-@pytest.mark.parametrize(("name", "message", "decode"), PACKED, ids=[f"{i}-{one[0]}" for i, one in enumerate(PACKED)])
+@pytest.mark.parametrize(("name", "message", "decode"), PACKED, ids=[f"{i}-{case[0]}" for i, case in enumerate(PACKED)])
 def test_packed_fields(name: str, message: bytes, decode: Callable[[bytes], Any]) -> None:
     row = unpacked(message, message[0])
     count = 0
@@ -212,7 +212,7 @@ def test_packed_fields(name: str, message: bytes, decode: Callable[[bytes], Any]
             assert inside or f"{item['title']} {end} is not in" not in str(error), item["title"]
 
 
-@pytest.mark.parametrize(("name", "message", "decode"), FLAT, ids=[f"{i}-{one[0]}" for i, one in enumerate(FLAT)])
+@pytest.mark.parametrize(("name", "message", "decode"), FLAT, ids=[f"{i}-{case[0]}" for i, case in enumerate(FLAT)])
 def test_json_fields(name: str, message: bytes, decode: Callable[[bytes], Any]) -> None:
     schema, fields = form(name), json.loads(message)
     begun = schema.get("patternProperties", {})

@@ -30,9 +30,9 @@ def test_the_text_is_fixed() -> None:
 
 
 def test_no_number_is_rounded_on_the_way() -> None:
-    found = ReleaseFrame.decode(RELEASE_FRAME.encode())
-    assert (found.values[0], found.epsilon, found.charge) == (0.30000000000000004, 0.1, 0.0487654321)
-    assert found.last == 10799
+    decoded = ReleaseFrame.decode(RELEASE_FRAME.encode())
+    assert (decoded.values[0], decoded.epsilon, decoded.charge) == (0.30000000000000004, 0.1, 0.0487654321)
+    assert decoded.last == 10799
 
 
 def test_one_number_has_no_state_in_its_name() -> None:

@@ -33,17 +33,17 @@ def times(left: Matrix, right: Matrix) -> Matrix:
 
 def gap(steps: int, rest: float) -> Matrix:
     """So many steps, and for the rest of the time a channel that keeps the stationary distribution."""
-    found = KEPT
+    loss = KEPT
     for _ in range(steps):
-        found = times(found, STEP)
-    return times(found, [[(1 - rest) * KEPT[a][b] + rest * START[b] for b in range(2)] for a in range(2)])
+        loss = times(loss, STEP)
+    return times(loss, [[(1 - rest) * KEPT[a][b] + rest * START[b] for b in range(2)] for a in range(2)])
 
 
 def most_told(gaps: list[Matrix], secret: int) -> float:
     """The largest log-likelihood ratio of all outputs, between the two states of one of the ticks."""
     worst = 0.0
     for outputs in product(range(2), repeat=len(gaps) + 1):
-        given = []
+        leakages = []
         for state in range(2):
             distribution = [START[s] * (secret != 0 or s == state) * EMISSION[s][outputs[0]] for s in range(2)]
             for at, (between, output) in enumerate(zip(gaps, outputs[1:], strict=True), start=1):
@@ -53,8 +53,8 @@ def most_told(gaps: list[Matrix], secret: int) -> float:
                     * (secret != at or b == state)
                     for b in range(2)
                 ]
-            given.append(sum(distribution) / START[state])
-        worst = max(worst, abs(log(given[0] / given[1])))
+            leakages.append(sum(distribution) / START[state])
+        worst = max(worst, abs(log(leakages[0] / leakages[1])))
     return worst
 
 
@@ -73,8 +73,8 @@ def test_a_clock_set_forward_again_and_again_tells_no_more_than_the_guarantee() 
     assert seen > log(1 + (exp(bound) - 1) / 3), "the bound is not far away"
 
 
-@pytest.mark.parametrize(("q", "r", "told"), [(0.05, 0.06, 1.14), (0.2, 0.35, 1.19)])
-def test_what_epsilon_1_would_be_if_every_step_were_an_eighth_short(q: float, r: float, told: float) -> None:
+@pytest.mark.parametrize(("q", "r", "worst"), [(0.05, 0.06, 1.14), (0.2, 0.35, 1.19)])
+def test_what_epsilon_1_would_be_if_every_step_were_an_eighth_short(q: float, r: float, worst: float) -> None:
     def epsilon(odds: float, share: float) -> float:
         wrong = int(SCALE / (1 + exp(odds)))
         chains = BinaryChains(q=(q * share, q * share), r=(r * share, r * share))
@@ -84,7 +84,7 @@ def test_what_epsilon_1_would_be_if_every_step_were_an_eighth_short(q: float, r:
     for _ in range(30):
         middle = (low + high) / 2
         low, high = (low, middle) if epsilon(middle, 1.0) > 1 else (middle, high)
-    assert epsilon(low, 7 / 8) == pytest.approx(told, abs=0.005)
+    assert epsilon(low, 7 / 8) == pytest.approx(worst, abs=0.005)
     if q < 0.1:
         check_printed("epsilon 1 would be {} (q = 0.05, r = 0.06)", epsilon(low, 7 / 8))
     else:

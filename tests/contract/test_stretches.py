@@ -154,7 +154,7 @@ def test_no_late_ticks_bring_more_into_a_time(seconds: int, lateness: list[int])
         now = due + min(late, 8) * period // 8
         if now - tick * period <= period:
             drawn.append(now)
-    most = max(sum(begin <= one < begin + seconds * 1_000_000 for one in drawn) for begin in drawn)
+    most = max(sum(begin <= tick < begin + seconds * 1_000_000 for tick in drawn) for begin in drawn)
     assert most <= stretch_ticks(seconds, period)
 
 

@@ -83,15 +83,15 @@ def enumerate_switches(seeds: range, ticks: int) -> float:
         chains = BinaryChains(q=(q, q), r=(r, r))
         for informed, adversary in ((False, "ignorant"), (True, "informed"), (True, "universal")):
             certified = [check_outputs(chains, StreamOutputs(table), ANY[adversary]) for table in tables]
-            bound = max(found.epsilon for found in certified)
+            bound = max(claim.epsilon for claim in certified)
             order = generator.integers(len(tables), size=ticks)
             for which in (order, np.arange(ticks) % len(tables), np.arange(ticks) // 2 % len(tables)):
-                found = worst_switched(q, r, [emission(tables[index]) for index in which], informed=informed)
-                assert found.max() <= bound + 1e-12, (seed, adversary)
-                closest = max(closest, float(found.max()) / bound if adversary != "universal" else 0.0)
+                array = worst_switched(q, r, [emission(tables[index]) for index in which], informed=informed)
+                assert array.max() <= bound + 1e-12, (seed, adversary)
+                closest = max(closest, float(array.max()) / bound if adversary != "universal" else 0.0)
                 if q + r <= 1:  # no rule is needed: each direction is at most what one table has for it
                     alone = np.max([loss(chains, table, adversary)[1:3] for table in tables], axis=0)
-                    assert (found <= alone + 1e-12).all(), (seed, adversary)
+                    assert (array <= alone + 1e-12).all(), (seed, adversary)
     return closest
 
 
@@ -125,12 +125,12 @@ def test_windows_may_come_and_go_with_versions(seed: int, adversary: Adversary) 
 
     release = together(symbols, count_density(float(scales[0]), 0, 1), count_density(float(scales[1]), 4, 5))
     transition, distribution = np.array([[1 - q, q], [r, 1 - r]]), np.array([r, q]) / (q + r)
-    found = worst_release_loss(distribution, transition, 6, release, informed=adversary == "informed")
+    array = worst_release_loss(distribution, transition, 6, release, informed=adversary == "informed")
     first, last = exp_up(1 / scales[0]), exp_up(1 / scales[1])
     ratios = tick_ratios(tables[0])
     versions = [(ratios[0] * first, ratios[1] * first), tick_ratios(tables[1]), (last, last)]
     bound = max(chains.ratio_loss(*chains.lasting_ratios(*pair), adversary).epsilon for pair in versions)
-    assert found.max() <= bound + 1e-12
+    assert array.max() <= bound + 1e-12
 
 
 def test_the_larger_ratio_counts_from_the_first_class_that_can_alternate() -> None:

@@ -145,8 +145,8 @@ def test_threshold_not_met() -> None:
 
 
 def test_one_key_twice_is_one_key() -> None:
-    (one,) = sign("policy", write_document(DOCUMENT), KEYS.policy[:1]).signatures
-    body = msgpack.packb(["policy", write_document(DOCUMENT), [[one.key, one.signature]] * 2])
+    (signature,) = sign("policy", write_document(DOCUMENT), KEYS.policy[:1]).signatures
+    body = msgpack.packb(["policy", write_document(DOCUMENT), [[signature.key, signature.signature]] * 2])
     assert refused(trust(), b"\x0a" + body).reason is Reason.MALFORMED
 
 

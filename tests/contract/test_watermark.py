@@ -24,9 +24,9 @@ def test_golden_bytes() -> None:
 
 def test_the_tag_is_hmac_sha256_of_names_counter_and_the_rest_of_the_payload() -> None:
     rest = TAGGED.encode().partition(TAGGED.tag)[2]
-    told = b"fugu/2 committed\0home\0watch\0" + (2**40 + 5).to_bytes(8, "big") + rest
+    signed = b"fugu/2 committed\0home\0watch\0" + (2**40 + 5).to_bytes(8, "big") + rest
     inner, outer = (bytes(byte ^ pad for byte in KEY.ljust(64, b"\0")) for pad in (0x36, 0x5C))
-    assert TAGGED.tag == hashlib.sha256(outer + hashlib.sha256(inner + told).digest()).digest()
+    assert TAGGED.tag == hashlib.sha256(outer + hashlib.sha256(inner + signed).digest()).digest()
 
 
 def test_a_bit_flipped_watermark_is_not_authentic() -> None:

@@ -163,11 +163,11 @@ def test_a_wrong_window_in_a_document_is_one_line() -> None:
 # Guarantees
 
 
-def epsilon_of(one: Policy, adversary: Adversary) -> float:
+def epsilon_of(policy: Policy, adversary: Adversary) -> float:
     """Loss of symbols and windows together, by the bound for their product."""
-    rate = exp_up(one.window_rate)
-    ratios = tick_ratios(one.table)
-    return one.chains.ratio_loss(ratios[0] * rate, ratios[1] * rate, adversary).epsilon
+    rate = exp_up(policy.window_rate)
+    ratios = tick_ratios(policy.table)
+    return policy.chains.ratio_loss(ratios[0] * rate, ratios[1] * rate, adversary).epsilon
 
 
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
@@ -193,8 +193,8 @@ def test_the_example_in_the_manual_keeps_its_promise() -> None:
     lines = [line for line in section.splitlines() if line.startswith("    ")]
     document = json.loads(policy(chains=BinaryChains(q=(0.05, 0.12), r=(0.06, 0.15))).to_json())
     document["discretiser"]["states"] = ["below", "above"]
-    one = Policy.from_json(json.dumps(document | json.loads("{" + "".join(lines) + "}")))
-    alone = one.verify_windows()
+    read = Policy.from_json(json.dumps(document | json.loads("{" + "".join(lines) + "}")))
+    alone = read.verify_windows()
     assert alone is not None
     assert 0.9 < alone.epsilon <= 1.0
 

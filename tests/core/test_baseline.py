@@ -249,13 +249,13 @@ def test_which_ticks_have_a_state_depends_on_ticks_and_missing_readings_only() -
             states(document(PULSE), [value if there else None for value, there in zip(values, pattern, strict=True)])
             for values in (unusual(generator.randrange(99), 60), [50.0] * 60)
         ]
-        known = [[state is not None for state in run] for run in runs]
+        present = [[state is not None for state in run] for run in runs]
         first, last, expected = None, -1, []
         for tick, there in enumerate(pattern):
             if there:
                 first, last = (tick, tick) if first is None or tick - last > 5 else (first, tick)
             expected.append(there and first is not None and tick - first >= 4)
-        assert known[0] == known[1] == expected
+        assert present[0] == present[1] == expected
 
 
 def test_to_ask_again_for_the_newest_tick_changes_nothing() -> None:
@@ -288,8 +288,8 @@ def test_a_baseline_that_makes_no_sense_is_refused(changes: dict[str, Any], text
 def test_golden_states_and_means(case: dict[str, Any]) -> None:
     """Values that every device must have after every reading, in units of the mean and bit for bit."""
     plain = Baseline.model_validate_json(json.dumps(case["discretiser"])).model_dump(mode="json")
-    classifier, found = classifier_of(plain), []
+    classifier, states = classifier_of(plain), []
     for tick, reading in enumerate(case["readings"]):
         state = classifier.observe(tick, reading)
-        found.append((state, mean_of(classifier).mean))
-    assert found == list(zip(case["states"], case["means"], strict=True))
+        states.append((state, mean_of(classifier).mean))
+    assert states == list(zip(case["states"], case["means"], strict=True))

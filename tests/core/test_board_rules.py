@@ -76,8 +76,8 @@ def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch
         policy = {"stream": name, "period_us": period, "frame_ticks": 4, "valid_from": 0, "valid_until": 0}
         outbox = SimpleNamespace(reserved=-1, clock=(0, period), shift=0, since=0, set_shift=lambda *_: None)
         stream = SimpleNamespace(memory=None, is_empty=True, before=lambda _: None, tick=lambda *_: drawn.append(name))
-        given = SimpleNamespace(**policy, repeats=(), symbols=False)
-        return ticks.Ticker(given, anchored, outbox, lambda *_: stream, lambda: 70)
+        namespace = SimpleNamespace(**policy, repeats=(), symbols=False)
+        return ticks.Ticker(namespace, anchored, outbox, lambda *_: stream, lambda: 70)
 
     first, second = ticker("first"), ticker("second")
     for passed in (0, period, 20 * period):
@@ -170,16 +170,16 @@ def test_a_mean_outlasts_a_wall_clock_that_is_set_and_a_new_version(happens: str
     machine, states = JumpingMachine(), list[int | None]()
 
     def stream(policy: Any, outbox: Any) -> Stream:
-        made = Stream(policy, seeded(1), outbox.last_framed, {}, outbox.since, outbox.shift)
-        tick = made.tick
+        stream = Stream(policy, seeded(1), outbox.last_framed, {}, outbox.since, outbox.shift)
+        tick = stream.tick
 
         def noted(number: int, reading: object) -> list[Any]:
             done = tick(number, reading)
-            states.append(made._classifier.observe(number, reading))
+            states.append(stream._classifier.observe(number, reading))
             return done
 
-        made.tick = noted  # type: ignore[method-assign]
-        return made
+        stream.tick = noted  # type: ignore[method-assign]
+        return stream
 
     ticker = ticks.Ticker(policy, clocks.Anchored(machine, lambda _: True), machine, stream, lambda: 70)
 

@@ -30,14 +30,14 @@ def sample(scale: Fraction, seed: int, draws: int = DRAWS) -> list[int]:
 
 def cells(scale: Fraction) -> list[tuple[int, int]]:
     """Intervals of values with 300 expected draws or more each; what lies beyond them on both sides is one more."""
-    found, start, value, weight = [], 0, 0, 0.0
+    draws, start, value, weight = [], 0, 0, 0.0
     while value <= 12 * scale + 1:
         weight += DRAWS * probability(value, scale)
         if weight >= 300:
-            found.append((start, value))
+            draws.append((start, value))
             start, weight = value + 1, 0.0
         value += 1
-    return [(-high, -low) for low, high in reversed(found) if low > 0] + found
+    return [(-high, -low) for low, high in reversed(draws) if low > 0] + draws
 
 
 def occupation(values: list[int], scale: Fraction) -> list[int]:
@@ -56,8 +56,8 @@ def expectation(scale: Fraction) -> list[float]:
 class Drawn:
     """Uniform integers that are given: each with what it is to be below."""
 
-    def __init__(self, *given: tuple[int, int]) -> None:
-        self._given = iter(given)
+    def __init__(self, *pairs: tuple[int, int]) -> None:
+        self._given = iter(pairs)
 
     def __call__(self, below: int) -> int:
         asked, value = next(self._given, (0, 0))

@@ -175,10 +175,10 @@ def test_what_came_first_is_pinned() -> None:
 
 def test_a_window_counts_as_often_as_a_tick_is_in_it_and_a_histogram_twice() -> None:
     """A tick of another state is one less in one place of a histogram, and one more in another."""
-    one, two = Compiled(), Compiled()
-    one.length, one.stride, one.histogram, one.numerator, one.denominator = 10, 5, False, 20, 3
+    compiled, two = Compiled(), Compiled()
+    compiled.length, compiled.stride, compiled.histogram, compiled.numerator, compiled.denominator = 10, 5, False, 20, 3
     two.length, two.stride, two.histogram, two.numerator, two.denominator = 5, 5, True, 7, 1
-    both = ([], [one], [two], [one, two])
+    both = ([], [compiled], [two], [compiled, two])
     rates = [Fraction(*window_rate(SimpleNamespace(windows=some, sums=()))) for some in both]
     assert rates == [0, Fraction(6, 20), Fraction(2, 7), Fraction(6, 20) + Fraction(2, 7)]
 
@@ -220,8 +220,8 @@ def test_a_claim_about_streams_that_move_together_is_proven_where_the_second_cer
         return loose.model_copy(update=dict(zip(("guarantee", "windows_guarantee"), promises, strict=False)))
 
     wide = claims(900.0, 900.0) if windows else claims(900.0)
-    told = [claim.loss for claim in recompute(json.loads(wide.to_json())) if "tick" not in claim.of]
-    needed = [float(loss) * (1 + 1e-13) for loss in told if loss is not None]
+    losses = [claim.loss for claim in recompute(json.loads(wide.to_json())) if "tick" not in claim.of]
+    needed = [float(loss) * (1 + 1e-13) for loss in losses if loss is not None]
     assert len(needed) == 1 + windows
     check(read_agents(compile_policy(claims(*needed))))
     claims(*needed).verify()

@@ -55,7 +55,7 @@ def floats_in(source: str) -> list[str]:
                 what = name
             case ast.Call(func=ast.Name(id="pow")):
                 what = "a power"
-            case ast.Import(names=names) if {one.name for one in names} & FLOATS:
+            case ast.Import(names=names) if {name.name for name in names} & FLOATS:
                 what = "mathematics"
             case ast.ImportFrom(module=module) if module in FLOATS:
                 what = "mathematics"
@@ -102,12 +102,12 @@ def test_no_module_guesses(file: Path) -> None:
 @contextmanager
 def no_floats() -> Iterator[list[str]]:
     """Look at every value that a name of the core has on any line, or that it gives back; where one is a float."""
-    found: list[str] = []
+    floats: list[str] = []
     lines, files = 0, set(map(str, modules().values()))
 
     def holds_float(value: Any, depth: int = 2) -> bool:
         if isinstance(value, list | tuple) and depth and len(value) < 100:
-            return any(holds_float(one, depth - 1) for one in value)
+            return any(holds_float(part, depth - 1) for part in value)
         return isinstance(value, float | complex)
 
     def look(frame: FrameType, event: str, argument: Any) -> Any:
@@ -117,13 +117,13 @@ def no_floats() -> Iterator[list[str]]:
         lines += 1
         named = [name for name, value in frame.f_locals.items() if holds_float(value)]
         if named or (event == "return" and holds_float(argument)):
-            found.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {named}")
+            floats.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {named}")
         return look
 
     before = sys.gettrace()
     sys.settrace(look)
     try:
-        yield found
+        yield floats
     finally:
         sys.settrace(before)
     assert lines > 1000

@@ -13,7 +13,7 @@ from fugu.audit.exact.binary import binary_loss, odds_ratio_loss
 from fugu.contract.losses import Adversary
 from fugu.core import leakage
 from fugu.core.leakage import ONE, exp_up, losses, odds_leakage, ratio_up, times_up
-from tests.support.recursions import DIGITS, told
+from tests.support.recursions import DIGITS, exact_loss
 
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 EXCESSES = (1e-12, 1e-6, 0.01, 1.0, 20.0)
@@ -27,8 +27,8 @@ def _leaving(generator: random.Random) -> tuple[float, float]:
     """How likely each state is left: hardly ever, mostly, or anything."""
     kind = generator.randrange(3)
     rare = [0.49 * generator.random() * 10.0 ** -generator.randrange(5) for _ in range(2)]
-    one, other = rare if kind == 0 else [1 - x for x in rare] if kind == 1 else [generator.random() for _ in range(2)]
-    return one, other
+    chain, other = rare if kind == 0 else [1 - x for x in rare] if kind == 1 else [generator.random() for _ in range(2)]
+    return chain, other
 
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
@@ -74,7 +74,7 @@ def test_a_known_state_that_is_10_to_the_11_ticks_away_tells_no_more(q: int, r: 
     ticks = [1 << level for level in range(0, 62, 3)]
     with localcontext() as context:
         context.prec = DIGITS
-        worst = max(told(*steps, ratio, known, each) for known in (0, 1) for each in ticks)
+        worst = max(exact_loss(*steps, ratio, bit, each) for bit in (0, 1) for each in ticks)
         weight = Decimal(ratio.numerator) / ratio.denominator
         assert weight * worst * worst <= Decimal(most) / ONE * (1 + Decimal("1e-35"))
 

@@ -45,8 +45,8 @@ def test_integers_draw_what_fractions_draw_from_the_same_bits(homes: int, thresh
     shares, seeds = Shares(threshold, homes), random.Random(homes)
     for _ in range(100):
         seed = seeds.getrandbits(64)
-        one, other = random.Random(seed).getrandbits, random.Random(seed).getrandbits
-        assert shares.draw(one) == inverted(homes, threshold, other) - inverted(homes, threshold, other)
+        getrandbits, other = random.Random(seed).getrandbits, random.Random(seed).getrandbits
+        assert shares.draw(getrandbits) == inverted(homes, threshold, other) - inverted(homes, threshold, other)
 
 
 @pytest.mark.parametrize(("homes", "threshold"), [(3, 4_000_000_000), (48, 4_200_000_000)])
@@ -70,10 +70,10 @@ def test_bits_on_a_border_are_decided_by_more_of_them(homes: int, threshold: int
 def test_so_many_shares_are_discrete_laplace_noise_exactly() -> None:
     """The generating functions multiply: m sides are geometric, and two of these differ by discrete Laplace noise."""
     for homes, threshold in [*SMALL[:4], (5, 0xE000_0000)]:
-        one, p = law(homes, threshold, 12)
+        single, p = law(homes, threshold, 12)
         total = [Fraction(1), *[Fraction(0)] * 11]
         for _ in range(homes):
-            total = [sum((total[i] * one[k - i] for i in range(k + 1)), Fraction(0)) for k in range(12)]
+            total = [sum((total[i] * single[k - i] for i in range(k + 1)), Fraction(0)) for k in range(12)]
         assert total == [(1 - p) * p**k for k in range(12)]
 
 

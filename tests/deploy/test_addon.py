@@ -37,10 +37,10 @@ class Supervisor(BaseHTTPRequestHandler):
     broker: dict[str, Any] | None = MQTT
 
     def do_GET(self) -> None:
-        known = {"/services/mqtt": self.broker, "/addons/self/info": {"slug": "local_fugu_edge"}}
-        found = known.get(self.path) if self.headers["Authorization"] == "Bearer secret" else None
-        body = json.dumps({"result": "ok", "data": found}).encode()
-        self.send_response(200 if found else 400)
+        answers = {"/services/mqtt": self.broker, "/addons/self/info": {"slug": "local_fugu_edge"}}
+        answer = answers.get(self.path) if self.headers["Authorization"] == "Bearer secret" else None
+        body = json.dumps({"result": "ok", "data": answer}).encode()
+        self.send_response(200 if answer else 400)
         self.end_headers()
         self.wfile.write(body)
 
@@ -73,8 +73,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]
 
 def declared() -> dict[str, Any]:
     yaml = pytest.importorskip("yaml")
-    found: dict[str, Any] = yaml.safe_load((FOLDER / "config.yaml").read_text())
-    return found
+    document: dict[str, Any] = yaml.safe_load((FOLDER / "config.yaml").read_text())
+    return document
 
 
 def test_the_supervisor_takes_the_folder() -> None:
@@ -144,9 +144,9 @@ def test_root_is_given_up_before_the_gateway_runs(
     done: list[tuple[object, ...]] = []
     environments: list[dict[str, str]] = []
     for name in ("chown", "setgroups", "setgid", "setuid", "execv"):
-        monkeypatch.setattr(os, name, lambda *given, _name=name, **_more: done.append((_name, *given)))
+        monkeypatch.setattr(os, name, lambda *arguments, _name=name, **_more: done.append((_name, *arguments)))
     monkeypatch.setattr(
-        os, "execv", lambda *given: (done.append(("execv", *given)), environments.append({**os.environ}))
+        os, "execv", lambda *arguments: (done.append(("execv", *arguments)), environments.append({**os.environ}))
     )
     monkeypatch.chdir(tmp_path)
     if own:
@@ -161,7 +161,7 @@ def test_root_is_given_up_before_the_gateway_runs(
     ]
     [environment] = environments
     assert "secret" not in environment.values(), "who runs the gateway does not command the Supervisor"
-    assert {file, tmp_path / "data", tmp_path / "config"} <= {given[1] for given in done if given[0] == "chown"}
+    assert {file, tmp_path / "data", tmp_path / "config"} <= {call[1] for call in done if call[0] == "chown"}
     assert f"useradd --uid {run.USER} " in (FOLDER / "Dockerfile").read_text()
     assert (tmp_path / "data/gateway.toml").exists() is not own
 

@@ -29,16 +29,16 @@ CLUSTER = ROOT / "deploy" / "cluster"
 PROGRAM = "/opt/fugu-edge/bin/fugu"
 
 
-def given(words: Sequence[str]) -> dict[str, Any]:
+def options(words: Sequence[str]) -> dict[str, Any]:
     """The values of a command's options, as `fugu` itself reads them; nothing is run."""
     assert words[0] in (PROGRAM, "fugu"), words
-    found: dict[str, Any] = load(" ".join(words[1:3])).make_context(words[2], list(words[3:])).params
-    return found
+    params: dict[str, Any] = load(" ".join(words[1:3])).make_context(words[2], list(words[3:])).params
+    return params
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
     """A text with the values of variables, as a shell, systemd or Kubernetes would have it."""
-    return re.sub(r"\$\$?(?:\((\w+)\)|\{(\w+)\}|(\w+))", lambda found: values[found[1] or found[2] or found[3]], text)
+    return re.sub(r"\$\$?(?:\((\w+)\)|\{(\w+)\}|(\w+))", lambda match: values[match[1] or match[2] or match[3]], text)
 
 
 def piped(line: str) -> list[str]:
@@ -48,36 +48,36 @@ def piped(line: str) -> list[str]:
 
 def check(words: Sequence[str], role: str) -> None:
     """See that a command serves one role of a fleet, with a store on a server."""
-    found = given(words)
+    found = options(words)
     assert Path(found["config"]).name == "gateway.toml"
     assert Role.parse(found["shard"]) == Role.parse(role)
 
 
 def store_in(text: str) -> object:
     """The store that a file of a gateway names, in a text around it."""
-    (found,) = re.findall(r'store = "([^"]*)"', text)
-    return store_location(found)
+    (location,) = re.findall(r'store = "([^"]*)"', text)
+    return store_location(location)
 
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((CLUSTER / "compose.yaml").read_text())
-    return found
+    document: dict[str, Any] = yaml.safe_load((CLUSTER / "compose.yaml").read_text())
+    return document
 
 
 @pytest.fixture(scope="module")
 def manifests() -> dict[str, dict[str, Any]]:
     """The objects for Kubernetes, by name."""
     text = (CLUSTER / "kubernetes.yaml").read_text()
-    return {f"{one['kind']}/{one['metadata']['name']}": one for one in yaml.safe_load_all(text)}
+    return {f"{manifest['kind']}/{manifest['metadata']['name']}": manifest for manifest in yaml.safe_load_all(text)}
 
 
 def test_a_command_that_fugu_does_not_know_is_noticed() -> None:
     words = [PROGRAM, "gateway", "run", "gateway.toml", "--shard", "0/2"]
-    assert given(words)["shard"] == "0/2"
+    assert options(words)["shard"] == "0/2"
     for wrong in ([*words, "--shrad", "0/2"], words[:3]):
         with pytest.raises(typer.TyperException):
-            given(wrong)
+            options(wrong)
 
 
 def test_the_compose_file_starts_each_part_once_and_confines_it(compose: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def test_the_compose_file_starts_each_part_once_and_confines_it(compose: dict[st
     count = Role.parse(roles[0]).shards
     assert sorted(roles) == sorted(["fleet/3", *(f"{index}/{count}" for index in range(count))])
     assert compose["networks"]["database"] == {"internal": True}
-    assert [name for name, one in compose["services"].items() if "database" in one["networks"]] == [
+    assert [name for name, service in compose["services"].items() if "database" in service["networks"]] == [
         name for name in compose["services"] if name != "broker"
     ]
 
@@ -133,11 +133,11 @@ def test_kubernetes_starts_each_part_once_and_asks_each_whether_it_answers(
 ) -> None:
     roles = []
     for role, container, environment in containers(manifests):
-        check([PROGRAM, *(filled(one, environment) for one in container["args"])], role)
+        check([PROGRAM, *(filled(word, environment) for word in container["args"])], role)
         for probe in ("startupProbe", "livenessProbe"):
             shell, option, line = container[probe]["exec"]["command"]
             assert (shell, option) == ("/bin/sh", "-c")
-            asked = given(piped(filled(line, environment)))
+            asked = options(piped(filled(line, environment)))
             assert (asked["store"], asked["as_json"]) == (container["args"][2], True)
         roles.append(role)
     count = int(manifests["ConfigMap/fugu-gateway"]["data"]["FUGU_SHARDS"])
@@ -148,8 +148,8 @@ def test_kubernetes_starts_each_part_once_and_asks_each_whether_it_answers(
 
 def test_pods_are_alike_but_for_their_part_and_confined(manifests: dict[str, dict[str, Any]]) -> None:
     shard, fleet = (manifests[f"StatefulSet/fugu-{part}"] for part in ("shard", "fleet"))
-    told = yaml.safe_dump(shard).replace("fugu-shard", "fugu-fleet").replace("replicas: 3", "replicas: 1")
-    other = yaml.safe_load(told)
+    text = yaml.safe_dump(shard).replace("fugu-shard", "fugu-fleet").replace("replicas: 3", "replicas: 1")
+    other = yaml.safe_load(text)
     other["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "FUGU_SHARD", "value": "fleet"}]
     assert other == fleet
     pod = shard["spec"]["template"]["spec"]
@@ -162,25 +162,25 @@ def test_pods_are_alike_but_for_their_part_and_confined(manifests: dict[str, dic
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
-    assert mounted.keys() == {one["name"] for one in pod["volumes"]}
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounted.keys() == {volume["name"] for volume in pod["volumes"]}
     file = manifests["ConfigMap/fugu-gateway-file"]["data"]["gateway.toml"]
     assert isinstance(store_in(file), Server)
     assert GatewayConfig.model_validate_json(json.dumps(tomllib.loads(file))).fleet == "home"
     paths = [container["args"][2], *re.findall(r"""[="](/[^\s&"]+)""", file)]
     assert len(paths) > 5
     for path in paths:
-        assert any(path.startswith(one) for one in mounted.values()), path
+        assert any(path.startswith(mount) for mount in mounted.values()), path
 
 
 def test_the_commands_of_the_manual_that_no_test_can_run_are_known_to_ray_and_to_fugu() -> None:
     cli = pytest.importorskip("ray.scripts.scripts").cli
     text = (ROOT / "docs" / "cluster.md").read_text()
-    known = [shlex.split(line) for line in re.findall("^    ((?:ray|fugu) .*)$", text, re.MULTILINE)]
-    started = [cli.commands["start"].make_context("start", words[2:]).params for words in known if words[0] == "ray"]
-    assert [one["head"] for one in started] == [True, False]
+    commands = [shlex.split(line) for line in re.findall("^    ((?:ray|fugu) .*)$", text, re.MULTILINE)]
+    started = [cli.commands["start"].make_context("start", words[2:]).params for words in commands if words[0] == "ray"]
+    assert [node["head"] for node in started] == [True, False]
     assert started[0]["system_config"] == SYSTEM_CONFIG
-    (found,) = [given(words) for words in known if words[0] == "fugu"]
+    (found,) = [options(words) for words in commands if words[0] == "fugu"]
     assert found["shards"] == 16
 
 

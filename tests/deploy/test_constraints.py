@@ -28,9 +28,9 @@ def pinned(name: str) -> dict[str, tuple[str, list[str]]]:
     body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
     assert PACKAGE.sub("", body) == "", "nothing but names, versions and hashes: no address, no option"
     assert "://" not in text
-    found = PACKAGE.findall(body)
-    assert len(found) == len({one[0] for one in found})
-    return {one: (version, re.findall("[0-9a-f]{64}", hashes)) for one, version, hashes in found}
+    matches = PACKAGE.findall(body)
+    assert len(matches) == len({match[0] for match in matches})
+    return {package: (version, re.findall("[0-9a-f]{64}", hashes)) for package, version, hashes in matches}
 
 
 def needed(name: str, extra: str) -> Iterator[str]:
@@ -59,7 +59,7 @@ def test_the_versions_are_those_that_the_project_asks_for(name: str) -> None:
     asked = [*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"]]
     for extra in EXTRAS[name]:
         asked += PROJECT["project"]["optional-dependencies"][extra]
-    for requirement in (one for one in map(Requirement, asked) if one.name != "fugu-edge"):
+    for requirement in (requirement for requirement in map(Requirement, asked) if requirement.name != "fugu-edge"):
         version, _ = packages[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version), requirement
 

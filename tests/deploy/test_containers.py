@@ -65,8 +65,8 @@ def test_docker_accepts_the_compose_file(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment | digests)
     assert done.returncode == 0, done.stderr
     for missing in digests:
-        given = {name: digest for name, digest in digests.items() if name != missing}
-        assert subprocess.run(command, capture_output=True, env=environment | given).returncode != 0
+        some_digests = {name: digest for name, digest in digests.items() if name != missing}
+        assert subprocess.run(command, capture_output=True, env=environment | some_digests).returncode != 0
 
 
 def test_what_runs_for_good_names_no_image_by_a_tag_that_may_be_another_one_tomorrow(compose: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def assert_builds_on_a_digest(text: str) -> None:
     """Nothing is the usual image; and where none is given, `python@` is the name of none."""
     arguments = re.findall(r"^ARG (.*)$", text, re.MULTILINE)
     assert "PYTHON_DIGEST" in arguments
-    assert not any("=" in one for one in arguments)
+    assert not any("=" in argument for argument in arguments)
     bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
     assert bases
     assert set(bases) == {"docker.io/library/python@${PYTHON_DIGEST}"}
@@ -149,11 +149,11 @@ def test_what_a_container_file_copies_is_all_that_it_runs(name: str, words: list
     assert (tmp_path / "src" / project["readme"]).exists()
     [program] = re.findall(r'^ENTRYPOINT \["/opt/fugu-edge/bin/([^"]+)"\]$', text, re.MULTILINE)
     assert project["scripts"][program].startswith(words[1])
-    dangling = [one for one in tmp_path.rglob("*") if one.is_symlink() and not one.exists()]
+    dangling = [file for file in tmp_path.rglob("*") if file.is_symlink() and not file.exists()]
     assert dangling == []
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
     where = f"import {words[1]}; print({words[1]}.__file__)"
-    for given in (["-c", where], [*words, "--help"]):
-        done = subprocess.run([sys.executable, *given], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    for options in (["-c", where], [*words, "--help"]):
+        done = subprocess.run([sys.executable, *options], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert "sage: " in done.stdout or str(tmp_path) in done.stdout

@@ -56,10 +56,10 @@ def test_the_agent_s_package_is_installed_and_removed(tmp_path: Path) -> None:
     built = subprocess.run(
         [sys.executable, ROOT / "deploy/debian/build.py", tmp_path / "out"], check=True, capture_output=True, text=True
     )
-    made = Path(built.stdout.strip())
+    path = Path(built.stdout.strip())
     (tmp_path / "policy.json").write_text(policy(device="device-1", epoch_us=0, period_us=60_000_000).model_dump_json())
     (tmp_path / "inside").write_text(
-        INSIDE.format(made=made, policy=tmp_path / "policy.json", python="/usr/bin/python3")
+        INSIDE.format(made=path, policy=tmp_path / "policy.json", python="/usr/bin/python3")
     )
     done = subprocess.run(
         [
@@ -75,9 +75,9 @@ def test_the_agent_s_package_is_installed_and_removed(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    *lines, kept, gone = done.stdout.splitlines()
+    *lines, present, gone = done.stdout.splitlines()
     first, *checked, foreign, removed, config, pinned = lines
-    answers = [kept, gone]
+    answers = [present, gone]
     assert first.startswith("usage: fugu-agent")
     assert "/etc/fugu-agent/agent.toml: 1 stream(s), every guarantee holds" in checked
     assert not any("fugu-agent.service" in line or line.startswith("E:") for line in checked)

@@ -64,11 +64,11 @@ def exposition() -> str:
         serving.stop()
 
 
-def promtool(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+def promtool(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("promtool is not installed (Debian: prometheus)")
-    return subprocess.run([program, *words], cwd=EXAMPLES, input=given, capture_output=True, text=True)
+    return subprocess.run([program, *words], cwd=EXAMPLES, input=stdin, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_alerts_are_rules_that_begin_and_end_as_they_should(words: tuple[str, ..
 
 
 def test_metrics_are_named_as_prometheus_wants_them() -> None:
-    done = promtool("check", "metrics", given=exposition())
+    done = promtool("check", "metrics", stdin=exposition())
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -108,8 +108,10 @@ def test_every_alarm_and_every_fault_that_the_harness_knows_has_an_alert() -> No
 
 def consumers() -> list[dict[str, Any]]:
     """Telegraf's inputs."""
-    found: list[dict[str, Any]] = tomllib.loads((EXAMPLES / "telegraf.conf").read_text())["inputs"]["mqtt_consumer"]
-    return found
+    mqtt_consumer: list[dict[str, Any]] = tomllib.loads((EXAMPLES / "telegraf.conf").read_text())["inputs"][
+        "mqtt_consumer"
+    ]
+    return mqtt_consumer
 
 
 def test_telegraf_reads_the_topics_and_fields_that_there_are() -> None:
@@ -125,9 +127,9 @@ def test_telegraf_reads_the_topics_and_fields_that_there_are() -> None:
             messages = [payload(name) for name in DOCUMENT["channels"][topic.kind]["messages"]]
             for message in messages:
                 assert message["properties"][consumer["json_time_key"]]["format"] == "date-time"
-            known = {name for message in messages for name in message["properties"]}
+            names = {name for message in messages for name in message["properties"]}
             for name in consumer["json_string_fields"] + consumer["tag_keys"]:
-                assert name in known | {"state", "window"}, name
+                assert name in names | {"state", "window"}, name
     assert heard == {"estimate", "count", "release"}
 
 
@@ -141,7 +143,7 @@ def topic_parts(parsing: dict[str, str], topic: str) -> dict[str, str]:
 
 def test_the_dashboard_asks_influxdb_for_what_telegraf_writes() -> None:
     board = json.loads((EXAMPLES / "grafana.json").read_text())
-    inputs = {one["name"] for one in board["__inputs"]}
+    inputs = {field["name"] for field in board["__inputs"]}
     tags = {tag for one in consumers() for row in one["topic_parsing"] for tag in row["tags"].split("/")} - {"_"}
     tags |= {tag for one in consumers() for tag in one["tag_keys"]}
     fields = {name for message in DOCUMENT["components"]["schemas"].values() for name in message.get("properties", {})}
@@ -155,7 +157,7 @@ def test_the_dashboard_asks_influxdb_for_what_telegraf_writes() -> None:
             assert set(re.findall('"([a-z]+)"', selected)) <= fields
             asked += 1
     assert asked == 3
-    for panel in (one for one in board["panels"] if one["type"] == "stat"):  # without any, 80 and more is red
+    for panel in (shown for shown in board["panels"] if shown["type"] == "stat"):  # without any, 80 and more is red
         colours = {step["value"]: step["color"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]}
         assert colours in ({None: "text"}, {None: "red", 1: "green"}), panel["title"]
     places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]]

@@ -26,9 +26,11 @@ def asked_for() -> list[Requirement]:
 def test_the_versions_that_are_installed_are_those_that_the_package_asks_for(name: str) -> None:
     text = (ROOT / f"deploy/constraints/{name}.txt").read_text()
     versions = dict(re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE))
-    checked = [(one.name, one) for one in asked_for() if one.name in versions]
+    checked = [(requirement.name, requirement) for requirement in asked_for() if requirement.name in versions]
     assert checked
-    assert [str(one) for package, one in checked if not one.specifier.contains(versions[package])] == []
+    assert [
+        str(requirement) for package, requirement in checked if not requirement.specifier.contains(versions[package])
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_the_versions_that_are_installed_are_those_that_the_package_asks_for(nam
     ],
 )
 def test_no_version_with_a_known_fault_is_allowed(name: str, bad: str, good: str) -> None:
-    requirements = [one.specifier for one in asked_for() if one.name == name]
+    requirements = [requirement.specifier for requirement in asked_for() if requirement.name == name]
     assert requirements
     for specifier in requirements:
         assert not specifier.contains(bad)

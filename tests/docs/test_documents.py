@@ -284,8 +284,8 @@ def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
         assert page.run() == 9
     with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
         devices = registry.devices()
-        assert [one.name for one in devices] == ["ring", "watch"]
-        assert [one.reported.in_force for one in devices if one.reported] == [3, 3]
+        assert [device.name for device in devices] == ["ring", "watch"]
+        assert [device.reported.in_force for device in devices if device.reported] == [3, 3]
         assert registry.document(3).restores == 1
     assert "Traceback" not in (tmp_path / "background.log").read_text()
 
@@ -308,7 +308,7 @@ def test_what_is_named_to_maintainers_is_there(name: str) -> None:
     paths = re.findall(r"`((?:[\w<>]+/)+[\w<>.]*)`", text)
     modules = re.findall(r"`((?:edge_agent|gateway|fugu)(?:\.\w+)+)`", text)
     assert len(paths) + len(modules) > 20
-    for path in (one for one in paths if not one.startswith("build/")):
+    for path in (path for path in paths if not path.startswith("build/")):
         assert list(ROOT.glob(re.sub("<.*?>", "*", path).rstrip("/"))), f"{name} names {path}"
     for module in modules:
         file = ROOT / module.replace(".", "/")
@@ -396,13 +396,13 @@ def test_the_readme_says_what_its_picture_shows() -> None:
     paths = [re.findall(r'class="shape [^>]*>', picture) for picture in (light, dark)]
     assert paths[0] == paths[1]
     assert max(file.stat().st_size for file in files) < 100_000
-    said = " ".join(html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)", light))).split())
+    words = " ".join(html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)", light))).split())
     shown = re.search(
         r"off by (\d+) percentage points on average .* Attacker (\d+ %) .*the promise: at most (\d+ %) .*"
         r"Attacker, learning (\d+ %) .*above the line for (\d+ %) .*ordinary noise (\d+ %) .*the line for (\d+ %)",
-        said,
+        words,
     )
-    assert shown is not None, said
+    assert shown is not None, words
     off, measured, promised, learning, beyond, ordinary, broken = shown.groups()
     for sentence in (
         f"It is off by {off} percentage points on average",
@@ -441,28 +441,28 @@ def test_the_demo_says_and_draws_numbers_that_it_has_computed(tmp_path: Path) ->
     address = re.search(r"^the page, for one browser: http://127\.0\.0\.1:(\d+)/\?token=", page.said, re.MULTILINE)
     assert address is not None
     assert not Site(int(address[1])).answers()  # it has ended with the demo
-    said = page.said.partition("\n\nSleeper ")[2]
-    assert "\n\nA household's month\nUseful: " in said
-    ours = re.findall(r"odds on a heartbeat by at most x ([\d.]+),", said)
-    ordinary = re.findall(r"on (\d+) % of the heartbeats, up to x (\d+)\.", said)
+    tail = page.said.partition("\n\nSleeper ")[2]
+    assert "\n\nA household's month\nUseful: " in tail
+    ours = re.findall(r"odds on a heartbeat by at most x ([\d.]+),", tail)
+    ordinary = re.findall(r"on (\d+) % of the heartbeats, up to x (\d+)\.", tail)
     assert len(ours) == len(ordinary) == 3
     for ratio, (share, most) in zip(map(float, ours), ordinary, strict=True):
         assert 1.0 < ratio <= math.e
         assert int(share) >= 50
         assert int(most) > math.e
     # Nothing was missed, however slow the machine: 89, 56 and 66 windows, without the first of each, and 4 weeks.
-    said, came, _ = said.partition("\n\n212 of 212 numbers came")  # the page's next command replays one more
+    tail, came, _ = tail.partition("\n\n212 of 212 numbers came")  # the page's next command replays one more
     assert came
-    errors = [float(off) for off in re.findall(r"shares are off by ([\d.]+) points on average", said)]
+    errors = [float(off) for off in re.findall(r"shares are off by ([\d.]+) points on average", tail)]
     bounds = [_most_points_off(load_night(name)) for name in NIGHTS]
     *errors, home = errors
     assert 0.0 < home < 9.0
     assert all(0.0 < off < most < 9.0 for off, most in zip(errors, bounds, strict=True)), (errors, bounds)
-    attacks = re.findall(r"is right on ([\d.]+) % .*? \(([\d.]+) to ([\d.]+)\), always guessing on ([\d.]+) %", said)
+    attacks = re.findall(r"is right on ([\d.]+) % .*? \(([\d.]+) to ([\d.]+)\), always guessing on ([\d.]+) %", tail)
     assert len(attacks) == 3
-    learners = re.findall(r"who learns them, odds change by up to x ([\d.]+), and by more than x 2.7 on (\d+) %", said)
+    learners = re.findall(r"who learns them, odds change by up to x ([\d.]+), and by more than x 2.7 on (\d+) %", tail)
     assert len(learners) == 3
     assert max(float(factor) for factor, _ in learners) > math.e
-    for success, low, high, guess in (map(float, found) for found in attacks):
+    for success, low, high, guess in (map(float, attack) for attack in attacks):
         assert low <= success <= high < 73.2
         assert success >= guess

@@ -106,11 +106,11 @@ def test_noise_of_every_mechanism() -> None:
 
 def test_influence_matrices() -> None:
     chains = point(0.4, 0.4)
-    found = influence_scale(chains, None, 1.0)
+    scale = influence_scale(chains, None, 1.0)
     check_printed(
         "(q = r = 0.4: norm {}, scale {} at epsilon 1) the accountant needs less noise ({})",
-        found.norm,
-        found.scale,
+        scale.norm,
+        scale.scale,
         1.0 / ChainAccountant(chains).allowance(1.0),
     )
 
@@ -118,14 +118,14 @@ def test_influence_matrices() -> None:
 def test_four_people_who_may_be_ill() -> None:
     spec = read_network(RECORDINGS / "flu.toml")
     plan = plan_network(spec)
-    found = {noise.mechanism: noise.scale for noise in plan.found}
+    scales = {noise.mechanism: noise.scale for noise in plan.found}
     with pytest.raises(ChainClassError) as refused:
         joint_influence_scale(spec.network.joint, [1.0] * 4, range(4), 1.0)
     norm = re.search(r"is up to ([\d.]+)", str(refused.value))
     assert norm is not None
     check_printed(
         "exact {}, Wasserstein {} (the paper's W), quilts {}, group {}; GK16 does not apply (norm {})",
-        *(found[name] for name in ("exact", "wasserstein", "mqm", "group")),
+        *(scales[name] for name in ("exact", "wasserstein", "mqm", "group")),
         float(norm[1]),
     )
 
@@ -243,8 +243,8 @@ def test_the_tables_of_real_recordings() -> None:
     for row in re.findall(r"^\| (?:heart rate|activity|power|\|).*$", page, re.MULTILINE):
         about, released, epsilon, *cells = (cell.strip() for cell in row.strip("|").split("|"))
         recording, kind = about or recording, released or kind
-        told = done.partition(titles[recording])[2].partition("\n**")[0]
-        (line,) = re.findall(rf"^\| {kinds[kind]} \| {float(epsilon):g} \|(.*)\|$", told, re.MULTILINE)
+        section = done.partition(titles[recording])[2].partition("\n**")[0]
+        (line,) = re.findall(rf"^\| {kinds[kind]} \| {float(epsilon):g} \|(.*)\|$", section, re.MULTILINE)
         for printed, real in zip(cells, (cell.strip() for cell in line.split("|")), strict=False):
             if printed == "none":
                 assert real == "none"

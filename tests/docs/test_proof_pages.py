@@ -89,18 +89,18 @@ def test_every_number_of_three_digits_is_in_a_sentence_that_a_test_computes(page
     """Errata are compared with the rows of their targets, in `tests/papers`."""
     text = " ".join(NOT_SAID.sub("", page.read_text()).split())
     spans = [match.span() for sentence in sentences() for match in sentence_pattern(sentence).finditer(text)]
-    left = [
+    unproven = [
         number[0]
         for number in re.finditer(r"(?<![\w./])\d*\.\d{2,}(?!\w)", text)
         if not any(start <= number.start() < end for start, end in spans)
     ]
-    assert [number for number in left if len(number.replace(".", "").lstrip("0")) >= 3] == []
+    assert [number for number in unproven if len(number.replace(".", "").lstrip("0")) >= 3] == []
 
 
 @cache
 def sentences() -> tuple[str, ...]:
     """Sentences that tests look for on these pages: the first argument of every call of `check_printed`."""
-    found = []
+    sentences = []
     for file in (ROOT / "tests").rglob("test_*.py"):
         if "check_printed" not in (text := file.read_text()):
             continue
@@ -108,8 +108,8 @@ def sentences() -> tuple[str, ...]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check_printed":
                 sentence = ast.literal_eval(node.args[0])
                 assert "{}" in sentence
-                found.append(sentence)
-    return tuple(found)
+                sentences.append(sentence)
+    return tuple(sentences)
 
 
 def test_sentences_are_found_whatever_their_line_breaks() -> None:

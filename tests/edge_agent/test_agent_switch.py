@@ -30,10 +30,10 @@ class PowerCutError(BaseException):
 def agent(folder: Path, clock: JumpingClock, *streams: StreamPlan) -> Agent:
     """An agent after three ticks."""
     plan = replace(agent_plan(folder, Broker(port=9), drain_seconds=0.0, forget="committed"), streams=streams)
-    made = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True) for _ in streams], system_entropy(), clock)
+    agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True) for _ in streams], system_entropy(), clock)
     clock.now += 3 * SECOND
-    made._ticks.catch_up()
-    return made
+    agent._ticks.catch_up()
+    return agent
 
 
 def newer(plan: StreamPlan, **changes: object) -> StreamPlan:

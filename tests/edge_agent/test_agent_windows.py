@@ -204,7 +204,8 @@ def test_the_first_share_is_the_first_whole_window_or_the_first_full_frame(
     plan = stream_plan(
         frame_ticks=8,
         windows=tuple(
-            window_plan(name=f"w{at}", start=one[0], length=one[1], stride=one[2]) for at, one in enumerate(windows)
+            window_plan(name=f"w{at}", start=window[0], length=window[1], stride=window[2])
+            for at, window in enumerate(windows)
         ),
         **({} if noise else {"noise": None}),
     )

@@ -53,16 +53,16 @@ def symbols(agent: Agent) -> list[int]:
     return [symbol for frame in symbol_frames(agent._outbox) for symbol in frame.symbols]
 
 
-def left(agent: Agent) -> list[object]:
+def traces(agent: Agent) -> list[object]:
     """All that is to leave the device, and all that is on its disk."""
-    told = repr(agent._told())
+    status_text = repr(agent._told())
     frames, status = map(SymbolFrame.encode, symbol_frames(agent._outbox)), agent._status(online=True).encode()
-    found: list[object] = [*frames, *window_frames(agent._outbox), status]
+    traces: list[object] = [*frames, *window_frames(agent._outbox), status]
     agent._outbox.close()
     with closing(sqlite3.connect(agent._plan.outbox)) as disk:
         add_functions(disk)
         disk.executescript("UPDATE device SET salt = ''; DELETE FROM binding")  # random
-        return [*found, *disk.iterdump(), told]
+        return [*traces, *disk.iterdump(), status_text]
 
 
 def with_states(states: Sequence[int], seed: int) -> list[float]:
@@ -93,9 +93,9 @@ def test_equal_states_leave_equal_bytes_and_an_equal_disk(tmp_path: Path) -> Non
     agents = [device(tmp_path / str(i), replayed(some)) for i, some in enumerate(readings)]
     for agent in agents:
         go_on(agent, len(states) + M)
-    one, same, other = map(left, agents)
-    assert one == same
-    assert one != other, "the states did not even reach the symbols"
+    first, same, other = map(traces, agents)
+    assert first == same
+    assert first != other, "the states did not even reach the symbols"
 
 
 def test_windows_do_not_say_that_they_have_observed_the_first_ticks(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ BOARD, OTHER_BOARD = ("board", "10000000a1b2c3d4"), ("board", "10000000a1b2c3d5"
 CARD, OTHER_CARD = ("card", "b8:27:eb:00:00:01"), ("card", "b8:27:eb:00:00:02")
 
 
-def starts(folder: Path, *found: tuple[str, str], moved: bool = False) -> bool:
+def starts(folder: Path, *numbers: tuple[str, str], moved: bool = False) -> bool:
     outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
     try:
-        outbox.bind(frozenset(found), moved=moved)
+        outbox.bind(frozenset(numbers), moved=moved)
     except OutboxError:
         return False
     finally:
@@ -115,10 +115,10 @@ def test_an_agent_that_was_cloned_says_so_in_one_line_and_how_to_move_it(
         agent_plan(tmp_path, Broker(port=9), binding="rack-8"), [ReplaySensor([0.0], loop=True)], system_entropy()
     )._outbox.close()
     assert main([str(config)]) == 1
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1
-    assert "this looks like a copy of another device's disk" in said
-    assert "fugu-agent moved CONFIG.toml" in said
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert "this looks like a copy of another device's disk" in err
+    assert "fugu-agent moved CONFIG.toml" in err
     assert main(["moved", str(config)]) == 0
     assert "the outbox belongs to this machine" in capsys.readouterr().out
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")

@@ -66,9 +66,9 @@ def test_a_run_that_fails_is_told_in_fixed_words(
 
 
 def test_what_a_run_leaves_behind_ends_with_it(tmp_path: Path) -> None:
-    left = tmp_path / "pid"
-    assert output_of(shell(f"sleep 1000 >&- 2>&- & echo $! > {left}; echo 71"), PATIENCE) == "71"
-    wait_until(lambda: has_ended(int(left.read_text())))
+    pid_file = tmp_path / "pid"
+    assert output_of(shell(f"sleep 1000 >&- 2>&- & echo $! > {pid_file}; echo 71"), PATIENCE) == "71"
+    wait_until(lambda: has_ended(int(pid_file.read_text())))
 
 
 def test_no_shell_takes_the_words_apart() -> None:
@@ -77,15 +77,15 @@ def test_no_shell_takes_the_words_apart() -> None:
 
 
 def test_a_tick_has_what_the_run_before_it_gave_and_an_error_ends_what_holds(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    said.write_text("71")
-    source = CommandSensor(shell(f"test -e {said} && cat {said}"), PATIENCE)
+    value_file = tmp_path / "said"
+    value_file.write_text("71")
+    source = CommandSensor(shell(f"test -e {value_file} && cat {value_file}"), PATIENCE)
     sensor = ChangeSensor(source, None)
     tick = iter(range(10**6))
     wait_until(lambda: value(sensor.read(next(tick))) == "71")
-    said.write_text("")
+    value_file.write_text("")
     assert value(sensor.read(next(tick))) == "71", "nothing written is no change"
-    said.unlink()
+    value_file.unlink()
     wait_until(lambda: sensor.read(next(tick)) is None)
     wait_until(lambda: "ends with an error" in sensor.trouble)
 
@@ -133,14 +133,14 @@ def test_a_line_that_comes_while_the_command_is_found_to_begin_is_not_lost(monke
 def test_a_command_that_goes_on_runs_once_whatever_clock_its_readers_have() -> None:
     words = ["/bin/sh", "-c", "exec sleep 1000"]
     always = {"kind": "command", "command": words, "runs": "always", "silence": "samples", "keep_alive": None}
-    one, two = (
+    first, two = (
         stream_plan(stream=name, sensor=always, period_us=us) for name, us in (("a", SECOND), ("b", 2 * SECOND))
     )
     with pytest.raises(ConfigError, match=r"^the command /bin/sh feeds the streams of one clock and one sensor table"):
-        check_shared([one, two])
-    check_shared([one, stream_plan(stream="b", sensor={**always, "command": [*words[:2], "exec sleep 999"]})])
+        check_shared([first, two])
+    check_shared([first, stream_plan(stream="b", sensor={**always, "command": [*words[:2], "exec sleep 999"]})])
     sensors = Sensors()
-    assert sensors.of(two).sensor is sensors.of(one).sensor, "a new clock takes the command that runs"
+    assert sensors.of(two).sensor is sensors.of(first).sensor, "a new clock takes the command that runs"
     sensors.close()
 
 

@@ -91,8 +91,10 @@ def test_a_clock_set_back_by_an_hour_goes_on_above_every_number(tmp_path: Path) 
     for frame in counted:
         assert frame.first >= first if frame.shift else frame.last < first, "no window holds ticks of two shifts"
         assert (frame.first - frame.shift) % 10 == 0, "and each is at its time of day"
-    for one in frames:
-        assert one.first >= first if one.shift else one.last < first, "frames end where the shift changes"
+    for own_frame in frames:
+        assert own_frame.first >= first if own_frame.shift else own_frame.last < first, (
+            "frames end where the shift changes"
+        )
     device.crash()
 
 
@@ -128,7 +130,7 @@ def test_a_clock_that_is_nudged_forward_makes_no_ticks_come_sooner(tmp_path: Pat
         device.run(0.1, step=0.1)
         device.clocks.wall += 800_000
     assert len(device.drawn) <= 301
-    assert all(later[2] - one[2] >= SECOND for one, later in pairwise(device.drawn))
+    assert all(later[2] - earlier[2] >= SECOND for earlier, later in pairwise(device.drawn))
     assert device.numbers[-1] - device.numbers[0] <= 302
     device.crash()
 
@@ -182,8 +184,8 @@ def test_the_gateway_s_signed_time_confirms_a_jump_and_no_other_does(tmp_path: P
 
 
 def test_streams_of_one_clock_keep_common_ticks_and_one_shift(tmp_path: Path) -> None:
-    one, other = stream_plan(windows=(window_plan(),)), stream_plan(stream="power", windows=(window_plan(length=7),))
-    device = Device(tmp_path, TwoClocks(NOW), one, other)
+    plan, other = stream_plan(windows=(window_plan(),)), stream_plan(stream="power", windows=(window_plan(length=7),))
+    device = Device(tmp_path, TwoClocks(NOW), plan, other)
     device.run(20)
     device.clocks.wall -= HOUR
     device.run(620)
@@ -193,7 +195,7 @@ def test_streams_of_one_clock_keep_common_ticks_and_one_shift(tmp_path: Path) ->
     check([a for a, _ in pairs], SECOND, 70)
     later = stream_plan(stream="third")
     device.ticks.switch(
-        [one, other, replace(later, sensor={"kind": "call", "target": "time:time"} | SAMPLES)], lambda: None
+        [plan, other, replace(later, sensor={"kind": "call", "target": "time:time"} | SAMPLES)], lambda: None
     )
     device.run(3)
     assert [stream.clock.shift for stream in device.ticks.streams] == [device.drawn[-1][1]] * 3
@@ -282,7 +284,7 @@ def test_a_clock_that_is_set_forward_brings_the_next_tick_no_sooner(tmp_path: Pa
     device.time.follow(device.clocks.wall // SECOND)
     device.run(5, step=0.05)
     assert device.numbers[-1] - device.numbers[0] > 3600
-    assert min(later[2] - one[2] for one, later in pairwise(device.drawn)) >= SECOND
+    assert min(later[2] - earlier[2] for earlier, later in pairwise(device.drawn)) >= SECOND
     device.crash()
 
 
@@ -293,10 +295,10 @@ def test_after_a_reboot_the_first_tick_is_a_period_after_the_start(tmp_path: Pat
     device.stop()
     device.clocks._boot = "second"
     device.start()
-    began, known = device.clocks.elapsed, len(device.drawn)
+    began, count = device.clocks.elapsed, len(device.drawn)
     device.run(3, step=0.05)
     assert began % SECOND == 850_000, "the next second begins in .9 s"
-    assert device.drawn[known][2] - began >= SECOND
+    assert device.drawn[count][2] - began >= SECOND
     check(device.drawn, SECOND)
     device.crash()
 
@@ -352,21 +354,21 @@ def test_points_go_by_what_is_possible_at_the_time_of_their_tick(tmp_path: Path)
     drawn = {f.first + i: p.table for f in measure_frames(device.outbox) for i, p in enumerate(f.released)}
     shift = device.drawn[-1][1]
     assert shift > 900
-    assert {tick - shift: drawn[tick] for tick, one, _ in device.drawn if one} == {
+    assert {tick - shift: drawn[tick] for tick, is_drawn, _ in device.drawn if is_drawn} == {
         tick: int(tick >= 4) for tick in range(1, 9)
     }
-    assert {drawn[tick] for tick, one, _ in device.drawn if not one} == {1}
+    assert {drawn[tick] for tick, is_drawn, _ in device.drawn if not is_drawn} == {1}
     device.crash()
 
 
 def test_a_stream_that_joins_after_a_late_tick_reads_their_sensor_no_sooner(tmp_path: Path) -> None:
     sensor = {"kind": "call", "target": "time:time"} | SAMPLES
-    one, other = stream_plan(sensor=sensor), stream_plan(stream="power", sensor=sensor)
-    device = Device(tmp_path, TwoClocks(NOW), one)
+    plan, other = stream_plan(sensor=sensor), stream_plan(stream="power", sensor=sensor)
+    device = Device(tmp_path, TwoClocks(NOW), plan)
     device.run(5)
     device.clocks.pass_us(SECOND + 400_000)
     device.ticks.catch_up()
-    device.ticks.switch([replace(other, version=2), replace(one, version=2)], lambda: None)
+    device.ticks.switch([replace(other, version=2), replace(plan, version=2)], lambda: None)
     device.run(5, step=0.05)
     drawn = {tick: at for tick, _, at in reversed(device.drawn)}  # when each was read
     assert [stream.last_tick for stream in device.ticks.streams] == [max(drawn)] * 2
@@ -377,7 +379,7 @@ def test_a_stream_that_joins_after_a_late_tick_reads_their_sensor_no_sooner(tmp_
 def test_a_stream_of_before_brings_a_larger_shift_and_all_of_its_clock_have_it(tmp_path: Path) -> None:
     """The clock went back while only one of them ran; later both do, in any order."""
     sensor = {"kind": "call", "target": "time:time"} | SAMPLES
-    one = stream_plan(sensor=sensor, windows=(window_plan(length=60),))
+    plan = stream_plan(sensor=sensor, windows=(window_plan(length=60),))
     other = stream_plan(stream="power", sensor=sensor)
     device = Device(tmp_path, TwoClocks(NOW), other)
     device.run(20)
@@ -386,11 +388,11 @@ def test_a_stream_of_before_brings_a_larger_shift_and_all_of_its_clock_have_it(t
     before = device.drawn[-1][1]
     assert before > 0
     device.stop()
-    device.plans = (one,)
+    device.plans = (plan,)
     device.start()
     device.run(5)
     assert device.drawn[-1][1] == 0
-    new = [replace(one, version=2), replace(other, version=2)]
+    new = [replace(plan, version=2), replace(other, version=2)]
 
     def full() -> None:
         raise OSError(28, "No space left on device")
@@ -400,12 +402,12 @@ def test_a_stream_of_before_brings_a_larger_shift_and_all_of_its_clock_have_it(t
             device.ticks.switch(new, store)
         except OSError:
             assert len(device.ticks.streams) == 1
-        known = len(device.drawn)
+        count = len(device.drawn)
         device.run(90)
-        assert len(device.drawn) >= known + 88, "no silence"
-        for tick, shift, _ in device.drawn[known:]:
+        assert len(device.drawn) >= count + 88, "no silence"
+        for tick, shift, _ in device.drawn[count:]:
             assert tick - shift <= device.clocks.wall // SECOND, "none is from the future"
-        assert {shift % 60 for _, shift, _ in device.drawn[known:]} == {0}
+        assert {shift % 60 for _, shift, _ in device.drawn[count:]} == {0}
     assert {stream.clock.shift for stream in device.ticks.streams} == {device.drawn[-1][1]}
     first = next(tick for tick, shift, _ in device.drawn if shift == device.drawn[-1][1])
     assert all(frame.first >= first for frame in window_frames(device.outbox) if frame.shift), "no window of two shifts"
@@ -493,8 +495,8 @@ def test_a_disk_that_takes_the_shift_of_one_stream_only(
     assert device.drawn[-1][0] - device.drawn[-1][1] == device.clocks.wall // SECOND
     device.stop()
     device.start()
-    found = {frame.first + i: frame.shift for frame in symbol_frames(device.outbox) for i in range(len(frame.symbols))}
-    assert found.items() <= {tick: shift for tick, shift, _ in device.drawn}.items()
+    shifts = {frame.first + i: frame.shift for frame in symbol_frames(device.outbox) for i in range(len(frame.symbols))}
+    assert shifts.items() <= {tick: shift for tick, shift, _ in device.drawn}.items()
     device.crash()
 
 
@@ -523,8 +525,8 @@ def test_a_shift_is_never_one_of_a_frame_before_it(tmp_path: Path) -> None:
     device.run(20)
     device.stop()
     device.start()
-    found = {frame.first + i: frame.shift for frame in symbol_frames(device.outbox) for i in range(len(frame.symbols))}
-    assert found == {tick: shift for tick, shift, _ in device.drawn}
+    shifts = {frame.first + i: frame.shift for frame in symbol_frames(device.outbox) for i in range(len(frame.symbols))}
+    assert shifts == {tick: shift for tick, shift, _ in device.drawn}
     device.crash()
 
 
@@ -602,7 +604,7 @@ def test_any_jumps_and_restarts(steps: list[tuple[str, int]], period: int) -> No
                     device.stop()
                     device.start()
         check(device.drawn, period, 36)
-        silences = [later[2] - one[2] for one, later in pairwise(device.drawn)]
+        silences = [later[2] - earlier[2] for earlier, later in pairwise(device.drawn)]
         assert max(silences) <= CONFIRM + 3 * period
         assert device.clocks.elapsed - device.drawn[-1][2] <= 3 * period
         device.crash()

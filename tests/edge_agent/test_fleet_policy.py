@@ -35,13 +35,13 @@ class Bench:
     """An enrolled device without an agent."""
 
     def __init__(self, folder: Path, **managed: Any) -> None:
-        given: dict[str, Any] = {"streams": ("hr",), "config": "", "trust": str(folder / "trust.json"), "version": 0}
-        given |= {"valid_until": None, "on_expiry": "hold", "time": 0, "fresh_seconds": None}
+        fields: dict[str, Any] = {"streams": ("hr",), "config": "", "trust": str(folder / "trust.json"), "version": 0}
+        fields |= {"valid_until": None, "on_expiry": "hold", "time": 0, "fresh_seconds": None}
         self.asked: list[bytes] = []
         self.answers: list[dict[str, Any]] = []
         self.switched: list[Sequence[StreamPlan]] = []
         self.fleet = FleetPolicy(
-            "home", "watch", Managed(**{**given, **managed}), lambda _: None, self._switch, lambda *_: True
+            "home", "watch", Managed(**{**fields, **managed}), lambda _: None, self._switch, lambda *_: True
         )
 
     def _switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
@@ -65,24 +65,24 @@ class Bench:
 
     @property
     def status(self) -> PolicyStatus:
-        said = self.fleet.said(time.time(), connected_anew=True)
-        assert said is not None
-        return PolicyStatus.decode(said[1])
+        message = self.fleet.next_status(time.time(), connected_anew=True)
+        assert message is not None
+        return PolicyStatus.decode(message[1])
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A device that judges at once."""
-    made = Bench(tmp_path)
+    bench = Bench(tmp_path)
 
     def at_once(fleet: FleetPolicy) -> None:
-        if not fleet._busy and fleet._waiting and made.answers:
+        if not fleet._busy and fleet._waiting and bench.answers:
             topic = next(iter(fleet._waiting))
             fleet._busy = True
-            made.ask(fleet._kinds[topic], fleet._waiting.pop(topic))
+            bench.ask(fleet._kinds[topic], fleet._waiting.pop(topic))
 
     monkeypatch.setattr(FleetPolicy, "_next", at_once)
-    return made
+    return bench
 
 
 def accepted(version: int) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def test_what_is_stored_outlasts_a_power_cut_as_a_whole(
     monkeypatch.setattr(Path, "replace", replaced)
     bench.judge(POLICY, b"three", accepted(3))
     bench.judge(STOP, b"stop", stop(3, 3))
-    assert [json.loads(found)["stopped"] for found in after_a_cut] == [0, 3]
+    assert [json.loads(state)["stopped"] for state in after_a_cut] == [0, 3]
     assert file.read_bytes() == after_a_cut[-1]
 
 
@@ -245,8 +245,8 @@ def test_many_tables_keep_no_policy_out(tmp_path: Path) -> None:
     streams = tuple(f"s{i}" for i in range(MOST_WAITING + 4))
     fleet = Bench(tmp_path, streams=streams).fleet
     fleet._busy = True
-    for one in streams:
-        fleet.arrived(topic_of("table", "home", "watch", one), b"table")
+    for stream in streams:
+        fleet.arrived(topic_of("table", "home", "watch", stream), b"table")
     for topic in (POLICY, ROOT, TIME):
         fleet.arrived(topic, b"document")
     fleet.arrived(topic_of("table", "home", "watch", "s0"), b"newer")

@@ -21,10 +21,10 @@ SECRET = "71.53194726"
 @pytest.fixture
 def factory(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockFactory]:
     """Pins that a test drives."""
-    made = MockFactory()
-    monkeypatch.setattr(gpiozero.Device, "pin_factory", made)
-    yield made
-    made.reset()
+    factory = MockFactory()
+    monkeypatch.setattr(gpiozero.Device, "pin_factory", factory)
+    yield factory
+    factory.reset()
 
 
 def pin_config(pin: int = 17, **options: Any) -> dict[str, Any]:
@@ -63,16 +63,16 @@ def test_short_pulses_count_where_that_is_wanted(factory: MockFactory) -> None:
         sensor = open_sensor(pin_config(active_state=True, since=since))
         pin = factory.pin(17)
         pin.drive_low()
-        found = [value(sensor, 0)]
+        values_read = [value(sensor, 0)]
         pin.drive_high()
         pin.drive_low()
-        found.append(value(sensor, 1))
+        values_read.append(value(sensor, 1))
         pin.drive_high()
-        found += [value(sensor, 2), value(sensor, 3)]
+        values_read += [value(sensor, 2), value(sensor, 3)]
         pin.drive_low()
         value(sensor, 4)
-        found.append(value(sensor, 5))
-        assert found == expected
+        values_read.append(value(sensor, 5))
+        assert values_read == expected
         sensor.close()
 
 
@@ -105,9 +105,9 @@ def test_one_pin_has_one_table_and_one_clock(factory: MockFactory) -> None:
         return stream_plan(stream=name, sensor=sensor, **changes)
 
     same, other = pin_config(pull_up=True), pin_config(pull_up=False)
-    one, two = open_sensors([stream("a", same), stream("b", dict(same))])
-    assert one is two
-    one.close()
+    first, two = open_sensors([stream("a", same), stream("b", dict(same))])
+    assert first is two
+    first.close()
     for plans in (
         [stream("a", same), stream("b", other)],
         [stream("a", same), stream("b", same, period_us=2_000_000)],

@@ -87,9 +87,9 @@ def test_a_rate_holds_while_the_monitor_is_connected_and_it_is_found_again(
     sensor.close()
     wait_until(lambda: not monitor.notifies)
     assert monitor.connections == 2
-    said = caplog.text + "".join(capfd.readouterr())
-    assert "71 beats" not in said
-    assert "Traceback" not in said
+    log = caplog.text + "".join(capfd.readouterr())
+    assert "71 beats" not in log
+    assert "Traceback" not in log
 
 
 def test_of_samples_a_tick_has_what_came_since_the_one_before(monitor: Monitor) -> None:

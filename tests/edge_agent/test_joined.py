@@ -107,18 +107,18 @@ class Device:
 
     def advance(self, tick: int) -> list[Report]:
         """Let reports leave that are over before a tick, into the outbox."""
-        found = []
+        reports = []
         for name, number, payload in self.sums.advance(tick):
             self.outbox.append_report("power", name, number, payload)
-            found.append(Report.decode(payload))
-        return found
+            reports.append(Report.decode(payload))
+        return reports
 
     def run(self, first: int, states: Iterator[int | None] | list[int | None]) -> list[Report]:
-        found = []
+        reports = []
         for tick, state in enumerate(states, first):
             self.sums.observe(tick, state)
-            found += self.advance(tick + 1)
-        return found
+            reports += self.advance(tick + 1)
+        return reports
 
     def opened(self, report: Report) -> list[int]:
         """Site and helper together find the count, as the set has no other home."""
@@ -133,9 +133,9 @@ class Device:
 
 @pytest.fixture
 def device(tmp_path: Path) -> Iterator[Device]:
-    found = Device(tmp_path)
-    yield found
-    found.outbox.close()
+    device = Device(tmp_path)
+    yield device
+    device.outbox.close()
 
 
 def test_a_window_is_reported_once_with_the_count_of_its_ticks(device: Device) -> None:
@@ -159,7 +159,7 @@ def two_reports(device: Device) -> tuple[Report, Report]:
 
 def test_the_next_window_follows_the_one_before(device: Device) -> None:
     first, second = two_reports(device)
-    assert [(one.number, one.previous) for one in (first, second)] == [(1, -1), (2, 1)]
+    assert [(report.number, report.previous) for report in (first, second)] == [(1, -1), (2, 1)]
     assert (device.opened(first), device.opened(second)) == ([5], [10])
 
 
@@ -242,8 +242,8 @@ def test_a_part_is_a_uniform_number_moved_by_the_count(device: Device) -> None:
     (report,) = device.run(10, [1] * 10)
     for _ in range(10):
         twin.add(0, None)
-    (one,), (other,) = numbers(report.parts), numbers(twin.take())
-    assert (one - other) % (1 << 64) == 10
+    (own,), (other,) = numbers(report.parts), numbers(twin.take())
+    assert (own - other) % (1 << 64) == 10
     key = device.helpers._keys["street"]
     fields = [PUBLIC, key.signed, key.signature, key.message.key, bytes(32), b"", (64).to_bytes(2, "big")]
     code, (masks, *_) = seal(fields)
@@ -334,7 +334,9 @@ def test_reports_of_other_readings_are_the_same_bytes_but_for_the_count(
         parts = [number for report in reports for number in numbers(report.parts)]
         written = device.outbox._db.execute("SELECT id, previous, last, length(payload) FROM frames").fetchall()
         device.outbox.close()
-        runs.append(([*asked, *(replace(one, parts=bytes(8)).encode() for one in reports)], parts, [draws, written]))
+        runs.append(
+            ([*asked, *(replace(report, parts=bytes(8)).encode() for report in reports)], parts, [draws, written])
+        )
     (sent, parts, rest), (other_sent, other_parts, other_rest) = runs
     assert sent == other_sent
     assert rest == other_rest, "as many random bytes, and as many bytes on the disk"
@@ -515,5 +517,5 @@ def test_a_document_that_is_sent_brings_a_sum_only_to_a_device_whose_owner_has_j
 def test_a_report_that_is_dropped_is_accounted_for_by_the_next(device: Device) -> None:
     """A full outbox that drops the oldest: what is signed does not change."""
     first, second = two_reports(device)
-    found = Report.decode(accounting(second.encode(), first.previous))
-    assert found == replace(second, previous=-1)
+    decoded = Report.decode(accounting(second.encode(), first.previous))
+    assert decoded == replace(second, previous=-1)

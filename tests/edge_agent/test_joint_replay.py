@@ -50,13 +50,13 @@ def joint_policies() -> list[Policy]:
     streams = tuple(Shown(name=name, states=2, rate=rate * 1.001) for name, rate in zip(NAMES, rates, strict=True))
     chains = JointChains(streams=streams, period_us=1_000_000, shows=SHOWS, transition=MOVES, odds_ratio=170.0)
     promise = Guarantee(epsilon=chains.joint_loss("universal").epsilon, adversary="universal")
-    found = []
+    policies = []
     for name, windows in zip(NAMES, (WINDOWS, (), ()), strict=True):
         alone = {"windows_guarantee": promise} if windows else {}
-        given = dict(plain) | {"stream": name, "chains": chains, "guarantee": promise, "windows": windows} | alone
-        found.append(Policy.model_validate(given))
-        found[-1].verify(promise.epsilon)
-    return found
+        fields = dict(plain) | {"stream": name, "chains": chains, "guarantee": promise, "windows": windows} | alone
+        policies.append(Policy.model_validate(fields))
+        policies[-1].verify(promise.epsilon)
+    return policies
 
 
 class Run(NamedTuple):
@@ -93,7 +93,7 @@ def replay(folder: Path, plans: Sequence[StreamPlan], readings: Sequence[Sequenc
             order.update(f"{frame.f_code.co_filename}:{frame.f_lineno}\n".encode())
         return trace
 
-    ticks.begin(plans, [ReplaySensor(one, loop=False) for one in readings])
+    ticks.begin(plans, [ReplaySensor(reading, loop=False) for reading in readings])
     before = sys.gettrace()
     sys.settrace(trace)
     try:
@@ -112,7 +112,9 @@ def replay(folder: Path, plans: Sequence[StreamPlan], readings: Sequence[Sequenc
 @pytest.fixture(scope="module")
 def plans() -> list[StreamPlan]:
     """Sensors are handed over open; what tells them apart is their tables."""
-    return [plan_of(one, {"kind": "call", "target": name}) for one, name in zip(joint_policies(), NAMES, strict=True)]
+    return [
+        plan_of(policy, {"kind": "call", "target": name}) for policy, name in zip(joint_policies(), NAMES, strict=True)
+    ]
 
 
 BASE = [[float((t // period) % 2) for t in range(TICKS)] for period in (3, 5, 7)]
@@ -120,10 +122,10 @@ BASE = [[float((t // period) % 2) for t in range(TICKS)] for period in (3, 5, 7)
 
 def changed(streams: Sequence[int], tick: int, *instead: Any) -> list[list[Any]]:
     """Neighbouring readings: some streams read the other state, or something else, at one tick."""
-    found: list[list[Any]] = [list(one) for one in BASE]
+    runs: list[list[Any]] = [list(run) for run in BASE]
     for stream in streams:
-        found[stream][tick] = instead[0] if instead else 1.0 - found[stream][tick]
-    return found
+        runs[stream][tick] = instead[0] if instead else 1.0 - runs[stream][tick]
+    return runs
 
 
 @pytest.mark.long
@@ -137,7 +139,7 @@ def test_neighbouring_readings_of_joint_streams_run_the_same_lines(tmp_path: Pat
         other = replay(tmp_path / f"{number}", plans, changed(streams, tick))
         assert other._replace(frames=()) == first._replace(frames=())
         assert [len(frame) for frame in other.frames] == [len(frame) for frame in first.frames]
-    far = replay(tmp_path / "far", plans, [[1.0 - value for value in one] for one in BASE])
+    far = replay(tmp_path / "far", plans, [[1.0 - value for value in run] for run in BASE])
     assert far._replace(frames=()) == first._replace(frames=())
     assert far.frames != first.frames, "the readings did not even reach the symbols"
 

@@ -24,7 +24,7 @@ from fugu.contract.pins import contains, pins_of, violations
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from gateway.estimates.beliefs import told
+from gateway.estimates.beliefs import stream_beliefs
 from gateway.estimates.models import SymbolModel
 from tests.support.agents import toml
 from tests.support.command import runner
@@ -38,8 +38,8 @@ MOVES = tuple(tuple(0.7 if a == b else 0.1 for b in range(4)) for a in range(4))
 
 def chains(rates: tuple[float, float] = (RATE, RATE), **changes: Any) -> JointChains:
     streams = tuple(Shown(name=name, states=2, rate=rate) for name, rate in zip(("hr", "steps"), rates, strict=True))
-    given = {"streams": streams, "period_us": 1_000_000, "shows": SHOWS, "odds_ratio": 49.0, **changes}
-    return JointChains(**given)
+    fields = {"streams": streams, "period_us": 1_000_000, "shows": SHOWS, "odds_ratio": 49.0, **changes}
+    return JointChains(**fields)
 
 
 def stream(name: str, declared: JointChains, **changes: Any) -> Policy:
@@ -56,17 +56,17 @@ EPSILON = PAIR[0].guarantee.epsilon
 def device(folder: Path, policies: list[Policy], ceiling: float, total: float) -> Path:
     lines = ['fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"']
     lines.append(f"ceiling = {ceiling}\ntotal_ceiling = {total}")
-    for number, one in enumerate(policies):
-        (folder / f"{one.stream}.json").write_text(one.to_json())
+    for number, own in enumerate(policies):
+        (folder / f"{own.stream}.json").write_text(own.to_json())
         sensor = f'{{kind = "replay", file = "{number}.csv"}}'
-        lines.append(f'[[streams]]\npolicy = "{one.stream}.json"\nsensor = {sensor}')
-        lines.append(f'pins = {{kind = "symbols", period_us = 1000000, adversary = "universal", {pins(one)}}}')
+        lines.append(f'[[streams]]\npolicy = "{own.stream}.json"\nsensor = {sensor}')
+        lines.append(f'pins = {{kind = "symbols", period_us = 1000000, adversary = "universal", {pins(own)}}}')
     (folder / "agent.toml").write_text("\n".join(lines) + "\n")
     return folder / "agent.toml"
 
 
-def pins(one: Policy) -> str:
-    fields = json.loads(pins_of(one).model_dump_json(exclude_none=True))
+def pins(policy: Policy) -> str:
+    fields = json.loads(pins_of(policy).model_dump_json(exclude_none=True))
     return ", ".join(f"{key} = {toml(fields[key])}" for key in ("discretiser", "chains"))
 
 
@@ -161,8 +161,8 @@ def test_windows_alone_and_stretches_of_joint_streams() -> None:
     window = Window(name="w", length=600, stride=600, states=("high",), scale="20")
     own = (float(window.rate) * (1.0 + 1e-12), RATE)
     promise = Guarantee(epsilon=100.0, adversary="universal")
-    told = {"guarantee": promise, "windows_guarantee": promise, "windows": (window,)}
-    beside = stream("hr", chains((RATE + 0.06, RATE)), **told)
+    fields = {"guarantee": promise, "windows_guarantee": promise, "windows": (window,)}
+    beside = stream("hr", chains((RATE + 0.06, RATE)), **fields)
     alone = beside.verify_windows()
     assert alone is not None
     assert math.isclose(alone.epsilon, chains(own).joint_loss("universal").epsilon, rel_tol=1e-9)
@@ -185,7 +185,7 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
     model = SymbolModel.of(stream("hr", pairs)).numbers
     symbols, lag = np.array([0, 1, 1, 0, 1, 0, 0]), 2
     chain = model.initial, model.transition, model.emission
-    found = told(model, fixed_lag_marginals(symbols, *chain, lag))[: len(symbols) - lag]
+    beliefs = stream_beliefs(model, fixed_lag_marginals(symbols, *chain, lag))[: len(symbols) - lag]
     table = np.array(PULSE.table.weights()) / 2**32 if PULSE.table else np.empty(0)
     for tick in range(len(symbols) - lag):
         mass = np.zeros(2)
@@ -193,8 +193,10 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
             steps = math.prod(moves[a][b] for a, b in itertools.pairwise(path))
             seen = math.prod(table[x % 2, z] for x, z in zip(path, symbols, strict=False))
             mass[path[tick] % 2] += model.initial[path[0]] * steps * seen
-        assert found[tick] == pytest.approx(mass / mass.sum(), abs=1e-12)
-    distribution = told(model, filter_beliefs(symbols, model.initial, model.transition, model.emission).beliefs)
+        assert beliefs[tick] == pytest.approx(mass / mass.sum(), abs=1e-12)
+    distribution = stream_beliefs(
+        model, filter_beliefs(symbols, model.initial, model.transition, model.emission).beliefs
+    )
     assert distribution.shape == (7, 2)
     assert distribution.sum(axis=1) == pytest.approx(np.ones(7))
     bounded = stream("hr", chains(odds_ratio=9.0))
@@ -204,7 +206,7 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
 def test_names_with_a_device_are_of_that_device() -> None:
     streams = tuple(Shown(name=name, states=2, rate=RATE) for name in ("watch/hr", "belt/hr"))
     room = chains(streams=streams)
-    assert [room.column(one, "hr") for one in ("watch", "belt")] == [0, 1]
+    assert [room.column(device, "hr") for device in ("watch", "belt")] == [0, 1]
     with pytest.raises(ValueError, match="not of ring/hr"):
         room.column("ring", "hr")
 

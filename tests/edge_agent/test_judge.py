@@ -100,10 +100,10 @@ def test_windows_alone_are_judged_and_can_be_run(config: Path) -> None:
     payload = KEYS.signed(policy_document(Policy(**fields), version=5))
     command = [sys.executable, "-m", "edge_agent.judge", str(config), *asked()]
     answer = json.loads(subprocess.run(command, input=payload, capture_output=True, check=True).stdout)
-    ((made, sensor),) = answer["plans"]
-    plan = StreamPlan.of(made, sensor)
+    ((compiled, sensor),) = answer["plans"]
+    plan = StreamPlan.of(compiled, sensor)
     assert plan.noise is None
-    assert [one.name for one in plan.windows] == ["high"]
+    assert [window.name for window in plan.windows] == ["high"]
 
 
 def test_files_of_the_working_folder_are_not_its_libraries(

@@ -107,10 +107,10 @@ def test_the_check_of_an_enrolled_device(tmp_path: Path) -> None:
     keys = Keys()
     enrolment = keys.enrolment(pins={"hr": pins_of(HEART)}, total_ceiling=1.0)
     (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
-    first, other, one, total = check(tmp_path / "agent.toml")
+    first, other, stream, total = check(tmp_path / "agent.toml")
     assert first.startswith("stream hr: pinned are its 2 states (thresholds)")
     assert other == "stream again: refused, because nothing is pinned of it, unlike of others"
-    assert (one, total) == (
+    assert (stream, total) == (
         "each stream: at most epsilon 1; each released point: none may leave",
         "all streams together: at most epsilon 1",
     )

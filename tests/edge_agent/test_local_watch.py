@@ -75,7 +75,7 @@ def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.Cap
 def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A device that has found something looks like one that has not, but for its symbols."""
     caplog.set_level(logging.DEBUG)
-    found, own = [], []
+    sent, own = [], []
     for name, leave in (("wrong", 0.01), ("right", 0.2)):
         caplog.clear()
         agent = device(tmp_path / name, readings(leave))
@@ -85,13 +85,13 @@ def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog
         assert (watch.alarm is not None) == (name == "wrong")
         sizes = [(file.name, file.is_socket() or file.stat().st_size) for file in sorted((tmp_path / name).iterdir())]
         everything = b"".join(file.read_bytes() for file in (tmp_path / name).iterdir() if file.is_file())
-        found.append((sizes, agent._status(online=True).encode(), caplog.text))
+        sent.append((sizes, agent._status(online=True).encode(), caplog.text))
         assert watch.own_epsilon is not None
         own.append(watch.own_epsilon)
         assert f"{watch.evidence}".encode() not in everything
         assert repr(watch.evidence) not in repr(agent._status(online=True))
         agent._outbox.close()
-    assert found[0] == found[1]
+    assert sent[0] == sent[1]
     assert own[0] > 2 * own[1]
 
 

@@ -78,13 +78,13 @@ def stored_frames(plan: AgentPlan) -> list[MeasureFrame]:
 
 def used(frames: list[MeasureFrame]) -> dict[int, int]:
     """The table of every tick; fails if a tick was drawn twice."""
-    found: dict[int, int] = {}
+    tables: dict[int, int] = {}
     for frame in frames:
         for tick, released in enumerate(frame.released, frame.first):
             if released is not None:
-                assert tick not in found
-                found[tick] = released.table
-    return found
+                assert tick not in tables
+                tables[tick] = released.table
+    return tables
 
 
 def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_frame_may_hold_points_of_several_tables_and_a_restart_goes_on(tmp_pat
     run(-SECOND, 25)
     first = stored_frames(plan)
     assert first[0].first == 0
-    assert [one.table for one in first[0].released if isinstance(one, Released)] == [0] * 4 + [1] * 6
+    assert [point.table for point in first[0].released if isinstance(point, Released)] == [0] * 4 + [1] * 6
     run(first[-1].last * SECOND, 60)  # a tick comes a period after a start, or later
     frames = stored_frames(plan)
     assert frames[: len(first)] == first, "what was drawn is never drawn again"

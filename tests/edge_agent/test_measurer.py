@@ -25,7 +25,7 @@ from gateway.estimates.points import MeasureModel
 from tests.support.agents import plan_of
 from tests.support.entropy import seeded
 from tests.support.measured import measure_policy
-from tests.support.walk_tables import FULL, MARKED, SETS, WALK, made, message, plan
+from tests.support.walk_tables import FULL, MARKED, SETS, WALK, message, noise_at, plan
 from tests.support.work import lines_run
 
 
@@ -106,12 +106,12 @@ def test_a_state_that_should_not_be_possible_is_answered_for_by_its_stand_in(tic
     for state in range(9):
         answer = state if constraint >> state & 1 else measurement.surrogate(state, members(constraint))
         drawn = []
-        for one in (state, answer):
+        for at in (state, answer):
             drawer = measurer(seed=5)
-            drawer.offer(message(made(tick), 7, constraint), 0)
-            drawn.append([drawer.draw(tick, one) for _ in range(200)])
+            drawer.offer(message(noise_at(tick), 7, constraint), 0)
+            drawn.append([drawer.draw(tick, at) for _ in range(200)])
         assert drawn[0] == drawn[1]
-        assert {one.table for one in drawn[0]} == {7}
+        assert {draw.table for draw in drawn[0]} == {7}
 
 
 def test_a_state_that_a_staircase_does_not_keep_is_answered_for_by_its_stand_in() -> None:
@@ -121,10 +121,10 @@ def test_a_state_that_a_staircase_does_not_keep_is_answered_for_by_its_stand_in(
     likely = replace(noise, likely=set_of([0, 5, 60, 120]))
     for state in (1, 59, 61, 119):
         drawn = []
-        for one in (state, policy.measurement.surrogate(state, [0, 5, 60, 120])):
+        for near in (state, policy.measurement.surrogate(state, [0, 5, 60, 120])):
             drawer = measurer(policy, seed=5)
             drawer.offer(message(likely, constraint=0), 0)
-            drawn.append([drawer.draw(9, one) for _ in range(50)])
+            drawn.append([drawer.draw(9, near) for _ in range(50)])
         assert drawn[0] == drawn[1]
 
 
@@ -133,8 +133,8 @@ def test_the_table_in_force_is_for_the_tick_and_its_set() -> None:
     drawer = measurer()
     tables = {tick: drawer.draw(tick, 0).table for tick in range(8)}
     assert set(tables.values()) == {0}
-    drawer.offer(message(made(1), 11, SETS[1]), 0)
-    drawer.offer(message(made(2), 12, SETS[2], first=0, until=2), 0)  # over before its set comes
+    drawer.offer(message(noise_at(1), 11, SETS[1]), 0)
+    drawer.offer(message(noise_at(2), 12, SETS[2], first=0, until=2), 0)  # over before its set comes
     drawer.offer(message(FULL, 14, SETS[4], first=5, until=8), 0)
     drawer.offer(message(FULL, 15, SETS[4], first=6, until=7), 0)
     assert [drawer.draw(tick, 0).table for tick in range(10)] == [0, 11, 0, 0, 0, 14, 15, 14, 0, 0]
@@ -156,8 +156,8 @@ def test_the_tables_of_the_policy_need_nobody() -> None:
 
 def test_where_the_clock_was_set_only_the_table_that_protects_every_pair_is_drawn_from() -> None:
     drawer = measurer(measure_policy(3, start=0))
-    found = [drawer.draw(5, 0, shift).table for shift in range(6)]
-    assert found == [1, 1, 0, 0, 0, 0], "by what is possible at its time"
+    tables = [drawer.draw(5, 0, shift).table for shift in range(6)]
+    assert tables == [1, 1, 0, 0, 0, 0], "by what is possible at its time"
     assert [drawer.draw(1000, 0, shift).table for shift in (0, 900, 996, 997)] == [1, 1, 1, 0]
 
 
@@ -211,7 +211,7 @@ def test_a_number_never_means_something_else() -> None:
     for other in (
         message(WALK.measure_tables[0].noise),
         message(FULL, constraint=0),
-        message(made(3), constraint=SETS[3]),
+        message(noise_at(3), constraint=SETS[3]),
     ):
         with pytest.raises(FuguError):
             drawer.offer(other, 0)
@@ -252,7 +252,7 @@ def test_a_staircase_that_would_be_drawn_for_ever_is_refused() -> None:
 def test_bytes_that_nearly_are_a_table_change_nothing(seed: int) -> None:
     """Each is refused, or is a table that was checked; above all there is no other exception."""
     generator = random.Random(seed)
-    drawer, whole, taken = measurer(), message(made(1), 7, SETS[1]), 0
+    drawer, whole, taken = measurer(), message(noise_at(1), 7, SETS[1]), 0
     for _ in range(400):
         broken = bytearray(whole)
         for _ in range(generator.choice([1, 1, 2, 5])):

@@ -137,18 +137,18 @@ def losses(start: Row, steps: Sequence[Row], emission: Sequence[Row], missing: S
             paths.append((path, likelihood))
     worst = [Fraction(1)] * len(missing)
     for outputs in product(range(m), repeat=len(missing)):
-        found = []
+        likelihoods = []
         for path, likelihood in paths:
             for x, z, gone in zip(path, outputs, missing, strict=True):
                 likelihood *= public[z] if gone else emission[x][z]
-            found.append(likelihood)
+            likelihoods.append(likelihood)
         for tick in range(len(missing)):
             of_state = []
             for x in range(k):
                 inside = [i for i, (path, _) in enumerate(paths) if path[tick] == x]
                 prior = sum(paths[i][1] for i in inside)
                 if prior:
-                    of_state.append(sum((found[i] for i in inside), Fraction(0)) / prior)
+                    of_state.append(sum((likelihoods[i] for i in inside), Fraction(0)) / prior)
             worst[tick] = max(worst[tick], max(of_state) / min(of_state))
     return worst
 
@@ -171,7 +171,7 @@ def test_no_loss_grows_for_any_chain_start_and_pattern_of_missing_ticks(data: st
     complete = losses(start, steps, emission, [False] * ticks)
     for missing in product((False, True), repeat=ticks):
         found = losses(start, steps, emission, missing)
-        assert all(one <= other for one, other in zip(found, complete, strict=True))
+        assert all(before <= other for before, other in zip(found, complete, strict=True))
         if all(missing):
             assert set(found) == {1}
 
@@ -213,7 +213,9 @@ def everything(folder: Path, plan: StreamPlan, readings: Sequence[Any], ticks: i
         seen += connection.execute(f"SELECT * FROM intact_{table}").fetchall()
     seen += [(frame.first, frame.previous, frame.last, frame.padding) for frame in symbol_frames(agent._outbox)]
     seen += [(f.index, f.first, f.length, f.observed, len(f.counts)) for f in window_frames(agent._outbox)]
-    seen += [(f.first, f.last, f.previous, [one.table for one in f.released]) for f in measure_frames(agent._outbox)]
+    seen += [
+        (f.first, f.last, f.previous, [point.table for point in f.released]) for f in measure_frames(agent._outbox)
+    ]
     agent._outbox.close()
     return seen, payloads
 
@@ -236,7 +238,7 @@ def test_but_for_covered_payloads_nothing_depends_on_readings_or_on_whether_they
     cells: tuple[list[Any], ...] = (["c0", "c0", "c0"], ["c1", "c4", "c2"], ["c3", "c3", "c0"])
     usable, unusable = (cells, (["", None, "c1"], [NAN, "nowhere", 3])) if kind == "points" else (USABLE, UNUSABLE)
     found = [everything(tmp_path / f"{i}", plans[kind], r) for i, r in enumerate((*usable, *unusable))]
-    assert all(one[0] == found[0][0] for one in found)
+    assert all(run[0] == found[0][0] for run in found)
     assert len({tuple(payloads) for _, payloads in found}) >= 3, "only the payloads do"
 
 
@@ -261,9 +263,9 @@ def test_a_tick_of_a_live_sensor_is_drawn_on_time_or_never(tmp_path: Path, perio
         clock.now = 1001 * period + late
         ticks.catch_up()
         ticks.close_frames()
-        made = [frame.first + i for frame in symbol_frames(outbox) for i in range(len(frame.symbols))]
-        assert (made[0] == 1001) == drawn
-        assert len(made) == 1, "the same reading is not drawn for twice in a moment"
+        sealed_ticks = [frame.first + i for frame in symbol_frames(outbox) for i in range(len(frame.symbols))]
+        assert (sealed_ticks[0] == 1001) == drawn
+        assert len(sealed_ticks) == 1, "the same reading is not drawn for twice in a moment"
         outbox.close()
 
 

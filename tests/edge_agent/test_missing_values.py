@@ -69,9 +69,9 @@ def test_a_live_sensor_that_says_a_code_has_no_reading(tmp_path: Path, silence: 
     seen: list[object] = []
     SAID[:] = [20.5]
     sensor = open_sensor(checked(tmp_path, kind="call", target=target, missing_values=(-127, 85), silence=silence))
-    for said in (20.5, -127.0, "85.00", 21.25):  # the next only once the one before may have been read
-        SAID[:] = [said]
-        wanted = said if said in (20.5, 21.25) else None
+    for reading in (20.5, -127.0, "85.00", 21.25):  # the next only once the one before may have been read
+        SAID[:] = [reading]
+        wanted = reading if reading in (20.5, 21.25) else None
         wait_until(lambda wanted=wanted: values(sensor, 1)[-1] == wanted)  # type: ignore[misc]
         seen.append(values(sensor, 1)[-1])
     assert seen == [20.5, None, None, 21.25]

@@ -44,15 +44,15 @@ class Device:
 
 @pytest.fixture
 def device(broker: Mosquitto) -> Iterator[Device]:
-    made = Device(broker)
-    yield made
-    made.stop()
+    device = Device(broker)
+    yield device
+    device.stop()
 
 
 def config(port: int, **options: Any) -> dict[str, Any]:
-    found = {"kind": "mqtt", "topic": TOPIC, "path": "occupancy", "host": "127.0.0.1", "port": port, "username": None}
-    found |= {"password_file": None, "silence": "samples", "availability": None, "availability_path": None}
-    return found | {"online": "online", "fleet_broker": ["127.0.0.1", port ^ 1]} | options
+    fields = {"kind": "mqtt", "topic": TOPIC, "path": "occupancy", "host": "127.0.0.1", "port": port, "username": None}
+    fields |= {"password_file": None, "silence": "samples", "availability": None, "availability_path": None}
+    return fields | {"online": "online", "fleet_broker": ["127.0.0.1", port ^ 1]} | options
 
 
 class Ticks:
@@ -79,8 +79,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
     folder = tmp_path_factory.mktemp("local")
     with Mosquitto(
         folder, f"allow_anonymous true\nlog_type all\nlistener 0 {folder}/socket\nallow_anonymous true\n"
-    ) as one:
-        yield one
+    ) as mosquitto:
+        yield mosquitto
 
 
 @pytest.mark.long
@@ -102,7 +102,9 @@ def test_of_samples_each_message_is_one_and_a_retained_one_is_none(broker: Mosqu
         return bool(updates[-1].works)
 
     wait_until(heard_of_the_device)
-    assert [one.reading for one in updates] == [None] * len(updates), "what was retained came first, and was no sample"
+    assert [update.reading for update in updates] == [None] * len(updates), (
+        "what was retained came first, and was no sample"
+    )
     sensor.close()
 
 
@@ -218,8 +220,8 @@ def test_a_malformed_message_is_a_reading_of_no_use_and_nothing_of_it_is_told(
     wait_until(lambda: read() == SECRET and bool(read.sensor.trouble))
     assert read.sensor.trouble == "a message on its topic has nothing at its path"
     read.sensor.close()
-    told = caplog.text + "".join(capfd.readouterr()) + repr(vars(read.sensor))
-    assert SECRET not in told
+    traces = caplog.text + "".join(capfd.readouterr()) + repr(vars(read.sensor))
+    assert SECRET not in traces
 
 
 def test_the_sensor_says_nothing_but_what_it_wants_to_hear(broker: Mosquitto, device: Device) -> None:
@@ -294,8 +296,8 @@ def test_every_address_of_a_name_is_looked_at_before_any_connection(
     def resolved(host: str, *_: object, **__: object) -> list[Any]:
         assert host == "localhost"
         return [
-            (socket.AF_INET6 if ":" in one else socket.AF_INET, socket.SOCK_STREAM, 0, "", (one, port))
-            for one in addresses
+            (socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port))
+            for address in addresses
         ]
 
     def connected(*_: object) -> socket.socket:

@@ -105,12 +105,12 @@ class Device:
     lives: dict[int, int] = field(default_factory=dict)
     starts: int = 0
 
-    def start(self, made: Policy) -> None:
+    def start(self, policy: Policy) -> None:
         whole = replace(agent_plan(self.folder, Broker(port=9), drain_seconds=0.0, forget="committed"))
         self.agent = Agent(
-            replace(whole, streams=(plan_of(made, SENSOR),)), [Watched(self.read)], system_entropy(), self.clock
+            replace(whole, streams=(plan_of(policy, SENSOR),)), [Watched(self.read)], system_entropy(), self.clock
         )
-        self.running.append(made)
+        self.running.append(policy)
         self.starts += 1
 
     def live(self, ticks: int) -> None:
@@ -133,8 +133,8 @@ class Device:
 
     @property
     def drawn(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(json.dumps(self.agent._outbox.drawn("hr").document()))
-        return found
+        document: dict[str, Any] = json.loads(json.dumps(self.agent._outbox.drawn("hr").document()))
+        return document
 
     @property
     def outbox(self) -> Outbox:
@@ -142,7 +142,7 @@ class Device:
 
     def released(self) -> dict[int, int]:
         """The version under which each tick that is durable was drawn."""
-        found = {
+        policy_versions = {
             frame.first + i: frame.policy_version
             for frame in symbol_frames(self.outbox)
             for i in range(len(frame.symbols))
@@ -151,10 +151,12 @@ class Device:
             ticks = [tick for tick in range(frame.first, frame.first + frame.length) if tick in self.ran]
             if frame.observed < len(ticks):  # begun anew in its midst: what was before is lost, or in its record
                 ticks = [tick for tick in ticks if self.lives[tick] == self.lives[ticks[-1]]]
-            found |= dict.fromkeys(ticks, frame.policy_version)
+            policy_versions |= dict.fromkeys(ticks, frame.policy_version)
         # A window that begins anew within its ticks, under another version, has none of those before.
         return {
-            tick: version for tick, version in found.items() if tick in self.ran and self.ran[tick].version == version
+            tick: version
+            for tick, version in policy_versions.items()
+            if tick in self.ran and self.ran[tick].version == version
         }
 
 
@@ -299,10 +301,10 @@ def drawn_of(config: Path) -> list[list[int]]:
 def steps_of(device: Device) -> tuple[list[int], np.ndarray]:
     """The ticks that came, in order, with the rates of what was released of each."""
     released = device.released()
-    made = {one.version: one for one in device.running}
+    by_version = {running.version: running for running in device.running}
     rates = []
     for tick in sorted(device.ran):
-        ratios = made[released[tick]].outputs.ratios if tick in released else (1, 1)
+        ratios = by_version[released[tick]].outputs.ratios if tick in released else (1, 1)
         rates.append([float(np.log(float(ratio))) for ratio in ratios])
     return sorted(device.ran), np.array(rates)
 
@@ -347,7 +349,7 @@ def check_life(seed: int, folder: Path, counts: Counter[str]) -> None:
     device.start(current)
     released, history = device.released(), device_history(current, {"hr": device.drawn})
     spans = ticks_of(history)
-    noises = {made.version: Noise.of(made) for made in device.running}
+    noises = {running.version: Noise.of(running) for running in device.running}
     for tick, number in released.items():
         assert (spans[tick].version == current.version) == (number == current.version)
         assert spans[tick].noise == noises[number]

@@ -103,9 +103,9 @@ def test_the_fleet_s_broker_is_no_broker_of_a_sensor(tmp_path: Path, fleet: str)
         ConfigError, match="a sensor reads the broker of the fleet: raw readings need a broker of their"
     ):
         load(device(tmp_path, MQTT, broker=broker))
-    (found,) = load(device(tmp_path, {**MQTT, "port": 1884, "password_file": "secret"}, broker=broker)).streams
-    assert found.sensor["fleet_broker"] == [fleet, 1883]
-    assert found.sensor["password_file"] == str(tmp_path / "secret")
+    (stream_,) = load(device(tmp_path, {**MQTT, "port": 1884, "password_file": "secret"}, broker=broker)).streams
+    assert stream_.sensor["fleet_broker"] == [fleet, 1883]
+    assert stream_.sensor["password_file"] == str(tmp_path / "secret")
     assert load(device(tmp_path, MQTT, broker='[broker]\nhost = "gw.example"')).streams
 
 
@@ -126,8 +126,8 @@ def test_every_example_of_the_manual_is_a_configuration() -> None:
     head = 'fleet = "home"\ndevice = "watch"\noutbox = "o.sqlite"\nceiling = 1.0\n[broker]\nhost = "gw.example"\n'
     kinds = set()
     for example in examples():
-        found = tomllib.loads(f'{head}[[streams]]\npolicy = "x.json"\n{example}')
-        config = AgentConfig.model_validate_json(json.dumps(found))
+        document = tomllib.loads(f'{head}[[streams]]\npolicy = "x.json"\n{example}')
+        config = AgentConfig.model_validate_json(json.dumps(document))
         kinds.add(config.streams[0].sensor.kind)
         assert silence_warning(config.streams[0].sensor.model_dump()) == ""
     assert kinds == {"mqtt", "gpio", "bluetooth-heart-rate", "command"}

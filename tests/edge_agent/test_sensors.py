@@ -193,7 +193,7 @@ def test_code_of_a_reading_s_own_type_runs_in_the_sensor_s_thread_and_delays_no_
         *((np.int64(3), 3), (np.float32(0.5), 0.5), (np.str_("on"), "on"), (Decimal("0.5"), 0.5), (True, True)),
         *((Fraction(10**400), math.inf), (Fraction(-(10**400)), -math.inf), (b"71.5", 71.5)),
     ],
-    ids=lambda one: type(one).__name__,
+    ids=lambda sensor: type(sensor).__name__,
 )
 def test_what_a_function_returns_becomes_a_number_or_a_text(returned: object, expected: float | str) -> None:
     asked = Asked()

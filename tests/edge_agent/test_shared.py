@@ -96,12 +96,12 @@ def test_a_line_of_standard_input_is_for_all_streams(tmp_path: Path) -> None:
 def test_a_new_stream_remembers_the_state_that_hysteresis_holds(tmp_path: Path) -> None:
     """Between the edges the state is what it was; a stream that begins later would know no better than the value."""
     sticky = compile_discretiser(Thresholds(edges=(0.5,), states=("low", "high"), hysteresis=0.2))
-    one, two = replace(ONE, discretiser=sticky), replace(TWO, discretiser=sticky)
+    first, two = replace(ONE, discretiser=sticky), replace(TWO, discretiser=sticky)
     clock, sensor = JumpingClock(1000 * SECOND), Counted(lambda reads: 1.0 if reads == 1 else 0.4)
-    device = agent(tmp_path, clock, sensor, one)
+    device = agent(tmp_path, clock, sensor, first)
     for tick in range(6):
         if tick == 2:
-            device._ticks.switch([one, two], lambda: None)
+            device._ticks.switch([first, two], lambda: None)
         clock.now += SECOND
         device._ticks.catch_up()
     assert list(symbols(device, 1).values()) == [1] * 6
@@ -158,22 +158,22 @@ def test_a_restart_does_not_put_streams_of_one_clock_apart(tmp_path: Path) -> No
 def test_equal_sensors_are_opened_once_and_others_apart() -> None:
     other = {**CALL, "target": "builtins:int"}
     plans = (ONE, TWO, replace(TWO, sensor=other), replace(TWO, period_us=2 * SECOND))
-    one, two, three, four = open_sensors(plans)
-    assert one is two
-    assert len({id(sensor) for sensor in (one, three, four)}) == 3
+    first, two, three, four = open_sensors(plans)
+    assert first is two
+    assert len({id(sensor) for sensor in (first, three, four)}) == 3
 
 
 @pytest.mark.parametrize(
     "change", [{"period_us": 2 * SECOND}, {"epoch_us": 1}, {"sensor": {**LINES, "keep_alive": "x"}}]
 )
 def test_streams_would_take_lines_from_one_another(tmp_path: Path, change: dict[str, Any]) -> None:
-    one, two = replace(ONE, sensor=LINES), replace(TWO, sensor=LINES)
+    first, two = replace(ONE, sensor=LINES), replace(TWO, sensor=LINES)
     assert len(open_sensors(())) == 0
     with pytest.raises(ConfigError, match="standard input feeds the streams of one clock"):
-        open_sensors((one, replace(two, **change)))
-    device = agent(tmp_path, JumpingClock(1000 * SECOND), Counted(float), one)
+        open_sensors((first, replace(two, **change)))
+    device = agent(tmp_path, JumpingClock(1000 * SECOND), Counted(float), first)
     with pytest.raises(ConfigError, match="standard input feeds the streams of one clock"):
-        device._ticks.switch([one, replace(two, **change)], lambda: None)
+        device._ticks.switch([first, replace(two, **change)], lambda: None)
     assert [stream.plan.stream for stream in device._ticks.streams] == ["one"]
 
 

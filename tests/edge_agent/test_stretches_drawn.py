@@ -47,7 +47,7 @@ def promising(epsilon: float, ticks: int, **changes: object) -> Policy:
 
 def lost(device: Device, policies: list[Policy], ticks: int, switched: int = 1 << 60) -> Fraction:
     """The most that so many ticks in a row lose, at the worst output, by the frames that the device made."""
-    scale = {one.name: Fraction(one.scale) for made in policies for one in made.windows}
+    scale = {window.name: Fraction(window.scale) for policy in policies for window in policy.windows}
     numbers = device.numbers
     released = [
         ([t for t in numbers if frame.first <= t < frame.first + frame.length], scale[frame.window])
@@ -65,10 +65,10 @@ def lost(device: Device, policies: list[Policy], ticks: int, switched: int = 1 <
 @pytest.mark.parametrize("signed", [True, False])
 def test_a_clock_that_is_set_forward_takes_no_stretch_beyond_what_is_said(tmp_path: Path, *, signed: bool) -> None:
     """Three jumps, at once by signed time or after the ten minutes that an unsigned one has to stay."""
-    made = promising(10.0, HOUR, length=10, stride=1440)
-    bound = made.bound(made.verify())
+    policy = promising(10.0, HOUR, length=10, stride=1440)
+    bound = policy.bound(policy.verify())
     clocks = TwoClocks(20_000 * 86_400 + 43_200)
-    device = Device(tmp_path, clocks, plan_of(made))
+    device = Device(tmp_path, clocks, plan_of(policy))
     device.run(600, step=30)
     for _ in range(3):
         ahead = (clocks.wall // PERIOD // 1440 + 2) * 1440 * PERIOD - PERIOD // 2
@@ -77,16 +77,19 @@ def test_a_clock_that_is_set_forward_takes_no_stretch_beyond_what_is_said(tmp_pa
             device.time.follow(clocks.wall // SECOND)
         device.run((0 if signed else 600) + 11 * 60, step=30)
     device.run(40 * 60, step=30)
-    found = lost(device, [made], HOUR)
+    loss = lost(device, [policy], HOUR)
     device.stop()
-    assert found > 1  # ten ticks with noise of scale 10 are what one grid has of an hour
-    assert found <= bound.epsilon(HOUR)
+    assert loss > 1  # ten ticks with noise of scale 10 are what one grid has of an hour
+    assert loss <= bound.epsilon(HOUR)
 
 
 def test_a_change_of_policy_takes_no_stretch_beyond_what_the_larger_bound_says(tmp_path: Path) -> None:
-    made = [promising(2.1, 20, length=10, stride=100), promising(2.1, 20, length=10, stride=100, start=10, name="next")]
-    bounds = [one.bound(one.verify()) for one in made]
-    plans = [plan_of(one) for one in made]
+    policies = [
+        promising(2.1, 20, length=10, stride=100),
+        promising(2.1, 20, length=10, stride=100, start=10, name="next"),
+    ]
+    bounds = [policy.bound(policy.verify()) for policy in policies]
+    plans = [plan_of(policy) for policy in policies]
     switch = 300_010
     clocks = TwoClocks((switch - 15) * 60)
     device = Device(tmp_path, clocks, plans[0])
@@ -94,17 +97,17 @@ def test_a_change_of_policy_takes_no_stretch_beyond_what_the_larger_bound_says(t
         device.run(30, step=30)
     device.ticks.switch([replace(plans[1], version=2)], lambda: None)
     device.run(25 * 60, step=30)
-    found = lost(device, made, 20, switch)
+    loss = lost(device, policies, 20, switch)
     device.stop()
-    assert found == 2  # ten ticks by each policy
-    assert found <= max(one.epsilon(20) for one in bounds)
+    assert loss == 2  # ten ticks by each policy
+    assert loss <= max(bound.epsilon(20) for bound in bounds)
 
 
 def test_documents_one_after_another_are_held_to_a_ceiling_as_if_each_counted_every_tick() -> None:
     """Each counts another tick of an hour: so many told 51 nats of fifty minutes under a ceiling of 1.01."""
-    made = promising(1.01, HOUR, length=1, stride=3600, scale="1")
+    policy = promising(1.01, HOUR, length=1, stride=3600, scale="1")
     with pytest.raises(GuaranteeError, match="about 60 ticks in a row"):
-        made.verify()
+        policy.verify()
     every = promising(60.001, HOUR, length=1, stride=3600, scale="1")
     every.verify(Ceiling(epsilon=51.01, seconds=50 * 60))
     with pytest.raises(GuaranteeError, match="above this device's ceiling"):

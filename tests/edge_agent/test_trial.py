@@ -22,8 +22,8 @@ SECRET = "71.53194726"
 
 
 def command(script: str, **options: Any) -> dict[str, Any]:
-    found = {"kind": "command", "command": ["/bin/sh", "-c", script], "runs": "tick", "timeout": PATIENCE}
-    return found | {"silence": "samples", "keep_alive": None, "keep_alive_ticks": None} | options
+    fields = {"kind": "command", "command": ["/bin/sh", "-c", script], "runs": "tick", "timeout": PATIENCE}
+    return fields | {"silence": "samples", "keep_alive": None, "keep_alive_ticks": None} | options
 
 
 def recording(folder: Path, *rows: str, **options: Any) -> dict[str, Any]:
@@ -93,9 +93,9 @@ def test_the_check_reads_a_sensor_and_connects_to_nobody(tmp_path: Path, capfd: 
         assert main([str(config), "--check"]) == 0
         with pytest.raises(BlockingIOError):
             fleet.accept()
-    said = capfd.readouterr()
-    assert said.out.splitlines()[-1] == "stream hr: a usable reading came"
-    assert SECRET not in said.out + said.err
+    output = capfd.readouterr()
+    assert output.out.splitlines()[-1] == "stream hr: a usable reading came"
+    assert SECRET not in output.out + output.err
     assert not (tmp_path / "outbox.sqlite").exists()
 
 
@@ -106,8 +106,8 @@ def test_the_check_ends_with_1_if_what_came_cannot_be_used(
 ) -> None:
     recording(tmp_path, row)
     assert main([str(device(tmp_path, {"kind": "replay", "file": "recording.csv"}, 9)), "--check"]) == code
-    said = capfd.readouterr()
-    assert SECRET not in said.out + said.err
+    output = capfd.readouterr()
+    assert SECRET not in output.out + output.err
 
 
 def test_the_check_says_in_one_line_that_a_sensor_cannot_be_opened(

@@ -49,7 +49,7 @@ def on_the_bound(q: float, ratio: float) -> Chain:
 
 def expectation(chain: Chain, chains: dict[str, Any], length: int) -> float:
     """Of the e-value of a stretch, over all paths from the worst start."""
-    found = []
+    totals = []
     for start in range(len(chain)):
         total = 0.0
         for path in product(range(len(chain)), repeat=length):
@@ -59,8 +59,8 @@ def expectation(chain: Chain, chains: dict[str, Any], length: int) -> float:
                 counts[x][y] += 1
                 likelihood *= chain[x][y]
             total += likelihood * math.exp(log_e_value(counts, chains)) if likelihood else 0.0
-        found.append(total)
-    return max(found)
+        totals.append(total)
+    return max(totals)
 
 
 def members() -> Iterator[tuple[Chain, dict[str, Any]]]:
@@ -322,10 +322,12 @@ def test_the_owners_epsilon_is_what_the_guarantee_check_derives_for_his_stretch(
 @pytest.mark.long
 def test_the_owners_epsilon_is_of_the_last_day_and_in_bounded_memory() -> None:
     watch, generator, state = Watch(2, {"odds_ratio": 9.0, **RATED, "adversary": "universal"}), random.Random(4), 0
-    told: list[float] = []
+    own_epsilons: list[float] = []
     for tick in range(600 * 60):
         state ^= generator.random() < (0.01 if tick < 600 * 10 else 0.4)
         take_in(watch, tick, state)
-        told.append(watch.own_epsilon or 0.0)
-    assert told[600 * 12] >= told[600 * 30] > 4 * told[600 * 34] > 0.0, "hour 10 is the last of the slow ones"
+        own_epsilons.append(watch.own_epsilon or 0.0)
+    assert own_epsilons[600 * 12] >= own_epsilons[600 * 30] > 4 * own_epsilons[600 * 34] > 0.0, (
+        "hour 10 is the last of the slow ones"
+    )
     assert len(watch.own) <= 24

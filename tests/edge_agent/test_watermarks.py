@@ -58,9 +58,9 @@ def sender_of(outbox: Outbox, link: Link | None = None, key: bytes | None = KEY,
 
 
 def watermark(through: int, counter: int = 1, *gaps: Gap, key: bytes = KEY, **names: str) -> Committed:
-    given = {"fleet": "home", "device": "watch", **names}
+    names_ = {"fleet": "home", "device": "watch", **names}
     bare = Committed((StreamCommit("hr", through, gaps),), counter)
-    return bare.signed(key, given["fleet"], given["device"])
+    return bare.signed(key, names_["fleet"], names_["device"])
 
 
 def flipped(message: Committed) -> Committed:
@@ -161,17 +161,17 @@ def test_without_a_key_anybody_s_watermark_leaves_the_frames_for_a_while(tmp_pat
 # What the broker says, and what nobody says
 
 
-@pytest.mark.parametrize(("forget_early", "accepted", "left"), [
+@pytest.mark.parametrize(("forget_early", "accepted", "depth"), [
     (True, True, FRAMES - 1), (True, False, FRAMES), (False, True, FRAMES), (False, False, FRAMES),
 ])  # fmt: skip
 def test_a_broker_s_answer_deletes_a_frame_only_if_it_has_it_and_that_is_enough(
-    tmp_path: Path, forget_early: bool, accepted: bool, left: int
+    tmp_path: Path, forget_early: bool, accepted: bool, depth: int
 ) -> None:
     with closing(outbox_of(tmp_path)) as outbox:
         sender = Sender(outbox, Link(), "home", "watch", forget_early=forget_early, grace_seconds=0.0)  # type: ignore[arg-type]
         sender.pump()
         sender.answered(1, 2, accepted)
-        assert outbox.frames.depth() == left
+        assert outbox.frames.depth() == depth
 
 
 def test_frames_of_which_nobody_says_anything_are_sent_again_unchanged(
@@ -201,13 +201,13 @@ def test_of_many_frames_that_a_gateway_has_lost_the_rest_follows_once_the_first_
     monkeypatch.setattr("edge_agent.sender.time", SimpleNamespace(monotonic=lambda: now[0]))
     with closing(outbox_of(tmp_path, many)) as outbox:
         sender = sender_of(outbox, link := Link())
-        said = counter = 0
+        counter_ = counter = 0
 
         def deliver() -> None:
-            nonlocal said
-            while said < len(link.sent):
-                said += 1
-                sender.answered(1, said, True)
+            nonlocal counter_
+            while counter_ < len(link.sent):
+                counter_ += 1
+                sender.answered(1, counter_, True)
                 sender.pump()
 
         deliver()
@@ -215,7 +215,7 @@ def test_of_many_frames_that_a_gateway_has_lost_the_rest_follows_once_the_first_
         now[0] += RESEND_SECONDS
         sender.pump()
         while outbox.frames.depth():
-            assert 0 < len(link.sent) - said <= IN_FLIGHT
+            assert 0 < len(link.sent) - counter_ <= IN_FLIGHT
             deliver()
             counter += 1
             assert sender.committed(watermark(len(link.sent) - many - 1, counter))

@@ -174,8 +174,8 @@ def fields(window: AgentWindow) -> tuple[object, ...]:
 
 
 def test_a_plan_is_what_the_policy_says() -> None:
-    one = Window(name="w", length=9, stride=3, start=2, states=("high", 0), scale="7/3")
-    assert fields(planned(one)) == ("w", 2, 9, 3, 1, (0, NONE, 0), 7, 3)
+    window = Window(name="w", length=9, stride=3, start=2, states=("high", 0), scale="7/3")
+    assert fields(planned(window)) == ("w", 2, 9, 3, 1, (0, NONE, 0), 7, 3)
     many = Window(name="w", length=9, stride=9, states="histogram", scale="20")
     assert fields(planned(many)) == ("w", 0, 9, 9, 3, (0, 1, 2), 20, 1)
 

@@ -348,8 +348,8 @@ def test_when_and_where_is_written_depends_on_ticks_alone(
                 records[-1] += kept(tmp_path / name, device.plan).values()
     assert len(seen[0]) > 30
     assert seen[0] == seen[1]
-    for one, two in zip(*records, strict=True):
-        for mine, yours in zip(one, two, strict=True):
+    for record, two in zip(*records, strict=True):
+        for mine, yours in zip(record, two, strict=True):
             assert (mine.index, mine.through, mine.observed) == (yours.index, yours.through, yours.observed)
             assert abs(mine.counts[0] - yours.counts[0]) <= mine.observed
 
@@ -507,7 +507,9 @@ def test_a_device_killed_before_every_step_sends_each_window_once_and_shows_it_o
     at = kill_at = 1
     with lives(_live) as live:
         while not live(folder, at, life, kill_at, keeping):
-            looked = {(name, record.index) for (_, name), found in kept(folder, plan).items() for record in found}
+            looked = {
+                (name, record.index) for (_, name), of_window in kept(folder, plan).items() for record in of_window
+            }
             outbox = Outbox(tmp_path / "disk-looked-at" / "outbox.sqlite", "home", "watch", keeping)
             frames = {(frame.window, frame.index): frame for frame in window_frames(outbox)}
             with suppress(OutboxError):

@@ -42,9 +42,9 @@ def test_an_image_has_the_sanitiser_and_what_is_burnt_into_it(
         "deploy", "firmware", "build", str(tmp_path / "policy.json"), "--board", "unix", "-o", str(image), "--json"
     )
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert told["epsilon"] <= 4.0
-    assert told["bytes"] == sum(file.stat().st_size for file in image.rglob("*") if file.is_file()) < 60_000
+    document = json.loads(done.out)
+    assert document["epsilon"] <= 4.0
+    assert document["bytes"] == sum(file.stat().st_size for file in image.rglob("*") if file.is_file()) < 60_000
     burnt: dict[str, Any] = {}
     exec((image / "image.py").read_text(), burnt)
     assert burnt["POLICIES"] == [compile_board_policy(POLICY)]
@@ -164,7 +164,7 @@ def test_no_module_of_a_board_gives_a_parameter_without_a_default_by_its_name() 
     for file in modules().values():
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.arguments):
-                required |= {one.arg for one in node.args[: len(node.args) - len(node.defaults)]}
+                required |= {argument.arg for argument in node.args[: len(node.args) - len(node.defaults)]}
             elif isinstance(node, ast.Call):
-                keywords |= {one.arg for one in node.keywords if one.arg}
+                keywords |= {keyword.arg for keyword in node.keywords if keyword.arg}
     assert keywords & required == {"root"}, "with_changes takes any"

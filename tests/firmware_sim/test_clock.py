@@ -50,8 +50,8 @@ def _same(folder: Path, moves: list[tuple[int, int] | None], period: int) -> lis
     lines = ["switch" if move is None else "{} {}".format(*move) for move in moves]
     (folder / "moves").write_text("\n".join(lines) + "\n")
     files = folder / "first", folder / "second", (NOW - 1) * SECOND, folder / "outbox", folder / "moves"
-    told = micropython(SUPPORT / "board_clock.py", *files, heap="200k")
-    drawn = [tuple(map(int, line.split())) for line in told.splitlines()]
+    process = micropython(SUPPORT / "board_clock.py", *files, heap="200k")
+    drawn = [tuple(map(int, line.split())) for line in process.splitlines()]
     assert drawn == device.drawn
     check(device.drawn, period)
     return device.drawn

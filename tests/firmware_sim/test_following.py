@@ -33,12 +33,12 @@ TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
 
 def _policies(version: int, *, begin: int) -> list[Policy]:
     """Two streams of one device, that tick fifty times a second."""
-    found = []
+    policies = []
     for stream in STREAMS:
         policy = quick(board_policy(TEN, frame_ticks=5, period_us=20_000, version=version))
         clock = policy.clock.model_copy(update={"epoch_us": begin})
-        found.append(policy.model_copy(update={"stream": stream, "clock": clock}))
-    return found
+        policies.append(policy.model_copy(update={"stream": stream, "clock": clock}))
+    return policies
 
 
 class _Heard:
@@ -50,19 +50,23 @@ class _Heard:
     def until(self, *codes: StatusCode, version: int = 0) -> Status:
         """Wait for a status with these codes, and with this version of every stream if one is given."""
 
-        def said() -> list[Status]:
+        def statuses() -> list[Status]:
             some = [Status.decode(payload) for payload in self._recorder.payloads[-1:]]
-            return [one for one in some if one.online and one.codes == codes and (not version or _only(one, version))]
+            return [
+                status
+                for status in some
+                if status.online and status.codes == codes and (not version or _only(status, version))
+            ]
 
-        wait_until(said, f"a status with {codes}")
-        return said()[0]
+        wait_until(statuses, f"a status with {codes}")
+        return statuses()[0]
 
     def stop(self) -> None:
         self._recorder.link.stop()
 
 
 def _only(status: Status, version: int) -> bool:
-    return {one.policy_version for one in status.streams} == {version}
+    return {stream.policy_version for stream in status.streams} == {version}
 
 
 @pytest.mark.long
@@ -84,11 +88,11 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
     heard.until(version=2)
     fugu = runner(capsys)
 
-    def told() -> Any:
+    def entry() -> Any:
         (device,) = fugu("fleet", "status", "--registry", tmp_path / "fleet.sqlite", "--json").json()["devices"]
         return device
 
-    wait_until(lambda: told()["state"] == "up to date", "a registry that knows")
+    wait_until(lambda: entry()["state"] == "up to date", "a registry that knows")
     operator.say(bytes(40_000))
     operator.until(lambda status: status.detail == "larger than a board has room for")
     replayed = keys.signed(board_document(*first, version=1))
@@ -104,7 +108,7 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
     third = [policy.model_copy(update={"frame_ticks": 3}) for policy in _policies(3, begin=begin)]
     operator.say(new.signed(board_document(third[0], version=3)), topic_of("policy_set", "home", "watch"))
     operator.until(lambda status: status.version == 3)
-    assert [one.stream for one in heard.until(version=3).streams] == ["hr"]
+    assert [stream.stream for stream in heard.until(version=3).streams] == ["hr"]
     count = len(operator.frames)
     wait_until(lambda: len(operator.frames) > count + 2, "frames of the third")
     assert board.stop() == 0
@@ -133,8 +137,8 @@ def test_what_was_judged_is_not_judged_again_unless_it_may_be_judged_otherwise(t
     for payload in (keys.signed(later), keys.signed_time(NOW), keys.signed_time(NOW + 1), chain):
         files.append(tmp_path / str(len(files)))
         files[-1].write_bytes(payload)
-    told = micropython(SUPPORT / "board_follows.py", tmp_path, *files, heap=BOARD_HEAP)
-    assert told.splitlines() == [
+    process = micropython(SUPPORT / "board_follows.py", tmp_path, *files, heap=BOARD_HEAP)
+    assert process.splitlines() == [
         "policy policy:not_yet_valid",
         "policy policy:not_yet_valid",
         "asked again",

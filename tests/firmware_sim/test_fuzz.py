@@ -37,8 +37,8 @@ def test_mutated_policies_and_watermarks(tmp_path: Path, count: int) -> None:
     message = Committed((StreamCommit("hr", 900, (Gap(3, 70),)), StreamCommit("hr/ten", 80, ())), 1_795_423_929_926_860)
     (tmp_path / "watermark").write_bytes(message.signed(KEY, "home", "watch").encode())
     files = tmp_path / "policy.bin", tmp_path / "watermark"
-    told = micropython(SUPPORT / "board_fuzz.py", *files, KEY.hex(), 7, count, heap="96k")
-    read, proven, _ = map(int, told.split())
+    process = micropython(SUPPORT / "board_fuzz.py", *files, KEY.hex(), 7, count, heap="96k")
+    read, proven, _ = map(int, process.split())
     assert count > read > proven > 0
 
 
@@ -93,14 +93,14 @@ def _other(envelope: bytes, generator: random.Random) -> bytes:
 def test_mutated_signed_documents(tmp_path: Path, count: int) -> None:
     kind: Kind
     signed, generator = _Signed(tmp_path), random.Random(5)
-    told = {"refused": 0, "the same": 0, "signed anew": 0}
+    outcomes = {"refused": 0, "the same": 0, "signed anew": 0}
     for number in range(count):
         kind = generator.choice(
             ("policy", "policy", "policy", "policy", "stop", "stop", "time", "time", "time", "root")
         )
         if number % 50 == 0:
             signed.judged(kind, signed.resigned(kind, generator))
-            told["signed anew"] += 1
+            outcomes["signed anew"] += 1
             continue
         payload = signed.genuine[kind]
         if generator.random() < 0.5:
@@ -109,6 +109,6 @@ def test_mutated_signed_documents(tmp_path: Path, count: int) -> None:
         else:
             other = garbled(payload, generator)
         found = signed.judged(kind, other)
-        told["refused" if found is None else "the same"] += 1
+        outcomes["refused" if found is None else "the same"] += 1
         assert found in (None, signed.content[kind]), "what nobody has signed is accepted"
-    assert told["refused"] > count // 2
+    assert outcomes["refused"] > count // 2

@@ -62,12 +62,12 @@ class _Standard:
     def generate(self, size: int, more: bytes) -> bytes:
         if more:
             self.update(more)
-        made = b""
-        while len(made) < size:
+        _v = b""
+        while len(_v) < size:
             self._v = self._mac(self._v)
-            made += self._v
+            _v += self._v
         self.update(more)
-        return made[:size]
+        return _v[:size]
 
 
 @pytest.mark.parametrize("vector", VECTORS)

@@ -19,8 +19,8 @@ SIX = Window(name="six", length=6, stride=6, states=(1,), scale="20")
 @pytest.mark.parametrize("windows", only([(SIX,)], [(), (SIX,)]))
 def test_power_is_cut_at_every_write(windows: tuple[Window, ...], tmp_path: Path) -> None:
     (tmp_path / "policy.bin").write_bytes(compile_board_policy(board_policy(*windows, frame_ticks=4)))
-    told = micropython(SUPPORT / "board_power.py", tmp_path / "policy.bin", heap="4M")
-    cuts, writes, ticks = map(int, told.splitlines()[-1].split())
+    process = micropython(SUPPORT / "board_power.py", tmp_path / "policy.bin", heap="4M")
+    cuts, writes, ticks = map(int, process.splitlines()[-1].split())
     print(f"{cuts} cuts, {writes} writes for {ticks} ticks")
     assert cuts == 2 * (writes + 1)
     assert writes > ticks
@@ -28,8 +28,8 @@ def test_power_is_cut_at_every_write(windows: tuple[Window, ...], tmp_path: Path
 
 @pytest.mark.long
 def test_power_is_cut_while_a_document_is_stored() -> None:
-    told = micropython(SUPPORT / "board_trust_power.py", heap="1M")
-    cuts, old, new = map(int, told.split())
+    process = micropython(SUPPORT / "board_trust_power.py", heap="1M")
+    cuts, old, new = map(int, process.split())
     assert cuts == old + new
     assert old > 2
     assert new > 1
@@ -38,7 +38,7 @@ def test_power_is_cut_while_a_document_is_stored() -> None:
 @pytest.mark.long
 def test_a_bit_that_turns_takes_away_frames_at_most(tmp_path: Path) -> None:
     (tmp_path / "policy.bin").write_bytes(compile_board_policy(board_policy(SIX, frame_ticks=4)))
-    told = micropython(SUPPORT / "board_rot.py", tmp_path / "policy.bin", tmp_path / "outbox", heap="512k")
-    size, there = map(int, told.split())
+    process = micropython(SUPPORT / "board_rot.py", tmp_path / "policy.bin", tmp_path / "outbox", heap="512k")
+    size, there = map(int, process.split())
     print(f"{size} bytes")
     assert size // 2 < there < size

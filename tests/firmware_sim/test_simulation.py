@@ -30,14 +30,14 @@ def test_a_fault_of_every_kind(seconds: int, rounds: int, seed: int, tmp_path: P
     assert result.sound
     assert {fault.kind for fault in result.faults} == set(FAULTS)
     boards = result.outcomes
-    assert [one.version for one in boards] == ["micropython-1", "micropython-1 (computational)", "micropython-1"]
-    for one in boards:
-        arrived = one.received + one.windows_received
-        assert one.ticks + one.windows == arrived + one.unsent + one.rotten
-        assert one.received > 0
-        assert one.windows_received > 0
-    assert sum(one.starts for one in boards) > 3
-    assert sum(one.rotten for one in boards) <= 10 * rounds
+    assert [board.version for board in boards] == ["micropython-1", "micropython-1 (computational)", "micropython-1"]
+    for board in boards:
+        arrived = board.received + board.windows_received
+        assert board.ticks + board.windows == arrived + board.unsent + board.rotten
+        assert board.received > 0
+        assert board.windows_received > 0
+    assert sum(board.starts for board in boards) > 3
+    assert sum(board.rotten for board in boards) <= 10 * rounds
 
 
 class _Told:
@@ -60,24 +60,24 @@ def test_what_is_lost_or_drawn_twice_is_counted() -> None:
     life = Life(drawn=[("hr", tick) for tick in range(9)], sealed=sealed, starts=1)
     heard = Heard.__new__(Heard)
     heard.versions = {"b": "micropython-1"}
-    heard.frames = [("b", "hr", one.payload) for one in sealed]
+    heard.frames = [("b", "hr", frame.payload) for frame in sealed]
 
-    def told(stored: list[SymbolFrame], **changes: object) -> tuple[int, ...]:
+    def state_of(stored: list[SymbolFrame], **changes: object) -> tuple[int, ...]:
         board = BoardDevice("b", _Told(life), None, **changes)  # type: ignore[arg-type]
         found = outcome(board, heard, Stored(symbols={"hr": stored}))
         assert found.sound == (not found.lost and not found.twice)
         return found.received, found.unsent, found.rotten, found.lost, found.twice
 
-    assert told([one, two, three]) == (9, 0, 0, 0, 0)
-    assert told([one, three]) == (6, 0, 0, 3, 0)
-    assert told([one, three], rotten=[sealed[1]]) == (6, 0, 3, 0, 0)
-    assert told([one, _frame(3, b"\1\0\1", 2), three]) == (8, 0, 0, 1, 0)
+    assert state_of([one, two, three]) == (9, 0, 0, 0, 0)
+    assert state_of([one, three]) == (6, 0, 0, 3, 0)
+    assert state_of([one, three], rotten=[sealed[1]]) == (6, 0, 3, 0, 0)
+    assert state_of([one, _frame(3, b"\1\0\1", 2), three]) == (8, 0, 0, 1, 0)
     life.unsent.add(("hr", 5))
-    assert told([one, three]) == (6, 3, 0, 0, 0)
+    assert state_of([one, three]) == (6, 3, 0, 0, 0)
     life.drawn.append(("hr", 4))
-    assert told([one, two, three]) == (9, 0, 0, 0, 1)
+    assert state_of([one, two, three]) == (9, 0, 0, 0, 1)
     heard.frames.append(("b", "hr", _frame(3, b"\1\0\0", 2).encode()))
-    assert told([one, two, three]) == (9, 0, 0, 0, 3)
+    assert state_of([one, two, three]) == (9, 0, 0, 0, 3)
     assert SymbolFrame.decode(sealed[0].payload) == one
 
 

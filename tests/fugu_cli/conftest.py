@@ -12,5 +12,5 @@ def _quick_forecasts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans of streams forecast from short simulations."""
     original = randomised_response.utility
     monkeypatch.setattr(
-        randomised_response, "utility", lambda *given, **named: original(*given, **{**named, "ticks": 10_000})
+        randomised_response, "utility", lambda *arguments, **named: original(*arguments, **{**named, "ticks": 10_000})
     )

@@ -30,46 +30,46 @@ def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Pat
     done = fugu("check", "attack", recording, "--policy", file, "--column", "value", "--as-it-is", "keys", "--json")
     assert done.code == 0, done.err
     trials = done.json()["trials"]
-    assert [one["released"] for one in trials] == ["symbols", "window high", "symbols, high"]
-    assert {one["attacker"] for one in trials[0]["attacks"]} == set(ATTACKERS)
-    assert {one["attacker"] for one in trials[1]["attacks"]} == set(COUNT_ATTACKERS)
+    assert [trial["released"] for trial in trials] == ["symbols", "window high", "symbols, high"]
+    assert {attack["attacker"] for attack in trials[0]["attacks"]} == set(ATTACKERS)
+    assert {attack["attacker"] for attack in trials[1]["attacks"]} == set(COUNT_ATTACKERS)
     for one in trials:
-        assert all(0 <= found["low"] <= found["success"] <= found["high"] <= 1 for found in one["attacks"])
+        assert all(0 <= attack["low"] <= attack["success"] <= attack["high"] <= 1 for attack in one["attacks"])
     alone = tmp_path / "alone.json"
     alone.write_text(policy(epoch_us=0, period_us=1_000_000).to_json())
-    known = fugu(
+    document = fugu(
         *("check", "attack", recording, "--policy", alone, "--column", "value", "--as-it-is", "keys"),
         *("--known", 2, "--json"),
     ).json()
-    assert known["trials"][0]["attacks"][0]["guess"] > 0.8 > 0.6 > trials[0]["attacks"][0]["guess"]
+    assert document["trials"][0]["attacks"][0]["guess"] > 0.8 > 0.6 > trials[0]["attacks"][0]["guess"]
     shown = fugu("check", "attack", recording, "--policy", file, "--column", "value", "--as-it-is", "keys")
     assert "forward-backward" in shown.out
-    said = " ".join(shown.out.split())
-    assert "proven if the readings are in the class" in said
-    assert "bounds nothing for one who learns a person's habits" in said
+    text = " ".join(shown.out.split())
+    assert "proven if the readings are in the class" in text
+    assert "bounds nothing for one who learns a person's habits" in text
     for trial in trials:
-        [named] = [one["furthest"] for one in trial["attacks"] if one["attacker"] == "supervised"]
-        assert f"x {named:.3g} (" in said
-        draws = sorted(one["furthest"] for one in trial["learners"])
+        [named] = [attack["furthest"] for attack in trial["attacks"] if attack["attacker"] == "supervised"]
+        assert f"x {named:.3g} (" in text
+        draws = sorted(learner["furthest"] for learner in trial["learners"])
         assert len(draws) == 6
         assert draws[0] < draws[-1], "one draw of the noise tells a learner more than another"
-        assert f"x {draws[0]:.3g} to {draws[-1]:.3g} (" in said
-        assert {one["furthest"] is None for one in trial["attacks"] if "Viterbi" in one["attacker"]} <= {True}
+        assert f"x {draws[0]:.3g} to {draws[-1]:.3g} (" in text
+        assert {attack["furthest"] is None for attack in trial["attacks"] if "Viterbi" in attack["attacker"]} <= {True}
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "reason"),
     [
         ((), "--policy"),
         (("--policy", "nowhere.json"), "nowhere.json"),
     ],
 )
 def test_what_cannot_be_attacked_is_said_in_one_line(
-    fugu: Fugu, recording: Path, options: tuple[str, ...], said: str
+    fugu: Fugu, recording: Path, options: tuple[str, ...], reason: str
 ) -> None:
     extra = () if "--column" in options else ("--column", "value")
     done = fugu("check", "attack", recording, *extra, *options)
     assert done.code in (1, 2)
-    assert said in done.err
+    assert reason in done.err
     assert done.err.count("\n") == 1
     assert not done.out

@@ -99,12 +99,12 @@ def test_a_doctor_says_what_is_wrong_with_a_store(fugu: Fugu, tmp_path: Path, ki
     folder.mkdir()
     BAD[kind](folder / "file")
     done = fugu("doctor", gateway_file(tmp_path / "gateway.toml", free_port(), store=folder / "file"))
-    (found,) = (line for line in done.out.splitlines() if line[4:].startswith(" store: "))
+    (line,) = (line for line in done.out.splitlines() if line[4:].startswith(" store: "))
     expected = {"missing": "warn", "missing with its folder": "warn", "empty": "warn", "a store": "ok"}.get(
         kind, "FAIL"
     )
-    assert found.split()[0] == expected
-    assert ("damaged" in found) == (kind in ("binary", "text", "damaged"))
+    assert line.split()[0] == expected
+    assert ("damaged" in line) == (kind in ("binary", "text", "damaged"))
     assert expected != "FAIL" or done.code == 1
     assert all(line[:5] in ("ok   ", "warn ", "FAIL ") for line in done.out.splitlines())
 

@@ -28,5 +28,5 @@ def test_what_is_on_one_machine_is_refused(fugu: Fugu, tmp_path: Path) -> None:
 
 def test_without_ray_one_line_says_what_to_install(fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    said = run(fugu, tmp_path, store="postgresql://fugu@127.0.0.1/home")
-    assert said == "fugu: this command needs ray: pip install 'fugu-edge[cluster]'\n"
+    line = run(fugu, tmp_path, store="postgresql://fugu@127.0.0.1/home")
+    assert line == "fugu: this command needs ray: pip install 'fugu-edge[cluster]'\n"

@@ -9,7 +9,7 @@ from tests.support.command import Fugu
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("words", "expected"),
     [
         (("",), list(dict.fromkeys(words.partition(" ")[0] for words in COMMANDS))),
         (("pl",), ["plan"]),
@@ -23,12 +23,12 @@ from tests.support.command import Fugu
     ],
 )
 def test_words_that_may_follow(
-    fugu: Fugu, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], expected: list[str]
+    fugu: Fugu, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], expected: list[str]
 ) -> None:
     """The words that bash would offer after some, the last of which has begun."""
     monkeypatch.setenv("_FUGU_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_CWORD", str(len(given)))
-    monkeypatch.setenv("COMP_WORDS", " ".join(["fugu", *given]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    monkeypatch.setenv("COMP_WORDS", " ".join(["fugu", *words]))
     done = fugu()
     assert (done.code, done.out.split(), done.err) == (0, expected, "")
 

@@ -59,7 +59,7 @@ def test_an_enrolment_is_what_a_device_can_begin_with(
     opened = Registry(registry)
     assert opened.device("watch").groups == {"wrists"}
     assert opened.keys() == {"watch": bytes.fromhex(enrolment.key or "")}
-    assert [(one.who, one.what, one.subject) for one in opened.history()] == [("anna", "enrol", "watch")]
+    assert [(event.who, event.what, event.subject) for event in opened.history()] == [("anna", "enrol", "watch")]
 
 
 def test_a_device_that_is_enrolled_anew_has_a_new_key(fugu: Fugu, home: Home) -> None:
@@ -90,8 +90,8 @@ def test_a_device_that_is_enrolled_anew_has_a_new_key(fugu: Fugu, home: Home) ->
 def test_enrolments_that_are_refused(fugu: Fugu, home: Home, words: tuple[str, ...], complaint: str) -> None:
     home.write(1, HEART)
     before, out = home.dump(), home.folder / "out.json"
-    given = ("--ceiling", 1, "--total-ceiling", 1, "-o", out, *home.options)
-    done = fugu("fleet", "enrol", *given, *(word.replace("FOLDER", str(home.folder)) for word in words))
+    arguments = ("--ceiling", 1, "--total-ceiling", 1, "-o", out, *home.options)
+    done = fugu("fleet", "enrol", *arguments, *(word.replace("FOLDER", str(home.folder)) for word in words))
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert complaint in done.err
     assert not out.exists()
@@ -145,7 +145,7 @@ def test_push_lets_the_devices_it_is_for_have_it(fugu: Fugu, home: Home, monkeyp
     done = fugu("fleet", "push", path, *home.options, "--json")
     assert (done.code, done.err) == (0, "")
     assert done.json() == {"version": 3, "devices": ["band", "watch"], "restores": None}
-    assert [(one.device, one.version) for one in home.registry.unpublished(10)] == [("band", 3), ("watch", 3)]
+    assert [(due.device, due.version) for due in home.registry.unpublished(10)] == [("band", 3), ("watch", 3)]
     assert home.registry.device("ring").desired is None
     entry = home.registry.document(3)
     assert (entry.payload, entry.description, entry.added_by) == (path.read_bytes(), HEART.stream, "anna")
@@ -186,8 +186,8 @@ def test_what_devices_would_refuse_is_not_pushed(
     fugu: Fugu, home: Home, fields: dict[str, Any], complaint: str
 ) -> None:
     fugu("fleet", "push", home.write(1, QUIET), *home.options)
-    before, given = home.dump(), dict(fields)
-    path = home.write(given.pop("version", 2), HEART, **given)
+    before, document = home.dump(), dict(fields)
+    path = home.write(document.pop("version", 2), HEART, **document)
     for dry in ((), ("--dry-run",)):
         done = fugu("fleet", "push", path, *home.options, *dry)
         assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
@@ -227,9 +227,11 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home:
     assert (heart["before"]["epsilon"], heart["after"]["epsilon"]) == (1.0, 2.0)
     assert heart["before"]["accuracy"] == heart["after"]["accuracy"] > second["streams"]["hr"]["before"]["accuracy"]
     assert (place["before"]["epsilon"], place["after"]) == (1.0, None)
-    told = heart["after"]["stretches"]
-    assert (told[0]["ticks"], told[0]["epsilon"]) == (1, 2.0)
-    assert [each["epsilon"] for each in told] == [each.epsilon for each in WEAK.bound().rows(WEAK.clock.period_us, 2.0)]
+    stretches = heart["after"]["stretches"]
+    assert (stretches[0]["ticks"], stretches[0]["epsilon"]) == (1, 2.0)
+    assert [each["epsilon"] for each in stretches] == [
+        each.epsilon for each in WEAK.bound().rows(WEAK.clock.period_us, 2.0)
+    ]
     table = PLACE.measure_tables[1].noise
     assert isinstance(table, NoiseTable)
     squares = 0.0
@@ -262,7 +264,9 @@ def test_the_owner_of_a_profile_under_way_is_told_that_it_ends(fugu: Fugu, home:
         fugu("fleet", "push", path, *home.options, "--dry-run").out
     )
     changes = fugu("fleet", "push", path, *home.options, "--dry-run", "--json").json()["changes"]
-    assert [one["streams"]["hr"].get("open_profile_days") for one in changes if "watch" in one["devices"]] == [14.0]
+    assert [change["streams"]["hr"].get("open_profile_days") for change in changes if "watch" in change["devices"]] == [
+        14.0
+    ]
 
 
 def flat(text: str) -> str:
@@ -313,17 +317,17 @@ FILLED = ((0.8, 0.1, 0.1), (0.1, 0.8, 0.1), (0.1, 0.1, 0.8))
 
 
 @pytest.mark.parametrize(
-    ("chains", "known"),
+    ("chains", "is_known"),
     [
         (BoundedChains(states=3, odds_ratio=70.0, transition=FILLED), True),
         (BoundedChains(states=3, odds_ratio=70.0), False),
     ],
 )
-def test_the_worth_of_streams_of_more_states(chains: BoundedChains, known: bool) -> None:
+def test_the_worth_of_streams_of_more_states(chains: BoundedChains, is_known: bool) -> None:
     clear = NoiseTable(rows=((4_000_000_000, 4_100_000_000), (100_000_000, 4_100_000_000), (50_000, 100_000)))
-    found = worth(HEART.model_copy(update={"chains": chains, "table": clear}))
-    assert (found.accuracy is not None) == known
-    assert found.accuracy is None or 0.9 < found.accuracy < 1.0
+    rated = worth(HEART.model_copy(update={"chains": chains, "table": clear}))
+    assert (rated.accuracy is not None) == is_known
+    assert rated.accuracy is None or 0.9 < rated.accuracy < 1.0
 
 
 def test_the_worth_of_windows_alone_is_the_error_of_the_best_share() -> None:
@@ -332,10 +336,10 @@ def test_the_worth_of_windows_alone_is_the_error_of_the_best_share() -> None:
         Window(name="hour", length=3600, stride=3600, states=(1,), scale="100"),
     )
     update = {"table": None, "frame_ticks": 1, "windows": windows, "windows_guarantee": None}
-    found = worth(HEART.model_copy(update=update))
-    assert found.accuracy is None
-    assert found.error == pytest.approx(100 / 86_400, rel=1e-3)
-    assert found.unit == "of the share of day"
+    rated = worth(HEART.model_copy(update=update))
+    assert rated.accuracy is None
+    assert rated.error == pytest.approx(100 / 86_400, rel=1e-3)
+    assert rated.unit == "of the share of day"
 
 
 # Status and history
@@ -355,7 +359,7 @@ def test_status_says_how_every_device_stands(fugu: Fugu, home: Home) -> None:
     shown = fugu(*words).out
     assert "3 devices: 2 online, 1 refused, 1 sent, 1 stale." in shown
     assert "1: ceiling" in shown
-    assert [one["device"] for one in fugu(*words, "--group", "fingers", "--json").json()["devices"]] == ["ring"]
+    assert [device["device"] for device in fugu(*words, "--group", "fingers", "--json").json()["devices"]] == ["ring"]
 
 
 def test_status_has_an_exit_code_for_scripts(fugu: Fugu, home: Home) -> None:
@@ -397,7 +401,7 @@ def test_history_says_who_did_what(fugu: Fugu, home: Home, monkeypatch: pytest.M
     home.says("ring", 1, "refused", "ceiling")
     words = ("fleet", "history", "--registry", home.path)
     events = fugu(*words, "--json").json()
-    assert [(one["who"], one["what"]) for one in events[-2:]] == [("bert", "document"), ("bert", "push")]
+    assert [(event["who"], event["what"]) for event in events[-2:]] == [("bert", "document"), ("bert", "push")]
     assert "bert" in fugu(*words).out
     (refusal,) = fugu(*words, "--refusals", "--json").json()
     assert (refusal["device"], refusal["outcome"], refusal["reason"]) == ("ring", "refused", "ceiling")

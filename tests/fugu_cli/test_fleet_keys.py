@@ -69,7 +69,7 @@ def _quickly() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keys of fleet home, made once: two of three root keys, two of two policy keys."""
     folder = tmp_path_factory.mktemp("fleet")
     secret(folder / "secret", PASSPHRASE)
@@ -79,10 +79,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def keys(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def keys(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of them; the passphrase is in the environment."""
     monkeypatch.setenv("FUGU_PASSPHRASE", PASSPHRASE)
-    shutil.copytree(made, tmp_path / "keys")
+    shutil.copytree(folder, tmp_path / "keys")
     (tmp_path / "hr.json").write_text(POLICY.to_json())
     return tmp_path / "keys"
 
@@ -117,14 +117,14 @@ def accepted(keys: Path, path: Path, **fields: Any) -> Verdict:
 # Keys
 
 
-def test_init_makes_private_files_for_their_owner_only(made: Path) -> None:
-    assert made.stat().st_mode & 0o777 == 0o700
-    files = sorted(made.glob("*.key"))
+def test_init_makes_private_files_for_their_owner_only(folder: Path) -> None:
+    assert folder.stat().st_mode & 0o777 == 0o700
+    files = sorted(folder.glob("*.key"))
     assert [file.name.partition("-")[0] for file in files] == ["gateway", "policy", "policy", "root", "root", "root"]
     for file in files:
         assert file.stat().st_mode & 0o777 == 0o600
         assert file.read_text().startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
-    root = device(made).root
+    root = device(folder).root
     assert (root.version, root.root.threshold, root.policy.threshold, root.gateway.threshold) == (1, 2, 2, 1)
     assert {name[:8] for name in root.keys} == {file.stem.partition("-")[2] for file in files}
 
@@ -181,9 +181,9 @@ def test_at_a_terminal_a_new_passphrase_is_asked_for_twice(
 def test_keys_show_says_where_they_are(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir(mode=0o700)
     moved = one_key(keys, "root").rename(tmp_path / "disk" / one_key(keys, "root").name)
-    found = fugu("fleet", "keys", "show", "--keys", keys, "--json").json()
-    assert (found["fleet"], found["version"], found["policy"]["threshold"]) == ("home", 1, 2)
-    assert [entry["file"] for entry in found["root"]["keys"]].count(None) == 1
+    document = fugu("fleet", "keys", "show", "--keys", keys, "--json").json()
+    assert (document["fleet"], document["version"], document["policy"]["threshold"]) == ("home", 1, 2)
+    assert [entry["file"] for entry in document["root"]["keys"]].count(None) == 1
     assert "elsewhere" in fugu("fleet", "keys", "show", "--keys", keys).out
     both = fugu("fleet", "keys", "show", "--keys", keys, "--keys", tmp_path / "disk", "--json").json()
     assert str(moved) in [entry["file"] for entry in both["root"]["keys"]]
@@ -261,9 +261,9 @@ def test_a_policy_key_is_replaced_and_devices_follow(fugu: Fugu, keys: Path, tmp
     before, old = device(keys), one_key(keys, "policy")
     stays = next(file for file in keys.glob("policy-*.key") if file != old)
     name = old.stem.partition("-")[2]
-    found = fugu("fleet", "keys", "rotate", "--role", "policy", "--key", name, "--keys", keys, "--json").json()
-    assert (found["version"], len(found["new"]), found["retired"]) == (2, 1, [str(old)])
-    assert str(stays) in [entry["file"] for entry in found["policy"]["keys"]]
+    document = fugu("fleet", "keys", "rotate", "--role", "policy", "--key", name, "--keys", keys, "--json").json()
+    assert (document["version"], len(document["new"]), document["retired"]) == (2, 1, [str(old)])
+    assert str(stays) in [entry["file"] for entry in document["policy"]["keys"]]
     assert (keys / "root-2.envelope").read_bytes() == root_of(keys)
     assert before.follow_roots(roots_of(keys)).changes
     assert before.root.version == 2
@@ -271,7 +271,7 @@ def test_a_policy_key_is_replaced_and_devices_follow(fugu: Fugu, keys: Path, tmp
     words = ("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, "--keys", keys)
     assert fugu(*words, "-o", out).code == 0
     assert before.judge(out.read_bytes(), "policy", 0).changes
-    Path(found["new"][0]).unlink()
+    Path(document["new"][0]).unlink()
     done = fugu(*words, "-o", out, "--json").json()
     assert (done["complete"], done["signatures"]) == (False, 1), "the old key counts no more"
 
@@ -351,11 +351,16 @@ def test_what_is_signed_is_accepted_by_devices(fugu: Fugu, keys: Path, tmp_path:
         *("--valid-from", "2020-01-31", "--valid-until", "2100-01-31T12:00+02:00", "--on-expiry", "stop", "--json"),
     )
     assert (done.code, done.err) == (0, "")
-    found = done.json()
-    assert found["streams"] == [
+    document = done.json()
+    assert document["streams"] == [
         {"stream": "hr", "kind": "symbols", "epsilon": 1.0, "adversary": "universal", "stretch_ticks": 1}
     ]
-    assert (found["version"], found["to"], found["signatures"], found["complete"]) == (7, "group wrists", 2, True)
+    assert (document["version"], document["to"], document["signatures"], document["complete"]) == (
+        7,
+        "group wrists",
+        2,
+        True,
+    )
     verdict = accepted(keys, out)
     assert verdict.policies == (POLICY.model_copy(update={"version": 7}),)
     assert isinstance(verdict.document, PolicyDocument)
@@ -521,12 +526,12 @@ def test_policies_that_cannot_be_pinned(fugu: Fugu, keys: Path, tmp_path: Path) 
     words = ("--root", keys / "root.envelope", "--device", "watch", "--ceiling", 1, "-o", out)
     heart, false = tmp_path / "hr.json", tmp_path / "false.json"
     false.write_text(POLICY.to_json().replace('"epsilon": 1.0', '"epsilon": 0.1'))
-    for given, complaint in (
+    for options, complaint in (
         ((heart, heart), "two policies of a document are for one stream"),
         ((tmp_path / "none",), "cannot read the policy"),
         ((false,), "above the 0.1 of its guarantee"),
     ):
-        done = fugu("fleet", "enrol", *words, *(word for file in given for word in ("--policy", file)))
+        done = fugu("fleet", "enrol", *words, *(word for file in options for word in ("--policy", file)))
         assert (done.code, done.err.count("\n")) == (1, 1)
         assert complaint in done.err
         assert not out.exists()
@@ -548,7 +553,11 @@ def test_next_and_the_way_back_come_from_the_registry(fugu: Fugu, keys: Path, tm
     taken = fugu("fleet", "sign", tmp_path / "hr.json", "--to", "group:wrists", "--version", 5, *words)
     assert (taken.code, taken.err) == (1, "fugu: version 5 is not newer than 5, which the registry has\n")
     done = fugu("fleet", "sign", "--restores", 4, *words, "--json").json()
-    assert (done["version"], done["to"], [one["stream"] for one in done["streams"]]) == (6, "group wrists", ["hr4"])
+    assert (done["version"], done["to"], [stream["stream"] for stream in done["streams"]]) == (
+        6,
+        "group wrists",
+        ["hr4"],
+    )
     document = read_document(PolicyDocument, Envelope.decode(out.read_bytes()).payload)
     assert document.on_expiry == "stop"
     assert fugu("fleet", "sign", "--restores", 3, *words).err == (
@@ -557,7 +566,7 @@ def test_next_and_the_way_back_come_from_the_registry(fugu: Fugu, keys: Path, tm
 
 
 @pytest.fixture
-def told(fugu: Fugu, keys: Path, tmp_path: Path) -> Path:
+def home_registry(fugu: Fugu, keys: Path, tmp_path: Path) -> Path:
     """A registry with two signed documents: version 1 with epsilon 1, and version 2, which promises more."""
     less = POLICY.model_copy(update={"guarantee": POLICY.guarantee.model_copy(update={"epsilon": 40.0})})
     texts = [less.to_json().replace("100.5", "99.5"), POLICY.to_json()]
@@ -602,18 +611,18 @@ def test_what_is_weaker_is_so_about_the_stretch_that_was_promised() -> None:
     day = _stretch_document(3, 1.9, 481, "256")
     assert weaker(tick, hour) == weaker(tick, day) == weaker(hour, day) == []
     (line,) = weaker(hour, tick)
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"version 1 is weaker: epsilon ([\d.]+) of stream hr about any 61 ticks in a row, where version 2 promises 1",
         line,
     )
-    assert found
-    assert float(found[1]) == pytest.approx(1.0 + 60 / 3, rel=1e-4)
+    assert match
+    assert float(match[1]) == pytest.approx(1.0 + 60 / 3, rel=1e-4)
 
 
 def test_what_is_brought_back_is_shown_and_what_is_weaker_is_named(
-    fugu: Fugu, keys: Path, told: Path, tmp_path: Path
+    fugu: Fugu, keys: Path, home_registry: Path, tmp_path: Path
 ) -> None:
-    words = ("fleet", "sign", "--restores", 1, "--keys", keys, "--registry", told, "-o", tmp_path / "out")
+    words = ("fleet", "sign", "--restores", 1, "--keys", keys, "--registry", home_registry, "-o", tmp_path / "out")
     done = fugu(*words)
     assert done.code == 0
     assert done.err == ("fugu: warning: version 3 is weaker: epsilon 40 of stream hr, where version 2 promises 1\n")
@@ -624,37 +633,41 @@ def test_what_is_brought_back_is_shown_and_what_is_weaker_is_named(
     assert json.dumps(list(POLICY.discretiser.edges)) in lines["hr: discretiser.edges"]  # type: ignore[union-attr]
     assert "CHANGED" in lines["hr: guarantee"]
     assert fugu(*words[:3], 2, *words[4:]).err == ""
-    found = fugu(*words, "--json").json()
-    assert (found["former"], len(found["weaker"])) == (2, 1)
-    assert found["content"]["hr: guarantee"] != found["former_content"]["hr: guarantee"]
+    document = fugu(*words, "--json").json()
+    assert (document["former"], len(document["weaker"])) == (2, 1)
+    assert document["content"]["hr: guarantee"] != document["former_content"]["hr: guarantee"]
     root = ("--root", keys / "root.envelope")
-    dry = fugu("fleet", "push", tmp_path / "out", "--registry", told, *root, "--dry-run")
+    dry = fugu("fleet", "push", tmp_path / "out", "--registry", home_registry, *root, "--dry-run")
     assert "hr: discretiser.edges" in dry.out
     assert "is weaker" in dry.err
 
 
-def test_a_registry_that_was_changed_gets_nothing_signed(fugu: Fugu, keys: Path, told: Path, tmp_path: Path) -> None:
+def test_a_registry_that_was_changed_gets_nothing_signed(
+    fugu: Fugu, keys: Path, home_registry: Path, tmp_path: Path
+) -> None:
     """Somebody who has the gateway's host has the registry's file."""
     envelope = Envelope.decode((tmp_path / "1.envelope").read_bytes())
     document = _policy_in(tmp_path / "1.envelope")
     other = document.model_copy(update={"on_expiry": "stop"})
-    _forged(told, 1, replace(envelope, payload=write_document(other)).encode())
+    _forged(home_registry, 1, replace(envelope, payload=write_document(other)).encode())
     out = tmp_path / "out"
-    words = ("fleet", "sign", "--restores", 1, "--keys", keys, "--registry", told, "-o", out)
+    words = ("fleet", "sign", "--restores", 1, "--keys", keys, "--registry", home_registry, "-o", out)
     done = fugu(*words)
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert "version 1 of the registry is not believed: 0 of its 2 signatures are valid" in done.err
     assert fugu(*words[:3], 2, *words[4:]).code == 0, "the other one is as it was signed"
     out.unlink()
-    _forged(told, 1, replace(envelope, signatures=envelope.signatures[:1]).encode())
+    _forged(home_registry, 1, replace(envelope, signatures=envelope.signatures[:1]).encode())
     assert "version 1 of the registry is not believed: it has 1 of 2 signatures" in fugu(*words).err
     assert not out.exists()
 
 
-def test_neither_place_nor_number_of_a_document_is_believed(fugu: Fugu, keys: Path, told: Path, tmp_path: Path) -> None:
+def test_neither_place_nor_number_of_a_document_is_believed(
+    fugu: Fugu, keys: Path, home_registry: Path, tmp_path: Path
+) -> None:
     """A number that nobody signed would end the fleet's numbers: none is above it."""
-    _forged(told, 2, (tmp_path / "1.envelope").read_bytes(), 2**32 - 2)
-    words = ("--keys", keys, "--registry", told, "-o", tmp_path / "out")
+    _forged(home_registry, 2, (tmp_path / "1.envelope").read_bytes(), 2**32 - 2)
+    words = ("--keys", keys, "--registry", home_registry, "-o", tmp_path / "out")
     place = f"the registry has version 1 in the place of version {2**32 - 2}"
     back = fugu("fleet", "sign", "--restores", 2**32 - 2, "--version", 2**32 - 1, *words)
     assert (back.code, place in back.err) == (1, True)
@@ -666,10 +679,12 @@ def test_neither_place_nor_number_of_a_document_is_believed(fugu: Fugu, keys: Pa
     assert not (tmp_path / "out").exists()
 
 
-def test_what_a_replaced_key_has_signed_is_given_as_a_file(fugu: Fugu, keys: Path, told: Path, tmp_path: Path) -> None:
+def test_what_a_replaced_key_has_signed_is_given_as_a_file(
+    fugu: Fugu, keys: Path, home_registry: Path, tmp_path: Path
+) -> None:
     out, file = tmp_path / "out", tmp_path / "1.envelope"
     assert fugu("fleet", "keys", "rotate", "--role", "policy", "--keys", keys).code == 0
-    words = ("--keys", keys, "--registry", told, "-o", out)
+    words = ("--keys", keys, "--registry", home_registry, "-o", out)
     done = fugu("fleet", "sign", "--restores", 1, *words)
     assert (done.code, done.out, out.exists()) == (1, "", False)
     assert "of policy keys of root version 2" in done.err
@@ -706,16 +721,16 @@ def test_a_document_for_boards_is_accepted_by_one_and_brought_back_with_its_unit
     enrolment = Enrolment(fleet="home", device="watch", root=root_of(keys).hex(), ceiling=1.0)
     board, agent = burnt_image(tmp_path / "image", [POLICY], enrolment, unit=Fraction(1, 10)), device(keys)
     trusted = TrustState(board.ROOT)
-    trusted, (found,) = judge("policy", out.read_bytes(), board, trusted, int(time.time()), verified, lambda: None)
-    assert (trusted.version, found.version, found.device) == (1, 1, "watch")
+    trusted, (judged,) = judge("policy", out.read_bytes(), board, trusted, int(time.time()), verified, lambda: None)
+    assert (trusted.version, judged.version, judged.device) == (1, 1, "watch")
     assert agent.judge(out.read_bytes(), "policy", int(time.time())).changes
     assert fugu("fleet", "push", out, *words[4:], "--root", keys / "root.envelope").code == 0
     assert fugu("fleet", "sign", "--restores", 1, *words[2:], "-o", out).code == 0
     back = _policy_in(out)
     assert back.version == 2
     assert units(back) == {"hr": Fraction(1, 10)}
-    trusted, (found,) = judge("policy", out.read_bytes(), board, trusted, int(time.time()), verified, lambda: None)
-    assert (trusted.version, found.version) == (2, 2)
+    trusted, (judged,) = judge("policy", out.read_bytes(), board, trusted, int(time.time()), verified, lambda: None)
+    assert (trusted.version, judged.version) == (2, 2)
 
 
 def test_a_colleague_who_signs_other_compiled_policies_gets_no_second_signature(

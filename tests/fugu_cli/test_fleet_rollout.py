@@ -44,8 +44,8 @@ class Staged(Home):
         """The gateway goes on; which devices are to have a new document."""
         self.now_us += seconds * 1_000_000
         due = self.rollouts.due(self.now_us)
-        self.registry.published([(one.device, one.version) for one in due])
-        return {one.device for one in due}
+        self.registry.published([(device.device, device.version) for device in due])
+        return {device.device for device in due}
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_a_rollout_from_canaries_over_a_gate_to_its_end(home: Staged, monkeypatc
     stages = ("--stage", "group:new,success=100%", "--stage", "100%,gate", "--error", "50%", "--seed", "spring")
     done = home.start(*stages, "--pace", 600, "--patience", 60, "--json")
     assert (done.code, done.err) == (0, "")
-    found = done.json()
-    assert (found["phase"], found["version"], found["error"], found["pace"]) == ("running", 2, 0.5, 600)
-    assert [(one["of"], one["size"], one["gate"]) for one in found["stages"]] == [
+    document = done.json()
+    assert (document["phase"], document["version"], document["error"], document["pace"]) == ("running", 2, 0.5, 600)
+    assert [(stage["of"], stage["size"], stage["gate"]) for stage in document["stages"]] == [
         ("group new", 1, False),
         ("100 %", 2, True),
     ]
@@ -82,7 +82,7 @@ def test_a_rollout_from_canaries_over_a_gate_to_its_end(home: Staged, monkeypatc
     home.says("watch", 2)
     home.step()
     assert shown(home)["phase"] == "completed"
-    who = [(one.who, one.what) for one in home.registry.history() if one.subject == "rollout 1"]
+    who = [(event.who, event.what) for event in home.registry.history() if event.subject == "rollout 1"]
     assert who[:3] == [("anna", "draft"), ("anna", "start"), ("gateway", "waiting")]
     assert ("bert", "approve") in who
 
@@ -129,7 +129,7 @@ def test_a_document_of_the_registry_is_rolled_out_by_its_version(home: Staged) -
     home.rollout("abort")
     done = home.rollout("start", "--version", 2, "--group", "wrists", "--share", "50%", "--json")
     assert done.code == 0
-    assert [one["size"] for one in done.json()["stages"]] == [1, 0, 0]
+    assert [stage["size"] for stage in done.json()["stages"]] == [1, 0, 0]
     assert home.rollout("start", "--version", 9).err == "fugu: there is no document of version 9 in fleet home\n"
     other = home.rollout("start", "--version", 2)
     assert (other.code, "rollout 2 is under way at 1 of the 3 devices" in other.err) == (1, True)
@@ -138,10 +138,10 @@ def test_a_document_of_the_registry_is_rolled_out_by_its_version(home: Staged) -
 def test_a_dry_run_shows_stages_and_changes_nothing(home: Staged) -> None:
     before = home.dump()
     words = (home.write(1, HEART), "--root", home.root, "--stage", "50%", "--stage", "100%", "--seed", "x", "--dry-run")
-    found = home.rollout("start", *words, "--json").json()
-    assert [len(names) for names in found["stages"]] == [2, 1]
-    assert sorted(name for names in found["stages"] for name in names) == ["band", "ring", "watch"]
-    assert found["changes"][0]["streams"]["hr"]["after"]["epsilon"] == 1.0
+    document = home.rollout("start", *words, "--json").json()
+    assert [len(names) for names in document["stages"]] == [2, 1]
+    assert sorted(name for names in document["stages"] for name in names) == ["band", "ring", "watch"]
+    assert document["changes"][0]["streams"]["hr"]["after"]["epsilon"] == 1.0
     assert "1: 50 %" in home.rollout("start", *words).out
     assert home.dump() == before
     home.start("--stage", "100%")
@@ -179,11 +179,11 @@ def gateway(home: Staged, outcome: Outcome) -> Iterator[None]:
             rollouts, now_us = Rollouts(registry), home.now_us
             while rollouts.active() and not ended.wait(0.02):
                 now_us += 1_000_000
-                for one in rollouts.due(now_us):
-                    registry.published([(one.device, one.version)])
-                    registry.seen([Sighting(one.device, True, 0, "", "", now_us)])
+                for device in rollouts.due(now_us):
+                    registry.published([(device.device, device.version)])
+                    registry.seen([Sighting(device.device, True, 0, "", "", now_us)])
                     reason = "ceiling" if outcome == "refused" else ""
-                    registry.reported([PolicyReport(one.device, one.version, outcome, reason, now_us)])
+                    registry.reported([PolicyReport(device.device, device.version, outcome, reason, now_us)])
 
     thread = Thread(target=serve)
     thread.start()

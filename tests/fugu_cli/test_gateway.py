@@ -78,7 +78,7 @@ def test_a_shard_apart_from_the_others_needs_a_server(fugu: Fugu, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("", "fleet: is missing"),
         ("fleet = 1", "fleet: must be a text"),
@@ -109,14 +109,14 @@ def test_a_shard_apart_from_the_others_needs_a_server(fugu: Fugu, tmp_path: Path
     ],
 )
 def test_what_is_wrong_with_its_file_is_one_line_that_names_the_key(
-    fugu: Fugu, tmp_path: Path, text: str, said: str
+    fugu: Fugu, tmp_path: Path, text: str, reason: str
 ) -> None:
     (tmp_path / "gateway.toml").write_text(text)
     for command in (("gateway", "run"), ("gateway", "cluster", "--shards", 2), ("gateway", "status")):
         done = fugu(*command, tmp_path / "gateway.toml")
         assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
         assert done.err.startswith(f"fugu: {tmp_path}/gateway.toml")
-        assert said in done.err, done.err
+        assert reason in done.err, done.err
     assert "cannot read none.toml: No such file" in fugu("gateway", "run", "none.toml").err
 
 
@@ -179,22 +179,22 @@ def test_an_age_that_cannot_be_read_is_refused_before_anything_is_made(tmp_path:
 def test_a_status_names_those_devices_that_have_been_silent_longest() -> None:
     """Not those that have sent a frame this very moment."""
     ages = {"quiet": 900.0, "new": None, **{f"busy{number}": 0.0 for number in range(40)}}
-    found = {
+    status = {
         **{"fleet": "home", "uptime_seconds": 1.0, "connected": True, "connection": "", "worker_round_seconds": 0.0},
         **{"alarms": [], "store_bytes": 0, "inbox": 0, "estimates_waiting": 0, "next_releases": {}, "counters": {}},
         "devices": {name: {"seconds_since_frame": age, "seconds_behind": age} for name, age in ages.items()},
     }
-    names = [line.split()[0] for line in plain(show_status(found)).splitlines() if line.strip()]
+    names = [line.split()[0] for line in plain(show_status(status)).splitlines() if line.strip()]
     assert names[names.index("42") :][2:5] == ["new", "quiet", "busy0"]
 
 
 def test_forty_equal_alarms_take_one_line() -> None:
     alarm = {"code": "malformed", "detail": "", "advice": "see its version", "since": 0.0, "count": 2}
-    found = {
+    status = {
         **{"fleet": "home", "uptime_seconds": 1.0, "connected": True, "connection": "", "worker_round_seconds": 0.0},
         **{"store_bytes": 0, "inbox": 0, "estimates_waiting": 0, "next_releases": {}, "counters": {}, "devices": {}},
         "alarms": [{**alarm, "name": f"band-{number:02}"} for number in range(40)],
     }
-    [line] = [line for line in plain(show_status(found)).splitlines() if line.startswith("ALARM")]
+    [line] = [line for line in plain(show_status(status)).splitlines() if line.startswith("ALARM")]
     names = "band-00, band-01, band-02, band-03, band-04 and 35 more"
     assert line == f"ALARM malformed {names}, 80 x since 1970-01-01 00:00:00 UTC: see its version"

@@ -76,7 +76,7 @@ def test_a_field_without_default_must_be_given_and_bounds_hold(words: tuple[str,
 
 
 def test_an_annotation_is_names_help_and_metavar() -> None:
-    shown = {one.name: one for one in made().params}
+    shown = {param.name: param for param in made().params}
     assert made().help == "Called."
     assert (shown["rho"].opts, shown["rho"].help) == (["--rho0"], "Exactly, or nearly so.")
     assert (shown["device"].opts, shown["device"].metavar, shown["quick"].help) == (

@@ -60,8 +60,8 @@ def test_a_folder_without_policies_is_wrong_unless_they_are_in_a_registry(tmp_pa
         Catalogue.load(folder, "home")
     assert Catalogue.load(folder, "home", signed=True).charges == 0
     for registry, verdict in ((None, "FAIL"), (tmp_path / "fleet.sqlite", "ok")):
-        found = examine(Installation("home", None, None, folder, registry=registry))
-        assert [one.verdict for one in found if one.check == "policies"] == [verdict]
+        findings = examine(Installation("home", None, None, folder, registry=registry))
+        assert [finding.verdict for finding in findings if finding.check == "policies"] == [verdict]
 
 
 def test_status_says_that_no_gateway_runs(fugu: Fugu, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_releases_about_windows(fugu: Fugu, tmp_path: Path) -> None:
 
 def test_releases_that_are_none(fugu: Fugu) -> None:
     chain = ("check", "windows", "--q", 0.1, "--r", 0.4)
-    for release, said in (
+    for release, reason in (
         ("1:6", "a release is FIRST:LENGTH:SCALE[:QUERY], got '1:6'"),
         ("0:6:1", "the first tick and the length of a release are whole numbers from 1 on, got '0:6:1'"),
         ("1:6:1:mean", "query must be one of "),
@@ -39,7 +39,7 @@ def test_releases_that_are_none(fugu: Fugu) -> None:
     ):
         done = fugu(*chain, "--release", release)
         assert done.code == 2
-        assert done.err.startswith(f"fugu: {said}")
+        assert done.err.startswith(f"fugu: {reason}")
     assert fugu(*chain, "--release", "1:6:-1").code == 1
     assert fugu(*chain).code == 2
     assert fugu(*chain, "--release", "20000:6:1", "--start", "any").code == 1

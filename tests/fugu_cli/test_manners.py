@@ -37,15 +37,15 @@ class Leaf(NamedTuple):
     @property
     def files(self) -> list[Any]:
         """Its parameters that name files and folders."""
-        return [one for one in self.command.params if kind(one) is Path]
+        return [param for param in self.command.params if kind(param) is Path]
 
     def call(self, file: str, *further: Any) -> list[str]:
         """Words that give it all that it requires, and some options besides."""
         words = list(self.words)
-        for one in self.command.params:
-            if one.required or one in further:
-                value = file if kind(one) is Path else LIKELY[kind(one)]
-                words += [value] if one.param_type_name == "argument" else [one.opts[0], value]
+        for param in self.command.params:
+            if param.required or param in further:
+                value = file if kind(param) is Path else LIKELY[kind(param)]
+                words += [value] if param.param_type_name == "argument" else [param.opts[0], value]
         return words
 
 
@@ -54,22 +54,22 @@ def kind(parameter: Any) -> type:
     if parameter.metavar == "FILE|URL":
         return Path
     annotation = parameter.type_descriptor.annotation
-    return next((one for one in get_args(annotation) if isinstance(one, type)), annotation)
+    return next((kind for kind in get_args(annotation) if isinstance(kind, type)), annotation)
 
 
 def tree(words: tuple[str, ...], command: Any) -> Iterator[Leaf]:
     """A command, and all that are below it."""
     found = Leaf(words, command)
     yield found
-    for name, one in found.below.items():
-        yield from tree((*words, name), one)
+    for name, leaf in found.below.items():
+        yield from tree((*words, name), leaf)
 
 
 ALL = [
-    *(Leaf((name,), one) for name, one in typer.main.get_command(app).commands.items() if one.commands),  # type: ignore[attr-defined]
-    *(one for name in COMMANDS if name not in edge.COMMANDS for one in tree(tuple(name.split()), load(name))),
+    *(Leaf((name,), command) for name, command in typer.main.get_command(app).commands.items() if command.commands),  # type: ignore[attr-defined]
+    *(leaf for name in COMMANDS if name not in edge.COMMANDS for leaf in tree(tuple(name.split()), load(name))),
 ]
-LEAVES = [one for one in ALL if not one.below]
+LEAVES = [leaf for leaf in ALL if not leaf.below]
 LIKELY = {float: "0.5", int: "1", str: "x"}
 ANSWERS = {"doctor", "deploy broker", "deploy schemas"}
 """Commands with an answer to files that are not there, or that are empty: findings, or a new folder."""
@@ -88,13 +88,13 @@ def nothing_useful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("nothing_useful")
 @pytest.mark.parametrize(
     "leaf",
-    [one for one in LEAVES if one.files and "demo" not in one.words[0]],
+    [leaf for leaf in LEAVES if leaf.files and "demo" not in leaf.words[0]],
     ids=lambda leaf: " ".join(leaf.words) or "fugu",
 )
 def test_files_that_are_not_there_or_of_no_use(leaf: Leaf, fugu: Fugu) -> None:
     for file in ("none", "folder", "empty", "bytes"):
         alone = [] if leaf.words == ("try",) else [[]]  # which tries a recording of ours
-        for further in (*alone, *([one] for one in leaf.files if not one.required)):
+        for further in (*alone, *([file] for file in leaf.files if not file.required)):
             done = fugu(*(words := leaf.call(file, *further)))
             if " ".join(leaf.words) in ANSWERS and not done.err:
                 assert done.code in (0, 1), words
@@ -108,10 +108,12 @@ def test_files_that_are_not_there_or_of_no_use(leaf: Leaf, fugu: Fugu) -> None:
 @pytest.mark.usefixtures("nothing_useful")
 @pytest.mark.parametrize("leaf", ALL, ids=lambda leaf: " ".join(leaf.words) or "fugu")
 def test_words_that_cannot_be_read(leaf: Leaf, fugu: Fugu) -> None:
-    numbers = [one for one in leaf.command.params if kind(one) in (int, float) and one.param_type_name == "option"]
-    wrong = [[*leaf.words, "--no-such-option"], *([*leaf.words, one.opts[0], "many"] for one in numbers)]
+    numbers = [
+        param for param in leaf.command.params if kind(param) in (int, float) and param.param_type_name == "option"
+    ]
+    wrong = [[*leaf.words, "--no-such-option"], *([*leaf.words, number.opts[0], "many"] for number in numbers)]
     wrong += [[*leaf.words, "no-such-command"]] if leaf.below else []
-    wrong += [list(leaf.words)] if any(one.required for one in leaf.command.params) else []
+    wrong += [list(leaf.words)] if any(param.required for param in leaf.command.params) else []
     for words in wrong:
         done = fugu(*words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), words
@@ -156,15 +158,15 @@ def test_who_interrupts_gets_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 def test_every_program_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
-    said = capsys.readouterr().out
+    out = capsys.readouterr().out
     with pytest.raises(SystemExit, match=r"^0$"):
         agent(["--version"])
-    assert capsys.readouterr().out == said.replace("fugu", "fugu-agent")
+    assert capsys.readouterr().out == out.replace("fugu", "fugu-agent")
 
 
 @pytest.mark.parametrize(
     "leaf",
-    [Leaf((), typer.main.get_command(app)), *(one for one in ALL if one.below)],
+    [Leaf((), typer.main.get_command(app)), *(leaf for leaf in ALL if leaf.below)],
     ids=lambda leaf: " ".join(leaf.words) or "fugu",
 )
 def test_no_summary_is_cut_off_on_80_columns(leaf: Leaf, fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,8 +188,8 @@ def test_the_edge_alone_says_what_it_can_do(fugu: Fugu, monkeypatch: pytest.Monk
     assert (fugu("-h").out, fugu().err, fugu().code) == (helped.out, helped.out, 2)
     assert fugu("plan", "stream").code == 1
     for name, (_, about) in edge.AGENT.items():
-        assert f"  {name} " in (said := fugu("agent", "--help").out)
-        assert about in said
+        assert f"  {name} " in (out := fugu("agent", "--help").out)
+        assert about in out
         assert fugu("agent", name, "--help").code == 0
 
 
@@ -206,12 +208,12 @@ def test_on_a_terminal_of_80_columns_without_colours() -> None:
     environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": "80"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=theirs, check=True)
     os.close(theirs)
-    said = os.read(ours, 1 << 16).decode()
+    output = os.read(ours, 1 << 16).decode()
     os.close(ours)
     assert done.returncode == 0
-    assert "\x1b[3" not in said
-    assert "\x1b[38" not in said
-    plain = said.replace("\x1b[1m", "").replace("\x1b[0m", "")
+    assert "\x1b[3" not in output
+    assert "\x1b[38" not in output
+    plain = output.replace("\x1b[1m", "").replace("\x1b[0m", "")
     assert "\x1b" not in plain
     assert all(len(line) <= 80 for line in plain.splitlines())
     assert (plain.count("word"), plain.count("4.2 %"), "…" in plain) == (30, 1, False)

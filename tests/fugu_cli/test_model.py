@@ -190,8 +190,8 @@ def test_a_class_that_attackers_refute_is_none(fugu: Fugu, tmp_path: Path) -> No
     assert document["attacked"]["high"] > document["attacked"]["ceiling"]
     assert document["chains"] is None
     assert document["refused"].startswith("no class passes: even with noise of")
-    said = " ".join(done.out.split())
-    assert "proven ceiling" not in said
+    text = " ".join(done.out.split())
+    assert "proven ceiling" not in text
     refused = fugu("plan", "window", "--model", chain, "--epsilon", 1, "--window", 300)
     assert (refused.code, refused.err.count("\n")) == (1, 1)
     assert "no class passes" in refused.err

@@ -46,7 +46,7 @@ def test_counts_of_two_files_by_hand(fugu: Fugu, tmp_path: Path) -> None:
         {"t": [10, 20.4, 29.7, 40, 50, 60, 70], "state": [1, 1, 0, 0, 1, 0, 0], "seg": [1, 1, 1, 1, 1, 2, 2]},
     )
     document = fugu("plan", "model", first, second, "--rows", "samples", "--json").json()
-    assert [one["name"] for one in document["streams"]] == ["a", "b"]
+    assert [stream["name"] for stream in document["streams"]] == ["a", "b"]
     assert document["shows"] == [[0, 0], [0, 1], [1, 0], [1, 1]]
     steps = {(x, y) for x, row in enumerate(document["counts"]) for y, n in enumerate(row) if n}
     assert (steps, np.sum(document["counts"])) == ({(1, 1), (1, 2)}, 2)
@@ -61,7 +61,7 @@ def test_columns_of_a_file_are_streams(fugu: Fugu, together: Path, tmp_path: Pat
     assert done.code == 0
     assert "Class: joint steps of odds ratios up to" in done.out.replace("\n", " ")
     model = ChainModel.from_json(written.read_bytes())
-    assert [one.name for one in model.streams] == ["light", "motion"]
+    assert [stream.name for stream in model.streams] == ["light", "motion"]
     assert model.chains is not None
     # The chain that it was simulated by: from (0, 0) both stay with .8 (.6 + .4 x .7).
     assert model.transition[0, 0] == pytest.approx(0.8 * 0.88, abs=0.03)
@@ -98,8 +98,8 @@ def test_pairs_of_a_chain_of_order_two(fugu: Fugu, tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
     states: list[object] = [0, 0]
     for _ in range(TICKS):
-        one = {(0, 0): 0.1, (0, 1): 0.3, (1, 0): 0.6, (1, 1): 0.9}[int(str(states[-2])), int(str(states[-1]))]
-        states.append(int(rng.random() < one))
+        probability = {(0, 0): 0.1, (0, 1): 0.3, (1, 0): 0.6, (1, 1): 0.9}[int(str(states[-2])), int(str(states[-1]))]
+        states.append(int(rng.random() < probability))
     file = write(tmp_path / "order.csv", {"state": states})
     assert "--order 2 fits pairs" in fugu("plan", "model", file).out.replace("\n", " ")
     done = fugu("plan", "model", file, "--order", "2", "--json")
@@ -112,7 +112,7 @@ def test_pairs_of_a_chain_of_order_two(fugu: Fugu, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "said"),
+    ("columns", "options", "reason"),
     [
         ({"t": [0, 1, 2], "state": [0, 1, 0]}, (), "a.csv has a row every 10 s and b.csv every 1 s"),
         ({"state": [0, 1, 0]}, (), "b.csv has no times: nobody knows which rows belong together"),
@@ -134,11 +134,11 @@ def test_pairs_of_a_chain_of_order_two(fugu: Fugu, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_fitted_is_one_line(
-    fugu: Fugu, tmp_path: Path, columns: dict[str, list[object]], options: tuple[str, ...], said: str
+    fugu: Fugu, tmp_path: Path, columns: dict[str, list[object]], options: tuple[str, ...], reason: str
 ) -> None:
     first = write(tmp_path / "a.csv", {"t": [0, 10, 20, 30], "state": [0, 1, 1, 0]})
     second = write(tmp_path / "b.csv", columns)
     done = fugu("plan", "model", first, second, *options)
     assert done.code != 0
-    assert said in done.err
+    assert reason in done.err
     assert len(done.err.strip().splitlines()) == 1

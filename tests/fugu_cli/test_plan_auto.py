@@ -90,8 +90,8 @@ def test_the_document_has_every_field_that_is_promised(fugu: Fugu, planned: tupl
         document["recommended"]["expected_error"]
     )
     assert len(document["candidates"]) > 5
-    for one in (document["recommended"], *document["candidates"]):
-        assert one.keys() >= FIELDS
+    for candidate in (document["recommended"], *document["candidates"]):
+        assert candidate.keys() >= FIELDS
     chosen = document["recommended"]
     assert chosen["kind"] == "windows"
     assert chosen["attack"].keys() == ATTACK
@@ -100,13 +100,17 @@ def test_the_document_has_every_field_that_is_promised(fugu: Fugu, planned: tupl
     assert 2 * chosen["expected_error"] <= chosen["guess_error"]
     assert chosen["held_back_error"] <= chosen["error_95"]
     assert chosen["latency_seconds"] == chosen["window_ticks"] * 30.0
-    assert {"a single tick", "10 minutes", "1 hour", "8 hours"} <= {one["stretch"] for one in document["stretches"]}
-    assert all(one["floor"] <= one["epsilon"] for one in document["stretches"] if one["epsilon"] is not None)
+    assert {"a single tick", "10 minutes", "1 hour", "8 hours"} <= {
+        stretch["stretch"] for stretch in document["stretches"]
+    }
+    assert all(
+        stretch["floor"] <= stretch["epsilon"] for stretch in document["stretches"] if stretch["epsilon"] is not None
+    )
     assert (document["useful"], document["privacy"], document["stretch_ticks"]) == (True, "private", 1)
     assert document["promise"].startswith("Private: about any single tick, from 50 % to at most 73 % sure. ")
     assert document["promise"].endswith("Weakly private: 10 minutes. Not private: an hour or longer.")
     assert document["verdict"][1] == document["promise"]
-    minutes = next(one for one in document["stretches"] if one["seconds"] == 600)
+    minutes = next(stretch for stretch in document["stretches"] if stretch["seconds"] == 600)
     assert minutes["sure"] == pytest.approx(1.0 / (1.0 + math.exp(-minutes["epsilon"])))
     assert document["stay_99_ticks"] > 1
 
@@ -156,7 +160,7 @@ def test_what_is_written_runs_without_editing(fugu: Fugu, planned: tuple[Path, P
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("--fleet", "a/b"), "is not a name"),
         (("--device", "policy"), "no device is called"),
@@ -167,9 +171,9 @@ def test_what_is_written_runs_without_editing(fugu: Fugu, planned: tuple[Path, P
     ],
 )
 def test_names_and_windows_that_are_none_are_refused_at_once(
-    fugu: Fugu, tmp_path: Path, words: tuple[str, ...], told: str
+    fugu: Fugu, tmp_path: Path, words: tuple[str, ...], expected: str
 ) -> None:
-    assert told in one_line(fugu(*AUTO, recording(tmp_path), *words))
+    assert expected in one_line(fugu(*AUTO, recording(tmp_path), *words))
 
 
 @pytest.mark.long
@@ -297,13 +301,13 @@ def test_an_adversary_that_changes_nothing_is_told_so(fugu: Fugu, tmp_path: Path
         state ^= rng.random() < ((0.1, 0.4)[tick // 800 % 2] if state == 0 else (0.4, 0.1)[tick // 800 % 2])
         rows.append(str(state))
     (tmp_path / "regimes.csv").write_text("\n".join(rows) + "\n")
-    given = (*AUTO, tmp_path / "regimes.csv", "--period", 60, "--epsilon", 3, "--json", "--adversary")
-    documents = [json.loads(fugu(*given, who).out) for who in ("universal", "ignorant")]
+    arguments = (*AUTO, tmp_path / "regimes.csv", "--period", 60, "--epsilon", 3, "--json", "--adversary")
+    documents = [json.loads(fugu(*arguments, who).out) for who in ("universal", "ignorant")]
     candidates = [document["candidates"][0] for document in documents]
     assert candidates[0]["chains"]["kind"] == "bounded"
     assert candidates[0]["scale"] == candidates[1]["scale"] is not None, "it changes nothing"
-    told = ["changes nothing here" in " ".join(document["verdict"]) for document in documents]
-    assert told == [False, True]
+    changes = ["changes nothing here" in " ".join(document["verdict"]) for document in documents]
+    assert changes == [False, True]
 
 
 @pytest.mark.long
@@ -349,9 +353,9 @@ def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less
         rows.append(f"{rng.gauss(10.0 * state, 1.0):.2f}")
     (tmp_path / "night.csv").write_text("\n".join(rows) + "\n")
     done = fugu(*AUTO, tmp_path / "night.csv", "--period", 60, "--epsilon", 4, "-o", tmp_path / "plan")
-    read, _, _, told, *offers = done.out.splitlines()
+    read, _, _, why, *offers = done.out.splitlines()
     assert read.startswith("night.csv: a delimited table, 5000 rows; readings in column value")
-    assert (done.code, "5000 ticks are too few to plan from" in told, len(offers)) == (3, True, 1)
+    assert (done.code, "5000 ticks are too few to plan from" in why, len(offers)) == (3, True, 1)
     assert offers[0].endswith("--period 60.0 --epsilon 3.0 --protect tick --baseline 50")
     assert fugu(*shlex.split(offers[0].partition(": fugu ")[2])).code == 0
     assert not (tmp_path / "plan").exists()
@@ -511,9 +515,9 @@ def test_several_donors_are_covered_and_only_their_number_is_told(fugu: Fugu, tm
         real = recorded_class(alone, files[place]).epsilon
         assert left_out[place] == pytest.approx(real, rel=1e-6), "that of a plan for the others"
     assert left_out[1] > 1.0, "who stays longer is not like the other"
-    found = [recorded_class(policy, file) for file in files]
-    assert all(one.inside and one.epsilon <= 1.0 for one in found)
-    assert found[0].odds_ratio < found[1].odds_ratio <= found[0].declared == found[1].declared
+    class_s = [recorded_class(policy, file) for file in files]
+    assert all(trial.inside and trial.epsilon <= 1.0 for trial in class_s)
+    assert class_s[0].odds_ratio < class_s[1].odds_ratio <= class_s[0].declared == class_s[1].declared
     command = [sys.executable, "-m", "edge_agent", "--check", str(tmp_path / "plan" / "agent.toml")]
     assert subprocess.run(command, input=b"1\n0\n", stdout=subprocess.DEVNULL).returncode == 0
 

@@ -19,9 +19,9 @@ from tests.support.recordings import write_joint_recordings
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("joint")
-    write_joint_recordings(found)
-    return found
+    path = tmp_path_factory.mktemp("joint")
+    write_joint_recordings(path)
+    return path
 
 
 def _fitted(folder: Path, name: str, *words: str) -> Path:
@@ -94,7 +94,7 @@ def test_json_says_what_each_stream_may_tell(fugu: Fugu, room: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "reason"),
     [
         (("--epsilon", "0"), "epsilon must be"),
         (("--epsilon", "1", "--share", "1"), "shares are 2 numbers above 0, got 1.0"),
@@ -107,10 +107,10 @@ def test_json_says_what_each_stream_may_tell(fugu: Fugu, room: Path) -> None:
         (("--epsilon", "1e-14"), "epsilon 1e-14 is too small"),
     ],
 )
-def test_what_cannot_be_planned_is_one_line(fugu: Fugu, room: Path, options: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_planned_is_one_line(fugu: Fugu, room: Path, options: tuple[str, ...], reason: str) -> None:
     done = fugu("plan", "joint", room, *options)
     assert done.code != 0
-    assert said in done.err
+    assert reason in done.err
     assert len(done.err.strip().splitlines()) == 1
 
 

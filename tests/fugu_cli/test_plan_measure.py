@@ -122,7 +122,7 @@ def test_exposed_states_are_named_and_edges_added(planner: Planner, objective: s
 
 @pytest.mark.long
 def test_errors_of_a_grid_are_the_known_ones(planner: Planner) -> None:
-    known = GOLDEN["mechanisms_6x6"]["6|G_util r=1.5 (8-nbr)|1.0"]
+    golden = GOLDEN["mechanisms_6x6"]["6|G_util r=1.5 (8-nbr)|1.0"]
     cells = [(x, y) for y in range(6) for x in range(6)]
     near = np.array([[max(abs(x - a), abs(y - b)) <= 1 for a, b in cells] for x, y in cells], dtype=float)
     distribution = (
@@ -131,11 +131,11 @@ def test_errors_of_a_grid_are_the_known_ones(planner: Planner) -> None:
     spec = {"grid": "6x6", "transition": [distribution.tolist()] * 36, "graph": {"radius": 1.5}, "epsilon": 1}
     document = planner.document(spec)
     rmse = document["rmse"]
-    assert rmse["staircase"]["released"] == pytest.approx(known["stair_clamp"], abs=1e-6)
-    assert rmse["staircase"]["single"] == pytest.approx(known["stair_remap"], abs=1e-6)
+    assert rmse["staircase"]["released"] == pytest.approx(golden["stair_clamp"], abs=1e-6)
+    assert rmse["staircase"]["single"] == pytest.approx(golden["stair_remap"], abs=1e-6)
     for errors in rmse.values():  # the walk has no memory, so following it gains nothing
         assert errors["estimate"] == pytest.approx(errors["single"], abs=0.05)
-    assert known["lp_edges_raw"] - 1e-6 <= rmse["optimal"]["released"] <= rmse["staircase"]["released"]
+    assert golden["lp_edges_raw"] - 1e-6 <= rmse["optimal"]["released"] <= rmse["staircase"]["released"]
 
 
 @pytest.mark.long
@@ -146,8 +146,8 @@ def test_following_the_walk_makes_estimates_better(planner: Planner) -> None:
     rmse = planner.document({"grid": "6x6", "transition": walk, "graph": {"radius": 1.5}, "epsilon": 1}, "--quick")[
         "rmse"
     ]
-    known = GOLDEN["filter_rmse"]["6|uniform k9|8nbr|1.0"]
-    assert rmse["staircase"]["estimate"] == pytest.approx(known["stair_clamp"][0], abs=0.05)
+    golden = GOLDEN["filter_rmse"]["6|uniform k9|8nbr|1.0"]
+    assert rmse["staircase"]["estimate"] == pytest.approx(golden["stair_clamp"][0], abs=0.05)
     assert rmse["staircase"]["estimate"] < rmse["staircase"]["single"] - 0.2
 
 

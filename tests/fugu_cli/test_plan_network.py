@@ -19,11 +19,11 @@ def test_the_shipped_example(fugu: Fugu) -> None:
     order = [row[0] for row in rows if row and row[0] in ("entry", "exact", "wasserstein", "mqm", "group")]
     assert order == ["entry", "exact", "wasserstein", "mqm", "group"]
     assert "exact (least) 1.15453" in " ".join(table.out.split())
-    found = fugu("plan", "network", FLU, "--json").json()
-    scales = {each["mechanism"]: each["scale"] for each in found["mechanisms"]}
-    assert (found["least"], found["epsilon"]) == ("exact", 1)
+    document = fugu("plan", "network", FLU, "--json").json()
+    scales = {each["mechanism"]: each["scale"] for each in document["mechanisms"]}
+    assert (document["least"], document["epsilon"]) == ("exact", 1)
     assert scales["wasserstein"] == pytest.approx(2.0)
-    assert found["secrets"]["joe"] == [["well", "ill"]]
+    assert document["secrets"]["joe"] == [["well", "ill"]]
 
 
 def test_bad_files_get_one_line(fugu: Fugu, tmp_path: Path) -> None:

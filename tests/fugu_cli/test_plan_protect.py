@@ -63,7 +63,9 @@ def test_the_promise_is_in_the_document_with_both_numbers(fugu: Fugu) -> None:
     slow = fugu(*words, "--period", 30).json()
     assert (slow["privacy"], slow["protect_seconds"]) == ("private", 600)
     assert slow["promise"].startswith("Private: about any 10 minutes, from 50 % to at most 73 % sure.")
-    assert all(one["floor"] <= one["epsilon"] for one in slow["stretches"] if one["epsilon"] is not None)
+    assert all(
+        stretch["floor"] <= stretch["epsilon"] for stretch in slow["stretches"] if stretch["epsilon"] is not None
+    )
     assert fugu(*words, "--period", 29).json()["promise"].startswith("Private: about any single tick, ")
     bare, minutes = (fugu(*words, "--period", 30, "--protect", text).json() for text in ("600", "10m"))
     assert bare == minutes

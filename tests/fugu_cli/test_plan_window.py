@@ -72,17 +72,17 @@ def test_a_count_of_named_states_has_the_noise_that_it_needs(fugu: Fugu, tmp_pat
     file.write_text(json.dumps({"transition": rows, "initial": "stationary"}))
     words = ("plan", "window", "--model", file, "--epsilon", 1, "--length", 6, "--mechanism", "wasserstein")
     needed = {named: fugu(*words, "--count", named, "--json").json() for named in ("1", "0", "0, 2")}
-    assert [round(float(Fraction(one["scale"])), 6) for one in needed.values()] == [1.0, 6.0, 1.0]
+    assert [round(float(Fraction(noise["scale"])), 6) for noise in needed.values()] == [1.0, 6.0, 1.0]
     assert "a count of states 0, 2:" in needed["0, 2"]["reason"]
     assert "the worst set" in fugu(*words, "--json").json()["reason"]
-    for named, said in (
+    for named, reason in (
         ("0,1,2", "a count of states 0, 1, 2 tells nothing of any tick: it needs no noise"),
         ("3", "states to count are some of 0 to 2, got [3]"),
         ("-1", "states are numbers from 0 on, with commas between them, got '-1'"),
     ):
         done = fugu(*words, "--count", named)
         assert done.code != 0
-        assert done.err == f"fugu: {said}\n"
+        assert done.err == f"fugu: {reason}\n"
     assert fugu("plan", "window", "--model", file, "--epsilon", 1, "--count", "3").code == 1
     assert fugu(*words, "--query", "histogram", "--count", "0").code == 2
 
@@ -199,9 +199,9 @@ def test_a_start_that_no_policy_declares_is_said_to_be_none(fugu: Fugu, two_chai
 
 def test_lawful_scales_are_close_from_above() -> None:
     for least in np.exp(np.random.default_rng(3).uniform(-18, 22.9, 500)).tolist():
-        found = lawful_scale(least)
-        assert Fraction(least) <= found <= Fraction(least) * (1 + Fraction(1, 10**6))
-        Window(name="w", length=1, stride=1, states=(1,), scale=str(found))
+        fraction = lawful_scale(least)
+        assert Fraction(least) <= fraction <= Fraction(least) * (1 + Fraction(1, 10**6))
+        Window(name="w", length=1, stride=1, states=(1,), scale=str(fraction))
     with pytest.raises(GuaranteeError, match="more than a policy can hold"):
         lawful_scale(1e10)
 
@@ -280,9 +280,9 @@ def test_at_a_terminal_work_that_takes_long_shows_that_it_goes_on() -> None:
     assert b"0:00:0" in shown
 
 
-@pytest.mark.parametrize(("states", "told"), [(3, True), (2, False)])
+@pytest.mark.parametrize(("states", "is_long"), [(3, True), (2, False)])
 def test_known_chains_of_many_states_say_that_they_take_long(
-    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: int, told: bool
+    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: int, is_long: bool
 ) -> None:
     monkeypatch.setattr("fugu_cli.commands.plan_work._SLOW_STATES", 3)
     file = tmp_path / "chain.json"
@@ -290,7 +290,7 @@ def test_known_chains_of_many_states_say_that_they_take_long(
     file.write_text(json.dumps({"transition": uniform, "initial": "stationary"}))
     done = fugu("plan", "window", "--model", file, "--epsilon", 1, "--adversary", "informed", "--mechanism", "chain")
     assert done.code == 0
-    assert ("can take minutes" in done.err) == told
+    assert ("can take minutes" in done.err) == is_long
 
 
 PAIR = ("plan", "window", "--epsilon", 1, "--q", 0.1, "--r", 0.4)
@@ -329,8 +329,8 @@ def test_a_window_names_the_mechanism_that_planned_it(fugu: Fugu, tmp_path: Path
     file = tmp_path / "policy.json"
     words = (*PAIR, "--period", 1, "--adversary", "ignorant", "--window", "5m", "--mechanism", mechanism)
     done = fugu(*words, *NAMES, "-o", file)
-    said = "which is for single ticks; the chain accountant, and so the device, finds epsilon 0."
-    assert f"planned by {mechanism}, {said}" in done.out
+    reason = "which is for single ticks; the chain accountant, and so the device, finds epsilon 0."
+    assert f"planned by {mechanism}, {reason}" in done.out
     policy = Policy.from_json(file.read_text())
     assert [window.mechanism for window in policy.windows] == [mechanism]
     assert float(Fraction(policy.windows[0].scale)) == pytest.approx(scale, rel=1e-7)
@@ -401,14 +401,14 @@ def test_the_start_is_stated_and_can_be_chosen(fugu: Fugu, tmp_path: Path) -> No
     file = tmp_path / "chain.json"
     file.write_text(json.dumps({"transition": [[0.9, 0.1], [0.4, 0.6]], "initial": [1, 0]}))
     words = ("plan", "window", "--epsilon", 1, "--length", 100, "--model", file)
-    for start, said, scale in (
+    for start, expected, scale in (
         (None, "as given", 13.0219235),
         ("any", "any", 13.0219235),
         ("stationary",) * 2 + (12.8399643,),
     ):
         done = fugu(*words, *(("--start", start) if start else ()), "--json").json()
         rows = {row["mechanism"]: row for row in done["mechanisms"]}
-        assert rows["mqm-exact"]["start"] == rows["chain"]["start"] == said
+        assert rows["mqm-exact"]["start"] == rows["chain"]["start"] == expected
         assert rows["mqm-approx"]["start"] == rows["group"]["start"] == "any"
         assert float(Fraction(rows["mqm-exact"]["scale"])) == pytest.approx(scale, rel=2e-7)
         assert ("wasserstein" in done["refused"]) == (start == "any")

@@ -90,14 +90,16 @@ def test_plans_take_the_baseline_of_their_model(fugu: Fugu, tmp_path: Path, word
     planned = ("plan", *words, "--model", chain, "--epsilon", 1, "--adversary", "universal", *HEADER, "-o", file)
     mean = "one's own running mean of 20 ticks"
     assert f"protected is being above {mean} at a tick" in fugu(*planned).out
-    made = Policy.from_json(file.read_bytes()).discretiser
-    assert made.model_dump(mode="json") == json.loads(chain.read_text())["streams"][0]["discretiser"]
-    assert isinstance(made, Baseline)
+    discretiser = Policy.from_json(file.read_bytes()).discretiser
+    assert discretiser.model_dump(mode="json") == json.loads(chain.read_text())["streams"][0]["discretiser"]
+    assert isinstance(discretiser, Baseline)
     assert fugu(*planned, "--states", "calm,awake").code == 0
     assert Policy.from_json(file.read_bytes()).discretiser.states == ("calm", "awake")
-    told = fugu(*planned, "--json").json()
-    assert [one["every"] for one in told.get("periods", [{"every": 1}])] == [1], "fewer readings have another mean"
-    assert "Sampling less often" not in " ".join(told.get("advice", []))
+    document = fugu(*planned, "--json").json()
+    assert [period["every"] for period in document.get("periods", [{"every": 1}])] == [1], (
+        "fewer readings have another mean"
+    )
+    assert "Sampling less often" not in " ".join(document.get("advice", []))
     refused = fugu(*planned, "--threshold", 3)
     assert (refused.code, refused.out) == (2, "")
     assert "--threshold makes other states than the model's, which are made by a running mean" in refused.err

@@ -72,20 +72,24 @@ def test_a_plain_file_is_its_owners_and_has_the_same_ticks(fugu: Fugu, tmp_path:
     assert fugu("read", written.path, *words, "-o", plain).code == 0
     assert stat.S_IMODE(plain.stat().st_mode) == 0o600
     expected = read_readings(written.path, read_options(**written.options))
-    found = read_readings(plain, read_options(as_it_is="hold"))
-    assert found.facts[0].replayable
-    assert (found.changes, found.period_seconds) == (expected.changes, expected.period_seconds)
+    readings = read_readings(plain, read_options(as_it_is="hold"))
+    assert readings.facts[0].replayable
+    assert (readings.changes, readings.period_seconds) == (expected.changes, expected.period_seconds)
     some, others = (
-        {round(time): value for time, value in zip(one.moments.tolist(), [*one.values], strict=True) if value == value}
-        for one in (found, expected)
-        if one.moments is not None
+        {
+            round(time): value
+            for time, value in zip(recording.moments.tolist(), [*recording.values], strict=True)
+            if value == value
+        }
+        for recording in (readings, expected)
+        if recording.moments is not None
     )
     assert some == others
-    assert np.unique(found.segments).size == np.unique(expected.segments).size
+    assert np.unique(readings.segments).size == np.unique(expected.segments).size
 
 
 def test_options_that_contradict_or_cannot_be_read_are_one_line(fugu: Fugu, two: Path) -> None:
-    for words, said in (
+    for words, reason in (
         (["--rows", "ticks"], "rows must be one of events, samples, changes, got 'ticks'"),
         (["--as-it-is", "all"], "as-it-is takes keys, dates, step, order, rows, codes, names, hold, zone, got 'all'"),
         (["--only", "hall"], "rows are chosen as sensor=hall, got 'hall'"),
@@ -93,6 +97,6 @@ def test_options_that_contradict_or_cannot_be_read_are_one_line(fugu: Fugu, two:
         (["--gap", "8"], "gap is a time, as 8h or 2d"),
     ):
         done = fugu("read", two, *words)
-        assert (done.code, done.out, done.err) == (2, "", f"fugu: {said}\n")
+        assert (done.code, done.out, done.err) == (2, "", f"fugu: {reason}\n")
     done = fugu("read", two, "--only", "sensor=c")
     assert (done.code, done.err) == (1, "fugu: two.csv: no row has 'c' in column sensor\n")

@@ -26,7 +26,7 @@ from tests.support.signing import Keys, policy_document
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with policies, a store of 60 ticks of two devices, and a configuration."""
     folder = tmp_path_factory.mktemp("site")
     write_policies(folder / "policies", FLEET)
@@ -40,9 +40,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def site(made: Path, tmp_path: Path) -> Path:
+def site(folder: Path, tmp_path: Path) -> Path:
     """A copy of it."""
-    return shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
 
 
 def words(site: Path, name: str, first: int, *more: object) -> tuple[object, ...]:
@@ -136,9 +136,9 @@ def test_show_for_people_and_audit(fugu: Fugu, site: Path) -> None:
     audited = fugu(*audit)
     assert (audited.code, audited.err) == (0, "")
     assert "3 releases, 2 accounts, no stretch above its promise" in audited.out
-    found = fugu(*audit, "--json").json()
-    assert [(one["device"], one["promised"]) for one in found["streams"]] == [("ring", 1.0), ("watch", 1.0)]
-    assert all(0.4 < one["epsilon"] <= 1.0 for one in found["streams"])
+    document = fugu(*audit, "--json").json()
+    assert [(stream["device"], stream["promised"]) for stream in document["streams"]] == [("ring", 1.0), ("watch", 1.0)]
+    assert all(0.4 < stream["epsilon"] <= 1.0 for stream in document["streams"])
     with sqlite3.connect(site / "l.sqlite") as ledger:
         add_functions(ledger)
         ledger.execute("UPDATE runs SET charge=charge-1")
@@ -154,8 +154,8 @@ def test_the_audit_believes_whom_the_auditor_believes(fugu: Fugu, site: Path) ->
     audit = ("check", "ledger", "--ledger", site / "l.sqlite")
     alone = fugu(*audit)
     assert alone.out.count("by the ledger alone") == 3
-    given = (*audit, "--policies", site / "policies", "--releases", site / "releases.toml")
-    done = fugu(*given)
+    arguments = (*audit, "--policies", site / "policies", "--releases", site / "releases.toml")
+    done = fugu(*arguments)
     assert (done.code, done.err) == (0, "")
     assert (done.out.count("by the ledger alone"), done.out.count("from what the auditor gave")) == (1, 2)
     forgetful = BinaryChains(q=(0.45, 0.45), r=(0.45, 0.45)).model_dump(mode="json")
@@ -163,7 +163,7 @@ def test_the_audit_believes_whom_the_auditor_believes(fugu: Fugu, site: Path) ->
         add_functions(ledger)
         ledger.execute("UPDATE classes SET chains=?", (json.dumps([forgetful]),))
     assert fugu(*audit).code == 0
-    assert "class of chains of no policy that was given" in fugu(*given).out
+    assert "class of chains of no policy that was given" in fugu(*arguments).out
     (site / "nothing").mkdir()
     one_line(fugu(*audit, "--policies", site / "nothing"), "no policy of symbols or windows", 2)
 
@@ -182,10 +182,10 @@ def test_signed_policies_are_believed_by_their_signatures(
     assert fugu(*words(site, "each", 0)).code == 0
     home = Keys()
     (site / "root.envelope").write_bytes(home.root_envelope())
-    for one in FLEET:
-        address = Address(device=one.device) if one.device == "ring" else to
-        document = policy_document(one, version=1, to=address)
-        (site / f"{one.device}.envelope").write_bytes(home.signed(document, home.policy[:keys]))
+    for policy in FLEET:
+        address = Address(device=policy.device) if policy.device == "ring" else to
+        document = policy_document(policy, version=1, to=address)
+        (site / f"{policy.device}.envelope").write_bytes(home.signed(document, home.policy[:keys]))
     files = ("--policies", site / "watch.envelope", "--policies", site / "ring.envelope")
     audit = ("check", "ledger", "--ledger", site / "l.sqlite", *files)
     one_line(fugu(*audit), "a signed document needs the fleet's root: give --root")

@@ -31,13 +31,13 @@ def test_what_is_told_of_a_store_on_a_server_is_what_is_told_of_a_file(
         scene.record(*frames([10, 3, 7, 10], gaps=(0, 5)))
         scene.store.close()
     for number, words in enumerate(SAY_THE_SAME):
-        told = []
+        answers = []
         for kind, store in (("file", str(tmp_path / "s.sqlite")), ("server", server.url)):
             folder = tmp_path / f"{kind}{number}"
             done = fugu(*(word.format(store=store, folder=folder) for word in words))
-            told.append((done.code, done.out, done.err.replace(server.name, "s.sqlite")))
-        assert told[0] == told[1], words
-        assert number == 1 or told[0][0] == 0, words
+            answers.append((done.code, done.out, done.err.replace(server.name, "s.sqlite")))
+        assert answers[0] == answers[1], words
+        assert number == 1 or answers[0][0] == 0, words
 
 
 @pytest.mark.processes

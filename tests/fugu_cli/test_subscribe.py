@@ -175,8 +175,8 @@ def test_a_broker_that_is_down_is_named_and_waited_for() -> None:
 def test_a_fleet_that_is_not_there_is_said_and_waited_for(broker: Mosquitto) -> None:
     process = start(broker, "--count", "1")
     assert process.stderr is not None
-    said = process.stderr.readline().decode()
-    assert said == f"fugu: nothing from 127.0.0.1:{broker.port} in 3 s; waiting for fleet home\n"
+    line = process.stderr.readline().decode()
+    assert line == f"fugu: nothing from 127.0.0.1:{broker.port} in 3 s; waiting for fleet home\n"
     with device(broker) as running:
         publish_until(running, lambda: process.poll() is not None)
     out, err = process.communicate(timeout=PATIENCE)
@@ -186,9 +186,9 @@ def test_a_fleet_that_is_not_there_is_said_and_waited_for(broker: Mosquitto) -> 
 def described() -> Description:
     """A stream of two states with windows, on the same day as the other examples."""
     window = {"name": "hour", "length": 3600, "stride": 3600, "start": 0, "states": ["on"], "scale": "20"}
-    one = json.loads(describe(policy(device="wrist", stream="door")).encode())
+    document = json.loads(describe(policy(device="wrist", stream="door")).encode())
     shape = {"epoch": "2026-03-01T00:00:00Z", "states": ["off", "on"], "windows": [window], "kind": "both"}
-    return Description.model_validate_json(json.dumps({**one, **shape}))
+    return Description.model_validate_json(json.dumps({**document, **shape}))
 
 
 def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker: Mosquitto) -> None:
@@ -203,7 +203,7 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
         topic_of("estimate", "home", "wrist", "place"): [PLACE_ESTIMATE.encode()],
         topic_of("estimate", "home", "wrist", "value"): [VALUE_ESTIMATE.encode()],
         topic_of("estimate", "home", "wrist", "vector"): [VECTOR_ESTIMATE.encode()],
-        topic_of("count", "home", "wrist", "door"): [one.encode() for one in (COUNT, HISTOGRAM)],
+        topic_of("count", "home", "wrist", "door"): [frame.encode() for frame in (COUNT, HISTOGRAM)],
     }
     expected = {
         "2026-03-01 04:00:00  wrist/door: symbol on (randomised)",
@@ -289,23 +289,23 @@ def test_a_description_says_which_stretch_is_promised_since_when_and_both_number
     promise = Guarantee(epsilon=1.0, adversary="universal", stretch_ticks=61)
     changes = {"table": None, "windows": (window,), "guarantee": promise, "frame_ticks": 1}
     made = policy(chains=BoundedChains(states=2, odds_ratio=9.0), period_us=60_000_000).model_copy(update=changes)
-    told = describe(made)
-    assert told.guarantee.always
-    assert not any("change of policy" in line for line in description_lines(told))
+    description = describe(made)
+    assert description.guarantee.always
+    assert not any("change of policy" in line for line in description_lines(description))
     unknown = History((Span(2, Noise.of(made), 1000),), complete=False)
-    told = describe(made.model_copy(update={"version": 2}), history=unknown)
-    assert told.guarantee.since == 1007
-    assert Description.decode(told.encode()) == told
-    lines = description_lines(told)
+    description = describe(made.model_copy(update={"version": 2}), history=unknown)
+    assert description.guarantee.since == 1007
+    assert Description.decode(description.encode()) == description
+    lines = description_lines(description)
     assert any(
-        one.startswith("  everything: epsilon 1 for any 61 ticks in a row, universal adversary") for one in lines
+        line.startswith("  everything: epsilon 1 for any 61 ticks in a row, universal adversary") for line in lines
     )
     assert "    true of what begins from tick 1007 on, for changes of policy; elsewhere epsilon 3.1816" in lines
-    rows = dict(one.strip().split(": ") for one in lines if one.startswith("    ") and ": " in one)
+    rows = dict(line.strip().split(": ") for line in lines if line.startswith("    ") and ": " in line)
     assert rows["1 hour"] == "epsilon 1; 0.953125 if all else is as it was"
     assert rows["a single tick"] == "epsilon 0.0625; 0.015625 if all else is as it was"
     assert rows["the same hour on 14 days"] == "not protected"
-    assert told.guarantee.of_a_tick == pytest.approx(0.0625)
+    assert description.guarantee.of_a_tick == pytest.approx(0.0625)
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\nb", "\u202eevil"])

@@ -44,11 +44,11 @@ def test_the_check_of_a_policy_shows_both_guarantees(fugu: Fugu, file: Path) -> 
     assert "claimed  epsilon 1.5, universal adversary, for symbols and windows together" in shown.out
     assert "claimed  epsilon 0.5, ignorant adversary, for windows alone" in shown.out
     assert "window high: scale 200 by chain, adds 0.05 to the loss of every tick" in shown.out
-    one = Policy.from_json(file.read_bytes())
-    alone = one.verify_windows()
+    policy = Policy.from_json(file.read_bytes())
+    alone = policy.verify_windows()
     assert alone is not None
     document = fugu("check", "policy", file, "--json").json()
-    assert document["epsilon"] == one.verify(1.5).epsilon
+    assert document["epsilon"] == policy.verify(1.5).epsilon
     windows = document["windows"]
     assert windows["epsilon"] == alone.epsilon
     assert (windows["claimed"], windows["adversary"], windows["rates"]) == (0.5, "ignorant", {"high": "1/20"})

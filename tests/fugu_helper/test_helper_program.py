@@ -34,9 +34,9 @@ def newest_key(leader: Leader) -> OpeningKey:
 
 def peak_kilobytes(process: int) -> int:
     """The most memory that a process has had."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert found is not None
-    return int(found[1])
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert match is not None
+    return int(match[1])
 
 
 def processor_seconds(process: int) -> float:

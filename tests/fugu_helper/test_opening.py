@@ -177,9 +177,9 @@ def test_a_restart_opens_nothing_that_was_encrypted_before() -> None:
 
 
 def test_two_helpers_of_one_root_open_no_report_twice() -> None:
-    one, other = Helper(), Helper()
-    sealed = [*reports(one)[:4], *reports(other, homes=HOMES[4:])]
-    assert total(one.ask(sealed)) == 4006
+    helper, other = Helper(), Helper()
+    sealed = [*reports(helper)[:4], *reports(other, homes=HOMES[4:])]
+    assert total(helper.ask(sealed)) == 4006
     answer = other.ask(sealed)
     assert answer is not None
     assert answer.reason == "key-gone"

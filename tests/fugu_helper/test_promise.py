@@ -88,13 +88,13 @@ def test_no_enumerated_course_of_a_home_is_told_from_another_by_more_than_its_po
     worst = Fraction(0)
     for first, second in product(range(-3, 6), repeat=2):
         for tick in range(4):
-            known = [Fraction(0), Fraction(0)]
+            fractions = [Fraction(0), Fraction(0)]
             prior = [Fraction(0), Fraction(0)]
             for path, weight in paths.items():
                 likelihood = law[abs(first - sum(path[:2]))][0] * law[abs(second - sum(path[2:]))][0]
-                known[path[tick]] += weight * likelihood
+                fractions[path[tick]] += weight * likelihood
                 prior[path[tick]] += weight
-            ratio = known[1] / prior[1] / (known[0] / prior[0])
+            ratio = fractions[1] / prior[1] / (fractions[0] / prior[0])
             worst = max(worst, ratio, 1 / ratio)
     assert math.log(worst) <= derived
     assert math.log(worst) > 0.3 * derived

@@ -76,8 +76,8 @@ def test_what_another_account_says_for_a_gateway_is_not_believed(
         with pytest.raises(FuguError, match="account 65534, and is not believed"):
             asked(STORE)
         assert main(["gateway", "status", str(file)]) != 0
-        said = capsys.readouterr()
-        assert (said.out, said.err.count("\n")) == ("", 1)
+        output = capsys.readouterr()
+        assert (output.out, output.err.count("\n")) == ("", 1)
         assert not Answering(STORE.status_path, own_folder=True).is_open
 
 

@@ -69,7 +69,7 @@ def test_a_disk_whose_name_is_not_of_ascii(tmp_path: Path) -> None:
     folder.mkdir()
     where = str(folder.resolve()).replace(" ", "\\040")
     mounts.write_text(f"22 1 8:1 / / rw - ext4 /dev/sda rw\n23 22 0:1 / {where} rw - tmpfs tmpfs rw\n")
-    assert any("tmpfs" in one.text for one in checks.disk("outbox", folder, mounts=mounts))
+    assert any("tmpfs" in finding.text for finding in checks.disk("outbox", folder, mounts=mounts))
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_broker() -> None:
     assert verdicts(good) == ["ok", "ok"]
     assert verdicts(checks.broker("127.0.0.1:1", "done", "", end=None, writable=None, now=NOW)) == ["ok", "ok"]
     open_to_all = checks.broker("broker.example:1883", "done", "", end=None, writable={}, now=NOW)
-    assert [one.check for one in open_to_all if one.verdict == "warn"] == ["TLS"]
+    assert [finding.check for finding in open_to_all if finding.verdict == "warn"] == ["TLS"]
     for here in ("[::1]:1883", "localhost:1883"):
         assert verdicts(checks.broker(here, "done", "", end=None, writable={}, now=NOW)) == ["ok", "ok"]
     away = checks.broker("[fd00::2]:1883", "done", "", end=None, writable={}, now=NOW)

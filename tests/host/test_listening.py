@@ -16,9 +16,9 @@ from tests.support.brokers import free_port
 def test_where_a_port_of_this_machine_is_open(address: str, verdict: str) -> None:
     with socket.create_server((address, free_port())) as server:
         port = server.getsockname()[1]
-        found = loopback_only("local broker", port)
-        assert found.verdict == verdict
-        assert (f"listener {port} 127.0.0.1" in found.text) == (verdict == "warn")
+        finding = loopback_only("local broker", port)
+        assert finding.verdict == verdict
+        assert (f"listener {port} 127.0.0.1" in finding.text) == (verdict == "warn")
     assert "nothing listens" in loopback_only("local broker", port).text
 
 

@@ -101,10 +101,10 @@ def test_a_value_that_is_sent_again_is_no_measurement() -> None:
 @given(st.binary(max_size=200), st.sampled_from([None, "a", "0", ".", ",", "a,b"]))
 def test_no_bytes_are_too_odd(payload: bytes, path: str | None) -> None:
     try:
-        found = value_at(payload, path)
+        part = value_at(payload, path)
     except MalformedError:
         return
-    assert found is None or found
+    assert part is None or part
 
 
 JSON = st.recursive(

@@ -72,6 +72,6 @@ def test_doctor_names_whatever_of_a_database_others_may_read(
     (tmp_path / name).chmod(mode)
     (tmp_path / "store.pause").touch()
     (tmp_path / "store.pause").chmod(0o644)
-    found = list(private_database(tmp_path / "store"))
-    assert {one.check: one.verdict for one in found}.get(f"file {name}", "ok") == verdict
-    assert len(found) == 1 + (verdict == "FAIL" and name != "store")
+    findings = list(private_database(tmp_path / "store"))
+    assert {finding.check: finding.verdict for finding in findings}.get(f"file {name}", "ok") == verdict
+    assert len(findings) == 1 + (verdict == "FAIL" and name != "store")

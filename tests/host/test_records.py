@@ -144,8 +144,8 @@ def test_a_condition_does_not_stand_for_what_is_stored(tmp_path: Path) -> None:
         db.executemany(
             "INSERT INTO told VALUES (?, 1, ?, X'')", [(number, f"name {number % 3}") for number in range(9)]
         )
-        found = [number for (number,) in db.execute("SELECT number FROM intact_told WHERE name=?", ("name 1",))]
-        assert found == [1, 4, 7]
+        numbers = [number for (number,) in db.execute("SELECT number FROM intact_told WHERE name=?", ("name 1",))]
+        assert numbers == [1, 4, 7]
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"share REAL", b"shere REAL"), (b"told (record", b"tald (record")])

@@ -48,7 +48,7 @@ def test_a_name_loads_only_what_it_needs(code: str, allowed: set[str]) -> None:
 
 def test_a_function_is_not_hidden_by_a_package() -> None:
     """A package that is imported becomes an attribute of `fugu`."""
-    packages = {one.stem for one in (ROOT / "fugu").iterdir()}
+    packages = {file.stem for file in (ROOT / "fugu").iterdir()}
     assert packages.isdisjoint(fugu.__all__)
 
 

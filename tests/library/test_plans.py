@@ -48,7 +48,7 @@ def test_it_recommends_a_checked_policy(plan: fugu.Plan, motion: pd.Series) -> N
 
 
 def test_errors_and_attackers_are_those_of_the_details(plan: fugu.Plan) -> None:
-    (best,) = (one for one in plan.errors if one.recommended)
+    (best,) = (error for error in plan.errors if error.recommended)
     assert best.useful
     assert best.expected == plan.recommended.expected_error
     assert 2.0 * best.expected <= best.guessing
@@ -85,7 +85,7 @@ def test_its_files_are_those_of_the_command(
     words = ("--want", "share", "--epsilon", 2, "--protect", "tick", "--window", "8h", "--stream", "hall")
     done = runner(capsys)("plan", "auto", file, *words, "-o", tmp_path / "command")
     assert done.code == 0
-    assert {one.name for one in plan.save(tmp_path / "library")} == {"policy.json", "agent.toml", "plan.html"}
+    assert {path.name for path in plan.save(tmp_path / "library")} == {"policy.json", "agent.toml", "plan.html"}
     ours, theirs = (
         json.loads((tmp_path / name / "policy.json").read_text()) | {"clock": None} for name in ("library", "command")
     )
@@ -109,7 +109,7 @@ def test_a_plan_that_recommends_nothing_says_why(motion: pd.Series, tmp_path: Pa
         "Not useful: the share of 'on' over 1 h, off by 50 points or more on average; "
     )
     assert any(sentence.startswith("Only this length was compared: ") for sentence in nothing.verdict)
-    assert [one.name for one in nothing.save(tmp_path)] == ["plan.html"]
+    assert [path.name for path in nothing.save(tmp_path)] == ["plan.html"]
     with pytest.raises(fugu.FuguError, match="no released shares to draw"):
         nothing.plot()
 

@@ -20,11 +20,11 @@ TIMES = pd.date_range("2026-03-01", periods=400, freq="5min")
 NUMBERS = np.round(np.random.default_rng(1).normal(60.0, 9.0, 400), 3)
 
 
-def same(found: Readings, expected: Readings) -> None:
-    assert np.array_equal(found.values, expected.values, equal_nan=True)
-    assert np.array_equal(found.segments, expected.segments)
-    assert found.period_seconds == expected.period_seconds
-    assert (found.steady, found.changes, found.kind, found.notes) == (
+def same(readings: Readings, expected: Readings) -> None:
+    assert np.array_equal(readings.values, expected.values, equal_nan=True)
+    assert np.array_equal(readings.segments, expected.segments)
+    assert readings.period_seconds == expected.period_seconds
+    assert (readings.steady, readings.changes, readings.kind, readings.notes) == (
         expected.steady,
         expected.changes,
         expected.kind,
@@ -79,8 +79,8 @@ def test_an_array_has_the_period_that_is_given_and_no_time_of_day() -> None:
 
 
 def test_several_people_are_several_recordings() -> None:
-    one, other = pd.Series(NUMBERS, TIMES), pd.Series(NUMBERS[::-1].copy(), TIMES)
-    assert readings_of([one, other]).starts == (0, 400)
+    series, other = pd.Series(NUMBERS, TIMES), pd.Series(NUMBERS[::-1].copy(), TIMES)
+    assert readings_of([series, other]).starts == (0, 400)
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {

@@ -35,8 +35,8 @@ def silent() -> Iterator[Broker]:
 
 
 def test_a_broker_that_says_nothing_is_named_once(silent: Broker) -> None:
-    said: list[str] = []
-    link = Link(silent, "one", on_absent=said.append)
+    lines: list[str] = []
+    link = Link(silent, "one", on_absent=lines.append)
     link.start()
     try:
 
@@ -47,30 +47,30 @@ def test_a_broker_that_says_nothing_is_named_once(silent: Broker) -> None:
         wait_until(falls_back, what="the fall-back, which takes longer")
     finally:
         link.stop()
-    assert said == [f"no answer from the broker at {silent.address}"]
+    assert lines == [f"no answer from the broker at {silent.address}"]
 
 
 def test_a_broker_that_is_not_there_is_named_with_the_reason() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     broker = Broker(port=free_port())
-    link = Link(broker, "one", on_absent=said.append)
+    link = Link(broker, "one", on_absent=lines.append)
     link.start()
     try:
         wait_until(lambda: link.last_error, what="the refusal")
 
-        def told() -> bool:
+        def is_told() -> bool:
             link.maintain()
-            return bool(said)
+            return bool(lines)
 
-        wait_until(told, what="the line")
+        wait_until(is_told, what="the line")
     finally:
         link.stop()
-    assert said == [f"no broker at {broker.address}: Connection refused"]
+    assert lines == [f"no broker at {broker.address}: Connection refused"]
 
 
 def test_of_a_broker_that_answers_nothing_is_said(broker: Mosquitto) -> None:
-    said: list[str] = []
-    link = Link(broker.broker, "one", on_absent=said.append)
+    lines: list[str] = []
+    link = Link(broker.broker, "one", on_absent=lines.append)
     link.start()
     try:
         wait_until(lambda: link.connected, what="the connection")
@@ -78,7 +78,7 @@ def test_of_a_broker_that_answers_nothing_is_said(broker: Mosquitto) -> None:
         link.maintain()
     finally:
         link.stop()
-    assert said == []
+    assert lines == []
 
 
 @pytest.mark.parametrize("name", ["_waits_since", "_largest"])
@@ -98,11 +98,11 @@ def test_what_the_network_s_thread_takes_away_between_two_looks_is_looked_at_onc
 
 
 def test_who_tries_once_or_clears_is_told(silent: Broker) -> None:
-    said: list[str] = []
-    assert probe(silent, waiting=said.append).reached == "login"
+    lines: list[str] = []
+    assert probe(silent, waiting=lines.append).reached == "login"
     with pytest.raises(LinkError):
-        clear_retained(silent, ["fugu/2/home/description/watch/heart"], waiting=said.append)
-    assert said == [f"no answer from the broker at {silent.address}"] * 2
+        clear_retained(silent, ["fugu/2/home/description/watch/heart"], waiting=lines.append)
+    assert lines == [f"no answer from the broker at {silent.address}"] * 2
 
 
 def test_the_doctor_names_broker_and_fleet(fugu: Fugu, silent: Broker, tmp_path: Path) -> None:

@@ -56,11 +56,11 @@ def from_a_thread(subscription: AsyncSubscription, *payloads: bytes) -> None:
 
 def test_two_at_once_and_a_synchronous_one_get_the_same(broker: Mosquitto) -> None:
     address = broker.broker
-    found: list[list[Reading]] = [[], []]
+    readings: list[list[Reading]] = [[], []]
 
     async def main(sender: Link) -> None:
-        one, two = (AsyncSubscription(address, fleet="home") for _ in range(2))
-        async with asyncio.timeout(PATIENCE), one, two:
+        first, two = (AsyncSubscription(address, fleet="home") for _ in range(2))
+        async with asyncio.timeout(PATIENCE), first, two:
             numbers = count(step=2)
 
             async def send() -> None:
@@ -75,7 +75,7 @@ def test_two_at_once_and_a_synchronous_one_get_the_same(broker: Mosquitto) -> No
                         return
 
             sending = asyncio.create_task(send())
-            await asyncio.gather(read(one, found[0]), read(two, found[1]))
+            await asyncio.gather(read(first, readings[0]), read(two, readings[1]))
             sending.cancel()
 
     plain: list[Reading] = []
@@ -90,7 +90,7 @@ def test_two_at_once_and_a_synchronous_one_get_the_same(broker: Mosquitto) -> No
             assert reading is not None
             plain.append(reading)
     sender.stop()
-    for some in (*found, plain):
+    for some in (*readings, plain):
         first = some[0].tick  # type: ignore[union-attr]
         assert some == readings_of(first, 9)
 
@@ -138,7 +138,7 @@ def test_several_tasks_may_wait_for_one_subscription(broker: Mosquitto) -> None:
         await turns()
         from_a_thread(subscription, frame(0), frame(2))
         got = await asyncio.gather(*tasks)
-        assert sorted(got, key=lambda one: one.tick) == readings_of(0, 4)  # type: ignore[union-attr]
+        assert sorted(got, key=lambda reading: reading.tick) == readings_of(0, 4)  # type: ignore[union-attr]
 
     run(broker, test)
 

@@ -39,7 +39,9 @@ class Peer(mqtt.Client):
         self, version: MQTTProtocolVersion, messages: list[Message], dial: Callable[[], socket.socket]
     ) -> None:
         super().__init__(CallbackAPIVersion.VERSION2, "test", protocol=version)
-        self.on_message = lambda _client, _data, said: messages.append((said.topic, bytes(said.payload), said.retain))
+        self.on_message = lambda _client, _data, message: messages.append(
+            (message.topic, bytes(message.payload), message.retain)
+        )
         self._dial = dial
 
     def _create_socket_connection(self) -> socket.socket:
@@ -319,9 +321,9 @@ def test_what_is_whole_is_handed_over_when_the_broker_dies_in_the_middle_of_a_pa
 def publications_in(data: bytes) -> list[tuple[int, int]]:
     """First byte and message id of each."""
     found = []
-    for one in Splitter().feed(data):
-        assert one[2:5] == b"\0\1t"
-        found.append((one[0], int.from_bytes(one[5:7], "big")))
+    for packet_ in Splitter().feed(data):
+        assert packet_[2:5] == b"\0\1t"
+        found.append((packet_[0], int.from_bytes(packet_[5:7], "big")))
     return found
 
 
@@ -393,8 +395,10 @@ def test_a_broker_that_reads_slowly_gets_everything_in_order() -> None:
     while len(packets) < len(mids) + 99:
         scene.turn()
         packets += splitter.feed(scene.sent())
-    assert [one for one in packets if one[0] == 0x40] == [b"\x40\2" + mid.to_bytes(2, "big") for mid in range(1, 100)]
-    assert [len(one) for one in packets if one[0] == 0x32] == [
+    assert [packet for packet in packets if packet[0] == 0x40] == [
+        b"\x40\2" + mid.to_bytes(2, "big") for mid in range(1, 100)
+    ]
+    assert [len(packet) for packet in packets if packet[0] == 0x32] == [
         len(packet(0x32, published(b"t", bytes(size), FIVE, 1))) for size in sizes
     ]
     assert not scene.client.want_write()
@@ -406,7 +410,7 @@ def test_leaving_is_said_after_everything_else() -> None:
     scene.client.send("t", b"x", retain=False)
     scene.client.disconnect()
     scene.turn()
-    assert [one[0] for one in Splitter().feed(scene.sent())] == [0x32, 0xE0]
+    assert [packet_[0] for packet_ in Splitter().feed(scene.sent())] == [0x32, 0xE0]
     assert scene.client._sock is None
 
 
@@ -459,8 +463,8 @@ def test_many_small_writes_over_tls_are_read_in_one_turn(version: MQTTProtocolVe
             theirs.sendall(packet(0x32, published(topic.encode(), payload[:1_000], version, mid)))
         scene.turn()
         assert scene.turns == [40]
-        one = b"".join(packet(0x32, published(b"t", bytes(60_000), version, mid)) for mid in range(1, 10))
-        writer = threading.Thread(target=theirs.sendall, args=(one,))
+        packets = b"".join(packet(0x32, published(b"t", bytes(60_000), version, mid)) for mid in range(1, 10))
+        writer = threading.Thread(target=theirs.sendall, args=(packets,))
         writer.start()
         while len(scene.messages) < 49:
             scene.client._loop(1.0)

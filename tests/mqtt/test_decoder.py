@@ -35,16 +35,16 @@ DESCRIBED = topic_of("description", "home", "watch", "hr")
 
 def described(version: int = 1, **changes: object) -> Description:
     """A stream with two states, a tick a second from an hour that is easy to read."""
-    one = describe(policy(version))
+    description = describe(policy(version))
     shape = {"epoch": "2026-03-01T00:00:00Z", "period_seconds": 1.0, "states": ("low", "high")}
-    return Description.model_validate({**one.model_dump(), **shape, **changes}, strict=False)
+    return Description.model_validate({**description.model_dump(), **shape, **changes}, strict=False)
 
 
 def symbols(version: int, first: int = 100, shift: int = 40) -> bytes:
     return SymbolFrame(version, first - 1, first, b"\0\1", shift=shift).encode()
 
 
-def told(decoder: Decoder, description: Description) -> None:
+def take_description(decoder: Decoder, description: Description) -> None:
     """Let a decoder hear a description, which must be taken."""
     decoder.decode(DESCRIBED, description.encode())
     assert not decoder.rejected
@@ -52,7 +52,7 @@ def told(decoder: Decoder, description: Description) -> None:
 
 def test_symbols_have_the_wall_clock_s_time_and_names_by_their_description() -> None:
     decoder = Decoder()
-    told(decoder, described())
+    take_description(decoder, described())
     assert decoder.decode(SYMBOLS, symbols(1)) == [
         SymbolReading("watch", "hr", 100, 0, 40, EPOCH + 60 * SECOND, "low"),
         SymbolReading("watch", "hr", 101, 1, 40, EPOCH + 61 * SECOND, "high"),
@@ -69,25 +69,25 @@ def test_without_their_description_they_have_neither() -> None:
 
 def test_a_changed_description_counts_from_its_version_on() -> None:
     decoder = Decoder()
-    told(decoder, described(1))
-    told(decoder, described(2, epoch="2026-03-02T00:00:00Z", states=("away", "there")))
+    take_description(decoder, described(1))
+    take_description(decoder, described(2, epoch="2026-03-02T00:00:00Z", states=("away", "there")))
     times = [decoder.decode(SYMBOLS, symbols(version, first))[0] for version, first in ((2, 300), (1, 100), (3, 500))]
-    assert [(one.time, one.label) for one in times if isinstance(one, SymbolReading)] == [
+    assert [(time.time, time.label) for time in times if isinstance(time, SymbolReading)] == [
         (datetime(2026, 3, 2, tzinfo=UTC) + 260 * SECOND, "away"),
         (EPOCH + 60 * SECOND, "low"),
         (None, None),
     ]
-    assert [one.version for one in decoder.descriptions] == [2]
+    assert [description.version for description in decoder.descriptions] == [2]
 
 
 def test_after_a_rollback_the_description_that_came_last_is_in_force() -> None:
     decoder = Decoder(descriptions=True)
     for version in (1, 2, 1):
         assert len(decoder.decode(DESCRIBED, described(version).encode())) == 1
-    assert [one.version for one in decoder.descriptions] == [1]
+    assert [description.version for description in decoder.descriptions] == [1]
     for version in (6, 5, 4, 3):
-        told(decoder, described(version))
-    assert [one.version for one in decoder.descriptions] == [3]
+        take_description(decoder, described(version))
+    assert [description.version for description in decoder.descriptions] == [3]
     assert decoder.descriptions.of("watch", "hr", 1) is None
 
 
@@ -96,21 +96,21 @@ def test_one_description_names_and_times_what_comes_under_the_other_versions_tha
     versions = [DescribedVersion(**{name: value for name, value in earlier.items() if value is not ...})]
     newest = described(2, epoch="2026-03-02T00:00:00Z", states=("away", "there"), others=versions)
     decoder = Decoder()
-    told(decoder, newest)
+    take_description(decoder, newest)
     late = decoder.decode(SYMBOLS, symbols(1))[0]
     assert isinstance(late, SymbolReading)
     assert (late.time, late.label) == (EPOCH + 60 * SECOND, "low")
     assert [*decoder.descriptions] == [newest]
     for version in (6, 5, 4):
-        told(decoder, described(version))
+        take_description(decoder, described(version))
     assert [decoder.descriptions.of("watch", "hr", version) is not None for version in (1, 2)] == [False, True]
 
 
 def test_a_table_of_more_symbols_than_states_gives_no_names() -> None:
     decoder = Decoder()
-    told(decoder, described(table=((2**30, 2**31), (2**29, 2**30))))
+    take_description(decoder, described(table=((2**30, 2**31), (2**29, 2**30))))
     frame = SymbolFrame(1, -1, 0, b"\2\0", bits=2)
-    assert [one[-2:] for one in decoder.decode(SYMBOLS, frame.encode())] == [
+    assert [reading[-2:] for reading in decoder.decode(SYMBOLS, frame.encode())] == [
         (EPOCH, None),
         (EPOCH + SECOND, None),
     ]
@@ -120,7 +120,7 @@ def test_windows_have_their_two_ends_and_their_states() -> None:
     window = {"name": "hour", "length": 3600, "stride": 3600, "start": 0, "states": ("high",), "scale": "20"}
     histogram = {**window, "name": "all", "states": "histogram"}
     decoder = Decoder()
-    told(decoder, described(windows=(window, histogram)))
+    take_description(decoder, described(windows=(window, histogram)))
     ends = (EPOCH, EPOCH + 3600 * SECOND)
     for name, counts, states in (
         ("hour", (1800,), ("high",)),
@@ -135,17 +135,17 @@ def test_windows_have_their_two_ends_and_their_states() -> None:
 
 
 def test_points_of_places_have_latitude_and_longitude() -> None:
-    one = describe(measure_policy())
+    description = describe(measure_policy())
     grid = {"origin": (46.0, 14.0), "step": (0.01, 0.02), "cell_size": (100.0, 100.0), "cells": ((0, 0), (1, 0))}
     place = Description.model_validate(
-        {**one.model_dump(), "epoch": "2026-03-01T00:00:00Z", "place": grid}, strict=False
+        {**description.model_dump(), "epoch": "2026-03-01T00:00:00Z", "place": grid}, strict=False
     )
     frame = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)).encode()
-    topic = topic_of("symbols", "home", one.device, one.stream)
+    topic = topic_of("symbols", "home", description.device, description.stream)
     decoder = Decoder()
     (bare,) = decoder.decode(topic, frame)
-    assert bare == PointReading(one.device, one.stream, 0, 3, (4, -1))
-    decoder.decode(topic_of("description", "home", one.device, one.stream), place.encode())
+    assert bare == PointReading(description.device, description.stream, 0, 3, (4, -1))
+    decoder.decode(topic_of("description", "home", description.device, description.stream), place.encode())
     (point,) = Decoder.decode(decoder, topic, MeasureFrame(1, 0, 1, 2, (Released(3, (4, -1)),)).encode())
     assert isinstance(point, PointReading)
     assert point.time == EPOCH + timedelta(seconds=place.period_seconds)
@@ -157,13 +157,13 @@ def test_what_is_sent_again_and_accounts_for_more_is_told_once() -> None:
     """Its device has dropped the frames before it; whoever adds counts up would have them twice."""
     decoder = Decoder()
     place = topic_of("symbols", "home", "watch", "place")
-    one = SymbolFrame(1, 99, 100, b"\0\1", shift=40)
+    frame = SymbolFrame(1, 99, 100, b"\0\1", shift=40)
     points = MeasureFrame(1, 19, 20, 2, (Released(0, (1, -2)), Released(0, (3, 4))))
     counts = WindowFrame(1, "high", 1, 2, 20, 10, 10, (7,))
-    assert len(decoder.decode(SYMBOLS, one.encode())) == 2
+    assert len(decoder.decode(SYMBOLS, frame.encode())) == 2
     assert len(decoder.decode(place, points.encode())) == 2
     assert len(decoder.decode(WINDOWS, counts.encode())) == 1
-    assert decoder.decode(SYMBOLS, replace(one, previous=-1, padding=3).encode()) == []
+    assert decoder.decode(SYMBOLS, replace(frame, previous=-1, padding=3).encode()) == []
     assert decoder.decode(place, replace(points, previous=-1).encode()) == []
     assert decoder.decode(WINDOWS, replace(counts, previous=-1).encode()) == []
     contradiction = replace(points, released=(Released(0, (1, -1)), Released(0, (3, 4))))
@@ -237,8 +237,8 @@ def test_a_description_of_another_stream_is_refused() -> None:
 
 def test_a_description_that_is_withdrawn_is_forgotten() -> None:
     decoder = Decoder()
-    told(decoder, described(1))
-    told(decoder, described(2))
+    take_description(decoder, described(1))
+    take_description(decoder, described(2))
     decoder.decode(DESCRIBED, b"")
     assert list(decoder.descriptions) == []
     assert decoder.decode(SYMBOLS, symbols(1))[0][-2:] == (None, None)
@@ -248,9 +248,9 @@ def test_a_description_that_is_withdrawn_is_forgotten() -> None:
 def test_only_the_versions_of_a_stream_that_came_last_are_remembered() -> None:
     decoder = Decoder()
     for version in (5, 9, 6, 8, 7, 4):
-        told(decoder, described(version))
-    known = [version for version in range(1, 12) if decoder.descriptions.of("watch", "hr", version)]
-    assert known == [4, 6, 7, 8]
+        take_description(decoder, described(version))
+    versions = [version for version in range(1, 12) if decoder.descriptions.of("watch", "hr", version)]
+    assert versions == [4, 6, 7, 8]
 
 
 def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.M
             for number in range(10):
                 one = described(stream=f"s{number}")
                 decoder.decode(topic_of("description", "home", "watch", one.stream), one.encode())
-            streams = [one.stream for one in decoder.descriptions]
+            streams = [description.stream for description in decoder.descriptions]
             assert streams == [f"s{number}" for number in range(len(streams))]
             assert 2 <= len(streams) <= 3
             assert decoder.rejected == {"wrong_length": 10 - len(streams)}
@@ -271,13 +271,15 @@ def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.M
             assert next(iter(decoder.descriptions)) == again, "what is known may still change"
             decoder.decode(topic_of("description", "home", "watch", "s0"), b"")
             decoder.decode(topic_of("description", "home", "watch", "s9"), described(stream="s9").encode())
-            assert "s9" in [one.stream for one in decoder.descriptions], "and what is withdrawn makes room"
+            assert "s9" in [description.stream for description in decoder.descriptions], (
+                "and what is withdrawn makes room"
+            )
 
 
 @pytest.mark.parametrize("first", [MAX_TICK - 1, 10**12])
 def test_ticks_beyond_all_calendars_are_refused(first: int) -> None:
     decoder = Decoder()
-    told(decoder, described())
+    take_description(decoder, described())
     assert decoder.decode(SYMBOLS, symbols(1, first, 0)) == []
     window = WindowFrame(1, "hour", -1, 0, first - 2**31, 2**31, 1, (1,))
     assert decoder.decode(WINDOWS, window.encode()) == []

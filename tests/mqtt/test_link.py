@@ -89,7 +89,7 @@ def test_a_message_that_the_broker_does_not_take_is_refused_here_and_does_not_en
         wait_until(lambda: link.connected)
         sent = [link.publish("a/b", bytes(size)) for size in (9_000, 5_000, 9_000)]
         wait_until(lambda: len(answers) == 3)
-        assert sorted(answers, key=lambda one: sent.index(one[0])) == [
+        assert sorted(answers, key=lambda answer: sent.index(answer[0])) == [
             (sent[0], False),
             (sent[1], True),
             (sent[2], False),
@@ -236,7 +236,7 @@ def test_addresses(address: str, host: str, port: int) -> None:
 
 def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broker: Mosquitto) -> None:
     address = Broker(port=broker.port)
-    found: list[object] = []
+    readings_: list[object] = []
     topic = "fugu/2/home/watch/symbols/hr"
     with Subscription(address, fleet="home", timeout=PATIENCE) as readings:
         sender = open_link(address, name="sender")
@@ -246,7 +246,7 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
 
         def read() -> None:
             for reading in readings:
-                found.append(reading)
+                readings_.append(reading)
                 ready.set()
                 if reading == last:
                     return
@@ -265,7 +265,7 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
         sender.publish("fugu/2/home/estimate/watch/hr", STATE_ESTIMATE.encode())
         await_end(reader)
         sender.stop()
-    assert found == [
+    assert readings_ == [
         SymbolReading("watch", "hr", 0, 1),
         *(SymbolReading("watch", "hr", 104 + i, symbol, 64) for i, symbol in enumerate((0, 1, 3, 1, 2))),
         last,

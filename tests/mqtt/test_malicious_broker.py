@@ -147,8 +147,8 @@ def test_answers_do_not_pile_up_for_a_broker_that_never_reads(monkeypatch: pytes
     """The system keeps little of what is not taken: else it would have to be filled first, by millions of answers."""
     connect = socket.create_connection
 
-    def connected(*given: Any, **named: Any) -> socket.socket:
-        made = connect(*given, **named)
+    def connected(*arguments: Any, **named: Any) -> socket.socket:
+        made = connect(*arguments, **named)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 12)
         return made
 

@@ -18,24 +18,24 @@ from tests.support.shipped import Shipped
 
 @pytest.fixture
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
-    made = Shipped(tmp_path_factory.mktemp("shipped"))
-    made.add("device", "watch")
-    with made as running:
+    shipped = Shipped(tmp_path_factory.mktemp("shipped"))
+    shipped.add("device", "watch")
+    with shipped as running:
         yield running
 
 
 def test_a_broker_that_works(shipped: Shipped) -> None:
     topics = [topic_of("status", "home", "watch"), topic_of("symbols", "home", "watch", "hr")]
-    found = probe(shipped.address("watch"), write=topics)
-    assert (found.reached, found.problem) == ("done", "")
-    assert found.certificate_end is not None
-    assert found.writable == dict.fromkeys(topics, True)
+    answer = probe(shipped.address("watch"), write=topics)
+    assert (answer.reached, answer.problem) == ("done", "")
+    assert answer.certificate_end is not None
+    assert answer.writable == dict.fromkeys(topics, True)
 
 
 def test_an_access_list_that_denies(shipped: Shipped) -> None:
     mine, other = topic_of("status", "home", "watch"), topic_of("status", "home", "ring")
-    found = probe(shipped.address("watch"), write=[other, mine])
-    assert found.writable == {other: False, mine: True}
+    answer = probe(shipped.address("watch"), write=[other, mine])
+    assert answer.writable == {other: False, mine: True}
 
 
 def test_what_is_retained_is_heard(broker: Mosquitto) -> None:
@@ -49,16 +49,16 @@ def test_what_is_retained_is_heard(broker: Mosquitto) -> None:
 
 def test_who_is_connected_with_the_account_loses_nothing_without_a_login(shipped: Shipped) -> None:
     with shipped.client("watch") as client:
-        found = probe(shipped.address("watch"), write=["x"], log_in=False)
-        assert (found.reached, found.writable) == ("done", None)
-        assert found.certificate_end is not None
+        answer = probe(shipped.address("watch"), write=["x"], log_in=False)
+        assert (answer.reached, answer.writable) == ("done", None)
+        assert answer.certificate_end is not None
         assert client.publish(topic_of("status", "home", "watch")) == 0
         assert client.lost == 0
 
 
 def test_a_broker_of_the_older_protocol_does_not_tell(broker: Mosquitto) -> None:
-    found = probe(replace(broker.broker, protocol="3.1.1"), write=["fugu/2/home/watch/status"])
-    assert (found.reached, found.writable) == ("done", None)
+    answer = probe(replace(broker.broker, protocol="3.1.1"), write=["fugu/2/home/watch/status"])
+    assert (answer.reached, answer.writable) == ("done", None)
 
 
 def test_each_step_that_fails_is_named(shipped: Shipped, tmp_path: Path) -> None:
@@ -74,6 +74,6 @@ def test_each_step_that_fails_is_named(shipped: Shipped, tmp_path: Path) -> None
         (replace(good, password_file=str(tmp_path / "password")), "login"),
     ]
     for address, step in cases:
-        found = probe(address)
-        assert found.reached == step
-        assert found.problem
+        answer = probe(address)
+        assert answer.reached == step
+        assert answer.problem

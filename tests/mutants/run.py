@@ -151,7 +151,7 @@ def main() -> int:
                     _store(mutant.name, found)
 
         list(pool.map(judge, chosen))
-    return report(chosen, {name: found[0][1] for name, found in rows.items()})
+    return report(chosen, {name: row[0][1] for name, row in rows.items()})
 
 
 def report(chosen: list[Mutant], targets: dict[str, str]) -> int:
@@ -172,17 +172,19 @@ def report(chosen: list[Mutant], targets: dict[str, str]) -> int:
     return int(bool(dead) or any(mutant.kind != "other" for mutant in survived))
 
 
-def _store(name: str, found: list[tuple[str, str, float]]) -> None:
+def _store(name: str, killers: list[tuple[str, str, float]]) -> None:
     """Put what was found of a mutant into the matrix at once: a run over all of them takes hours, and may be ended."""
-    kept = _known() | {name: "".join(f"{name}\t{file}\t{target}\t{seconds:.1f}\n" for file, target, seconds in found)}
-    MATRIX.write_text("".join(kept[mutant.name] for mutant in mutants() if mutant.name in kept))
+    lines_of = _known() | {
+        name: "".join(f"{name}\t{file}\t{target}\t{seconds:.1f}\n" for file, target, seconds in killers)
+    }
+    MATRIX.write_text("".join(lines_of[mutant.name] for mutant in mutants() if mutant.name in lines_of))
 
 
 def _known() -> dict[str, str]:
-    known: dict[str, str] = {}
+    lines_of: dict[str, str] = {}
     for line in MATRIX.read_text().splitlines(keepends=True) if MATRIX.exists() else []:
-        known[line.partition("\t")[0]] = known.get(line.partition("\t")[0], "") + line
-    return known
+        lines_of[line.partition("\t")[0]] = lines_of.get(line.partition("\t")[0], "") + line
+    return lines_of
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ NIGHTS = ("N05", "N07", "N10")
 
 def rows(state: str, recording: str) -> list[list[float]]:
     """The numbers of a recording's state in the tables of the manual."""
-    found = re.findall(rf"^\| {recording} \| {state} \|(.*)\|$", MANUAL.read_text(), re.MULTILINE)
-    return [[float(number) for number in re.findall(r"\d*\.?\d+", row.replace("none", "0"))] for row in found]
+    matches = re.findall(rf"^\| {recording} \| {state} \|(.*)\|$", MANUAL.read_text(), re.MULTILINE)
+    return [[float(number) for number in re.findall(r"\d*\.?\d+", row.replace("none", "0"))] for row in matches]
 
 
 def trials(name: str, *baselines: int | None) -> list[dict[str, Any]]:
@@ -38,9 +38,14 @@ def trials(name: str, *baselines: int | None) -> list[dict[str, Any]]:
     found = []
     for baseline in baselines:
         state, states = two_states(readings, baseline, None)
-        for chains, one in attack_classes(readings.source, states, readings.segments, 1.0):
+        for chains, attack_ in attack_classes(readings.source, states, readings.segments, 1.0):
             found.append(
-                {**one._asdict(), "state": state, "chains": chains, "attacks": [asdict(each) for each in one.attacks]}
+                {
+                    **attack_._asdict(),
+                    "state": state,
+                    "chains": chains,
+                    "attacks": [asdict(each) for each in attack_.attacks],
+                }
             )
     return found
 
@@ -50,28 +55,28 @@ def trials(name: str, *baselines: int | None) -> list[dict[str, Any]]:
 def test_every_row_of_the_tables_of_the_manual(name: str) -> None:
     """Within what another machine's arithmetic may change."""
     found = trials(name, None, 300, 100, 30)
-    assert len({one["state"] for one in found}) == 4
-    for state in {one["state"] for one in found}:
-        check_rows([one for one in found if one["state"] == state], name, state.replace("its own", "own"))
-    for one in found:
-        if (name, one["state"]) == ("N05", "above the running mean of 300") and one["chains"] != "independent readings":
-            assert knows(one)["furthest"] < math.e
-            assert knows(one)["beyond"] == 0.0
-            assert all(attack["high"] < attack["ceiling"] for attack in one["attacks"])
+    assert len({row["state"] for row in found}) == 4
+    for state in {row["state"] for row in found}:
+        check_rows([row for row in found if row["state"] == state], name, state.replace("its own", "own"))
+    for row in found:
+        if (name, row["state"]) == ("N05", "above the running mean of 300") and row["chains"] != "independent readings":
+            assert knows(row)["furthest"] < math.e
+            assert knows(row)["beyond"] == 0.0
+            assert all(attack["high"] < attack["ceiling"] for attack in row["attacks"])
 
 
 @pytest.mark.long
 def test_on_a_part_of_a_night_the_classes_of_the_tables_keep_epsilon_and_independence_does_not() -> None:
     states, segments = night("N05", 300)
-    found = {
-        (chains, one.released): next(each for each in one.attacks if each.attacker == "forward-backward")
-        for chains, one in attack_classes("N05", states[:2_000], segments[:2_000], EPSILON)
+    attacks = {
+        (chains, attack_.released): next(each for each in attack_.attacks if each.attacker == "forward-backward")
+        for chains, attack_ in attack_classes("N05", states[:2_000], segments[:2_000], EPSILON)
     }
-    assert len(found) == 6
-    assert found["independent readings", "symbols"].furthest > math.e
-    for (chains, _), one in found.items():
+    assert len(attacks) == 6
+    assert attacks["independent readings", "symbols"].furthest > math.e
+    for (chains, _), attack_ in attacks.items():
         if chains != "independent readings":
-            assert (one.furthest < math.e, one.beyond) == (True, 0.0)
+            assert (attack_.furthest < math.e, attack_.beyond) == (True, 0.0)
 
 
 def test_the_manual_says_of_its_table_what_it_has() -> None:
@@ -89,15 +94,15 @@ def test_the_manual_says_of_its_table_what_it_has() -> None:
 
 def knows(trial: dict[str, Any]) -> dict[str, Any]:
     """The attacker of a trial who knows the chain beforehand."""
-    found: dict[str, Any]
-    [found] = [one for one in trial["attacks"] if one["attacker"] == "forward-backward"]
-    return found
+    attack: dict[str, Any]
+    [attack] = [attack_ for attack_ in trial["attacks"] if attack_["attacker"] == "forward-backward"]
+    return attack
 
 
 def check_rows(found: list[dict[str, Any]], name: str, state: str) -> None:
     """A row of the first table, and of the second if it has one."""
-    trials = {(one["chains"], one["released"]): one for one in found}
-    best = {key: one["attacks"][0]["success"] for key, one in trials.items()}
+    trials = {(row["chains"], row["released"]): row for row in found}
+    best = {key: trial["attacks"][0]["success"] for key, trial in trials.items()}
     guess, alone, symbols, counts, covered, covered_counts, noise = rows(state, name)[0]
     assert trials["mean chain", "symbols"]["attacks"][0]["guess"] == pytest.approx(guess, abs=0.002)
     for key, value in {
@@ -148,20 +153,20 @@ def test_ordinary_randomised_response_moves_the_odds_far_beyond_epsilon_and_ours
 @pytest.mark.soak
 def test_learners_find_slow_regimes_above_the_nights_mean_and_none_above_the_running_mean():
     """The class of the mean chain of the night and its halves, informed adversary: 0.731 is what epsilon 1 allows."""
-    found = {}
+    by_baseline = {}
     for baseline in (None, 300):
         states, segments = night("N10", baseline)
         table = calibrate(class_of_halves(states, segments), EPSILON).table
         outputs = release_symbols(states, table, np.random.default_rng(1))
-        found[baseline] = {one.attacker: one for one in attack(states, segments, outputs, EPSILON)}
-    assert max(one.success for one in found[None].values()) > 0.74
-    assert found[None]["learned chain, Viterbi"].success > 0.68
-    assert found[None]["forward-backward"].success < 0.6
-    assert all(one.high < one.ceiling for one in found[300].values())
-    assert max(one.success for one in found[300].values()) < 0.63
+        by_baseline[baseline] = {attack_.attacker: attack_ for attack_ in attack(states, segments, outputs, EPSILON)}
+    assert max(attack_.success for attack_ in by_baseline[None].values()) > 0.74
+    assert by_baseline[None]["learned chain, Viterbi"].success > 0.68
+    assert by_baseline[None]["forward-backward"].success < 0.6
+    assert all(attack_.high < attack_.ceiling for attack_ in by_baseline[300].values())
+    assert max(attack_.success for attack_ in by_baseline[300].values()) < 0.63
 
 
 def test_the_class_of_halves_holds_the_rates_of_both_and_of_the_whole():
     states = np.array([0, 0, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 1], dtype=np.int64)
-    found = class_of_halves(states, np.zeros(16, dtype=np.int64))
-    assert found == BinaryChains(q=(0.4, 2 / 3), r=(0.25, 0.5))
+    chains = class_of_halves(states, np.zeros(16, dtype=np.int64))
+    assert chains == BinaryChains(q=(0.4, 2 / 3), r=(0.25, 0.5))

@@ -38,7 +38,7 @@ READINGS, FLIPS = ((9, 1), (1, 9)), ((8, 2), (3, 7))
 """Tenths: theta = .1; a flip follows no flip with rho0 = .2, and no flip a flip with rho1 = .3."""
 
 
-def likelihoods(ticks: int, known: dict[int, int]) -> dict[tuple[int, ...], Fraction]:
+def likelihoods(ticks: int, evidence: dict[int, int]) -> dict[tuple[int, ...], Fraction]:
     """Pr(symbols | known states) by every path of readings and flips; both chains start stationary."""
 
     def chance(path: tuple[int, ...], steps: tuple[tuple[int, int], tuple[int, int]]) -> Fraction:
@@ -46,27 +46,27 @@ def likelihoods(ticks: int, known: dict[int, int]) -> dict[tuple[int, ...], Frac
         return start * math.prod(Fraction(steps[a][b], 10) for a, b in pairwise(path))
 
     paths = list(product((0, 1), repeat=ticks))
-    fitting = {path: chance(path, READINGS) for path in paths if all(path[tick] == x for tick, x in known.items())}
-    found = dict.fromkeys(paths, Fraction(0))
+    fitting = {path: chance(path, READINGS) for path in paths if all(path[tick] == x for tick, x in evidence.items())}
+    chances = dict.fromkeys(paths, Fraction(0))
     for flips in paths:
         weight = chance(flips, FLIPS)
         for path, share in fitting.items():
-            found[tuple(x ^ flip for x, flip in zip(path, flips, strict=True))] += share * weight
+            chances[tuple(x ^ flip for x, flip in zip(path, flips, strict=True))] += share * weight
     total = sum(fitting.values())
-    return {symbols: value / total for symbols, value in found.items()}
+    return {symbols: value / total for symbols, value in chances.items()}
 
 
-def lost(ticks: int, secret: int, known: dict[int, int]) -> float:
+def lost(ticks: int, secret: int, evidence: dict[int, int]) -> float:
     """The largest log-ratio between the states of a tick, whatever the symbols."""
-    one, other = (likelihoods(ticks, {**known, secret: state}) for state in (0, 1))
-    return max(abs(math.log(one[symbols] / other[symbols])) for symbols in one)
+    first, other = (likelihoods(ticks, {**evidence, secret: state}) for state in (0, 1))
+    return max(abs(math.log(first[symbols] / other[symbols])) for symbols in first)
 
 
 @pytest.mark.long
 def test_the_loss_of_dependent_flips_is_that_of_all_paths() -> None:
     """Five ticks, the secret in the middle: every symbol, and every nearest known state on either side or none."""
     sides = [{}, *({at: state} for at in (0, 1) for state in (0, 1))]
-    after = [{4 - tick: state for tick, state in known.items()} for known in sides]
+    after = [{4 - tick: state for tick, state in side.items()} for side in sides]
     worst = [
         max(lost(5, 2, {**left, **right}) for left, right in pairs)
         for pairs in ([({}, {})], list(product(sides, after)))

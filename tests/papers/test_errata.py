@@ -26,9 +26,9 @@ def names(kind: str) -> list[str]:
 @pytest.mark.long
 @pytest.mark.parametrize("name", names("erratum"))
 def test_an_erratum_meets_what_its_paper_assumes_and_violates_what_it_prints(name: str) -> None:
-    found = TARGETS[name].find(SETTING)
-    assert any(row.status == "differs" for row in found.rows)
-    assert found.notes[0].startswith("Printed, ")
+    outcome = TARGETS[name].find(SETTING)
+    assert any(row.status == "differs" for row in outcome.rows)
+    assert outcome.notes[0].startswith("Printed, ")
 
 
 def test_a_counterexample_outside_the_papers_assumptions_is_no_erratum() -> None:

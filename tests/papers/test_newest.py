@@ -62,12 +62,12 @@ def test_any_w_blocks_spend_at_most_epsilon(scheme: Scheme) -> None:
 
 
 def transcript_loss(
-    scheme: Scheme, wanted: tuple[bool, ...], far: float, first: int, weight: float, known: bool = False
+    scheme: Scheme, wanted: tuple[bool, ...], far: float, first: int, weight: float, is_known: bool = False
 ) -> float:
     """The most a transcript tells of two ticks from `first` on, by all paths of q = r = 0.05; w = 2, epsilon 1.
 
-    Published are `far` where it is wanted. Evidence gives every other tick in state 1 a weight, or it is `known` that
-    the ticks before and after the two are in state 0.
+    Published are `far` where it is wanted. Evidence gives every other tick in state 1 weight, or (`is_known`) that the
+    ticks before and after the two are in state 0.
     """
     offers: list[float] = []
 
@@ -79,7 +79,7 @@ def transcript_loss(
     densities, priors = dict.fromkeys(COURSES, 0.0), dict.fromkeys(COURSES, 0.0)
     for path in product((0, 1), repeat=len(wanted)):
         course = path[first : first + 2]
-        if known and (path[first - 1] or path[first + 2]):
+        if is_known and (path[first - 1] or path[first + 2]):
             continue
         prior = chance(path, 0.05, 0.05) * weight ** (sum(path) - sum(course))
         likely, last = prior, 0.0
@@ -114,7 +114,7 @@ def test_a_scheme_loses_more_than_epsilon_and_no_more_than_is_said(scheme: Schem
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_if_all_else_is_as_it_was_a_scheme_loses_its_epsilon(scheme: Scheme) -> None:
     found = [
-        transcript_loss(scheme, (True, *wanted), far, first, 1.0, known=True)
+        transcript_loss(scheme, (True, *wanted), far, first, 1.0, is_known=True)
         for wanted in list(product((True, False), repeat=5))[::3]
         for far in (-9.0, 0.6, 9.0)
         for first in (1, 2)
@@ -141,15 +141,15 @@ def test_windows_as_long_as_the_stretch_have_nothing_to_absorb() -> None:
 
 def cells(row: str) -> list[str]:
     """Of the page's table row that begins so."""
-    [found] = re.findall(rf"^\| {row}[^|]*\|(.*)\|$", PAGE.read_text(), re.MULTILINE)
-    return [cell.strip() for cell in found.split("|")]
+    [cells] = re.findall(rf"^\| {row}[^|]*\|(.*)\|$", PAGE.read_text(), re.MULTILINE)
+    return [cell.strip() for cell in cells.split("|")]
 
 
-def said(sentence: str) -> list[float]:
+def numbers_in(sentence: str) -> list[float]:
     """The numbers in place of {} in a sentence of the page."""
     pattern = re.escape(sentence).replace(r"\{\}", r"(\d*\.?\d+)")
-    [found] = re.findall(pattern, " ".join(PAGE.read_text().split()))
-    return [float(number) for number in found]
+    [numbers] = re.findall(pattern, " ".join(PAGE.read_text().split()))
+    return [float(number) for number in numbers]
 
 
 @pytest.mark.soak
@@ -162,7 +162,9 @@ def test_the_page_says_what_stretches_lose() -> None:
 
 def test_the_page_says_what_graphs_need() -> None:
     *sets, factor = (float(row.ours) for row in policy_graphs(Setting(Path())).rows)
-    assert said("for {} of 42 sets the same error, for {} ours has less, for {} theirs; PGLP's is up to {} times") == [
+    assert numbers_in(
+        "for {} of 42 sets the same error, for {} ours has less, for {} theirs; PGLP's is up to {} times"
+    ) == [
         *sets,
         round(factor, 2),
     ]
@@ -170,9 +172,9 @@ def test_the_page_says_what_graphs_need() -> None:
 
 @pytest.mark.soak
 def test_the_page_has_the_scales_of_an_hour() -> None:
-    found = {row.quantity: row.ours for row in counts(Setting(Path())).rows}
+    ours = {row.quantity: row.ours for row in counts(Setting(Path())).rows}
     for name in ("weak", "quick", "sleep", "water", "office", "alternating"):
-        values = {quantity.partition(": ")[2]: value for quantity, value in found.items() if quantity.startswith(name)}
+        values = {quantity.partition(": ")[2]: value for quantity, value in ours.items() if quantity.startswith(name)}
         wanted = (
             *("Wasserstein mechanism", "MQMExact", "influence matrix (GK16)", "ours, this hour"),
             "ours, every hour without end, universal",
@@ -183,26 +185,26 @@ def test_the_page_has_the_scales_of_an_hour() -> None:
 
 @pytest.mark.soak
 def test_the_page_has_the_errors() -> None:
-    found = {row.quantity: row.ours for row in (*errors(Setting(RECORDINGS)).rows, *crowd(Setting(RECORDINGS)).rows)}
-    days = [found[f"motion, S(hour, 1), day: {who}"] for who in ("ours", "BA with days as time stamps")]
-    days.append(found["motion, day: best constant"])
+    ours = {row.quantity: row.ours for row in (*errors(Setting(RECORDINGS)).rows, *crowd(Setting(RECORDINGS)).rows)}
+    days = [ours[f"motion, S(hour, 1), day: {who}"] for who in ("ours", "BA with days as time stamps")]
+    days.append(ours["motion, day: best constant"])
     sentence = "ours is off by {} % of the day, BA by {} %, the best constant by {} %."
-    assert said(sentence) == pytest.approx([100.0 * float(one) for one in days], rel=0.02)
-    rooms = [found[f"a minute of each of 100 rooms, server trusted: {scheme}"] for scheme in SCHEMES]
-    assert said("uniform is off by {} people, sample by {}, BA by {}, BD by {}.") == pytest.approx(
+    assert numbers_in(sentence) == pytest.approx([100.0 * float(day) for day in days], rel=0.02)
+    rooms = [ours[f"a minute of each of 100 rooms, server trusted: {scheme}"] for scheme in SCHEMES]
+    assert numbers_in("uniform is off by {} people, sample by {}, BA by {}, BD by {}.") == pytest.approx(
         [rooms[0], rooms[1], rooms[3], rooms[2]], rel=0.02
     )
-    motion = [found[f"motion, A(hour, 8), 15 minutes: {scheme}"] for scheme in ("uniform", "BA", "sample")]
+    motion = [ours[f"motion, A(hour, 8), 15 minutes: {scheme}"] for scheme in ("uniform", "BA", "sample")]
     sentence = "is off by {} % by uniform, {} % by BA, and {} % by sample, as by the constant."
-    assert said(sentence) == pytest.approx([100.0 * float(one) for one in motion], rel=0.02)
-    alone = [value for quantity, value in found.items() if "nobody trusted" in quantity]
-    assert said("one answer of each person is off by {}, the sum of our counts by {}.") == pytest.approx(
+    assert numbers_in(sentence) == pytest.approx([100.0 * float(share) for share in motion], rel=0.02)
+    alone = [value for quantity, value in ours.items() if "nobody trusted" in quantity]
+    assert numbers_in("one answer of each person is off by {}, the sum of our counts by {}.") == pytest.approx(
         alone, rel=0.02
     )
     for name, words in (("motion", "15 minutes"), ("motion", "hour"), ("water", "15 minutes"), ("water", "hour")):
-        short = [value for quantity, value in found.items() if quantity.startswith(f"{name}, A(hour, 1), {words}:")]
+        short = [value for quantity, value in ours.items() if quantity.startswith(f"{name}, A(hour, 1), {words}:")]
         assert len(short) == 5
-        assert min(map(float, short)) > float(found[f"{name}, {words}: best constant"])
+        assert min(map(float, short)) > float(ours[f"{name}, {words}: best constant"])
 
 
 def test_noise_without_time_really_has_these_epsilons() -> None:
@@ -218,5 +220,5 @@ def test_noise_without_time_really_has_these_epsilons() -> None:
     chains = ((0.0036, 0.012), (0.0894, 0.1092), (0.0621, 0.3614))
     losses = [1.0 + 2.0 * max(one_side(q, r), one_side(r, q)) for q, r in chains]
     pattern = r"is really ([\d.]+) for a minute in the office, ([\d.]+) for one of sleep, ([\d.]+) for one of water"
-    [found] = re.findall(pattern, " ".join(PAGE.read_text().split()))
-    assert [float(printed) for printed in found] == [round(value, 1) for value in losses]
+    [numbers] = re.findall(pattern, " ".join(PAGE.read_text().split()))
+    assert [float(printed) for printed in numbers] == [round(value, 1) for value in losses]

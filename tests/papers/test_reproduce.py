@@ -144,12 +144,12 @@ def test_what_a_paper_itself_warns_of_is_not_its_error(rows: list[dict[str, str]
 @pytest.mark.soak
 def test_golden_digits_hold(rows: list[dict[str, str]]) -> None:
     golden = json.loads((GOLDEN / "bdp.json").read_text())
-    found = {
+    values = {
         (row["target"], row["quantity"]): float(row["ours"]) for row in rows if row["target"] in ("bdp-2", "bdp-3")
     }
     checked = 0
     for row in golden["figure2"]:
-        if (value := found.get(("bdp-2", f"theta {row['theta']:g}: success with all symbols"))) is not None:
+        if (value := values.get(("bdp-2", f"theta {row['theta']:g}: success with all symbols"))) is not None:
             assert value == pytest.approx(row["CA"], rel=1e-12)
             checked += 1
     names = {
@@ -162,7 +162,7 @@ def test_golden_digits_hold(rows: list[dict[str, str]]) -> None:
     }
     for row in golden["figure3_theta0_35"]:
         for key, name in names.items():
-            if (value := found.get(("bdp-3", f"epsilon {row['eps']:g}: flip probability, {name}"))) is not None:
+            if (value := values.get(("bdp-3", f"epsilon {row['eps']:g}: flip probability, {name}"))) is not None:
                 assert value == pytest.approx(row[key], abs=1e-9)
                 checked += 1
     assert checked == 3 + 9 * 6
@@ -172,7 +172,7 @@ def test_golden_digits_hold(rows: list[dict[str, str]]) -> None:
 @pytest.mark.soak
 def test_golden_scales_hold(rows: list[dict[str, str]]) -> None:
     golden = json.loads((GOLDEN / "mqm.json").read_text())
-    found = {
+    values = {
         (row["target"], row["quantity"]): float(row["ours"])
         for row in rows
         if row["target"].startswith("mqm-") and row["status"] != "no number" and row["ours"][0].isdigit()
@@ -180,12 +180,12 @@ def test_golden_scales_hold(rows: list[dict[str, str]]) -> None:
     for name, key in (("theta1", "th1"), ("theta2", "th2")):
         for epsilon in ("0.2", "1.0", "5.0"):
             scale = golden["3_wasserstein"][f"{key}|T=100|eps={epsilon}"]["mqm_literal"]
-            ours = found["mqm-examples", f"epsilon {float(epsilon):g}: MQMExact, {name}"]
+            ours = values["mqm-examples", f"epsilon {float(epsilon):g}: MQMExact, {name}"]
             assert ours == pytest.approx(scale, rel=2e-9)
     for alpha in ("0.2", "0.4"):
         scales = golden["9_synthetic"][f"{alpha}|1.0"]
         for name, column in (("MQMExact", "exact_all"), ("MQMApprox", "approx_rev")):
-            ours = found["mqm-4", f"alpha {alpha}, epsilon 1: error of {name}"]
+            ours = values["mqm-4", f"alpha {alpha}, epsilon 1: error of {name}"]
             assert ours == pytest.approx(scales[column] / 100, rel=2e-9)
 
 

@@ -99,7 +99,7 @@ def test_an_endless_stream_from_any_start_covers_every_start(seed: int) -> None:
     table = generator.dirichlet(np.ones(2), 3) * 0.7 + 0.15
     loss = table_loss(table)
     anyhow = {adversary: stream_loss([loss], None, transition, adversary) for adversary in ADVERSARIES[:2]}
-    assert all(math.isfinite(found.epsilon) for found in anyhow.values())
+    assert all(math.isfinite(loss.epsilon) for loss in anyhow.values())
     assert anyhow["ignorant"].epsilon >= stream_loss([loss], "stationary", transition).epsilon * (1 - 1e-9)
     for start in (*np.eye(3), np.full(3, 1 / 3), generator.dirichlet(np.full(3, 0.2)), np.array([1 - 1e-7, 1e-7, 0.0])):
         for adversary, ticks in (("ignorant", 6), ("informed", 4)):
@@ -146,8 +146,8 @@ def test_golden_leakage_of_two_states(stay: str, epsilon: str) -> None:
 
 def test_the_largest_table_counts_and_the_fallback_is_one_of_them() -> None:
     """A table that protects s2s3 alone reveals more between others than the fallback, and less between these."""
-    found = protect(VALUES, GRAPH, states(6))
-    own = table_loss(build_table(found.hull, VALUES, states(6), 1).weights)
+    protection = protect(VALUES, GRAPH, states(6))
+    own = table_loss(build_table(protection.hull, VALUES, states(6), 1).weights)
     fallback = table_loss(fallback_table(VALUES, 1).weights)
     transition = np.full((6, 6), 0.05) + 0.7 * np.eye(6)
     both = stream_loss([own, fallback], "stationary", transition).epsilon
@@ -238,18 +238,18 @@ def test_golden_composition_over_ticks() -> None:
     """The forward example: four ticks at epsilon 1, factors 2; two trajectories reach the sum."""
     golden = GOLDEN["forward_example"]
     hulls = [protect(VALUES, GRAPH, states(6, *step["C"])) for step in golden["steps"]]
-    total = sequence_epsilon([golden["eps"]] * 4, [found.factor for found in hulls])
+    total = sequence_epsilon([golden["eps"]] * 4, [hull.factor for hull in hulls])
     assert total == pytest.approx(golden["thm72"], rel=1e-9)
     losses, pairs = [], []
-    for step, found in zip(golden["steps"], hulls, strict=True):
-        losses.append(staircase_loss(found.hull, VALUES, golden["eps"]))
+    for step, hull in zip(golden["steps"], hulls, strict=True):
+        losses.append(staircase_loss(hull.hull, VALUES, golden["eps"]))
         inside = [state - 1 for state in step["C"]]
         pairs.append(max(((i, k) for i in inside for k in inside), key=lambda pair: losses[-1][pair]))
     first, second = zip(*pairs, strict=True)
     assert trajectory_loss(losses, first, second) == pytest.approx(golden["exact_pair_loss"], rel=1e-9)
     matrix = np.array(golden["M"]) > 0
-    found = sorted([i + 1, k + 1] for i, k in np.argwhere(np.triu(one_step(matrix), 1)).tolist())
-    assert found == golden["G_trs_edges"]
+    hull = sorted([i + 1, k + 1] for i, k in np.argwhere(np.triu(one_step(matrix), 1)).tolist())
+    assert hull == golden["G_trs_edges"]
 
 
 def test_the_loss_along_fixed_trajectories_is_exact() -> None:

@@ -33,8 +33,8 @@ def test_counterexample_8_an_isolated_state_is_exposed_though_it_is_its_own_part
     printed = PAPER["ex5.2"]["greedy_printed_argmin_includes_self"]
     assert (printed["added"], printed["def44"]) == (["s5s5"], False)
     assert hull.extended(VALUES[4] - VALUES[4]).vertices.tolist() == hull.vertices.tolist()
-    found = protect(VALUES, explicit(6, [(1, 2)]), constraint, objective="nearest")
-    assert (found.added, exposed(found.hull, VALUES, constraint)) == (((4, 1),), [])
+    protection = protect(VALUES, explicit(6, [(1, 2)]), constraint, objective="nearest")
+    assert (protection.added, exposed(protection.hull, VALUES, constraint)) == (((4, 1),), [])
 
 
 def test_the_least_area_of_example_6_1_is_the_printed_edge_and_not_the_least_error() -> None:
@@ -54,10 +54,10 @@ def test_counterexample_10_a_protectable_graph_can_reveal_the_component() -> Non
     assert (flat.added, flat.hull.rank, exposed(flat.hull, VALUES, constraint)) == ((), 1, [])
     assert flat.factor == math.inf
     for cap in (1, Fraction(3, 2), 2, 4, 10):
-        found = protect(VALUES, GRAPH, constraint, cap=cap)
-        assert (found.capped, found.hull.rank) == (True, 2)
-        assert found.factor <= cap
-        assert np.all(found.hull.pairs_within(VALUES) >= flat.hull.pairs_within(VALUES))
+        protection = protect(VALUES, GRAPH, constraint, cap=cap)
+        assert (protection.capped, protection.hull.rank) == (True, 2)
+        assert protection.factor <= cap
+        assert np.all(protection.hull.pairs_within(VALUES) >= flat.hull.pairs_within(VALUES))
 
 
 def test_counterexample_11_laplace_beats_knorm_in_three_dimensions() -> None:

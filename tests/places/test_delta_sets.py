@@ -21,15 +21,15 @@ from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 LINE = lattice(range(6))
 
 
-def table_of(values: Ints, found: Protection, likely: Bools, epsilon: int) -> TableWeights:
+def table_of(values: Ints, protection: Protection, likely: Bools, epsilon: int) -> TableWeights:
     """Tables that a device draws from: the fallback where all that is kept measures the same."""
     if not np.any(values[likely] != values[likely][0]):
         return fallback_table(values, epsilon)
-    return build_table(found.hull, values, likely, epsilon)
+    return build_table(protection.hull, values, likely, epsilon)
 
 
-def degrees_of(values: Ints, found: Protection, possible: Bools, likely: Bools) -> Ints:
-    return degree_of_protection(found.hull, values[surrogates(values, likely)], possible)
+def degrees_of(values: Ints, protection: Protection, possible: Bools, likely: Bools) -> Ints:
+    return degree_of_protection(protection.hull, values[surrogates(values, likely)], possible)
 
 
 def random_graph(generator: np.random.Generator, count: int, share: float) -> Bools:
@@ -74,9 +74,9 @@ def test_an_edge_to_a_state_left_out_is_kept_by_its_surrogate() -> None:
     """On a line 0 - 1 - 2 - 3 with 0 and 3 kept, 1 draws from the row of 0 and 2 from that of 3."""
     path = explicit(6, [(0, 1), (1, 2), (2, 3)])
     likely, possible = states(6, 1, 4), states(6, 1, 2, 3, 4)
-    found = protect_likely(LINE, path, possible, likely)
-    assert (edge_list(found.graph), found.added) == ([(0, 3)], ())
-    assert found.hull.vertices.tolist() == [[-3], [3]]
+    protection = protect_likely(LINE, path, possible, likely)
+    assert (edge_list(protection.graph), protection.added) == ([(0, 3)], ())
+    assert protection.hull.vertices.tolist() == [[-3], [3]]
     naive = build_table(graph_hull(LINE, explicit(6, [(0, 1)])), LINE, likely, 1)
     with pytest.raises(TableError, match="tells state 1 from state 2"):
         check_table(naive.weights, restrict(path, possible), 1)
@@ -93,19 +93,19 @@ def test_a_table_for_a_delta_set_keeps_every_promise_on_all_reachable_states(see
     possible[:2] = True
     belief = generator.dirichlet(np.full(count, 0.5)) * possible
     likely = delta_set(belief / belief.sum(), 0.3) & possible
-    found = protect_likely(values, graph, possible, likely)
-    table = table_of(values, found, likely, 1)
+    protection = protect_likely(values, graph, possible, likely)
+    table = table_of(values, protection, likely, 1)
     check_table(table.weights, restrict(graph, possible), 1)
     inside = np.flatnonzero(possible).tolist()
     for state in inside:
         assert any(close(table.weights, state, other) for other in inside if other != state)
     if np.any(values[likely] != values[likely][0]):
-        degrees = degrees_of(values, found, possible, likely)
+        degrees = degrees_of(values, protection, possible, likely)
         assert 1 not in degrees
-        assert degrees.tolist() == brute_degrees(found, values, possible, likely)
+        assert degrees.tolist() == brute_degrees(protection, values, possible, likely)
         rows = surrogates(values, likely)
-        assert all(likely[[i, j]].all() for i, j in edge_list(found.graph))
-        assert found.factor < math.inf
+        assert all(likely[[i, j]].all() for i, j in edge_list(protection.graph))
+        assert protection.factor < math.inf
         assert all(np.array_equal(table.weights[x], table.weights[rows[x]]) for x in inside)
 
 
@@ -115,10 +115,10 @@ def close(weights: Ints, i: int, j: int) -> bool:
     return all(a << RATIO_BITS <= bound * b and b << RATIO_BITS <= bound * a for a, b in pairs)
 
 
-def brute_degrees(found: Protection, values: Ints, possible: Bools, likely: Bools) -> list[int]:
+def brute_degrees(protection: Protection, values: Ints, possible: Bools, likely: Bools) -> list[int]:
     rows = values[surrogates(values, likely)].tolist()
     inside = np.flatnonzero(possible).tolist()
-    hull = found.hull
+    hull = protection.hull
     counts = [0] * len(values)
     for i in inside:
         counts[i] = sum(hull.gauge([a - b for a, b in zip(rows[i], rows[j], strict=True)]) <= 1 for j in inside)
@@ -134,9 +134,9 @@ def test_the_surrogate_graph_joins_the_rows_of_every_edge(seed: int) -> None:
     likely[int(np.argmax(possible))] = True
     rows = surrogates(values, likely)
     pairs = {tuple(sorted((int(rows[i]), int(rows[j])))) for i, j in edge_list(restrict(graph, possible))}
-    found = protect_likely(values, graph, possible, likely)
-    added = {(min(pair), max(pair)) for pair in found.added}
-    assert edge_list(found.graph) == sorted({pair for pair in pairs if len({*pair}) > 1} | added)
+    protection = protect_likely(values, graph, possible, likely)
+    added = {(min(pair), max(pair)) for pair in protection.added}
+    assert edge_list(protection.graph) == sorted({pair for pair in pairs if len({*pair}) > 1} | added)
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -156,16 +156,16 @@ def test_points_left_out_beforehand_are_no_vertices(seed: int) -> None:
 def test_without_a_delta_set_it_is_what_protect_finds() -> None:
     for chosen in ((2, 4, 5, 6), (3, 4, 5, 6), (1, 2), (1, 2, 3, 4, 5, 6)):
         constraint = states(6, *chosen)
-        plain, found = protect(VALUES, GRAPH, constraint), protect_likely(VALUES, GRAPH, constraint, constraint)
-        assert (found.added, found.factor) == (plain.added, plain.factor)
-        assert np.array_equal(found.graph, plain.graph)
-        assert np.array_equal(found.hull.vertices, plain.hull.vertices)
+        plain, protection = protect(VALUES, GRAPH, constraint), protect_likely(VALUES, GRAPH, constraint, constraint)
+        assert (protection.added, protection.factor) == (plain.added, plain.factor)
+        assert np.array_equal(protection.graph, plain.graph)
+        assert np.array_equal(protection.hull.vertices, plain.hull.vertices)
 
 
 def test_states_that_share_a_row_protect_one_another_and_edges_join_kept_states() -> None:
     """States 0 and 5 are kept, 1 is answered for by 0: only 5 is alone, and its partner is 0, not 1."""
-    found = protect_likely(LINE, explicit(6, []), states(6, 1, 2, 6), states(6, 1, 6))
-    assert found.added == ((5, 0),)
+    protection = protect_likely(LINE, explicit(6, []), states(6, 1, 2, 6), states(6, 1, 6))
+    assert protection.added == ((5, 0),)
     shared = protect_likely(LINE, explicit(6, []), states(6, 1, 2, 5, 6), states(6, 1, 6))
     assert (shared.added, shared.capped, shared.factor) == ((), True, 4)
 
@@ -176,9 +176,9 @@ def test_a_step_on_a_grid_has_a_finite_factor_and_no_exposed_state(objective: st
     plan, graph = schedule(states(25, 13), walk), explicit(25, [(0, 1)])
     assert protect_likely(grid(5), graph, plan.at(0), plan.at(0)).exposed == (12,)
     for possible in plan.constraints[1:]:
-        found = protect_likely(grid(5), graph, possible, possible, objective=objective)  # type: ignore[arg-type]
-        assert 1 not in degrees_of(grid(5), found, possible, possible)
-        assert (found.factor < math.inf, found.exposed) == (True, ())
+        protection = protect_likely(grid(5), graph, possible, possible, objective=objective)  # type: ignore[arg-type]
+        assert 1 not in degrees_of(grid(5), protection, possible, possible)
+        assert (protection.factor < math.inf, protection.exposed) == (True, ())
 
 
 def test_refusals() -> None:

@@ -52,8 +52,8 @@ def test_hulls_of_the_paper(name: str) -> None:
 
 def test_differences_of_the_paper() -> None:
     first, second = np.nonzero(GRAPH)
-    found = sorted({tuple(row) for row in (VALUES[first] - VALUES[second]).tolist()})
-    assert [list(row) for row in found] == PAPER["ex5.1"]["delta_f_columns"]
+    rows = sorted({tuple(row) for row in (VALUES[first] - VALUES[second]).tolist()})
+    assert [list(row) for row in rows] == PAPER["ex5.1"]["delta_f_columns"]
     assert VALUES.T.tolist() == PAPER["ex3.2_f"]
 
 

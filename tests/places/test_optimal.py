@@ -97,8 +97,8 @@ def optimum(values: Ints, pairs: Bools, epsilon: float) -> float:
             rows.append(row.ravel())
     costs = np.sum((values[:, None] - values[None]) ** 2, axis=2) / count
     sums = np.kron(np.eye(count), np.ones(count))
-    found = linprog(costs.ravel(), A_ub=np.array(rows), b_ub=np.zeros(len(rows)), A_eq=sums, b_eq=np.ones(count))
-    return float(found.fun)
+    solution = linprog(costs.ravel(), A_ub=np.array(rows), b_ub=np.zeros(len(rows)), A_eq=sums, b_eq=np.ones(count))
+    return float(solution.fun)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -107,12 +107,12 @@ def test_against_the_programme_pair_by_pair(seed: int) -> None:
     generator = np.random.default_rng(seed)
     values = lattice(generator.integers(0, 5, (8, 2)))
     graph = complete(8) if seed % 2 else within_radius(values, 3)
-    found = protect(values, graph, states(8))
-    pairs = protected_pairs(found.hull, values, states(8))
-    table = optimal_table(found.hull, values, states(8), 1)
+    protection = protect(values, graph, states(8))
+    pairs = protected_pairs(protection.hull, values, states(8))
+    table = optimal_table(protection.hull, values, states(8), 1)
     raw, _ = estimate_error(table, values)
     assert optimum(values, pairs, 1.0) * (1.0 - 1e-7) <= raw
-    if len(np.unique(values, axis=0)) and found.factor <= 1:
+    if len(np.unique(values, axis=0)) and protection.factor <= 1:
         assert raw == pytest.approx(optimum(values, pairs, 1.0), rel=1e-6)
 
 
@@ -121,23 +121,23 @@ def test_no_output_of_an_optimal_table_separates_a_protected_pair(seed: int) -> 
     """Definition 4.4, strict, by brute force; theorem 6.3 for all others; and one weight beyond is refused."""
     values, graph, constraint = random_case(seed)
     epsilon = (0.3, 1.0, 2.5)[seed % 3]
-    found = protect(values, graph, constraint, objective=OBJECTIVES[seed // 3 % 3])  # type: ignore[arg-type]
-    if found.hull.rank == 0:
+    protection = protect(values, graph, constraint, objective=OBJECTIVES[seed // 3 % 3])  # type: ignore[arg-type]
+    if protection.hull.rank == 0:
         with pytest.raises(TableError, match="fallback"):
-            optimal_table(found.hull, values, constraint, epsilon)
+            optimal_table(protection.hull, values, constraint, epsilon)
         return
-    table = optimal_table(found.hull, values, constraint, epsilon)
+    table = optimal_table(protection.hull, values, constraint, epsilon)
     inside = np.flatnonzero(constraint).tolist()
     for state in inside:
         partners = [k for k in inside if k != state and close(table, state, k, floor_exp(epsilon))]
         assert partners, "the same other state for every output"
-        for neighbour in np.flatnonzero(found.graph[state]).tolist():
+        for neighbour in np.flatnonzero(protection.graph[state]).tolist():
             assert neighbour in partners
     loss = table_loss(table.weights)
     for i, k in combinations(inside, 2):
-        power = int(found.hull.ceil_gauges((values[i] - values[k])[None, :])[0])
+        power = int(protection.hull.ceil_gauges((values[i] - values[k])[None, :])[0])
         assert max(loss[i, k], loss[k, i]) <= min(epsilon * power, 20.0) + 1e-9
-    pairs = protected_pairs(found.hull, values, constraint)
+    pairs = protected_pairs(protection.hull, values, constraint)
     check_table(table.weights, pairs, epsilon)
     refused = 0
     for i, k in np.argwhere(pairs):
@@ -157,20 +157,20 @@ def test_no_output_of_an_optimal_table_separates_a_protected_pair(seed: int) -> 
 def test_protected_pairs_alone_would_reveal_the_component() -> None:
     """C = {s1, s2, s3, s4} capped at 4: s1s4 and s2s3 are the pairs, and nothing joins them but theorem 6.3."""
     constraint = states(6, 1, 2, 3, 4)
-    found = protect(VALUES, GRAPH, constraint)
-    assert found.capped
-    table = optimal_table(found.hull, VALUES, constraint, 1)
+    protection = protect(VALUES, GRAPH, constraint)
+    assert protection.capped
+    table = optimal_table(protection.hull, VALUES, constraint, 1)
     loss = table_loss(table.weights)[np.ix_(constraint, constraint)]
     assert 1.0 < loss.max() <= 4.0 + 1e-9
 
 
 def test_states_outside_use_the_row_of_their_surrogate_and_the_prior_counts_them() -> None:
     constraint = states(6, 1, 2, 4)
-    found = protect(VALUES, GRAPH, constraint)
-    table = optimal_table(found.hull, VALUES, constraint, 1)
+    protection = protect(VALUES, GRAPH, constraint)
+    table = optimal_table(protection.hull, VALUES, constraint, 1)
     assert table.weights[[2, 4, 5]].tolist() == table.weights[[1, 1, 1]].tolist()
     prior = np.full(6, 1 / 6)
-    better = optimal_table(found.hull, VALUES, constraint, 1, prior=prior)
+    better = optimal_table(protection.hull, VALUES, constraint, 1, prior=prior)
     assert estimate_error(better, VALUES, prior)[0] < estimate_error(table, VALUES, prior)[0]
 
 
@@ -206,11 +206,11 @@ def test_optimal_tables_that_cannot_be() -> None:
 def test_the_solver_stops_at_its_limit() -> None:
     """One of these is over after the solver's first phase and before its end, at any speed of the machine."""
     hull = graph_hull(grid(10), within_radius(grid(10), 1.5))
-    said = []
+    reasons = []
     for limit in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
         try:
             optimal_table(hull, grid(10), states(100), 1, seconds=limit)
         except TableError as error:
-            said.append(str(error))
+            reasons.append(str(error))
             break
-    assert said == [f"no optimal table within {limit:g} seconds: allow more time, or build one from the hull"]
+    assert reasons == [f"no optimal table within {limit:g} seconds: allow more time, or build one from the hull"]

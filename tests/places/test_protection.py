@@ -72,11 +72,11 @@ def test_edges_added_in_the_paper_s_examples(example: str, objective: Objective)
     }[example]
     golden = PAPER[example]
     assert [f"s{state + 1}" for state in exposed(graph_hull(VALUES, graph), VALUES, constraint)] == golden["exposed"]
-    found = protect(VALUES, graph, constraint, objective=objective)
+    protection = protect(VALUES, graph, constraint, objective=objective)
     expected = golden[OBJECTIVES[objective]]
-    assert [f"s{state + 1}s{partner + 1}" for state, partner in found.added] == expected["added"]
-    assert found.hull.area == expected["area"]
-    assert math.sqrt(noise_error(found.hull)) == pytest.approx(expected["rmse"], rel=1e-12)
+    assert [f"s{state + 1}s{partner + 1}" for state, partner in protection.added] == expected["added"]
+    assert protection.hull.area == expected["area"]
+    assert math.sqrt(noise_error(protection.hull)) == pytest.approx(expected["rmse"], rel=1e-12)
 
 
 @pytest.mark.parametrize("partner", ["s3s4", "s3s5", "s3s6"])
@@ -93,12 +93,12 @@ def test_each_candidate_of_example_6_1(partner: str) -> None:
 def test_constraints_edges_and_factors_of_the_forward_example() -> None:
     total = Fraction(0)
     for step in GOLDEN["forward_example"]["steps"]:
-        found = protect(VALUES, GRAPH, states(6, *step["C"]))
-        assert added(found.added) == step["added"]
-        assert found.hull.vertices.tolist() == step["hull_verts"]
-        assert found.factor == step["factor"]
-        assert isinstance(found.factor, Fraction)
-        total += found.factor
+        protection = protect(VALUES, GRAPH, states(6, *step["C"]))
+        assert added(protection.added) == step["added"]
+        assert protection.hull.vertices.tolist() == step["hull_verts"]
+        assert protection.factor == step["factor"]
+        assert isinstance(protection.factor, Fraction)
+        total += protection.factor
     assert total == GOLDEN["forward_example"]["thm72"]
 
 
@@ -107,31 +107,31 @@ def test_the_order_of_the_states_matters() -> None:
     _, points, ((few, *first), (many, *second)) = GOLDEN["counterexamples"]["order_example"]
     for order, edges, (size, rmse, degrees) in (([0, 1, 2, 3, 4], few, first), ([0, 1, 2, 4, 3], many, second)):
         values = lattice([points[state] for state in order])
-        found = protect(values, explicit(5, [(0, 1)]), states(5), objective="nearest")
-        assert [[order[state], order[partner]] for state, partner in found.added] == edges
-        assert found.hull.area == size
-        assert math.sqrt(noise_error(found.hull)) == pytest.approx(rmse, rel=1e-12)
-        found_degrees = degree_of_protection(found.hull, values, states(5)).tolist()
+        protection = protect(values, explicit(5, [(0, 1)]), states(5), objective="nearest")
+        assert [[order[state], order[partner]] for state, partner in protection.added] == edges
+        assert protection.hull.area == size
+        assert math.sqrt(noise_error(protection.hull)) == pytest.approx(rmse, rel=1e-12)
+        found_degrees = degree_of_protection(protection.hull, values, states(5)).tolist()
         assert [found_degrees[order.index(state)] for state in range(5)] == degrees
 
 
 def test_an_edge_for_one_state_may_protect_the_next() -> None:
     """Of three equally spaced states without edges, the first edge protects all."""
-    found = protect(lattice([0, 1, 2]), explicit(3, []), states(3))
-    assert found.added == ((0, 1),)
-    assert degree_of_protection(found.hull, lattice([0, 1, 2]), states(3)).tolist() == [2, 3, 2]
+    protection = protect(lattice([0, 1, 2]), explicit(3, []), states(3))
+    assert protection.added == ((0, 1),)
+    assert degree_of_protection(protection.hull, lattice([0, 1, 2]), states(3)).tolist() == [2, 3, 2]
 
 
 def test_states_with_equal_measurements_protect_each_other() -> None:
     values = lattice([(1, 1), (1, 1)])
-    found = protect(values, explicit(2, []), states(2))
-    assert (found.added, found.hull.rank, found.factor) == ((), 0, 0)
-    assert protected_pairs(found.hull, values, states(2)).tolist() == complete(2).tolist()
+    protection = protect(values, explicit(2, []), states(2))
+    assert (protection.added, protection.hull.rank, protection.factor) == ((), 0, 0)
+    assert protected_pairs(protection.hull, values, states(2)).tolist() == complete(2).tolist()
 
 
 def test_nothing_protects_the_only_state() -> None:
-    found = protect(VALUES, GRAPH, states(6, 4))
-    assert (found.exposed, found.added, found.factor) == ((3,), (), 0)
+    protection = protect(VALUES, GRAPH, states(6, 4))
+    assert (protection.exposed, protection.added, protection.factor) == ((3,), (), 0)
 
 
 def test_ties_go_to_the_lowest_index() -> None:
@@ -153,7 +153,7 @@ def test_quick_estimates_leave_the_exact_choice_as_it_is(seed: int) -> None:
     differences = generator.integers(-7, 8, (25, space))
     grown = [hull.extended(difference) for difference in differences]
     for by_error in (False, True):
-        costs = [noise_error(one) if by_error else one.area for one in grown]
+        costs = [noise_error(region) if by_error else region.area for region in grown]
         assert cheapest(hull, differences, by_error=by_error) == costs.index(min(costs))
 
 

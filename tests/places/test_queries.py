@@ -104,8 +104,8 @@ def test_counterexample_12_separate_answers_expose_a_state_and_one_stacked_answe
     with pytest.raises(GraphError, match="same pairs"):
         joint_epsilon([protected_pairs(graph_hull(values, graph), values, everyone) for values in queries], [1.0, 1.0])
     both = stacked(*queries)
-    found = protect(both, graph, everyone)
-    answer = build_table(found.hull, both, everyone, 1, most_outputs=130).weights
+    protection = protect(both, graph, everyone)
+    answer = build_table(protection.hull, both, everyone, 1, most_outputs=130).weights
     assert strict_epsilon(table_loss(answer), everyone) <= 1.0 + 1e-9
     assert min(math.log(worst_ratio([answer], 0, k)) for k in (1, 2)) <= 1.0
 

@@ -70,7 +70,7 @@ def test_what_is_lost_about_what_pairs_show_is_bounded(turn: float) -> None:
     shows = tuple(b for _, b in pairs)
     steps = tuple(sum(1 << other for other in np.flatnonzero(row).tolist()) for row in transition)
     promise = Measurement(((0,), (1,)), (0b10, 0b01), steps, 0b1111, EPSILON, 1, 2, shows)
-    found = measured_loss(promise, transition, None, "stationary", "ignorant")
+    loss = measured_loss(promise, transition, None, "stationary", "ignorant")
     distribution = np.linalg.matrix_power(transition, 4096)[0]
     odds = math.exp(EPSILON)
     rows = np.array([[odds, 1.0], [1.0, odds]])[list(shows)] / (1.0 + odds)
@@ -85,7 +85,7 @@ def test_what_is_lost_about_what_pairs_show_is_bounded(turn: float) -> None:
                 backward = transition @ (rows[:, output] * backward)
             joint, prior = np.bincount(shows, forward * backward), np.bincount(shows, distribution)
             worst = max(worst, abs(math.log(joint[0] / prior[0] * prior[1] / joint[1])))
-    assert EPSILON < worst <= found.epsilon
+    assert EPSILON < worst <= loss.epsilon
     with pytest.raises(GuaranteeError, match="ignorant adversary only"):
         measured_loss(promise, transition, None, "stationary", "informed")
     changing = Measurement(((0,), (1,)), (0b10, 0b01), steps, 0b1111, EPSILON, 1, 2, shows, 3, ((1, steps),))

@@ -202,8 +202,8 @@ def test_golden_costs_of_rounding(name: str) -> None:
 
 def test_states_outside_the_constraint_use_the_row_of_their_surrogate() -> None:
     constraint = states(6, 1, 2, 4)
-    found = protect(VALUES, GRAPH, constraint)
-    table = build_table(found.hull, VALUES, constraint, 1)
+    protection = protect(VALUES, GRAPH, constraint)
+    table = build_table(protection.hull, VALUES, constraint, 1)
     assert table.weights[[2, 4, 5]].tolist() == table.weights[[1, 1, 1]].tolist()
     assert table.outputs.min(axis=0).tolist() == [0, 0]
     assert table.outputs.max(axis=0).tolist() == [2, 1]

@@ -56,11 +56,11 @@ def test_more_devices_are_off_by_less() -> None:
 def test_shares_are_of_ticks_with_a_state_and_no_window_crosses_a_gap() -> None:
     states = np.array([1, 0, 1, 1, -1, 1, 1, 1, 1, 1, 0, 0] + [1] * 25)
     segments = np.repeat([0, 1], [12, 25])
-    found = true_shares(states, segments, 10, ((1,),))
-    assert found.first.tolist() == [0, 12, 22]
-    assert found.counts[:, 0].tolist() == [8, 10, 10]
-    assert found.truth[:, 0].tolist() == [8 / 9, 1.0, 1.0]
-    assert found.bias[0, 0] == pytest.approx(8 / 9 - 0.8)
+    shares = true_shares(states, segments, 10, ((1,),))
+    assert shares.first.tolist() == [0, 12, 22]
+    assert shares.counts[:, 0].tolist() == [8, 10, 10]
+    assert shares.truth[:, 0].tolist() == [8 / 9, 1.0, 1.0]
+    assert shares.bias[0, 0] == pytest.approx(8 / 9 - 0.8)
 
 
 def test_windows_with_many_ticks_without_a_state_are_not_judged() -> None:
@@ -81,8 +81,8 @@ def test_what_is_told_has_the_noise_of_its_distribution() -> None:
 
 
 def test_always_guessing_is_judged_elsewhere_than_it_was_learned() -> None:
-    known, truth = np.full((50, 1), 0.3), np.full((50, 1), 0.8)
-    assert guess_error(known, truth, 1, np.random.default_rng(1)) == pytest.approx(0.5)
+    fitted, truth = np.full((50, 1), 0.3), np.full((50, 1), 0.8)
+    assert guess_error(fitted, truth, 1, np.random.default_rng(1)) == pytest.approx(0.5)
 
 
 def test_the_average_of_a_group_is_easier_to_guess() -> None:
@@ -95,7 +95,7 @@ def test_the_average_of_a_group_is_easier_to_guess() -> None:
 def test_a_group_that_has_the_day_in_common_is_no_easier_to_guess_than_its_day() -> None:
     times = np.arange(400) % 2
     some = np.where(times == 0, 0.1, 0.9)[:, None] + np.random.default_rng(3).uniform(-0.1, 0.1, (400, 1))
-    unaware, aware = (guess_error(some, some, 400, np.random.default_rng(1), given) for given in (None, (times, times)))
+    unaware, aware = (guess_error(some, some, 400, np.random.default_rng(1), hours) for hours in (None, (times, times)))
     assert unaware < 0.03
     assert aware == pytest.approx(0.4, abs=0.01)
 

@@ -61,26 +61,29 @@ def planned(readings: Readings, seed: int = 1, **question: Any) -> AutoPlan:
 
 def check(plan: AutoPlan) -> None:
     """A recommendation is worth it and holds, and its policy passes a device's check; or there is none, and why."""
-    one = plan.recommended
-    if one.kind == "none":
-        assert one.attack is None
-        assert one.scale is None
+    recommended = plan.recommended
+    if recommended.kind == "none":
+        assert recommended.attack is None
+        assert recommended.scale is None
         assert plan.reasons or not any(
             2.0 * other.expected_error <= other.guess_error and other.expected_error <= (plan.question.within or 1.0)
             for other in plan.candidates
             if other.judged >= 4 and other.devices == plan.question.devices
         )
         return
-    assert 2.0 * one.expected_error <= one.guess_error
-    assert one.held_back_error is not None
-    assert one.held_back_error <= one.error_95
-    assert one.attack is not None
-    assert one.attack.low <= one.attack.success <= one.attack.high <= one.attack.ceiling
+    assert 2.0 * recommended.expected_error <= recommended.guess_error
+    assert recommended.held_back_error is not None
+    assert recommended.held_back_error <= recommended.error_95
+    assert recommended.attack is not None
+    assert recommended.attack.low <= recommended.attack.success <= recommended.attack.high <= recommended.attack.ceiling
     policy = auto_policy(plan)
-    assert policy.verify(one.epsilon).epsilon <= one.epsilon
-    assert policy.guarantee.adversary == one.adversary
-    if one.kind == "windows":
-        assert (Fraction(policy.windows[0].scale), policy.windows[0].length) == (one.scale, one.window_ticks)
+    assert policy.verify(recommended.epsilon).epsilon <= recommended.epsilon
+    assert policy.guarantee.adversary == recommended.adversary
+    if recommended.kind == "windows":
+        assert (Fraction(policy.windows[0].scale), policy.windows[0].length) == (
+            recommended.scale,
+            recommended.window_ticks,
+        )
         assert policy.table is None
 
 
@@ -92,38 +95,43 @@ def chain_plan() -> AutoPlan:
 @pytest.mark.long
 def test_a_true_chain_gets_windows_that_are_worth_it(chain_plan: AutoPlan) -> None:
     check(chain_plan)
-    one = chain_plan.recommended
-    assert (one.kind, one.answers, one.every, one.devices) == ("windows", "share", 1, 1)
-    assert one.expected_error <= 0.05
-    assert isinstance(one.chains, BinaryChains | BoundedChains)
-    assert replace(one, expected_error=one.guess_error).useful_for is None
+    recommended = chain_plan.recommended
+    assert (recommended.kind, recommended.answers, recommended.every, recommended.devices) == ("windows", "share", 1, 1)
+    assert recommended.expected_error <= 0.05
+    assert isinstance(recommended.chains, BinaryChains | BoundedChains)
+    assert replace(recommended, expected_error=recommended.guess_error).useful_for is None
     assert auto_policy(chain_plan).useful_for == "share"
 
 
 @pytest.mark.long
 def test_a_plan_of_some_readings_says_that_a_tick_is_one_of_them(chain_plan: AutoPlan) -> None:
-    fifth = next(one for one in chain_plan.candidates if (one.kind, one.every) == ("symbols", 5))
-    for one, said in ((fifth, True), (chain_plan.recommended, False)):
-        told = " ".join(verdict(chain_plan._replace(recommended=one)))
-        assert ("A tick is a reading that is taken, one every 5 min:" in told) is said
+    fifth = next(
+        candidate for candidate in chain_plan.candidates if (candidate.kind, candidate.every) == ("symbols", 5)
+    )
+    for recommended, is_symbols in ((fifth, True), (chain_plan.recommended, False)):
+        words = " ".join(verdict(chain_plan._replace(recommended=recommended)))
+        assert ("A tick is a reading that is taken, one every 5 min:" in words) is is_symbols
 
 
 @pytest.mark.long
 def test_every_kind_is_compared_at_the_same_epsilon(chain_plan: AutoPlan) -> None:
-    kinds = {(one.kind, one.every) for one in chain_plan.candidates}
+    kinds = {(candidate.kind, candidate.every) for candidate in chain_plan.candidates}
     assert {("windows", 1), ("symbols", 1), ("symbols", 5)} <= kinds
-    assert {one.epsilon for one in chain_plan.candidates} == {1.0}
-    assert sum(one == chain_plan.recommended for one in chain_plan.candidates) == 1
+    assert {candidate.epsilon for candidate in chain_plan.candidates} == {1.0}
+    assert sum(candidate == chain_plan.recommended for candidate in chain_plan.candidates) == 1
     windows = sorted(
-        (one for one in chain_plan.candidates if one.kind == "windows"), key=lambda one: one.window_ticks or 0
+        (candidate for candidate in chain_plan.candidates if candidate.kind == "windows"),
+        key=lambda candidate: candidate.window_ticks or 0,
     )
     assert len(windows) >= 4
-    assert len({one.scale for one in windows}) == 1, "the noise of tumbling windows does not depend on their length"
-    errors = [one.expected_error for one in windows]
+    assert len({window.scale for window in windows}) == 1, (
+        "the noise of tumbling windows does not depend on their length"
+    )
+    errors = [window.expected_error for window in windows]
     assert errors == sorted(errors, reverse=True)
-    for one in windows:
-        assert one.latency_seconds == 60.0 * (one.window_ticks or 0)
-        assert (one.messages_per_day or 0.0) * (one.latency_seconds or 0.0) == pytest.approx(86_400.0)
+    for window in windows:
+        assert window.latency_seconds == 60.0 * (window.window_ticks or 0)
+        assert (window.messages_per_day or 0.0) * (window.latency_seconds or 0.0) == pytest.approx(86_400.0)
 
 
 @pytest.mark.long
@@ -137,31 +145,33 @@ def test_nothing_useful_at_an_epsilon_is_not_contradicted_by_a_curve_at_it(chain
 
 @pytest.mark.long
 def test_a_symbol_stream_that_is_useful_is_not_called_useless(chain_plan: AutoPlan) -> None:
-    def told(error: float) -> str:
-        ones = (replace(one, expected_error=error, guess_error=0.05, judged=9) for one in chain_plan.candidates)
-        some = tuple(one for one in ones if one.kind == "symbols")
+    def verdict_at(error: float) -> str:
+        ones = (
+            replace(candidate, expected_error=error, guess_error=0.05, judged=9) for candidate in chain_plan.candidates
+        )
+        some = tuple(candidate for candidate in ones if candidate.kind == "symbols")
         return " ".join(verdict(chain_plan._replace(candidates=some)))
 
-    assert "The best symbol stream is useful as well, over " in told(0.011)
-    assert ": off by 1.1 points on average; guessing is off by 5." in told(0.011)
-    assert "No symbol stream" not in told(0.011)
-    assert "No symbol stream is useful at epsilon 1: the best is off by 2.6 points" in told(0.026)
+    assert "The best symbol stream is useful as well, over " in verdict_at(0.011)
+    assert ": off by 1.1 points on average; guessing is off by 5." in verdict_at(0.011)
+    assert "No symbol stream" not in verdict_at(0.011)
+    assert "No symbol stream is useful at epsilon 1: the best is off by 2.6 points" in verdict_at(0.026)
 
 
 @pytest.mark.long
 def test_the_state_now_is_not_useful_at_epsilon_1_and_the_plan_says_what_would_be() -> None:
     plan = planned(simulated(2, 6_000), want="now")
     assert plan.candidates
-    assert {one.answers for one in plan.candidates} == {"now"}
-    assert all(2.0 * one.expected_error > one.guess_error for one in plan.candidates)
+    assert {candidate.answers for candidate in plan.candidates} == {"now"}
+    assert all(2.0 * candidate.expected_error > candidate.guess_error for candidate in plan.candidates)
     assert plan.recommended.kind == "none"
-    said = " ".join(verdict(plan))
-    best = min(plan.candidates, key=lambda one: one.expected_error / one.guess_error)
+    words = " ".join(verdict(plan))
+    best = min(plan.candidates, key=lambda candidate: candidate.expected_error / candidate.guess_error)
     majority = 1.0 - best.guess_error
-    assert f"naming the likelier state is right {percent(majority)} of the time" in said
-    assert "At epsilon 1 nobody can be right more often than 73 %" in said
+    assert f"naming the likelier state is right {percent(majority)} of the time" in words
+    assert "At epsilon 1 nobody can be right more often than 73 %" in words
     assert plan.least_epsilon is not None
-    assert f"{plan.least_epsilon:g} is the least at which an answer may be useful: a randomised symbol" in said
+    assert f"{plan.least_epsilon:g} is the least at which an answer may be useful: a randomised symbol" in words
 
 
 @pytest.mark.long
@@ -180,12 +190,16 @@ def test_a_group_is_off_by_less_than_its_devices() -> None:
     plan = planned(simulated(4, 6_000), devices=25)
     check(plan)
     assert auto_policy(plan).useful_for is None, "their average is useful, none of them alone is"
-    alone = {one.window_ticks: one for one in plan.candidates if one.kind == "windows" and one.devices == 1}
-    group = {one.window_ticks: one for one in plan.candidates if one.devices == 25}
+    alone = {
+        candidate.window_ticks: candidate
+        for candidate in plan.candidates
+        if candidate.kind == "windows" and candidate.devices == 1
+    }
+    group = {candidate.window_ticks: candidate for candidate in plan.candidates if candidate.devices == 25}
     assert alone.keys() == group.keys()
-    for length, one in group.items():
-        assert one.expected_error < alone[length].expected_error
-        assert one.messages_per_day == pytest.approx(25 * (alone[length].messages_per_day or 0.0))
+    for length, candidate in group.items():
+        assert candidate.expected_error < alone[length].expected_error
+        assert candidate.messages_per_day == pytest.approx(25 * (alone[length].messages_per_day or 0.0))
 
 
 @pytest.mark.long
@@ -203,8 +217,8 @@ def test_a_histogram_counts_every_state() -> None:
 @pytest.mark.long
 def test_latency_limits_what_is_compared(chain_plan: AutoPlan) -> None:
     plan = planned(simulated(1), latency_seconds=2_000.0)
-    assert max(one.window_ticks or 0 for one in plan.candidates) == 33
-    assert max(one.window_ticks or 0 for one in chain_plan.candidates) > 33
+    assert max(candidate.window_ticks or 0 for candidate in plan.candidates) == 33
+    assert max(candidate.window_ticks or 0 for candidate in chain_plan.candidates) > 33
 
 
 def test_a_latency_that_no_window_meets_is_told() -> None:
@@ -274,9 +288,9 @@ def test_a_plan_says_how_far_odds_move_of_who_knows_the_habits_and_of_who_learns
     assert chosen.known_chain is not None
     assert chosen.known_chain.furthest is not None
     assert 1.0 < chosen.known_chain.furthest < math.exp(chosen.epsilon)
-    [said] = [sentence for sentence in verdict(plan) if "already knows the habits" in sentence]
-    assert f"by a factor of at most {chosen.known_chain.furthest:.2g} for" in said
-    assert said.endswith(f"epsilon {chosen.epsilon:g} allows 2.7.") is (chosen.learner is None)
+    [sentence] = [sentence for sentence in verdict(plan) if "already knows the habits" in sentence]
+    assert f"by a factor of at most {chosen.known_chain.furthest:.2g} for" in sentence
+    assert sentence.endswith(f"epsilon {chosen.epsilon:g} allows 2.7.") is (chosen.learner is None)
     least = replace(chosen.known_chain, attacker="learned levels", furthest=3.0, beyond=0.125)
     learned = (replace(least, attacker="supervised", furthest=9.0, beyond=0.0), least, replace(least, furthest=4.0))
     told = verdict(plan._replace(recommended=replace(chosen, learners=learned)))
@@ -330,7 +344,10 @@ def test_slow_regimes_are_covered(chain_plan: AutoPlan) -> None:
     """A class for the average would let attackers in; the one that is declared needs more noise."""
     plan = planned(simulated(1, slow=0.8))
     check(plan)
-    scales = [next(one.scale for one in each.candidates if one.kind == "windows") for each in (chain_plan, plan)]
+    scales = [
+        next(candidate.scale for candidate in each.candidates if candidate.kind == "windows")
+        for each in (chain_plan, plan)
+    ]
     assert scales[0] is not None
     assert scales[1] is not None
     assert scales[1] > 2 * scales[0]
@@ -339,23 +356,25 @@ def test_slow_regimes_are_covered(chain_plan: AutoPlan) -> None:
 def covered(seed: int) -> tuple[bool, bool] | None:
     """True if a plan's bound covers its held-back error, and an answer of a fresh device; none without a plan."""
     plan = planned(simulated(seed, q=0.15 + 0.1 * (seed % 3), r=0.2 + 0.1 * (seed % 2)), seed)
-    one = plan.recommended
-    if one.kind == "none":
+    recommended = plan.recommended
+    if recommended.kind == "none":
         return None
-    assert one.held_back_error is not None
-    assert one.scale is not None
-    assert one.window_ticks is not None
+    assert recommended.held_back_error is not None
+    assert recommended.scale is not None
+    assert recommended.window_ticks is not None
     fresh = simulated(seed + 10_000, 1_000, q=0.15 + 0.1 * (seed % 3), r=0.2 + 0.1 * (seed % 2))
-    shares = true_shares(np.asarray(fresh.values, dtype=np.int64), fresh.segments, one.window_ticks, plan.bins)
-    told = noisy_shares(shares, one.scale, 1, np.random.default_rng(seed), 1)[0]
-    return one.held_back_error <= one.error_95, bool(abs(told - shares.truth)[0, 0] <= one.error_95)
+    shares = true_shares(np.asarray(fresh.values, dtype=np.int64), fresh.segments, recommended.window_ticks, plan.bins)
+    told = noisy_shares(shares, recommended.scale, 1, np.random.default_rng(seed), 1)[0]
+    return recommended.held_back_error <= recommended.error_95, bool(
+        abs(told - shares.truth)[0, 0] <= recommended.error_95
+    )
 
 
 def check_coverage(seeds: range, least: float) -> None:
-    found = [one for seed in seeds if (one := covered(seed)) is not None]
-    assert len(found) >= 0.8 * len(seeds)
-    for each in zip(*found, strict=True):
-        assert sum(each) >= least * len(found)
+    classes = [one for seed in seeds if (one := covered(seed)) is not None]
+    assert len(classes) >= 0.8 * len(seeds)
+    for each in zip(*classes, strict=True):
+        assert sum(each) >= least * len(classes)
 
 
 @pytest.mark.long
@@ -372,12 +391,12 @@ def test_the_bound_covers_in_twelve_simulated_recordings() -> None:
 def test_a_share_of_some_minutes_of_heartbeats_is_within_5_percent() -> None:
     plan = planned(read_readings(RECORDINGS / "hr_sleep_N05.csv.gz"), baseline=300, within=0.05)
     check(plan)
-    one = plan.recommended
-    assert one.kind == "windows"
-    assert (one.window_ticks or 0) <= 300
-    assert one.expected_error <= 0.05
-    assert one.held_back_error is not None
-    assert one.held_back_error <= 0.05
+    recommended = plan.recommended
+    assert recommended.kind == "windows"
+    assert (recommended.window_ticks or 0) <= 300
+    assert recommended.expected_error <= 0.05
+    assert recommended.held_back_error is not None
+    assert recommended.held_back_error <= 0.05
 
 
 @pytest.mark.long
@@ -387,8 +406,8 @@ def test_other_recordings_get_a_plan_that_holds_or_a_plain_no(name: str) -> None
     check(plan)
     if name == "occupancy_office":
         assert plan.recommended.kind == "none"
-        day = next(one for one in plan.candidates if one.window_ticks == 1_440)
+        day = next(candidate for candidate in plan.candidates if candidate.window_ticks == 1_440)
         assert 0.2 < day.expected_error < 0.31
-        assert day.expected_error == min(one.expected_error for one in plan.candidates)
+        assert day.expected_error == min(candidate.expected_error for candidate in plan.candidates)
     if name == "pir_room_S6":
-        assert any(told.startswith("Over a day the noise alone is off by 3.1 points") for told in verdict(plan))
+        assert any(sentence.startswith("Over a day the noise alone is off by 3.1 points") for sentence in verdict(plan))

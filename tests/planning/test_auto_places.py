@@ -55,14 +55,14 @@ def test_a_slow_walk_gets_a_plain_no_with_true_numbers(tmp_path: Path) -> None:
     assert plan.spec is None
     assert not plan.reasons
     assert len(plan.candidates) == len(plan.curves) == len(plan.sides) >= 2
-    for one in plan.candidates:
-        assert (one.kind, one.unit, one.adversary) == ("points", "metres", "universal")
-        assert one.point_epsilon is not None
-        assert 0.0 < one.point_epsilon < one.epsilon <= 1.0
-        assert 2.0 * one.expected_error > one.guess_error
-        assert 500.0 < one.guess_error < 4_000.0
-        assert one.held_back_error is not None
-        assert one.held_back_error <= one.error_95
+    for candidate in plan.candidates:
+        assert (candidate.kind, candidate.unit, candidate.adversary) == ("points", "metres", "universal")
+        assert candidate.point_epsilon is not None
+        assert 0.0 < candidate.point_epsilon < candidate.epsilon <= 1.0
+        assert 2.0 * candidate.expected_error > candidate.guess_error
+        assert 500.0 < candidate.guess_error < 4_000.0
+        assert candidate.held_back_error is not None
+        assert candidate.held_back_error <= candidate.error_95
     with pytest.raises(PlanningError, match="nothing is recommended"):
         place_policy(plan)
 
@@ -70,30 +70,34 @@ def test_a_slow_walk_gets_a_plain_no_with_true_numbers(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of_the_stream(tmp_path: Path) -> None:
     plan = planned(walk(tmp_path, 2, 0.9, 3_000), 8.0)
-    one = plan.recommended
-    assert one.kind == "points"
-    assert one in plan.candidates
-    assert 2.0 * one.expected_error <= one.guess_error
-    assert one.held_back_error is not None
-    assert one.held_back_error <= one.error_95
-    assert one.attack is not None
-    assert one.attack.success <= one.attack.high
-    assert one.attack.guess < one.attack.success <= one.attack.ceiling
-    assert one.epsilon == pytest.approx(8.0, rel=1e-4)
-    assert one.epsilon <= 8.0
+    recommended = plan.recommended
+    assert recommended.kind == "points"
+    assert recommended in plan.candidates
+    assert 2.0 * recommended.expected_error <= recommended.guess_error
+    assert recommended.held_back_error is not None
+    assert recommended.held_back_error <= recommended.error_95
+    assert recommended.attack is not None
+    assert recommended.attack.success <= recommended.attack.high
+    assert recommended.attack.guess < recommended.attack.success <= recommended.attack.ceiling
+    assert recommended.epsilon == pytest.approx(8.0, rel=1e-4)
+    assert recommended.epsilon <= 8.0
     policy = place_policy(plan)
     assert policy.useful_for == "place"
-    assert verify_stream(policy).epsilon <= one.epsilon
-    assert policy.stream_loss.epsilon == one.epsilon
-    assert policy.epsilon == one.point_epsilon
+    assert verify_stream(policy).epsilon <= recommended.epsilon
+    assert policy.stream_loss.epsilon == recommended.epsilon
+    assert policy.epsilon == recommended.point_epsilon
     assert plan.spec is not None
-    assert one.point_epsilon is not None
-    assert stream(plan.spec.transition, one.point_epsilon) <= one.epsilon
-    chains = one.chains
+    assert recommended.point_epsilon is not None
+    assert stream(plan.spec.transition, recommended.point_epsilon) <= recommended.epsilon
+    chains = recommended.chains
     assert chains is not None
     assert chains.states == len(plan.spec.names)
-    worst = 2.0 * one.point_epsilon
-    assert stream(plan.spec.transition, worst) > stream(plan.spec.transition, one.point_epsilon) > one.point_epsilon
+    worst = 2.0 * recommended.point_epsilon
+    assert (
+        stream(plan.spec.transition, worst)
+        > stream(plan.spec.transition, recommended.point_epsilon)
+        > recommended.point_epsilon
+    )
 
 
 def test_a_file_of_places_is_one_unless_something_else_is_asked(tmp_path: Path) -> None:
@@ -144,9 +148,9 @@ def test_traces_that_go_far_now_and_then_get_a_verdict_with_cells_that_are_left_
     traces, period = read_places(tmp_path / "trips.csv")
     plan = plan_places(traces, period, Question(cell=3_000.0), np.random.default_rng(1))
     assert plan.candidates
-    for one in plan.candidates:
-        assert isinstance(one.discretiser, Cells)
-        assert 2 <= len(one.discretiser.cells) < 12
+    for candidate in plan.candidates:
+        assert isinstance(candidate.discretiser, Cells)
+        assert 2 <= len(candidate.discretiser.cells) < 12
     assert set(plan.sides) == {3_000.0}
     with pytest.raises(PlanningError, match="has no --cell"):
         Question(want="share", cell=500.0)

@@ -50,11 +50,11 @@ def test_what_it_costs_that_a_device_is_told_odds_ratios_is_printed(tmp_path: Pa
     file = tmp_path / "chain.json"
     file.write_text(json.dumps({"transition": rows}))
     source = file_source(file)
-    bounded, known = ChainAccountant(source.chains), ChainAccountant((MarkovChain.stationary(rows),))
+    bounded, accountant = ChainAccountant(source.chains), ChainAccountant((MarkovChain.stationary(rows),))
     rate = bounded.allowance(1.0)
-    check_printed("need {} times the noise, at epsilon 1,", known.allowance(1.0) / rate)
-    assert f"would lose {known.loss(rate).epsilon:.3g} by the chain itself" in source.notes[1]
-    assert known.loss(rate).epsilon < 0.9
+    check_printed("need {} times the noise, at epsilon 1,", accountant.allowance(1.0) / rate)
+    assert f"would lose {accountant.loss(rate).epsilon:.3g} by the chain itself" in source.notes[1]
+    assert accountant.loss(rate).epsilon < 0.9
 
 
 @pytest.mark.long
@@ -67,8 +67,8 @@ def test_a_recording_becomes_a_policy_that_its_device_accepts(
     file = tmp_path / "chain.json"
     file.write_text(model.to_json())
     source = file_source(file)
-    found = make_plan(Request(source.chains, source.transition, 2.0, "ignorant", "information", ticks=2_000))
-    policy = build_policy(found, HEADER)
+    plan = make_plan(Request(source.chains, source.transition, 2.0, "ignorant", "information", ticks=2_000))
+    policy = build_policy(plan, HEADER)
     assert policy.chains == source.chains
     assert policy.verify(2.0).epsilon <= 2.0
     with pytest.raises(GuaranteeError):
@@ -89,9 +89,9 @@ def test_a_policy_says_what_its_header_says(plan: StreamPlan) -> None:
 def test_every_mechanism_is_announced_before_its_noise_is_sought() -> None:
     begun: list[str] = []
     request = WindowRequest(CHAINS, 1.0, None, "count", "ignorant")
-    found, best, refused = compare_noise(request, None, begun.append)
+    noises, best, refused = compare_noise(request, None, begun.append)
     assert begun == list(MECHANISMS)
-    assert {each.noise.mechanism for each in found} | set(refused) == set(MECHANISMS)
+    assert {each.noise.mechanism for each in noises} | set(refused) == set(MECHANISMS)
     assert best == plan_noise(request, None, None)
 
 

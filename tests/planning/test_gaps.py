@@ -52,21 +52,21 @@ def test_gaps_are_dependent_independent_or_too_few_to_tell() -> None:
 
 
 def test_a_test_of_independence_errs_as_often_as_it_says() -> None:
-    found = []
+    dependents = []
     for seed in range(60):
         states, drawn = simulated(4_000, 100 + seed), np.random.default_rng(200 + seed).random(4_000)
         gaps = gaps_of([cut(states, drawn < 0.02)], None)
         assert gaps is not None
-        found.append(gaps.dependent)
-    assert sum(found) <= 9
+        dependents.append(gaps.dependent)
+    assert sum(dependents) <= 9
 
 
 def test_the_class_is_that_of_the_chain_beneath_and_its_powers_are_inside_the_odds_ratio() -> None:
     states, gone = simulated(40_000, 3), np.random.default_rng(4).random(40_000) < 0.2
-    found = covering_class(*cut(states, gone), 2).chains
-    assert isinstance(found, BinaryChains)
-    assert float(found.q[0]) <= Q <= float(found.q[1])
-    assert float(found.r[0]) <= R <= float(found.r[1])
+    chains = covering_class(*cut(states, gone), 2).chains
+    assert isinstance(chains, BinaryChains)
+    assert float(chains.q[0]) <= Q <= float(chains.q[1])
+    assert float(chains.r[0]) <= R <= float(chains.r[1])
     power, least = CHAIN, np.inf
     for _ in range(6):
         odds = power[0, 0] * power[1, 1] / (power[0, 1] * power[1, 0])
@@ -79,27 +79,27 @@ def test_no_tick_loses_more_for_ticks_that_are_missing_whatever_their_fixed_patt
     outputs, chains = StreamOutputs(None, (window,)), BinaryChains(q=(Q, Q), r=(R, R))
     promised = float(np.exp(chains.ratio_loss(*outputs.ratios, "universal").epsilon))
     courses = np.array(list(product((0, 1), repeat=TICKS)))
-    told = np.arange(-9, LENGTH + 10)
+    values = np.arange(-9, LENGTH + 10)
 
     def likelihoods(seen: Ints) -> np.ndarray:
         """Of every pair of counts that is told, by course."""
         counts = seen.reshape(len(seen), -1, LENGTH).sum(axis=2)
-        each = np.exp(-np.abs(told[None, None, :] - counts[:, :, None]) / SCALE)
+        each = np.exp(-np.abs(values[None, None, :] - counts[:, :, None]) / SCALE)
         return np.einsum("co,cp->cop", each[:, 0], each[:, 1]).reshape(len(seen), -1)
 
     def furthest(output: np.ndarray, start: np.ndarray) -> float:
         prior = start[courses[:, 0]] * np.prod(CHAIN[courses[:, :-1], courses[:, 1:]], axis=1)
         worst = 1.0
         for tick in range(TICKS):
-            one, zero = (
+            ones, zero = (
                 (prior[which] @ output[which]) / prior[which].sum()
                 for which in (courses[:, tick] == 1, courses[:, tick] == 0)
             )
-            worst = max(worst, float((one / zero).max()), float((zero / one).max()))
+            worst = max(worst, float((ones / zero).max()), float((zero / ones).max()))
         return worst
 
     starts = (np.array([R, Q]) / (Q + R), np.array([0.999, 0.001]), np.array([0.001, 0.999]))
-    patterns = [np.array(one) for one in product((1, 0), repeat=TICKS)]
+    patterns = [np.array(pattern) for pattern in product((1, 0), repeat=TICKS)]
     losses = [furthest(likelihoods(courses * pattern), start) for pattern in patterns for start in starts]
     assert max(losses) <= promised
     assert max(losses) == max(losses[: len(starts)]), "most is lost where nothing is missing"

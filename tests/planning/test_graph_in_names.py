@@ -34,7 +34,7 @@ def test_apart_joins_exactly_the_pairs_of_a_group_and_of_the_rest(tmp_path: Path
             edges = {
                 (ROOMS[a], ROOMS[b]) for a, b in np.argwhere(np.triu(spec(tmp_path, {"apart": [list(group)]}).graph))
             }
-            assert edges == {pair for pair in combinations(ROOMS, 2) if len({one in group for one in pair}) == 1}
+            assert edges == {pair for pair in combinations(ROOMS, 2) if len({room in group for room in pair}) == 1}
 
 
 def test_hidden_joins_exactly_the_pairs_that_have_such_a_state(tmp_path: Path) -> None:
@@ -57,9 +57,9 @@ def test_the_noise_hides_what_the_answer_says_and_tells_the_rest_up_to_what_it_s
     others = ~joined & ~np.eye(5, dtype=np.bool_)
     assert loss[joined].max() <= 1.0 + 1e-6
     assert loss[others].max() <= plan.epsilon_any + 1e-6
-    hidden, told = planned_measurement(plan).document["notes"][:2]
+    hidden, factor_note = planned_measurement(plan).document["notes"][:2]
     assert f"factor of up to {math.e:.3g}" in hidden
-    assert f"factor of up to {math.exp(plan.epsilon_any):.3g}" in told
+    assert f"factor of up to {math.exp(plan.epsilon_any):.3g}" in factor_note
     if "apart" in graph:
         assert loss[others].max() > 1.5, "nothing is promised between groups, and it is told"
         assert "(kitchen, bath; hall, office, bed)" in hidden

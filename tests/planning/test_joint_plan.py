@@ -42,16 +42,16 @@ def distribution(scale: float, most: int) -> tuple[np.ndarray[Any, Any], np.ndar
 @pytest.mark.parametrize("length", [1, 7, 300, 86_400])
 @pytest.mark.parametrize("scale", ["1/50", "1/3", "1", "7/3", "44", "989"])
 def test_the_error_of_an_answer_is_that_of_its_distribution(scale: str, length: int) -> None:
-    found = window_error(Fraction(scale), length)
+    error = window_error(Fraction(scale), length)
     numbers, weights = distribution(float(Fraction(scale)), 100_000)
     off = np.minimum(np.abs(numbers), length)
-    assert found.count_mean == pytest.approx(float(off @ weights), rel=1e-9, abs=1e-18)
-    assert weights[off <= found.count_95].sum() >= 0.95
-    assert found.count_95 == 0 or weights[off < found.count_95].sum() < 0.95
-    assert (found.share_mean, found.share_95) == (found.count_mean / length, found.count_95 / length)
+    assert error.count_mean == pytest.approx(float(off @ weights), rel=1e-9, abs=1e-18)
+    assert weights[off <= error.count_95].sum() >= 0.95
+    assert error.count_95 == 0 or weights[off < error.count_95].sum() < 0.95
+    assert (error.share_mean, error.share_95) == (error.count_mean / length, error.count_95 / length)
     true = length // 3
     answers = np.clip(true + numbers, 0, length)
-    assert float(np.abs(answers - true) @ weights) <= found.count_mean * (1 + 1e-9) + 1e-15
+    assert float(np.abs(answers - true) @ weights) <= error.count_mean * (1 + 1e-9) + 1e-15
 
 
 def policy(plan: JointPlan, **header: Any) -> Policy:

@@ -30,9 +30,9 @@ def test_two_commands_find_one_class(path: Path, tmp_path: Path, capsys: pytest.
     chosen = choose_states(readings, Question())
     data = sampled(readings, chosen, three_sets(readings.segments, chosen.baseline_ticks))
     (whole,) = data.whole
-    found = covering_class(*whole, len(chosen.discretiser.states))
+    covered = covering_class(*whole, len(chosen.discretiser.states))
     assert runner(capsys)("plan", "model", path, "-o", tmp_path / "chain.json").code == 0
     model = json.loads((tmp_path / "chain.json").read_text())
-    assert model["chains"] == found.chains.model_dump(mode="json")
+    assert model["chains"] == covered.chains.model_dump(mode="json")
     assert model["streams"][0]["discretiser"] == chosen.discretiser.model_dump(mode="json")
-    assert model["stretches"]["covered"] == found.share() >= 0.98
+    assert model["stretches"]["covered"] == covered.share() >= 0.98

@@ -47,8 +47,8 @@ def test_a_recording_of_seconds_is_taken_every_minute_for_a_policy_of_minutes(tm
     rows = [f"{START + second},{states[second // 60]}" for second in range(60 * len(states))]
     seconds = write(tmp_path / "seconds.csv", rows)
     policy = policy_of(60)
-    _, found, segments = states_by(policy, seconds, AS_FOUND)
-    assert found.tolist() == states
+    _, states_read, segments = states_by(policy, seconds, AS_FOUND)
+    assert states_read.tolist() == states
     assert not np.diff(segments).any()
     whole = write(tmp_path / "minutes.csv", [f"{START + 60 * place},{state}" for place, state in enumerate(states)])
     [by_second], [by_minute] = (list(released(policy, file, AS_FOUND).attacked()) for file in (seconds, whole))
@@ -70,13 +70,13 @@ def test_a_model_counts_steps_of_the_clock_and_not_of_rows(tmp_path: Path) -> No
     """Where rows are absent no transition is counted; rows in no order are a question."""
     states = minutes(9)
     file = UNEVEN["absent"](tmp_path / "u.csv", states).path
-    readings, _, found, _ = read_stream(StreamRule(file, "value", 75.0), AS_FOUND)
+    readings, _, states_read, _ = read_stream(StreamRule(file, "value", 75.0), AS_FOUND)
     assert readings.moments is not None
-    stated = found >= 0
+    stated = states_read >= 0
     places = np.round((readings.moments[stated] - START) / 60.0).astype(int)
     inside = np.diff((readings.segments + np.cumsum(~stated))[stated]) == 0
     assert readings.period_seconds == 60.0
-    assert found[stated].tolist() == [states[place] for place in places]
+    assert states_read[stated].tolist() == [states[place] for place in places]
     assert (np.diff(places)[inside] == 1).all()
     assert inside.sum() == (np.diff(places) == 1).sum()
     with pytest.raises(QuestionError, match="earlier than the row before"):

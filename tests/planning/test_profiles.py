@@ -60,34 +60,34 @@ def test_shares_of_blocks_are_those_of_the_local_times() -> None:
 
 
 @pytest.fixture(scope="module")
-def found() -> AutoPlan:
+def profile_plan() -> AutoPlan:
     """Nobody asked for a profile: no share of these few ticks is useful."""
     return plan_auto(habit(), Question(), np.random.default_rng(1))
 
 
 @pytest.mark.long
-def test_a_profile_is_recommended_where_nothing_else_is_useful(found: AutoPlan) -> None:
-    one = found.recommended
-    assert (one.kind, one.answers, one.window_ticks) == ("windows", "profile", 14 * 48)
-    assert 2.0 * one.expected_error <= one.guess_error
-    assert one.held_back_error is not None
-    assert one.held_back_error <= one.error_95
-    assert {other.answers for other in found.candidates} == {"share", "profile"}
-    assert not any(2.0 * o.expected_error <= o.guess_error for o in found.candidates if o.answers == "share")
-    assert "share of 'on' in each 4 h of the day (UTC) over 14 d" in verdict(found)[0]
-    assert any("No other answer is useful at epsilon 1" in sentence for sentence in verdict(found))
+def test_a_profile_is_recommended_where_nothing_else_is_useful(profile_plan: AutoPlan) -> None:
+    recommended = profile_plan.recommended
+    assert (recommended.kind, recommended.answers, recommended.window_ticks) == ("windows", "profile", 14 * 48)
+    assert 2.0 * recommended.expected_error <= recommended.guess_error
+    assert recommended.held_back_error is not None
+    assert recommended.held_back_error <= recommended.error_95
+    assert {other.answers for other in profile_plan.candidates} == {"share", "profile"}
+    assert not any(2.0 * o.expected_error <= o.guess_error for o in profile_plan.candidates if o.answers == "share")
+    assert "share of 'on' in each 4 h of the day (UTC) over 14 d" in verdict(profile_plan)[0]
+    assert any("No other answer is useful at epsilon 1" in sentence for sentence in verdict(profile_plan))
 
 
 @pytest.mark.long
-def test_its_policy_is_that_of_a_profile_and_passes_a_devices_check(found: AutoPlan) -> None:
-    policy = auto_policy(found, Whose(epoch=SINCE))
+def test_its_policy_is_that_of_a_profile_and_passes_a_devices_check(profile_plan: AutoPlan) -> None:
+    policy = auto_policy(profile_plan, Whose(epoch=SINCE))
     (window,) = policy.windows
     assert window.blocks is not None
     assert (window.blocks.zone, window.blocks.seconds) == ("UTC", 4 * 3600)
-    assert (Fraction(window.scale), window.length) == (found.recommended.scale, 14 * 48)
+    assert (Fraction(window.scale), window.length) == (profile_plan.recommended.scale, 14 * 48)
     assert policy.verify(1.0).epsilon <= 1.0
     assert policy.useful_for == "share"
-    rows = auto_document(found, policy)["stretches"]
+    rows = auto_document(profile_plan, policy)["stretches"]
     assert "the same hour on 14 days" in [row["stretch"] for row in rows]
 
 
@@ -95,7 +95,7 @@ def test_its_policy_is_that_of_a_profile_and_passes_a_devices_check(found: AutoP
 def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
     question = Question(want="profile", blocks="12h/America/New_York", days=10, protect=0)
     plan = plan_auto(habit(), question, np.random.default_rng(1))
-    assert [one.window_ticks for one in plan.candidates] == [480]
+    assert [candidate.window_ticks for candidate in plan.candidates] == [480]
     assert plan.candidates[0].blocks is not None
     assert plan.candidates[0].blocks.labels == ("00:00-12:00", "12:00-24:00")
     if plan.recommended.kind != "none":
@@ -105,8 +105,8 @@ def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
 @pytest.mark.long
 def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> None:
     plan = plan_auto(habit(), Question(want="profile", epsilon=0.535), np.random.default_rng(1))
-    by_hours = {one.blocks.seconds // 3600: one for one in plan.candidates if one.blocks}
-    assert [(hours, one.useful) for hours, one in by_hours.items()] == [(4, False), (6, True)]
+    by_hours = {candidate.blocks.seconds // 3600: candidate for candidate in plan.candidates if candidate.blocks}
+    assert [(hours, by_hour.useful) for hours, by_hour in by_hours.items()] == [(4, False), (6, True)]
     assert plan.recommended.blocks == by_hours[6].blocks
     assert "in each 6 h of the day (UTC)" in verdict(plan)[0]
     assert any("another zone is named as --blocks 6h/Europe/Berlin" in sentence for sentence in verdict(plan))
@@ -118,7 +118,9 @@ def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> No
 
 def test_parts_of_a_zone_are_those_of_every_usual_length() -> None:
     profile = Profile.recorded(habit(2), Question(blocks="/Europe/Berlin"), (1,))
-    assert [(one.seconds // 3600, one.zone) for one in profile.places] == [(h, "Europe/Berlin") for h in (4, 6, 8)]
+    assert [(place.seconds // 3600, place.zone) for place in profile.places] == [
+        (h, "Europe/Berlin") for h in (4, 6, 8)
+    ]
     assert {len(places) for places in profile.places.values()} == {96}
 
 
@@ -150,23 +152,23 @@ def test_ticks_have_the_times_of_their_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_what_is_released_alike_has_the_same_blocks(found: AutoPlan) -> None:
-    one = found.recommended
-    assert one.blocks is not None
-    assert not one.same_release(replace(one, blocks=replace(one.blocks, seconds=6 * 3600)))
+def test_what_is_released_alike_has_the_same_blocks(profile_plan: AutoPlan) -> None:
+    recommended = profile_plan.recommended
+    assert recommended.blocks is not None
+    assert not recommended.same_release(replace(recommended, blocks=replace(recommended.blocks, seconds=6 * 3600)))
 
 
-def test_the_plan_says_whose_day_has_these_parts(found: AutoPlan) -> None:
-    assert any("those of UTC: another zone is named as --blocks 4h/" in one for one in verdict(found))
-    abroad = found._replace(readings=found.readings._replace(offsets=("+01:00", "+02:00")))
-    assert any("UTC, while the recording's times are at +01:00 and +02:00" in one for one in verdict(abroad))
-    named = found._replace(question=replace(found.question, blocks="4h/Europe/Berlin"))
+def test_the_plan_says_whose_day_has_these_parts(profile_plan: AutoPlan) -> None:
+    assert any("those of UTC: another zone is named as --blocks 4h/" in sentence for sentence in verdict(profile_plan))
+    abroad = profile_plan._replace(readings=profile_plan.readings._replace(offsets=("+01:00", "+02:00")))
+    assert any("UTC, while the recording's times are at +01:00 and +02:00" in sentence for sentence in verdict(abroad))
+    named = profile_plan._replace(question=replace(profile_plan.question, blocks="4h/Europe/Berlin"))
     assert "Parts of the day are those of Europe/Berlin." in verdict(named)
 
 
-def test_the_picture_of_a_profile_has_every_part_of_the_day(found: AutoPlan) -> None:
+def test_the_picture_of_a_profile_has_every_part_of_the_day(profile_plan: AutoPlan) -> None:
     """The last profile: its shares by parts, each with a band, and when they begin."""
-    picture = plan_page(found).partition("The last stretch")[2]
+    picture = plan_page(profile_plan).partition("The last stretch")[2]
     assert re.findall(r">(\d\d:00)</text>", picture) == [f"{hour:02}:00" for hour in range(0, 24, 4)]
     for look in ("bar", "reach", "truth"):
         [path] = re.findall(rf'class="shape {look}" d="(.*?)"', picture)

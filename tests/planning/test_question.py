@@ -24,11 +24,11 @@ NUMBERS = readings(np.linspace(50.0, 90.0, 500), "numbers")
 
 
 def test_numbers_are_compared_with_their_own_mean_of_a_public_length() -> None:
-    found = choose_states(NUMBERS, Question())
-    assert isinstance(found.discretiser, Baseline)
-    assert found.baseline_ticks == found.discretiser.baseline_ticks == DEFAULT_BASELINE
-    assert str(DEFAULT_BASELINE) in found.notes[0]
-    assert found.discretiser.lowest < 50.0 - 30.0 < 90.0 + 30.0 < found.discretiser.highest
+    states = choose_states(NUMBERS, Question())
+    assert isinstance(states.discretiser, Baseline)
+    assert states.baseline_ticks == states.discretiser.baseline_ticks == DEFAULT_BASELINE
+    assert str(DEFAULT_BASELINE) in states.notes[0]
+    assert states.discretiser.lowest < 50.0 - 30.0 < 90.0 + 30.0 < states.discretiser.highest
 
 
 @pytest.mark.parametrize(("scale", "jumps"), [(1.0, 1), (1e-3, 7), (1e6 + 0.1, 100)])
@@ -51,35 +51,35 @@ def test_numbers_with_units_are_not_taken_for_names() -> None:
 
 
 def test_a_threshold_makes_two_states() -> None:
-    found = choose_states(NUMBERS, Question(threshold=70.0))
-    assert isinstance(found.discretiser, Thresholds)
-    assert (found.discretiser.edges, found.baseline_ticks, found.counted) == ((70.0,), 0, (1,))
+    states = choose_states(NUMBERS, Question(threshold=70.0))
+    assert isinstance(states.discretiser, Thresholds)
+    assert (states.discretiser.edges, states.baseline_ticks, states.counted) == ((70.0,), 0, (1,))
 
 
 def test_on_and_off_are_two_states_however_they_are_written() -> None:
-    found = choose_states(readings(["On", "off", "ON", "Off"], "on/off"), Question())
-    assert isinstance(found.discretiser, Categories)
-    assert found.share_of.casefold() == "on"
+    states = choose_states(readings(["On", "off", "ON", "Off"], "on/off"), Question())
+    assert isinstance(states.discretiser, Categories)
+    assert states.share_of.casefold() == "on"
     segments = np.zeros(4, dtype=np.int64)
-    assert states_of(found.discretiser, ["On", "off", "ON", "Off"], segments).tolist() == [1, 0, 1, 0]
+    assert states_of(states.discretiser, ["On", "off", "ON", "Off"], segments).tolist() == [1, 0, 1, 0]
     bits = choose_states(readings(np.array([0.0, 1.0]), "on/off"), Question())
     assert states_of(bits.discretiser, np.array([0.0, 1.0, 1.0, 0.0]), segments).tolist() == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("recorded", [["on", "off"], ["ON", "Off"], ["home", "not_home"], ["open", "closed"]])
 def test_a_plan_from_a_recording_of_on_and_off_knows_the_names_of_a_live_sensor(recorded: list[str]) -> None:
-    found = choose_states(readings(recorded, "on/off"), Question())
-    assert (found.discretiser.states, found.share_of) == (tuple(reversed(recorded)), recorded[0])
-    device = classifier_of(found.discretiser.model_dump(mode="json"))
+    states = choose_states(readings(recorded, "on/off"), Question())
+    assert (states.discretiser.states, states.share_of) == (tuple(reversed(recorded)), recorded[0])
+    device = classifier_of(states.discretiser.model_dump(mode="json"))
     live = [*recorded, True, False, "true", "false", "ON", "OFF", "unavailable"]
-    assert [device.observe(*one) for one in enumerate(live)] == [1, 0, 1, 0, 1, 0, 1, 0, None]
+    assert [device.observe(*reading) for reading in enumerate(live)] == [1, 0, 1, 0, 1, 0, 1, 0, None]
 
 
 def test_two_names_that_are_not_on_and_off_are_states_by_themselves() -> None:
     for recorded in (["hall", "bath"], ["on", "standby"], ["on", "open"]):
-        found = choose_states(readings(recorded, "on/off"), Question())
-        assert isinstance(found.discretiser, Categories)
-        assert set(found.discretiser.categories) == set(recorded)
+        states = choose_states(readings(recorded, "on/off"), Question())
+        assert isinstance(states.discretiser, Categories)
+        assert set(states.discretiser.categories) == set(recorded)
     asked = choose_states(readings(["on", "off"], "on/off"), Question(states=("on", "off")))
     assert isinstance(asked.discretiser, Categories)
     assert asked.discretiser.categories == {"on": 0, "off": 1}
@@ -87,8 +87,8 @@ def test_two_names_that_are_not_on_and_off_are_states_by_themselves() -> None:
 
 def test_names_are_states_and_their_histogram_is_asked_for() -> None:
     rooms = readings(["hall", "bath", "kitchen", "hall"], "names")
-    found = choose_states(rooms, Question())
-    assert (found.discretiser.states, found.histogram) == (("bath", "hall", "kitchen"), True)
+    states = choose_states(rooms, Question())
+    assert (states.discretiser.states, states.histogram) == (("bath", "hall", "kitchen"), True)
     some = choose_states(rooms, Question(states=("kitchen", "bath")))
     assert isinstance(some.discretiser, Categories)
     assert (some.discretiser.states, some.histogram) == (("kitchen", "bath"), False)
@@ -96,17 +96,17 @@ def test_names_are_states_and_their_histogram_is_asked_for() -> None:
 
 
 def test_few_whole_numbers_are_states() -> None:
-    found = choose_states(readings(np.array([0.0, 1.0, 2.0, 4.0]), "levels"), Question(want="share"))
-    assert isinstance(found.discretiser, Thresholds)
-    assert (found.discretiser.edges, found.discretiser.states) == ((0.5, 1.5, 3.0), ("0", "1", "2", "4"))
-    assert (found.histogram, found.counted, found.share_of) == (False, (1, 2, 3), "other than 0")
+    states = choose_states(readings(np.array([0.0, 1.0, 2.0, 4.0]), "levels"), Question(want="share"))
+    assert isinstance(states.discretiser, Thresholds)
+    assert (states.discretiser.edges, states.discretiser.states) == ((0.5, 1.5, 3.0), ("0", "1", "2", "4"))
+    assert (states.histogram, states.counted, states.share_of) == (False, (1, 2, 3), "other than 0")
     assert choose_states(NUMBERS, Question(states=("60", "80"))).discretiser.states == ("60", "80")
 
 
 def test_many_missing_readings_are_a_state_and_few_are_not() -> None:
-    found = choose_states(NUMBERS._replace(missing_share=0.02), Question(baseline=10))
-    assert (found.discretiser.states, found.discretiser.missing) == (("below", "above", "missing"), "missing")
-    assert (found.counted, found.histogram) == ((1,), False)
+    states = choose_states(NUMBERS._replace(missing_share=0.02), Question(baseline=10))
+    assert (states.discretiser.states, states.discretiser.missing) == (("below", "above", "missing"), "missing")
+    assert (states.counted, states.histogram) == ((1,), False)
     assert choose_states(NUMBERS._replace(missing_share=0.01), Question()).discretiser.missing is None
 
 
@@ -133,9 +133,9 @@ def test_states_are_merged_by_plus_be_they_names_or_neighbouring_numbers() -> No
     assert some.states == ("bath", "hall+Kitchen", "a+b")
     assert some.categories == {"bath": 0, "hall": 1, "Kitchen": 1, "a+b": 2}
     levels = readings(np.array([0.0, 1.0, 2.0, 4.0]), "levels")
-    found = choose_states(levels, Question(states=("0", "1+2", "4"))).discretiser
-    assert isinstance(found, Thresholds)
-    assert (found.edges, found.states) == ((0.5, 3.0), ("0", "1+2", "4"))
+    discretiser = choose_states(levels, Question(states=("0", "1+2", "4"))).discretiser
+    assert isinstance(discretiser, Thresholds)
+    assert (discretiser.edges, discretiser.states) == ((0.5, 3.0), ("0", "1+2", "4"))
     with pytest.raises(PlanningError, match="numbers that increase"):
         choose_states(levels, Question(states=("0+2", "1")))
 
@@ -183,9 +183,9 @@ def test_a_place_has_no_other_states() -> None:
 def test_one_reading_far_off_does_not_stretch_the_range(far: float) -> None:
     values = np.random.default_rng(1).normal(60.0, 5.0, 5_000)
     values[77] = far
-    found = choose_states(readings(values, "numbers"), Question(baseline=20)).discretiser
-    assert isinstance(found, Baseline)
-    assert -50.0 < found.lowest < found.highest < 170.0
+    discretiser = choose_states(readings(values, "numbers"), Question(baseline=20)).discretiser
+    assert isinstance(discretiser, Baseline)
+    assert -50.0 < discretiser.lowest < discretiser.highest < 170.0
     two = choose_states(readings(np.array([far, 1.0] * 50), "numbers"), Question(baseline=20)).discretiser
     assert isinstance(two, Baseline)
     assert np.isfinite([two.lowest, two.highest]).all()

@@ -23,7 +23,7 @@ TABLE = NoiseTable.binary(1_500_000_000, 1_500_000_000)
 STATES = Thresholds(edges=(0.5,), states=("out", "in"))
 
 
-def made(chains: ChainClass, period_us: int = 60_000_000) -> Policy:
+def policy_of(chains: ChainClass, period_us: int = 60_000_000) -> Policy:
     found = loss(chains, TABLE, "universal")
     return Policy(
         **{"fleet": "home", "device": "ring", "stream": "hall", "version": 1, "frame_ticks": 10},
@@ -47,7 +47,7 @@ def recorded(path: Path, q: float, r: float, n: int = 20_000, seconds: float = 6
 
 @pytest.mark.long
 def test_a_recording_of_a_member_is_in_the_class_and_that_of_a_stickier_person_is_not(tmp_path: Path) -> None:
-    policy = made(BoundedChains(states=2, odds_ratio=20.0))
+    policy = policy_of(BoundedChains(states=2, odds_ratio=20.0))
     inside = recorded_class(policy, recorded(tmp_path / "a.csv", 0.3, 0.3))
     assert inside.inside
     assert 5.0 < inside.odds_ratio < 10.0
@@ -62,42 +62,42 @@ def test_a_recording_of_a_member_is_in_the_class_and_that_of_a_stickier_person_i
 @pytest.mark.long
 def test_intervals_have_a_recording_only_if_both_of_its_are_inside(tmp_path: Path) -> None:
     path = recorded(tmp_path / "a.csv", 0.3, 0.2)
-    assert recorded_class(made(BinaryChains(q=(0.25, 0.35), r=(0.15, 0.25))), path).inside
-    assert not recorded_class(made(BinaryChains(q=(0.25, 0.35), r=(0.22, 0.25))), path).inside
+    assert recorded_class(policy_of(BinaryChains(q=(0.25, 0.35), r=(0.15, 0.25))), path).inside
+    assert not recorded_class(policy_of(BinaryChains(q=(0.25, 0.35), r=(0.22, 0.25))), path).inside
 
 
 @pytest.mark.long
 def test_a_tick_may_be_several_readings_but_no_part_of_one(tmp_path: Path) -> None:
     path, chains = recorded(tmp_path / "a.csv", 0.05, 0.05), BoundedChains(states=2, odds_ratio=20.0)
-    every = recorded_class(made(chains, 600_000_000), path)
-    assert every.odds_ratio < recorded_class(made(chains), path).odds_ratio
+    every = recorded_class(policy_of(chains, 600_000_000), path)
+    assert every.odds_ratio < recorded_class(policy_of(chains), path).odds_ratio
     with pytest.raises(PlanningError, match="no whole number of readings is a tick"):
-        recorded_class(made(chains, 90_000_000), path)
+        recorded_class(policy_of(chains, 90_000_000), path)
 
 
 def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
     shown = Shown(name="ring/hall", states=2, rate=9.0)
     joint = JointChains(streams=(shown,), period_us=60_000_000, shows=((0,), (1,)), odds_ratio=9.0)
     with pytest.raises(PlanningError, match="here is neither"):
-        recorded_class(made(joint), recorded(tmp_path / "a.csv", 0.3, 0.3))
+        recorded_class(policy_of(joint), recorded(tmp_path / "a.csv", 0.3, 0.3))
     with pytest.raises(ChainClassError, match="too short"):
-        recorded_class(made(BoundedChains(states=2, odds_ratio=20.0)), recorded(tmp_path / "b.csv", 0.3, 0.3, 50))
+        recorded_class(policy_of(BoundedChains(states=2, odds_ratio=20.0)), recorded(tmp_path / "b.csv", 0.3, 0.3, 50))
 
 
 @pytest.mark.long
 def test_the_command_says_whose_promise_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fugu = runner(capsys)
     policy = tmp_path / "policy.json"
-    policy.write_text(made(BoundedChains(states=2, odds_ratio=20.0)).model_dump_json())
+    policy.write_text(policy_of(BoundedChains(states=2, odds_ratio=20.0)).model_dump_json())
     inside = fugu("check", "policy", policy, "--recording", recorded(tmp_path / "a.csv", 0.3, 0.3))
     assert inside.code == 0
     assert inside.out.startswith("in the class: this recording needs odds ratio ")
     other = recorded(tmp_path / "b.csv", 0.05, 0.05)
     outside = fugu("check", "policy", policy, "--recording", other, "--json")
     assert outside.code == 3
-    found = outside.json()["recording"]
-    assert (found["inside"], found["adversary"]) == (False, "universal")
-    assert math.isfinite(found["epsilon"])
+    recording = outside.json()["recording"]
+    assert (recording["inside"], recording["adversary"]) == (False, "universal")
+    assert math.isfinite(recording["epsilon"])
     assert "b.csv" not in outside.out
     told = fugu("check", "policy", policy, "--recording", other)
     assert told.out.startswith("not in the class: this recording needs odds ratio ")

@@ -29,5 +29,5 @@ def changed(version: int) -> str:
     ],
 )
 def test_a_replaced_policy_gets_the_next_version(before: str | None, version: int) -> None:
-    found = replacing(PLANNED, before)
-    assert found == PLANNED.model_copy(update={"version": version})
+    policy = replacing(PLANNED, before)
+    assert policy == PLANNED.model_copy(update={"version": version})

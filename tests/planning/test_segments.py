@@ -59,11 +59,11 @@ def test_a_segment_without_end_is_the_plan_without_segments() -> None:
             plan_noise(whole, mechanism, None).noise.scale
         )
     assert (cut.life, whole.life) == (10_000, None)
-    one = WindowRequest(whole.chains, 1.0, 30, "count", "ignorant", segments=10)
-    assert one.life == 10
-    assert not plan_noise(one, "chain", None).noise.composes
+    request = WindowRequest(whole.chains, 1.0, 30, "count", "ignorant", segments=10)
+    assert request.life == 10
+    assert not plan_noise(request, "chain", None).noise.composes
     with pytest.raises(ChainClassError, match="plan each segment"):
-        plan_noise(one, "wasserstein", None)
+        plan_noise(request, "wasserstein", None)
 
 
 def test_what_rests_on_segments_is_declared_by_no_policy() -> None:

@@ -25,7 +25,7 @@ def segments(*lengths: int) -> Ints:
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
-@pytest.mark.parametrize("discretiser", NUMBERS, ids=lambda one: one.kind)
+@pytest.mark.parametrize("discretiser", NUMBERS, ids=lambda rule: rule.kind)
 def test_every_stretch_is_read_as_by_a_device_that_was_started_for_it(discretiser: Discretiser) -> None:
     rng = np.random.default_rng(8)
     readings = rng.normal(80.0, 20.0, 600) * 10.0 ** rng.choice([0, 0, 0, 0, 300, -300], 600)

@@ -28,8 +28,8 @@ TICKS = 4000
 
 
 def described(name: str, states: int = 2) -> StreamStates:
-    made = thresholds(tuple(x + 0.5 for x in range(states - 1)), tuple(map(str, range(states))))
-    return StreamStates(name=name, source="made.csv", column=name, discretiser=made)
+    discretiser = thresholds(tuple(x + 0.5 for x in range(states - 1)), tuple(map(str, range(states))))
+    return StreamStates(name=name, source="made.csv", column=name, discretiser=discretiser)
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,10 @@ def pairs() -> ChainModel:
 
 
 def request(
-    model: ChainModel, adversary: Adversary = "universal", *, known: bool = False, epsilon: float = 1.0
+    model: ChainModel, adversary: Adversary = "universal", *, is_known: bool = False, epsilon: float = 1.0
 ) -> StreamsRequest:
-    names = tuple(one.name for one in model.streams)
-    return StreamsRequest(model, epsilon, adversary, known, names, 60.0, (1.0,) * len(names))
+    names = tuple(stream.name for stream in model.streams)
+    return StreamsRequest(model, epsilon, adversary, is_known, names, 60.0, (1.0,) * len(names))
 
 
 def enumerated(chains: JointChains, tables: Sequence[NoiseTable], ticks: int) -> float:
@@ -83,21 +83,21 @@ def enumerated(chains: JointChains, tables: Sequence[NoiseTable], ticks: int) ->
     backward, worst = np.ones_like(forward[0]), 0.0
     for t in range(ticks - 1, -1, -1):
         joint = forward[t] * backward
-        for one, other in secrets:
-            a, b = (joint[:, group].sum(axis=1) / distribution[group].sum() for group in (one, other))
+        for group, other in secrets:
+            a, b = (joint[:, group].sum(axis=1) / distribution[group].sum() for group in (group, other))
             worst = max(worst, float(np.abs(np.log(a / b)).max()))
         backward = (outputs[:, t] * backward) @ transition.T
     return worst
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("adversary", "known"), [("ignorant", True), ("informed", True), ("universal", False)])
+@pytest.mark.parametrize(("adversary", "is_known"), [("ignorant", True), ("informed", True), ("universal", False)])
 def test_what_both_streams_tell_together_is_within_epsilon(
-    model: ChainModel, adversary: Adversary, known: bool
+    model: ChainModel, adversary: Adversary, is_known: bool
 ) -> None:
-    plan = plan_streams(request(model, adversary, known=known), ticks=2000)
+    plan = plan_streams(request(model, adversary, is_known=is_known), ticks=2000)
     assert 0.99 < plan.loss.epsilon <= 1.0
-    tables = [one.table for one in plan.streams if one.table is not None]
+    tables = [stream.table for stream in plan.streams if stream.table is not None]
     found = enumerated(plan.chains, tables, 5)
     assert found <= plan.loss.epsilon
     assert found > 0.3  # of five ticks; more of them come nearer
@@ -106,8 +106,8 @@ def test_what_both_streams_tell_together_is_within_epsilon(
 @pytest.mark.long
 def test_planned_one_by_one_they_lose_more(model: ChainModel) -> None:
     """Tables that keep epsilon 1 each for their own chains, enumerated together."""
-    plan = plan_streams(request(model, "ignorant", known=True), ticks=2000)
-    rates = [one.alone for one in plan.streams]
+    plan = plan_streams(request(model, "ignorant", is_known=True), ticks=2000)
+    rates = [stream.alone for stream in plan.streams]
     assert plan.apart is not None
     assert plan.apart > 1.3
     tables = []
@@ -143,7 +143,8 @@ def test_shares_divide_what_a_tick_may_tell(model: ChainModel) -> None:
 
 def headers(model: ChainModel) -> list[PolicyHeader]:
     return [
-        PolicyHeader("home", "room", one.name, one.discretiser, 60.0, epoch=1_700_000_000.0) for one in model.streams
+        PolicyHeader("home", "room", stream.name, stream.discretiser, 60.0, epoch=1_700_000_000.0)
+        for stream in model.streams
     ]
 
 
@@ -151,11 +152,11 @@ def headers(model: ChainModel) -> list[PolicyHeader]:
 def test_policies_are_what_devices_accept(model: ChainModel, symbols: float | None) -> None:
     windows = () if symbols == 1.0 else (WantedWindow("hour", 60, "histogram"), WantedWindow("day", 1440, "histogram"))
     plan = plan_streams(request(model)._replace(windows=windows, symbols=symbols), ticks=2000)
-    for policy, one in zip(stream_policies(plan, headers(model)), plan.streams, strict=True):
+    for policy, stream in zip(stream_policies(plan, headers(model)), plan.streams, strict=True):
         assert (policy.table is None) == (symbols is None)
         assert len(policy.windows) == len(windows)
-        assert float(policy.outputs.rate) <= one.rate
-        assert float(policy.outputs.rate) > 0.99 * one.rate
+        assert float(policy.outputs.rate) <= stream.rate
+        assert float(policy.outputs.rate) > 0.99 * stream.rate
         assert policy.verify(1.0).epsilon <= 1.0
         wide = policy.model_copy(update={"chains": policy.chains.model_copy(update={"odds_ratio": 1e6})})
         with pytest.raises(FuguError, match=r"above the .* of its guarantee"):
@@ -177,13 +178,13 @@ def test_marginals(model: ChainModel) -> None:
 
 
 def test_what_cannot_be_planned(model: ChainModel) -> None:
-    for changed, said in (
+    for changed, match in (
         ({"shares": (1.0,)}, "shares are 2 numbers above 0, got 1.0"),
         ({"shares": (1.0, -1.0)}, "shares are 2 numbers above 0, got 1.0, -1.0"),
         ({"epsilon": 0.0}, "epsilon must be a finite number above 0"),
         ({"epsilon": 1e-13}, "epsilon 1e-13 is too small"),
     ):
-        with pytest.raises(PlanningError, match=said):
+        with pytest.raises(PlanningError, match=match):
             plan_streams(request(model)._replace(**changed), ticks=2000)
     short = model.model_copy(update={"chains": None, "refused": "too short to tell"})
     with pytest.raises(PlanningError, match="too short to tell; --known takes the fitted chain as it is"):

@@ -50,7 +50,7 @@ def test_noise_is_the_least_that_is_enough(honest: int) -> None:
 
 
 def test_all_have_the_noise_of_the_home_that_needs_the_most(street: Street) -> None:
-    scales = [one.scale for one in street.details.recordings]
+    scales = [recording.scale for recording in street.details.recordings]
     assert street.details.neediest.scale == max(scales) > min(scales)
     assert street.details.noise == largest_noise(max(scales), street.details.honest)
 
@@ -85,7 +85,7 @@ def test_habit_is_learned_from_other_days_of_the_same_kind() -> None:
         one[one.index.day_of_week >= 5] = 0
     plan = fugu.street(homes, 2, protect="tick", honest=1, colluding=0).details
     assert plan.shared_dates
-    by_date = np.mean([[shares for _, shares in one.days] for one in plan.recordings], axis=0)
+    by_date = np.mean([[shares for _, shares in recording.days] for recording in plan.recordings], axis=0)
     weekend = np.array([day.weekday() >= 5 for day, _ in plan.recordings[0].days])
     off = []
     for kind in (True, False):

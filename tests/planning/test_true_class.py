@@ -35,8 +35,8 @@ def night(name: str, baseline: int | None) -> Ints:
 
 
 def of_symbols(states: Ints, epsilon: float = 1.0) -> TrueClass:
-    one = np.zeros(states.size, dtype=np.int64)
-    return true_class(states, one, 2, epsilon, symbols_of(states, epsilon), np.random.default_rng(1))
+    segments = np.zeros(states.size, dtype=np.int64)
+    return true_class(states, segments, 2, epsilon, symbols_of(states, epsilon), np.random.default_rng(1))
 
 
 AVERAGE = BinaryChains(q=(0.15, 0.15), r=(0.15, 0.15))
@@ -54,26 +54,28 @@ def two_speeds() -> Ints:
 @pytest.mark.soak
 def test_a_night_above_a_running_mean_is_useful_and_holds() -> None:
     """At epsilon 1, universal, a share of 300 beats is within 5 %, and no attacker comes near what epsilon allows."""
-    found = of_symbols(night("N10", 300))
-    assert found.chains is not None
-    assert found.reason is None
-    assert len(found.steps) == 1
-    scale = count_scale(found.chains, 1.0)
+    class_ = of_symbols(night("N10", 300))
+    assert class_.chains is not None
+    assert class_.reason is None
+    assert len(class_.steps) == 1
+    scale = count_scale(class_.chains, 1.0)
     assert window_error(lawful_scale(scale), 300).share_mean < 0.05
-    assert all(one.high < one.ceiling - 0.05 for one in found.steps[0].attacks if one.success > one.guess)
+    assert all(
+        attack.high < attack.ceiling - 0.05 for attack in class_.steps[0].attacks if attack.success > attack.guess
+    )
 
 
 @pytest.mark.long
 def test_a_class_that_attackers_refute_is_widened() -> None:
     """N10 above its own mean: what covers stretches of 500 beats is not enough, and what is costs more."""
-    found = of_symbols(night("N10", None)[:20_000])
-    assert found.chains is not None
-    first, last = found.steps[0], found.steps[-1]
+    class_ = of_symbols(night("N10", None)[:20_000])
+    assert class_.chains is not None
+    first, last = class_.steps[0], class_.steps[-1]
     assert not first.passed
     assert first.strongest.high > first.strongest.ceiling
     assert last.passed
-    assert found.chains.odds_bound == last.odds_ratio > first.odds_ratio
-    scales = [step.count_scale for step in found.steps]
+    assert class_.chains.odds_bound == last.odds_ratio > first.odds_ratio
+    scales = [step.count_scale for step in class_.steps]
     assert all(1.4 < wide / narrow < 1.6 for narrow, wide in itertools.pairwise(scales))
 
 
@@ -81,17 +83,17 @@ def test_a_class_that_attackers_refute_is_widened() -> None:
 def test_an_average_chain_does_not_hold_for_regimes() -> None:
     """A class of one chain, taken for a night of two regimes, lets attackers who learn pass; widened, it does not."""
     states = two_speeds()
-    one = np.zeros(states.size, dtype=np.int64)
-    covered = covering_class(states, one, 2)
+    segments = np.zeros(states.size, dtype=np.int64)
+    covered = covering_class(states, segments, 2)
     average = covered._replace(chains=AVERAGE)
-    found = true_class(states, one, 2, 1.0, symbols_of(states, 1.0), np.random.default_rng(1), covered=average)
-    assert not found.steps[0].passed
-    assert found.steps[0].strongest.refutes
-    beyond = [one.attacker for one in found.steps[0].attacks if one.refutes or one.unclear]
+    judged = true_class(states, segments, 2, 1.0, symbols_of(states, 1.0), np.random.default_rng(1), covered=average)
+    assert not judged.steps[0].passed
+    assert judged.steps[0].strongest.refutes
+    beyond = [attack.attacker for attack in judged.steps[0].attacks if attack.refutes or attack.unclear]
     assert any("learned" in name for name in beyond)
-    assert found.chains is not None
-    assert found.chains.odds_bound > 2.0 * found.steps[0].odds_ratio
-    assert covered.chains.odds_bound > 100.0 * found.steps[0].odds_ratio
+    assert judged.chains is not None
+    assert judged.chains.odds_bound > 2.0 * judged.steps[0].odds_ratio
+    assert covered.chains.odds_bound > 100.0 * judged.steps[0].odds_ratio
 
 
 def test_who_gains_nothing_is_not_the_strongest() -> None:
@@ -99,9 +101,9 @@ def test_who_gains_nothing_is_not_the_strongest() -> None:
     chains = BoundedChains(states=2, odds_ratio=4.0)
     wide = Attack("learner", 0.5, 0.1, 0.95, 0.8, 0.7, 0.0)
     still = Attack("guesser", 0.7, 0.7, 0.7, 0.8, 0.7, 0.0)
-    found = Step(chains, 4.0, 2.0, (still, wide))
-    assert found.passed
-    assert found.strongest is still
+    step = Step(chains, 4.0, 2.0, (still, wide))
+    assert step.passed
+    assert step.strongest is still
     gained = Attack("reader", 0.75, 0.7, 0.81, 0.8, 0.7, 0.0)
     beaten = Step(chains, 4.0, 2.0, (gained, still, wide))
     assert beaten.strongest is gained
@@ -122,9 +124,9 @@ def test_who_gains_nothing_is_not_the_strongest() -> None:
 def test_a_gain_beyond_doubt_refutes_and_one_that_cannot_be_told_is_said(
     low: float, success: float, high: float, refutes: bool, unclear: bool
 ) -> None:
-    one = Attack("reader", success, low, high, 0.9, 0.9, 0.0)
-    assert (one.refutes, one.unclear) == (refutes, unclear)
-    assert Step(BoundedChains(states=2, odds_ratio=4.0), 4.0, 2.0, (one,)).passed == (not refutes and not unclear)
+    attack = Attack("reader", success, low, high, 0.9, 0.9, 0.0)
+    assert (attack.refutes, attack.unclear) == (refutes, unclear)
+    assert Step(BoundedChains(states=2, odds_ratio=4.0), 4.0, 2.0, (attack,)).passed == (not refutes and not unclear)
     allowed = Attack("reader", success, low, high, 0.96, 0.9, 0.0)
     assert not allowed.refutes
     assert not allowed.unclear
@@ -144,22 +146,22 @@ def test_a_rare_state_is_not_widened_for_a_chance_difference_and_a_planted_gain_
     """The ceiling is the guess; half of the time the device sends symbols that hide nothing."""
     seed = 0
     states = rare(seed)
-    one = np.zeros(states.size, dtype=np.int64)
-    covered = covering_class(states, one, 2)
-    given = (states, one, 2, 1.0)
-    honest = true_class(*given, symbols_of(states, 1.0), np.random.default_rng(seed), covered=covered)
+    segments = np.zeros(states.size, dtype=np.int64)
+    covered = covering_class(states, segments, 2)
+    arguments = (states, segments, 2, 1.0)
+    honest = true_class(*arguments, symbols_of(states, 1.0), np.random.default_rng(seed), covered=covered)
     assert [len(honest.steps), honest.chains] == [1, covered.chains]
     assert honest.steps[0].strongest.ceiling == honest.steps[0].strongest.guess
 
     def noise(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_symbols(generator.permutation(states), NoiseTable.binary(2**28, 2**28), generator)
 
-    assert len(true_class(*given, noise, np.random.default_rng(seed), covered=covered).steps) == 1
+    assert len(true_class(*arguments, noise, np.random.default_rng(seed), covered=covered).steps) == 1
 
     def leaks(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_symbols(states, NoiseTable.binary(2**27, 2**27), generator)
 
-    refused = true_class(*given, leaks, np.random.default_rng(seed), covered=covered, most_steps=2)
+    refused = true_class(*arguments, leaks, np.random.default_rng(seed), covered=covered, most_steps=2)
     assert refused.chains is None
     assert refused.steps[0].strongest.refutes
     assert (refused.reason or "").startswith("no class passes")
@@ -168,14 +170,14 @@ def test_a_rare_state_is_not_widened_for_a_chance_difference_and_a_planted_gain_
 @pytest.mark.long
 def test_windows_are_attacked_as_windows() -> None:
     states = night("N05", 100)[:2_000]
-    one = np.zeros(states.size, dtype=np.int64)
+    segments = np.zeros(states.size, dtype=np.int64)
 
     def windows(chains: ChainClass, generator: np.random.Generator) -> Outputs:
-        return release_counts(states, one, 60, lawful_scale(count_scale(chains, 1.0)), ((1,),), generator, k=2)
+        return release_counts(states, segments, 60, lawful_scale(count_scale(chains, 1.0)), ((1,),), generator, k=2)
 
-    found = true_class(states, one, 2, 1.0, windows, np.random.default_rng(1))
-    assert found.chains is not None
-    assert {attack.attacker for attack in found.steps[0].attacks} == set(COUNT_ATTACKERS)
+    judged = true_class(states, segments, 2, 1.0, windows, np.random.default_rng(1))
+    assert judged.chains is not None
+    assert {attack.attacker for attack in judged.steps[0].attacks} == set(COUNT_ATTACKERS)
 
 
 @pytest.mark.long
@@ -183,14 +185,14 @@ def test_what_cannot_be_told_is_said_in_one_line() -> None:
     states = two_speeds()
     assert "too short to tell" in str(of_symbols(states[:300]).reason)
     states = states[:12_000]
-    one = np.zeros(states.size, dtype=np.int64)
-    narrow = covering_class(states, one, 2)._replace(chains=AVERAGE)
-    given = (states, one, 2, 1.0)
-    stopped = true_class(*given, symbols_of(states, 1.0), np.random.default_rng(1), covered=narrow, most_steps=1)
+    segments = np.zeros(states.size, dtype=np.int64)
+    narrow = covering_class(states, segments, 2)._replace(chains=AVERAGE)
+    arguments = (states, segments, 2, 1.0)
+    stopped = true_class(*arguments, symbols_of(states, 1.0), np.random.default_rng(1), covered=narrow, most_steps=1)
     assert stopped.chains is None
     assert stopped.reason is not None
     assert "\n" not in stopped.reason
     assert stopped.reason.startswith(("no class passes: even with noise of", "too short to tell: even with noise of"))
-    assert true_class(*given, lambda chains, generator: None, np.random.default_rng(1)).reason == (
+    assert true_class(*arguments, lambda chains, generator: None, np.random.default_rng(1)).reason == (
         "nothing useful can be released at epsilon 1"
     )

@@ -41,8 +41,8 @@ def test_a_chain_is_a_network_too(seed: int) -> None:
     k, length = 2 + seed % 2, 3 + seed % 4
     chain = MarkovChain(rng.dirichlet(np.ones(k), k), rng.dirichlet(np.ones(k)))
     for epsilon in (0.3, 1.0, 5.0):
-        found = chain_network(chain, length).quilt_scale(epsilon)
-        assert found.scale == pytest.approx(mqm_exact((chain,), length, epsilon).scale, rel=1e-9)
+        quilt = chain_network(chain, length).quilt_scale(epsilon)
+        assert quilt.scale == pytest.approx(mqm_exact((chain,), length, epsilon).scale, rel=1e-9)
     larger = chain_network(chain, length).quilt_scale(2.0, largest_quilt=3)
     assert larger.scale == pytest.approx(chain_network(chain, length).quilt_scale(2.0).scale, rel=1e-9)
 
@@ -69,9 +69,9 @@ def test_noise_of_this_scale_really_gives_epsilon(seed: int) -> None:
     rng = np.random.default_rng(50 + seed)
     network = random_network(rng, 7)
     for epsilon in (0.5, 1.0, 4.0):
-        found = network.quilt_scale(epsilon)
-        assert real_losses(network, found.scale).max() <= epsilon
-        assert found.scale <= 7 / epsilon * (1 + 1e-9)
+        quilt = network.quilt_scale(epsilon)
+        assert real_losses(network, quilt.scale).max() <= epsilon
+        assert quilt.scale <= 7 / epsilon * (1 + 1e-9)
 
 
 def test_a_hub_separates_its_sensors() -> None:
@@ -83,10 +83,10 @@ def test_a_hub_separates_its_sensors() -> None:
     assert network.connected("s0", ["s1"]) == {"s0", "hub", "s2", "s3"}
     assert network.influence(["hub"], "s0") == pytest.approx(math.log(1.5))
     assert network.influence(["s0", "s1", "s2", "s3"], "hub") == pytest.approx(4 * math.log(1.5))
-    found = network.quilt_scale(2.5, largest_quilt=4)
-    assert (found.node, found.quilt) == ("hub", ("s0", "s1", "s2", "s3"))
-    assert found.scale == pytest.approx(1 / (2.5 - 4 * math.log(1.5)), rel=1e-9)
-    assert real_losses(network, found.scale).max() <= 2.5
+    quilt = network.quilt_scale(2.5, largest_quilt=4)
+    assert (quilt.node, quilt.quilt) == ("hub", ("s0", "s1", "s2", "s3"))
+    assert quilt.scale == pytest.approx(1 / (2.5 - 4 * math.log(1.5)), rel=1e-9)
+    assert real_losses(network, quilt.scale).max() <= 2.5
 
 
 def test_a_common_effect_separates_only_while_unseen() -> None:
@@ -104,9 +104,9 @@ def test_independent_parts_do_not_pay_for_one_another() -> None:
     parts = []
     for room in range(3):
         parts += [BayesNode(f"door{room}", (), coin), BayesNode(f"lamp{room}", (f"door{room}",), copy)]
-    found = BayesNet(tuple(parts)).quilt_scale(1.0)
-    assert found.scale == pytest.approx(2.0, rel=1e-9)
-    assert found.nearby == {"door0", "lamp0"}
+    quilt = BayesNet(tuple(parts)).quilt_scale(1.0)
+    assert quilt.scale == pytest.approx(2.0, rel=1e-9)
+    assert quilt.nearby == {"door0", "lamp0"}
 
 
 def test_parents_in_any_order_and_of_any_size() -> None:

@@ -39,18 +39,18 @@ def test_what_is_calibrated_certifies_and_wastes_nothing(
 ) -> None:
     chains = BinaryChains(q=(q, min(0.9999, q * (1 + width))), r=(r, min(0.9999, r * (1 + width))))
     try:
-        found = calibrate(chains, epsilon, adversary, objective)
+        calibration = calibrate(chains, epsilon, adversary, objective)
     except ChainClassError as error:
         if "too small" not in str(error):
             raise
         return
-    assert found.loss == check_outputs(chains, StreamOutputs(found.table), found.guarantee)
-    assert found.loss.epsilon <= epsilon
-    assert found.threshold0 + found.threshold1 < SCALE
+    assert calibration.loss == check_outputs(chains, StreamOutputs(calibration.table), calibration.guarantee)
+    assert calibration.loss.epsilon <= epsilon
+    assert calibration.threshold0 + calibration.threshold1 < SCALE
     # One step of 2^-32 in 1 - rho0 - rho1, or in the smaller rho, is all that may be lost.
-    informative = SCALE - found.threshold0 - found.threshold1
-    steps = 8 / min(informative, found.threshold0, found.threshold1)
-    assert found.loss.epsilon >= epsilon * (1 - 1e-9 - 4 * steps) - 4 * steps
+    informative = SCALE - calibration.threshold0 - calibration.threshold1
+    steps = 8 / min(informative, calibration.threshold0, calibration.threshold1)
+    assert calibration.loss.epsilon >= epsilon * (1 - 1e-9 - 4 * steps) - 4 * steps
 
 
 @pytest.mark.long
@@ -58,8 +58,8 @@ def test_what_is_calibrated_certifies_and_wastes_nothing(
 def test_more_epsilon_is_less_noise(adversary: Adversary) -> None:
     for chains in (point(0.2, 0.35), point(0.8, 0.9), BinaryChains(q=(0.3, 0.8), r=(0.3, 0.8))):
         noise = [
-            found.threshold0 + found.threshold1
-            for found in (calibrate(chains, epsilon, adversary) for epsilon in (0.1, 1.0, 8.0))
+            calibration.threshold0 + calibration.threshold1
+            for calibration in (calibrate(chains, epsilon, adversary) for epsilon in (0.1, 1.0, 8.0))
         ]
         assert noise == sorted(noise, reverse=True)
         assert len(set(noise)) == len(noise)
@@ -69,8 +69,8 @@ def test_more_epsilon_is_less_noise(adversary: Adversary) -> None:
 @pytest.mark.parametrize("epsilon", [100.0, 800.0, 1e4, 1e300])
 def test_however_large_epsilon_no_symbol_is_ever_certain(adversary: Adversary, epsilon: float) -> None:
     for objective in ("information", "flips"):
-        found = calibrate(point(0.1, 0.2), epsilon, adversary, objective)
-        assert (found.threshold0, found.threshold1) == (1, 1)
+        calibration = calibrate(point(0.1, 0.2), epsilon, adversary, objective)
+        assert (calibration.threshold0, calibration.threshold1) == (1, 1)
     several = calibrate(BoundedChains(states=4, odds_ratio=9.0), epsilon, adversary)
     assert min(min(row) for row in several.table.weights()) == 1
     assert several.loss.epsilon <= epsilon
@@ -79,8 +79,8 @@ def test_however_large_epsilon_no_symbol_is_ever_certain(adversary: Adversary, e
 @pytest.mark.long
 def test_equal_states_of_a_symmetric_chain_get_equal_noise() -> None:
     for theta in (0.05, 0.3, 0.7, 0.95):
-        found = calibrate(point(theta, theta), 1.0)
-        assert abs(found.threshold0 - found.threshold1) <= 1
+        calibration = calibrate(point(theta, theta), 1.0)
+        assert abs(calibration.threshold0 - calibration.threshold1) <= 1
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])

@@ -53,10 +53,10 @@ def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None
     transition = np.array([[1 - q, q], [r, 1 - r]])
     distribution = stationary(transition)
     for adversary, informed in (("ignorant", False), ("informed", True)):
-        found = worst_loss(distribution, [transition] * (n - 1), emission(table), informed=informed)
+        worst = worst_loss(distribution, [transition] * (n - 1), emission(table), informed=informed)
         bound = loss(point(q, r), table, adversary)
-        assert found[0, 1] <= bound.epsilon_01 + 1e-12
-        assert found[1, 0] <= bound.epsilon_10 + 1e-12
+        assert worst[0, 1] <= bound.epsilon_01 + 1e-12
+        assert worst[1, 0] <= bound.epsilon_10 + 1e-12
 
 
 @pytest.mark.long
@@ -70,8 +70,8 @@ def test_universal_holds_for_any_start_and_chains_that_change(seed: int) -> None
         if (candidate > 1e-6).all() and odds_ratio(tuple(map(tuple, candidate.tolist()))) <= alpha:
             transitions.append(candidate)
     table = random_table(generator, 2, 2)
-    found = worst_loss(generator.dirichlet(np.ones(2)), transitions, emission(table), informed=True)
-    assert found.max() <= loss(BoundedChains(states=2, odds_ratio=alpha), table, "universal").epsilon + 1e-12
+    worst = worst_loss(generator.dirichlet(np.ones(2)), transitions, emission(table), informed=True)
+    assert worst.max() <= loss(BoundedChains(states=2, odds_ratio=alpha), table, "universal").epsilon + 1e-12
 
 
 @pytest.mark.long
@@ -81,9 +81,9 @@ def test_universal_holds_with_three_states(seed: int) -> None:
     transitions = [generator.dirichlet(np.ones(3) * 2, size=3) for _ in range(4)]
     alpha = max(odds_ratio(tuple(map(tuple, t.tolist()))) for t in transitions)
     table = random_table(generator, 3, 2 + seed % 2)
-    found = worst_loss(generator.dirichlet(np.ones(3)), transitions, emission(table), informed=True)
+    worst = worst_loss(generator.dirichlet(np.ones(3)), transitions, emission(table), informed=True)
     for adversary in ("ignorant", "informed", "universal"):
-        assert found.max() <= loss(BoundedChains(states=3, odds_ratio=alpha), table, adversary).epsilon + 1e-12
+        assert worst.max() <= loss(BoundedChains(states=3, odds_ratio=alpha), table, adversary).epsilon + 1e-12
 
 
 @pytest.mark.long
@@ -158,6 +158,6 @@ def test_ordinary_randomised_response_at_one_really_leaks_much_more_on_sticky_da
 def test_a_start_that_is_not_stationary_breaks_theorem_1_and_universal_covers_it() -> None:
     table = flips(0.1, 0.1)
     transition = np.array([[0.95, 0.05], [0.3, 0.7]])
-    found = worst_loss(np.array([0.02, 0.98]), [transition] * 5, emission(table), informed=False)
-    assert found[0, 1] > loss(point(0.05, 0.3), table, "ignorant").epsilon_01 + 1
-    assert found.max() <= loss(point(0.05, 0.3), table, "universal").epsilon
+    worst = worst_loss(np.array([0.02, 0.98]), [transition] * 5, emission(table), informed=False)
+    assert worst[0, 1] > loss(point(0.05, 0.3), table, "ignorant").epsilon_01 + 1
+    assert worst.max() <= loss(point(0.05, 0.3), table, "universal").epsilon

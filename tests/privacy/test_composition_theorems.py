@@ -204,10 +204,10 @@ def test_theorem_3_6_is_the_papers_formula_with_ours_beside_it(
     releases: tuple[Released, ...], paper: float, ours: float
 ) -> None:
     rows = told((STATIONARY,), *releases)
-    found = [rows[f"theorem 3.6, {name}"].epsilon or 0.0 for name in ("max-divergence", "either way apart")]
-    assert found == pytest.approx([paper, ours], abs=5e-4)
+    epsilons = [rows[f"theorem 3.6, {name}"].epsilon or 0.0 for name in ("max-divergence", "either way apart")]
+    assert epsilons == pytest.approx([paper, ours], abs=5e-4)
     if releases[0].length == 5:
-        check_printed("noise of scale 2: {} by the paper's formula, {} with either way apart", *found)
+        check_printed("noise of scale 2: {} by the paper's formula, {} with either way apart", *epsilons)
 
 
 def test_theorem_3_6_by_plain_enumeration() -> None:
@@ -224,8 +224,8 @@ def test_theorem_3_6_by_plain_enumeration() -> None:
         chances = np.array(list(weights.values())) / sum(weights.values())
         for answers in product(np.linspace(-1, 4, 26), repeat=2):
             noise = np.exp(-np.abs(np.array(answers) - np.array(list(weights))) / scales)
-            one, two = chances @ noise
-            moved.append(np.log(chances @ noise.prod(axis=1) / (one * two)))
+            first, two = chances @ noise
+            moved.append(np.log(chances @ noise.prod(axis=1) / (first * two)))
     up, down = max(moved), -min(moved)
     losses = rows["sum of losses"].epsilon or 0.0
     assert rows["theorem 3.6, max-divergence"].epsilon == pytest.approx(losses + 2 * max(up, down), rel=1e-8)
@@ -285,8 +285,8 @@ def test_a_class_of_chains_and_any_start() -> None:
 
 @pytest.mark.long
 def test_what_cannot_be_said() -> None:
-    one = told((STATIONARY,), window(1, 4, "entry", 1.0))
-    assert one["sum of losses"].note == "there is one release"
+    verdicts_ = told((STATIONARY,), window(1, 4, "entry", 1.0))
+    assert verdicts_["sum of losses"].note == "there is one release"
     two = told((STATIONARY,), window(1, 4, "entry", 1.0), window(5, 4, "chain", 1.0))
     assert two["sum of losses"].note == "release 1: entry guarantees nothing for correlated readings"
     assert two["every path added up"].standing == "at least"

@@ -70,11 +70,11 @@ def test_a_chain_of_constant_rates_is_hardly_widened(transitions: Rates, seed: i
 def test_a_short_recording_of_one_chain_is_widened_by_its_sampling_error_alone() -> None:
     """Errors of both rates are independent: the odds ratio holds in nine of ten, and needs no corner that is rarer."""
     point = noise(BinaryChains(q=(0.05,) * 2, r=(0.1,) * 2))
-    found = [covered(switching([(0.05, 0.1)], np.inf, 10_000, seed)).chains for seed in range(10)]
-    scales = np.array([noise(chains) for chains in found]) / point
+    classes = [covered(switching([(0.05, 0.1)], np.inf, 10_000, seed)).chains for seed in range(10)]
+    scales = np.array([noise(chains) for chains in classes]) / point
     assert np.median(scales) < 1.08
     assert (scales < 1.0).mean() <= 0.2
-    for chains in found:
+    for chains in classes:
         assert isinstance(chains, BinaryChains)
         middle = BinaryChains(q=(sum(chains.q) / 2,) * 2, r=(sum(chains.r) / 2,) * 2)
         assert 1.04 < noise(chains) / noise(middle) < 1.11, "1.05, and two digits"
@@ -141,9 +141,9 @@ def test_nights_need_what_their_slowest_stretches_need(name: str, least: float, 
     That joins the slowest rate of one stretch with the slowest of another, which N10 never has together.
     """
     recording = read_joint([StreamRule(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean")], AS_FOUND)
-    found = covering_class(recording.states[:, 0], recording.segments, 2)
-    assert found.changes
-    assert least < noise(found.chains) < most
+    covered = covering_class(recording.states[:, 0], recording.segments, 2)
+    assert covered.changes
+    assert least < noise(covered.chains) < most
 
 
 @pytest.mark.long
@@ -156,13 +156,13 @@ def test_sensors_at_home_need_what_their_quiet_hours_need(name: str, least: floa
     Sampling error is a part of the 14; at the office nobody comes for whole stretches of 1,000 minutes, too.
     """
     recording = read_joint([StreamRule(DATA / f"{name}.csv.gz", "value", 0.5)], AS_FOUND)
-    found = covering_class(recording.states[:, 0], recording.segments, 2)
-    assert found.changes
-    assert least < noise(found.chains) < most
+    covered = covering_class(recording.states[:, 0], recording.segments, 2)
+    assert covered.changes
+    assert least < noise(covered.chains) < most
     if name == "occupancy_office":
-        check_printed("water that runs, and {} for an office", noise(found.chains))
+        check_printed("water that runs, and {} for an office", noise(covered.chains))
     else:
-        check_printed("The noise is {} for water that runs", noise(found.chains))
+        check_printed("The noise is {} for water that runs", noise(covered.chains))
 
 
 @pytest.mark.long
@@ -170,10 +170,10 @@ def test_a_regime_is_no_rarer_in_its_steps_than_one_of_its_stays_can_show() -> N
     """Of an office nobody comes to for days, half as much tells no rarer steps, whichever stays count as a regime."""
     recording = read_joint([StreamRule(DATA / "occupancy_office.csv.gz", "value", 0.5)], AS_FOUND)
     for part in (slice(0, 10_000), slice(5_000, 15_000)):
-        found = covering_class(recording.states[part, 0], recording.segments[part], 2)
-        longest = max(length.length for length in found.lengths)
-        stays = max(regime.ticks for regime in found.regimes)
-        assert noise(found.chains) < max(longest, stays)
+        covered = covering_class(recording.states[part, 0], recording.segments[part], 2)
+        longest = max(length.length for length in covered.lengths)
+        stays = max(regime.ticks for regime in covered.regimes)
+        assert noise(covered.chains) < max(longest, stays)
 
 
 @pytest.mark.long
@@ -191,17 +191,17 @@ def test_three_states_and_a_step_that_never_happens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "said"),
+    ("states", "reason"),
     [
         (np.arange(300) % 2, "300 steps"),
         (np.repeat([0, 1], 2_000), "state 1 is left 0 times in 3999 steps"),
         (np.zeros(5_000, dtype=np.int64), "state 0 is left 0 times"),
     ],
 )
-def test_a_recording_too_short_to_tell(states: Ints, said: str) -> None:
+def test_a_recording_too_short_to_tell(states: Ints, reason: str) -> None:
     with pytest.raises(ChainClassError) as error:
         covering_class(states, np.arange(states.size) // 300 * 0, 2)
-    assert said in str(error.value).replace("299", "300")
+    assert reason in str(error.value).replace("299", "300")
     assert "too short to tell" in str(error.value)
 
 
@@ -209,10 +209,10 @@ def test_a_recording_too_short_to_tell(states: Ints, said: str) -> None:
 def test_the_odds_ratio_of_a_box_is_that_of_its_worst_matrix() -> None:
     generator = np.random.default_rng(2)
 
-    def largest(one: Floats) -> float:
-        cells = range(len(one))
+    def largest(chain: Floats) -> float:
+        cells = range(len(chain))
         pairs = list(itertools.permutations(cells, 2))
-        return max(one[x, y] * one[w, z] / (one[x, z] * one[w, y]) for x, w in pairs for y, z in pairs)
+        return max(chain[x, y] * chain[w, z] / (chain[x, z] * chain[w, y]) for x, w in pairs for y, z in pairs)
 
     for k in (2, 3, 4):
         low = generator.uniform(0.01, 0.5, (k, k))
@@ -220,9 +220,9 @@ def test_the_odds_ratio_of_a_box_is_that_of_its_worst_matrix() -> None:
         # Each entry of an odds ratio stands on one side only, so corners are worst.
         corners = (np.where(generator.random((k, k)) < 0.5, low, high) for _ in range(1_000))
         bound = math.exp(largest_log_odds(low, high))
-        found = max(map(largest, corners))
-        assert found <= bound * (1.0 + 1e-9)
-        assert found >= 0.3 * bound
+        exact = max(map(largest, corners))
+        assert exact <= bound * (1.0 + 1e-9)
+        assert exact >= 0.3 * bound
         assert class_odds(low) == pytest.approx(largest(low), rel=1e-8)
 
 
@@ -241,8 +241,8 @@ def test_an_interval_is_rounded_outward_to_two_digits(low: float, high: float) -
     low, high = sorted((low, high))
     least, most = outward(low, high)
     assert 0.0 < 0.89 * low <= least <= low <= high <= most < 1.0
-    for one in (least, most if high <= 0.5 else 1.0 - most):
-        assert one == pytest.approx(float(f"{one:.1e}"), rel=1e-9, abs=1e-15)
+    for bound in (least, most if high <= 0.5 else 1.0 - most):
+        assert bound == pytest.approx(float(f"{bound:.1e}"), rel=1e-9, abs=1e-15)
 
 
 @pytest.mark.long

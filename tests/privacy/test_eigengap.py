@@ -71,9 +71,9 @@ def test_golden_scales(key: str) -> None:
     assert endless.scale > endless.card / (epsilon - endless.influence)  # rounded up
     stationary = mqm_approx(chains, None, epsilon, **options, stationary=True)
     assert stationary.scale == close(golden["sigma_stationary_start"])
-    known = mixing(chains, options.get("reversible"), sharp=options.get("sharp", False))
-    assert fast_path_length(known, epsilon) == golden["T_needed_fast_path"] == 8 * golden["a_star"]
-    assert 2.0 * math.log(1.0 / known.rarest) / known.gap == close(golden["min_arm_strict_gt"])
+    mixed = mixing(chains, options.get("reversible"), sharp=options.get("sharp", False))
+    assert fast_path_length(mixed, epsilon) == golden["T_needed_fast_path"] == 8 * golden["a_star"]
+    assert 2.0 * math.log(1.0 / mixed.rarest) / mixed.gap == close(golden["min_arm_strict_gt"])
     assert math.ceil(epsilon * endless.scale) == golden["T_where_beats_trivial"]
 
 
@@ -92,8 +92,8 @@ def test_the_synthetic_experiment(key: str) -> None:
     golden = GOLDEN["9_synthetic"][key]
     alpha, epsilon = map(float, key.split("|"))
     whole = BinaryChains(q=(alpha, 1 - alpha), r=(alpha, 1 - alpha))
-    found = mqm_approx(whole, 100, epsilon)
-    assert (found.scale, list(found.quilt)) == (close(golden["approx_rev"]), golden["approx_quilt"])
+    scale = mqm_approx(whole, 100, epsilon)
+    assert (scale.scale, list(scale.quilt)) == (close(golden["approx_rev"]), golden["approx_quilt"])
     assert mqm_approx(whole, 100, epsilon, False).scale == close(golden["approx_gen"])
 
 
@@ -138,19 +138,19 @@ def test_the_printed_gap_asks_for_less_noise_than_the_exact_mechanism() -> None:
 
 def test_a_width_too_short_for_the_lemma_is_never_used() -> None:
     golden = GOLDEN["2_abs_trap"]
-    known = Mixing(golden["g"], golden["pi"])
+    mixing = Mixing(golden["g"], golden["pi"])
     distance = math.exp(-golden["g"] * golden["a"] / 2)
     trap = 2 * math.log((golden["pi"] + distance) / abs(golden["pi"] - distance))
     assert trap == close(golden["abs_formula"])
     assert influence(THETA1, None, 1, None) == close(golden["exact_eL1"])
     assert trap < golden["exact_eL1"]  # so that the formula is no bound here
-    assert width_influences(known, np.array([golden["a"]]))[0] == math.inf
+    assert width_influences(mixing, np.array([golden["a"]]))[0] == math.inf
 
 
 def test_the_precondition_is_strict() -> None:
-    known = Mixing(gap=2.0 * math.log(5.0) / 3.0, rarest=0.2)  # a width of exactly 3 is too small
-    assert width_influences(known, np.array([3]))[0] == math.inf
-    assert width_influences(known, np.array([4]))[0] < math.inf
+    mixing = Mixing(gap=2.0 * math.log(5.0) / 3.0, rarest=0.2)  # a width of exactly 3 is too small
+    assert width_influences(mixing, np.array([3]))[0] == math.inf
+    assert width_influences(mixing, np.array([4]))[0] < math.inf
 
 
 def random_chains(seed: int) -> list[MarkovChain]:
@@ -171,7 +171,7 @@ def test_lemma_4_8_bounds_every_influence(seed: int) -> None:
         variants = [mixing((chain,), False)]
         if is_reversible(chain):
             variants += [mixing((chain,), True), mixing((chain,), sharp=True)]
-        bounds = [dict(zip(widths, width_influences(known, np.array(widths)), strict=True)) for known in variants]
+        bounds = [dict(zip(widths, width_influences(variant, np.array(widths)), strict=True)) for variant in variants]
         for a, b in product(widths, repeat=2):
             given, stationary = influence(chain, a + 1, a, b), influence(chain, None, a, b)
             for bound in bounds:

@@ -87,18 +87,18 @@ class Tally:
     def __init__(self) -> None:
         self.checked, self.exact, self.worst, self.least_exact = 0, 0, 0.0, 1.0
 
-    def add(self, claim: float, found: float, where: object) -> None:
-        assert found <= claim * (1.0 + ROUNDING) + ROUNDING, (where, found, claim)
+    def add(self, claim: float, exact: float, where: object) -> None:
+        assert exact <= claim * (1.0 + ROUNDING) + ROUNDING, (where, exact, claim)
         self.checked += 1
         if claim > 0.0:
-            self.worst = max(self.worst, found / claim)
+            self.worst = max(self.worst, exact / claim)
 
-    def add_exact(self, claim: ChainLoss, found: float, where: object) -> None:
+    def add_exact(self, claim: ChainLoss, exact: float, where: object) -> None:
         if claim.bound == "exact":
-            assert found >= claim.epsilon * (1.0 - 1e-9) - ROUNDING, (where, found, claim)
+            assert exact >= claim.epsilon * (1.0 - 1e-9) - ROUNDING, (where, exact, claim)
             self.exact += 1
             if claim.epsilon > 1e-3:
-                self.least_exact = min(self.least_exact, found / claim.epsilon)
+                self.least_exact = min(self.least_exact, exact / claim.epsilon)
 
     def __str__(self) -> str:
         return (
@@ -116,23 +116,23 @@ def check_accountant(generator: np.random.Generator, tally: Tally) -> None:
     chain, starts = a_chain(generator, k, start)
     release = a_release(generator, k, n)
     where = (chain, release.name, start, adversary, n)
-    found = enumerated_losses(starts, chain.transition, n, release.density, informed=adversary == "informed")
+    array = enumerated_losses(starts, chain.transition, n, release.density, informed=adversary == "informed")
     accountant = ChainAccountant((chain,))
     claim = accountant.schedule_loss(release.rates, adversary)
     assert claim.by_tick is not None
     for tick, loss in enumerate(claim.by_tick):
-        tally.add(float(loss), float(found[tick]), (*where, tick))
+        tally.add(float(loss), float(array[tick]), (*where, tick))
     # A count of ticks or of states that cannot differ attains its rates only where they do.
-    tally.add_exact(claim, float(found.max()), where)
+    tally.add_exact(claim, float(array.max()), where)
     constant = release.rates.max(axis=0)
-    tally.add(accountant.schedule_loss(release.rates, "universal").epsilon, float(found.max()), (*where, "universal"))
+    tally.add(accountant.schedule_loss(release.rates, "universal").epsilon, float(array.max()), (*where, "universal"))
     if generator.random() < 0.2:
-        tally.add(accountant.loss(constant, adversary, n).epsilon, float(found.max()), (*where, "loss"))
+        tally.add(accountant.loss(constant, adversary, n).epsilon, float(array.max()), (*where, "loss"))
         try:
             endless = accountant.loss(constant, adversary).epsilon
         except ChainClassError:  # a start that is never forgotten has no bound
             return
-        tally.add(endless, float(found.max()), (*where, "endless"))
+        tally.add(endless, float(array.max()), (*where, "endless"))
 
 
 def optional_scales(chain: MarkovChain, n: int, epsilon: float) -> dict[str, float]:
@@ -170,9 +170,9 @@ def check_classes(generator: np.random.Generator, tally: Tally) -> None:
         adversary = "ignorant"
     claim, reached = accountant.schedule_loss(release.rates, adversary), 0.0
     for chain, starts in members:
-        found = enumerated_losses(starts, chain.transition, n, release.density, informed=adversary == "informed")
-        reached = max(reached, float(found.max()))
-        tally.add(claim.epsilon, float(found.max()), (chain, release.name, adversary, n, "class"))
+        array = enumerated_losses(starts, chain.transition, n, release.density, informed=adversary == "informed")
+        reached = max(reached, float(array.max()))
+        tally.add(claim.epsilon, float(array.max()), (chain, release.name, adversary, n, "class"))
     tally.add_exact(claim, reached, (members, release.name, adversary, n, "class"))
 
 
@@ -190,22 +190,22 @@ def check_mechanisms(generator: np.random.Generator, tally: Tally) -> None:
     for name, scale in scales.items():
         if scale > 0.0:
             density = count_density(scale, 0, n - 1, counted)
-            found = enumerated_losses(starts, chain.transition, n, density, informed=False).max()
+            array = enumerated_losses(starts, chain.transition, n, density, informed=False).max()
         else:  # no noise: there must be nothing to hide
-            found = enumerated_losses(
+            array = enumerated_losses(
                 starts, chain.transition, n, count_density(0.02, 0, n - 1, counted), informed=False
             ).max()
-        tally.add(epsilon, float(found), (chain, name, start, n, counted))
+        tally.add(epsilon, float(array), (chain, name, start, n, counted))
     for name, scale in optional_scales(chain, n, epsilon).items():
         density = count_density(scale, 0, n - 1, counted)
-        found = enumerated_losses(starts, chain.transition, n, density, informed=name == "informed").max()
-        tally.add(epsilon, float(found), (chain, name, start, n, counted))
+        array = enumerated_losses(starts, chain.transition, n, density, informed=name == "informed").max()
+        tally.add(epsilon, float(array), (chain, name, start, n, counted))
     rates = generator.uniform(0.05, 2.0, n)
     density = together(*(count_density(1.0 / rate, tick, tick, counted) for tick, rate in list(enumerate(rates))[:3]))
-    found = enumerated_losses(starts, chain.transition, n, density, informed=False)
+    array = enumerated_losses(starts, chain.transition, n, density, informed=False)
     charges = np.where(np.arange(n) < 3, rates, 0.0)
     for tick, claim in enumerate(quilt_accountant(chain, charges)):
-        tally.add(float(claim), float(found[tick]), (chain, "quilt accountant", start, n, tick))
+        tally.add(float(claim), float(array[tick]), (chain, "quilt accountant", start, n, tick))
 
 
 SLOW = {4, 6, 11, 17, 24, 31}

@@ -41,9 +41,9 @@ def symmetric(theta: float) -> BinaryChains:
 def test_losses_of_given_ratios(row: dict[str, Any]) -> None:
     ratios = Fraction(row["G0"]), Fraction(row["G1"])
     for tier, adversary in TIERS.items():
-        found = point(row).ratio_loss(*ratios, adversary)
-        assert found.epsilon_01 == close(row["dir0"][f"ln_{tier}"])
-        assert found.epsilon_10 == close(row["dir1"][f"ln_{tier}"])
+        loss = point(row).ratio_loss(*ratios, adversary)
+        assert loss.epsilon_01 == close(row["dir0"][f"ln_{tier}"])
+        assert loss.epsilon_10 == close(row["dir1"][f"ln_{tier}"])
 
 
 @pytest.mark.long
@@ -71,9 +71,9 @@ def test_calibration(row: dict[str, Any]) -> None:
     ids=lambda row: f"{row['q']}-{row['r']}-{row['eps']}-{row['tier']}",
 )
 def test_thresholds_exactly(row: dict[str, Any]) -> None:
-    found = calibrated(point(row), float(row["eps"]), TIERS[row["tier"]], "flips")
-    assert (found.threshold0, found.threshold1) == (row["T0"], row["T1"])
-    assert found.loss.epsilon == close(row["eps_real"])
+    table = calibrated(point(row), float(row["eps"]), TIERS[row["tier"]], "flips")
+    assert (table.threshold0, table.threshold1) == (row["T0"], row["T1"])
+    assert table.loss.epsilon == close(row["eps_real"])
 
 
 @pytest.mark.parametrize("row", [row for row in GOLDEN["quantised"] if row["bits"] != 32], ids=str)
@@ -100,8 +100,8 @@ def test_figure_3(row: dict[str, Any]) -> None:
     assert ordinary_dp(epsilon) == close(row["dp"])
     assert corollary_2(0.35, epsilon) == close(row["cor2"])
     assert zhao_eps3(0.35, epsilon) == close(row["eps3"])
-    left, distance = zhao_eps6(0.35, epsilon)
-    assert (left, distance) == (close(row["eps6"]), row["t6"])
+    epsilon_left, distance = zhao_eps6(0.35, epsilon)
+    assert (epsilon_left, distance) == (close(row["eps6"]), row["t6"])
     for tier, adversary in TIERS.items():
         assert calibrated(chains, epsilon, adversary).rho0 == close(row[tier])
     real = {b.name: b for b in baselines(chains, epsilon)}
@@ -160,9 +160,9 @@ def test_losses_with_more_states(row: dict[str, Any]) -> None:
     states = 4 if row["chain"].endswith("4") else 3
     chains = BoundedChains(states=states, odds_ratio=ALPHA[row["chain"]])
     ratio = Fraction(row["G"])
-    found = chains.ratio_loss(ratio, ratio, "universal").epsilon
-    assert found == close(row["closed_T2"])
-    assert found >= row["exact_all"]
+    epsilon = chains.ratio_loss(ratio, ratio, "universal").epsilon
+    assert epsilon == close(row["closed_T2"])
+    assert epsilon >= row["exact_all"]
 
 
 @pytest.mark.parametrize("row", GOLDEN["kary_calibrated"], ids=lambda row: f"{row['chain']}-{row['eps']}")
@@ -171,6 +171,6 @@ def test_calibration_with_more_states(row: dict[str, Any]) -> None:
     chains = BoundedChains(states=states, odds_ratio=row["alpha_max"])
     ratio, _ = allowed_ratios(chains, float(row["eps"]), "universal")
     assert ratio / (ratio + states - 1) == close(row["keep_T2_closed"])
-    found = calibrate(chains, float(row["eps"]), "universal")
-    assert found.table.weights()[0][0] / 2**32 == pytest.approx(row["keep_T2_closed"], abs=1e-8)
-    assert found.loss.epsilon <= float(row["eps"])
+    calibration = calibrate(chains, float(row["eps"]), "universal")
+    assert calibration.table.weights()[0][0] / 2**32 == pytest.approx(row["keep_T2_closed"], abs=1e-8)
+    assert calibration.loss.epsilon <= float(row["eps"])

@@ -16,12 +16,12 @@ from tests.support.oracle import count_density, worst_release_loss
 from tests.support.released import chain_losses, paths_of
 
 
-def weak_chain(seed: int, k: int, *, given: bool = False) -> MarkovChain:
+def weak_chain(seed: int, k: int, *, has_start: bool = False) -> MarkovChain:
     """A chain whose next state hardly depends on this one."""
     rng = np.random.default_rng(seed)
     distribution = rng.dirichlet(np.full(k, 8.0))
     step = (1 - 0.12) * distribution + 0.12 * rng.dirichlet(np.ones(k), k)
-    return MarkovChain(step, rng.dirichlet(np.full(k, 8.0))) if given else MarkovChain.stationary(step)
+    return MarkovChain(step, rng.dirichlet(np.full(k, 8.0))) if has_start else MarkovChain.stationary(step)
 
 
 def enumerated_matrix(chain: MarkovChain, length: int) -> np.ndarray:
@@ -41,7 +41,7 @@ def enumerated_matrix(chain: MarkovChain, length: int) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(6))
 def test_entries_are_the_largest_ratios_of_a_reading_given_all_others(seed: int) -> None:
     k, length = 2 + seed % 3, 2 + seed % 4
-    chain = weak_chain(seed, k, given=seed % 2 == 0)
+    chain = weak_chain(seed, k, has_start=seed % 2 == 0)
     np.testing.assert_allclose(influence_matrix(chain, length), enumerated_matrix(chain, length), atol=1e-9)
 
 
@@ -59,11 +59,11 @@ def test_any_start_has_the_influence_of_the_worst_one() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 4])
 def test_the_noise_really_gives_epsilon_to_either_adversary(seed: int) -> None:
     k, length = 2 + seed % 2, 2 + seed % 5
-    chain = weak_chain(50 + seed, k, given=seed % 3 == 0)
+    chain = weak_chain(50 + seed, k, has_start=seed % 3 == 0)
     assert chain.initial is not None
     for epsilon in (0.3, 1.0, 4.0):
-        found = influence_scale((chain,), length, epsilon)
-        released = count_density(found.scale, 0, length - 1)
+        scale = influence_scale((chain,), length, epsilon)
+        released = count_density(scale.scale, 0, length - 1)
         for informed in (False, True):
             lost = worst_release_loss(chain.initial, chain.transition, length, released, informed=informed).max()
             assert 0.3 * epsilon < lost <= epsilon * (1 + 1e-12)
@@ -74,13 +74,13 @@ def test_endless_windows_cost_what_a_symmetric_chain_says_in_closed_form() -> No
     q, epsilon = 0.4, 0.7
     most = ((1 - q) ** 2 + q * q) / (2 * q * q)
     norm = math.log(most)
-    found = influence_scale(BinaryChains(q=(q, q), r=(q, q)), None, epsilon)
-    assert found.norm == pytest.approx(norm, rel=1e-9)
-    assert found.scale == pytest.approx(1 / (epsilon * (1 - norm)), rel=1e-9)
+    scale = influence_scale(BinaryChains(q=(q, q), r=(q, q)), None, epsilon)
+    assert scale.norm == pytest.approx(norm, rel=1e-9)
+    assert scale.scale == pytest.approx(1 / (epsilon * (1 - norm)), rel=1e-9)
     windows = [influence_scale(BinaryChains(q=(q, q), r=(q, q)), n, epsilon).scale for n in (1, 2, 3, 10, 400, 401)]
     assert windows == sorted(windows)
     assert windows[0] == pytest.approx(1 / epsilon)
-    assert windows[-1] <= found.scale
+    assert windows[-1] <= scale.scale
 
 
 @pytest.mark.long
@@ -93,8 +93,8 @@ def test_an_interval_needs_what_its_worst_chain_needs(q: tuple[float, float], r:
         for a, b in product(np.linspace(*q, 13), np.linspace(*r, 13))
     ]
     worst = np.max(inside, axis=0)
-    found = influence_scale(BinaryChains(q=q, r=r), None, 1.0).norm
-    assert (worst[2, 1] + worst[2, 3]) * (1 - 1e-12) <= found <= (worst[2, 1] + worst[2, 3]) * (1 + 1e-3)
+    norm = influence_scale(BinaryChains(q=q, r=r), None, 1.0).norm
+    assert (worst[2, 1] + worst[2, 3]) * (1 - 1e-12) <= norm <= (worst[2, 1] + worst[2, 3]) * (1 + 1e-3)
     each = [influence_scale(BinaryChains(q=(a, a), r=(b, b)), 4, 1.0).scale for a in q for b in r]
     assert max(each) <= influence_scale(BinaryChains(q=q, r=r), 4, 1.0).scale * (1 + 1e-9)
 

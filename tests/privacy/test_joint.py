@@ -50,7 +50,7 @@ def stream(name: str, table: NoiseTable, chains: ChainClass, adversary: Adversar
 
 
 def flips(*rho: float) -> NoiseTable:
-    return NoiseTable.binary(*(round(one * SCALE) for one in rho))
+    return NoiseTable.binary(*(round(probability * SCALE) for probability in rho))
 
 
 def together(policies: Sequence[Policy]) -> Array:
@@ -74,14 +74,14 @@ def test_streams_of_one_sensor_tell_no_more_than_is_computed(
     chains = BinaryChains(q=(q, q), r=(r, r))
     policies = [stream(f"s{number}", table, chains, adversary) for number, table in enumerate(tables)]
     steps = [np.array([[1 - q, q], [r, 1 - r]])] * (4 if len(tables) == 2 else 3)
-    found = worst_loss(np.array([r, q]) / (q + r), steps, together(policies), informed=adversary == "informed").max()
-    assert found <= joint_epsilon(policies, None)
+    exact = worst_loss(np.array([r, q]) / (q + r), steps, together(policies), informed=adversary == "informed").max()
+    assert exact <= joint_epsilon(policies, None)
 
 
 def test_streams_of_one_sensor_tell_more_than_the_sum_of_their_epsilons() -> None:
     """Eight at .1 each lose .8646 together: all say the same, at the tick and at a thousand on either side of it."""
-    made = calibrate(OFFICE, 0.1, "ignorant").table
-    policies = [stream(f"s{number}", made, OFFICE, "ignorant") for number in range(8)]
+    table = calibrate(OFFICE, 0.1, "ignorant").table
+    policies = [stream(f"s{number}", table, OFFICE, "ignorant") for number in range(8)]
     assert sum(policy.guarantee.epsilon for policy in policies) <= 0.8
     joint = joint_epsilon(policies, None)
     assert joint == pytest.approx(0.864579, abs=1e-6)
@@ -90,7 +90,7 @@ def test_streams_of_one_sensor_tell_more_than_the_sum_of_their_epsilons() -> Non
     step = np.array([[1 - q, q], [r, 1 - r]])
     really = []
     for symbol in (0, 1):
-        likelihood = (np.array(made.weights())[:, symbol] / SCALE) ** 8
+        likelihood = (np.array(table.weights())[:, symbol] / SCALE) ** 8
         leakage = np.ones(2)
         for _ in range(1000):
             leakage = step @ (leakage * likelihood)
@@ -107,27 +107,27 @@ def test_windows_alone_add_their_rate_to_the_streams_of_their_sensor() -> None:
     update = {"stream": "s1", "table": None, "frame_ticks": 1, "windows": (window,)}
     loose = Guarantee(epsilon=1.0, adversary="ignorant")
     beside = {"windows": (window,), "windows_guarantee": loose, "guarantee": loose}
-    one = symbols.model_copy(update=beside)
-    assert joint_epsilon([symbols, symbols.model_copy(update=update)], None) == one.verify().epsilon
+    policy = symbols.model_copy(update=beside)
+    assert joint_epsilon([symbols, symbols.model_copy(update=update)], None) == policy.verify().epsilon
 
 
 def test_more_states_windows_and_the_larger_of_two_classes() -> None:
     steps = ((0.9, 0.05, 0.05), (0.1, 0.8, 0.1), (0.05, 0.15, 0.8))
-    known, bounded = (BoundedChains(states=3, odds_ratio=odds) for odds in (odds_ratio(steps), 400.0))
+    narrow, bounded = (BoundedChains(states=3, odds_ratio=odds) for odds in (odds_ratio(steps), 400.0))
     weights = [(2, 1, 1), (1, 2, 1), (1, 1, 2)]
     rows = [tuple(sum(row[: z + 1]) * SCALE // 4 for z in range(2)) for row in weights]
     table = NoiseTable(rows=tuple(rows))
-    first, second = (stream(f"s{n}", table, known, "ignorant") for n in range(2))
+    first, second = (stream(f"s{n}", table, narrow, "ignorant") for n in range(2))
     stationary = np.linalg.matrix_power(np.array(steps), 1000)[0]
-    found = worst_loss(stationary, [np.array(steps)] * 2, together([first, second]), informed=False).max()
-    assert found <= joint_epsilon([first, second], None)
+    exact = worst_loss(stationary, [np.array(steps)] * 2, together([first, second]), informed=False).max()
+    assert exact <= joint_epsilon([first, second], None)
     wider = stream("s1", table, bounded, "ignorant")
     assert (
         joint_epsilon([first, wider], None)
         == bounded.ratio_loss(*[first.outputs.ratios[0] ** 2] * 2, "ignorant").epsilon
     )
     counted = stream(
-        *("s1", table, known, "ignorant"),
+        *("s1", table, narrow, "ignorant"),
         windows=(Window(name="w", length=5, stride=5, states=(1,), scale="2"),),
         windows_guarantee=Guarantee(epsilon=50.0, adversary="ignorant"),
     )
@@ -219,10 +219,10 @@ def test_classes_that_share_out_one_epsilon_in_two_ways_do_not_run_together() ->
     light = stream("light", loud, shared(1.1, 0.1), "ignorant", discretiser=two)
     motion = stream("motion", loud, shared(0.1, 1.1), "ignorant", discretiser=two)
     distribution, (right, wrong) = np.array(shared(1, 1).typical[0][0]).reshape(2, 2), (0.75, 0.25)
-    told = (
+    weights = (
         distribution / distribution.sum(axis=1, keepdims=True) @ np.array([right, wrong])
     )  # Pr(motion shows 0 | light)
-    assert math.log(right / wrong * told[0] / told[1]) > light.guarantee.epsilon == motion.guarantee.epsilon
+    assert math.log(right / wrong * weights[0] / weights[1]) > light.guarantee.epsilon == motion.guarantee.epsilon
     with pytest.raises(NoJointBoundError, match="that the class of others allows it"):
         check_named([light, motion])
     with refused_for(Reason.GUARANTEE, match="class of others"):

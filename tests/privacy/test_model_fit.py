@@ -53,6 +53,6 @@ def test_a_second_order_chain_is_found_out_and_a_first_order_chain_is_not() -> N
     for t in range(2, 20_000):
         copies[t] = copies[t - 2] if draws[t] < 0.8 else 1 - copies[t - 2]
         plain[t] = plain[t - 1] if draws[t] < 0.8 else 1 - plain[t - 1]
-    one = np.zeros(20_000, dtype=np.int64)
-    assert order_test(count_triples(copies, one, 2)).p_value < 1e-100
-    assert order_test(count_triples(plain, one, 2)).p_value > 0.01
+    segments = np.zeros(20_000, dtype=np.int64)
+    assert order_test(count_triples(copies, segments, 2)).p_value < 1e-100
+    assert order_test(count_triples(plain, segments, 2)).p_value > 0.01

@@ -58,7 +58,7 @@ def mechanism(
 
 
 @cache
-def made(
+def draft(
     version: int, chains: BinaryChains, epsilon: float, adversary: Adversary, ticks: int, *, counted: bool
 ) -> Policy:
     table, windows = mechanism(chains, epsilon, adversary, ticks, counted=counted)
@@ -104,9 +104,9 @@ class Life:
             if self.generator.random() < 0.2:
                 chains, adversary = CLASSES[self.generator.integers(3)], ADVERSARIES[self.generator.integers(3)]
             epsilon, ticks = float(self.generator.choice(EPSILONS)), int(self.generator.choice([1, 1, 2, 9]))
-            policy = made(version, chains, epsilon, adversary, ticks, counted=counted)
+            policy = draft(version, chains, epsilon, adversary, ticks, counted=counted)
             if self.policies:
-                rate, before = (max(one.outputs.ratios) for one in (policy, self.policies[-1]))
+                rate, before = (max(policy.outputs.ratios) for policy in (policy, self.policies[-1]))
                 self.kinds.add("down" if rate < before else "up" if rate > before else "same")
             self.policies.append(policy)
             ticks = int(self.generator.choice([2, 10, 40, 90]))
@@ -181,13 +181,15 @@ class Seen:
     def say(self) -> None:
         history = self.known.history("watch", "hr")
         heard = {row.version for row in self.timeline.rows}
-        self.told.append({one.version: dated(one, history) for one in self.life.policies if one.version in heard})
+        self.told.append(
+            {policy.version: dated(policy, history) for policy in self.life.policies if policy.version in heard}
+        )
 
     def withdrawn(self) -> int:
         """How many promises of some interval of ticks were told, and are told of less of it at the end."""
         last, count = self.told[-1], 0
-        for told in self.told[:-1]:
-            for version, when in told.items():
+        for dates in self.told[:-1]:
+            for version, when in dates.items():
                 now = last[version]
                 if (
                     when.since is not None
@@ -230,7 +232,7 @@ def check(seed: int, counts: Counter[str]) -> None:
     running = seen.known.running("watch", "hr")
     assert running is not None
     description = Described.of(running).description
-    described = {one.version: one for one in (description, *description.others)}
+    described = {version.version: version for version in (description, *description.others)}
     closest = 0.0
     for policy in life.policies:
         if (when := seen.told[-1].get(policy.version)) is None:
@@ -249,9 +251,9 @@ def check(seed: int, counts: Counter[str]) -> None:
                 begin = int(numbers[place])
                 if version_at.get(begin) != policy.version or numbers[place + ticks - 1] - begin != ticks - 1:
                     continue
-                told = inside if when.covers(begin, begin, ticks) else outside
-                assert loss <= told + 1e-9, (seed, policy.version, begin, ticks, loss, told)
-                closest = max(closest, loss / told)
+                limit = inside if when.covers(begin, begin, ticks) else outside
+                assert loss <= limit + 1e-9, (seed, policy.version, begin, ticks, loss, limit)
+                closest = max(closest, loss / limit)
                 counts["stretches"] += 1
     counts["histories"] += 1
     counts["reached"] += closest >= 0.9
@@ -302,7 +304,7 @@ def test_the_recursions_of_histories_are_what_every_path_says(seed: int) -> None
             for first in {0, length // 2, length - ticks}:
                 truth = by_every_path(
                     [chain] * (length - 1),
-                    [emission_of((float(one[0]), float(one[1]))) for one in steps],
+                    [emission_of((float(step[0]), float(step[1]))) for step in steps],
                     range(first, first + ticks),
                     informed=adversary == "informed",
                 )

@@ -113,18 +113,18 @@ def test_the_distance_of_a_wrong_model_grows_with_the_window(key: str) -> None:
 def test_the_distance_of_models_is_that_of_their_paths() -> None:
     rng = np.random.default_rng(4)
     for k in (2, 3):
-        one, two = (MarkovChain(rng.dirichlet(np.ones(k), k), rng.dirichlet(np.ones(k))) for _ in range(2))
-        assert one.initial is not None
+        first, two = (MarkovChain(rng.dirichlet(np.ones(k), k), rng.dirichlet(np.ones(k))) for _ in range(2))
+        assert first.initial is not None
         assert two.initial is not None
-        paths, weight = paths_of(one.initial, one.transition, 5)
+        paths, weight = paths_of(first.initial, first.transition, 5)
         _, other = paths_of(two.initial, two.transition, 5)
         worst = 0.0
         for node, state in product(range(5), range(k)):
             at = paths[:, node] == state
             ratios = np.log(weight[at] / weight[at].sum()) - np.log(other[at] / other[at].sum())
             worst = max(worst, float(np.abs(ratios).max()))
-        assert model_distance(one, two, 5) == close(worst)
-        assert model_distance(one, one, 5) == 0.0
+        assert model_distance(first, two, 5) == close(worst)
+        assert model_distance(first, first, 5) == 0.0
 
 
 def test_a_path_that_only_one_model_allows_is_infinitely_far() -> None:

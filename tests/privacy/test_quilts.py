@@ -68,10 +68,10 @@ def node_scale(chain: MarkovChain, length: int, node: int, epsilon: float) -> fl
 def test_the_running_examples(name: str, kind: str) -> None:
     golden = GOLDEN["1_mqm_exact"][kind][name]
     chain = CHAINS[name] if kind != "all_initial" else MarkovChain(CHAINS[name].transition, None)
-    found = mqm_exact((chain,), 100, 1.0)
-    assert found.scale == close(golden["sigma"])
-    assert (found.node, list(found.quilt), found.card) == (golden["node"], golden["quilt"], golden["card"])
-    assert found.influence == close(golden["e"])
+    scale = mqm_exact((chain,), 100, 1.0)
+    assert scale.scale == close(golden["sigma"])
+    assert (scale.node, list(scale.quilt), scale.card) == (golden["node"], golden["quilt"], golden["card"])
+    assert scale.influence == close(golden["e"])
     both = mqm_exact((CHAINS["theta1"], CHAINS["theta2"]), 100, 1.0)
     assert (both.scale, both.chain) == (close(13.021923496180), 0)
 
@@ -80,8 +80,8 @@ def test_the_running_examples(name: str, kind: str) -> None:
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
 def test_the_endless_stream(name: str, epsilon: float) -> None:
     scale, a, b, e = GOLDEN["1_mqm_exact"]["sigma_infinity"][f"{name}|{epsilon}"]
-    found = mqm_exact((CHAINS[f"{name} stationary"],), None, epsilon)
-    assert (found.scale, found.influence, found.quilt) == (close(scale), close(e), (a, b))
+    noise = mqm_exact((CHAINS[f"{name} stationary"],), None, epsilon)
+    assert (noise.scale, noise.influence, noise.quilt) == (close(scale), close(e), (a, b))
     assert mqm_exact((CHAINS[f"{name} stationary"],), 1000, epsilon).scale == close(scale)
 
 
@@ -99,10 +99,10 @@ def test_the_synthetic_experiment(key: str) -> None:
     golden = GOLDEN["9_synthetic"][key]
     alpha, epsilon = map(float, key.split("|"))
     corners = [np.array([[p, 1 - p], [1 - q, q]]) for p, q in product((golden["at"][0], alpha, 1 - alpha), repeat=2)]
-    found = mqm_exact(tuple(MarkovChain(corner, None) for corner in corners), 100, epsilon)
-    assert (found.scale, found.influence) == (close(golden["exact_all"]), close(golden["e"]))
-    assert found.node == golden["node"]
-    assert [width or 0 for width in found.quilt] == golden["quilt"]
+    scale = mqm_exact(tuple(MarkovChain(corner, None) for corner in corners), 100, epsilon)
+    assert (scale.scale, scale.influence) == (close(golden["exact_all"]), close(golden["e"]))
+    assert scale.node == golden["node"]
+    assert [width or 0 for width in scale.quilt] == golden["quilt"]
     stationary = mqm_exact(tuple(MarkovChain.stationary(corner) for corner in corners), 100, epsilon)
     assert stationary.scale == close(golden["stationary_only"])
     interval = mqm_exact(BinaryChains(q=(alpha, 1 - alpha), r=(alpha, 1 - alpha)), 100, epsilon)

@@ -140,14 +140,14 @@ def reached(table: NoiseTable, step: NDArray[np.float64], every: int, *, between
     """
     emission = np.array(table.weights()) / SCALE
     sides = [np.ones(2)]
-    for known in range(1, 3 * every + 1):
-        if not (between or known % every == 0):
+    for place in range(1, 3 * every + 1):
+        if not (between or place % every == 0):
             continue
         for state in range(2):
-            prior = np.linalg.matrix_power(step, known)[:, state]
-            for outputs in product(range(2), repeat=(known - 1) // every):
+            prior = np.linalg.matrix_power(step, place)[:, state]
+            for outputs in product(range(2), repeat=(place - 1) // every):
                 side = np.eye(2)[state]
-                for tick in range(known - 1, -1, -1):
+                for tick in range(place - 1, -1, -1):
                     side = step @ side
                     if tick and tick % every == 0:
                         side = side * emission[:, outputs[tick // every - 1]]

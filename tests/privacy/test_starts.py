@@ -90,8 +90,8 @@ def test_the_start_that_a_class_covers() -> None:
     point, box = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)), BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4))
     few = (MarkovChain.stationary(((0.9, 0.1), (0.3, 0.7))),)
     bounded = BoundedChains(states=2, odds_ratio=13.5)
-    given = (MarkovChain(P1, np.array([1.0, 0.0])),)
-    for chains, words in ((point, "stationary"), (box, "stationary"), (few, "stationary"), (given, "as given")):
+    classes = (MarkovChain(P1, np.array([1.0, 0.0])),)
+    for chains, words in ((point, "stationary"), (box, "stationary"), (few, "stationary"), (classes, "as given")):
         assert covered_start(started(chains, None)) == words
         assert covered_start(started(chains, "stationary")) == "stationary"
         assert covered_start(started(chains, "any")) == "any"

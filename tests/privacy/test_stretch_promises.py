@@ -132,16 +132,16 @@ def counted_beside(densities: Array, counts: Array, window: Window, rng: np.rand
     return np.asarray((densities[:, :, None] * density[:, None, :]).reshape(len(counts), -1))
 
 
-def lost(stream: Stream, first: int, ticks: int, known: tuple[int, ...] = ()) -> float:
-    """The largest log-ratio of an output between two courses of a stretch, those of `known` ticks being the same."""
-    return _furthest(stream, known, range(first, first + ticks))
+def lost(stream: Stream, first: int, ticks: int, evidence: tuple[int, ...] = ()) -> float:
+    """The largest log-ratio of an output between two courses of a stretch, those of `evidence` ticks being the same."""
+    return _furthest(stream, evidence, range(first, first + ticks))
 
 
-def _furthest(stream: Stream, known: Sequence[int], inside: Sequence[int], *, informed: bool = False) -> float:
+def _furthest(stream: Stream, evidence: Sequence[int], inside: Sequence[int], *, informed: bool = False) -> float:
     states, length = int(stream.paths.max()) + 1, stream.paths.shape[1]
     table = stream.weights[:, None] * np.concatenate([stream.densities, np.ones((len(stream.paths), 1))], axis=1)
-    sums = by_evidence(table, states, length, [*known, *inside], informed=informed)
-    seen = (sums[:, :, :-1] / sums[:, :, -1:]).reshape(states ** len(known), states ** len(inside), -1)
+    sums = by_evidence(table, states, length, [*evidence, *inside], informed=informed)
+    seen = (sums[:, :, :-1] / sums[:, :, -1:]).reshape(states ** len(evidence), states ** len(inside), -1)
     return math.log((seen.max(axis=1) / seen.min(axis=1)).max())
 
 
@@ -166,9 +166,9 @@ def check(seed: int) -> float:
             # the closed form for any side information, in which charges add: weights 1 inside, kappa^distance outside
             assert claimed <= (ticks + root - 1.0) * float(stream.outputs.rate) * (1.0 + SLACK)
         for first in range(TICKS - ticks + 1):
-            found = lost(stream, first, ticks)
-            assert found <= claimed + SLACK
-            reached = max(reached, found / claimed)
+            loss = lost(stream, first, ticks)
+            assert loss <= claimed + SLACK
+            reached = max(reached, loss / claimed)
             beside = tuple(t for t in (first - 1, first + ticks) if 0 <= t < TICKS)
             assert lost(stream, first, ticks, beside) <= floor + SLACK
     return reached
@@ -237,12 +237,12 @@ def check_history(seed: int, adversary: Adversary) -> float:
     """How much of what the weakest policy says is reached by a stretch that is anywhere in a history."""
     stream, chains, outputs = moved_history(seed, adversary)
     bounds = []
-    for told in outputs:
-        one_tick = chains.ratio_loss(*chains.lasting_ratios(*told.ratios), adversary).epsilon
-        bounds.append(told.bound(chains, adversary, one_tick))
+    for output in outputs:
+        one_tick = chains.ratio_loss(*chains.lasting_ratios(*output.ratios), adversary).epsilon
+        bounds.append(output.bound(chains, adversary, one_tick))
     reached = 0.0
     for ticks in (1, 2, 3, 4):
-        claimed, floor = max(one.epsilon(ticks) for one in bounds), max(one.floor(ticks) for one in bounds)
+        claimed, floor = max(bound.epsilon(ticks) for bound in bounds), max(bound.floor(ticks) for bound in bounds)
         for first in range(TICKS - ticks + 1):
             inside = range(first, first + ticks)
             found = _furthest(stream, (), inside, informed=adversary == "informed")
@@ -277,8 +277,8 @@ def test_without_a_class_a_stretch_does_not_lose_its_own_ticks_only() -> None:
     paths, weights, densities = count_of_all(0.05, 9, 3.0)
     stream = Stream(BoundedChains(states=2, odds_ratio=361.0 * (1 + 1e-12)), StreamOutputs(), paths, weights, densities)
     unknown = lost(stream, 3, 3)
-    known = lost(stream, 3, 3, (0, 1, 2, 6, 7, 8))
-    assert known == pytest.approx(1.0, abs=1e-9)
+    loss = lost(stream, 3, 3, (0, 1, 2, 6, 7, 8))
+    assert loss == pytest.approx(1.0, abs=1e-9)
     check_printed("it loses 1 if the other six are known, and {} if they are not.", unknown)
     assert unknown > 2.5
 
@@ -296,8 +296,8 @@ def test_a_stretch_across_a_change_loses_no_more_than_the_larger_of_two_bounds()
         bounds = []
         for table in tables:
             outputs = StreamOutputs(table)
-            one = chains.ratio_loss(*outputs.ratios, "universal").epsilon
-            bounds.append(outputs.bound(chains, "universal", one).epsilon(ticks))
+            epsilon = chains.ratio_loss(*outputs.ratios, "universal").epsilon
+            bounds.append(outputs.bound(chains, "universal", epsilon).epsilon(ticks))
         for change in range(TICKS + 1):
             densities = np.ones((len(paths), 1))
             for tick in range(TICKS):

@@ -55,15 +55,17 @@ def test_the_distance_does_not_grow_with_the_window(length: int) -> None:
         assert wasserstein_count((CHAINS[name],), length).distance == GOLDEN["3_W_by_T"][name][str(length)]
 
 
-def told(joint: list[tuple[tuple[int, ...], Fraction | float]], secret: int, answer: Callable[[Any], int]) -> Fraction:
+def distributions(
+    joint: list[tuple[tuple[int, ...], Fraction | float]], secret: int, answer: Callable[[Any], int]
+) -> Fraction:
     """The distance of an answer's distributions given 0 and given 1 at one place of an outcome."""
     return infinity_wasserstein(*([(answer(at), p) for at, p in joint if at[secret] == x] for x in (0, 1)))
 
 
 def test_the_flu_clique() -> None:
     """Four people, of whom 0 to 4 are infected with these probabilities, any of them alike."""
-    assert max(told(CLIQUE, person, sum) for person in range(4)) == GOLDEN["3_flu"]["W"] == 2
-    assert max(told([(people, float(p)) for people, p in CLIQUE], person, sum) for person in range(4)) == 2
+    assert max(distributions(CLIQUE, person, sum) for person in range(4)) == GOLDEN["3_flu"]["W"] == 2
+    assert max(distributions([(people, float(p)) for people, p in CLIQUE], person, sum) for person in range(4)) == 2
     people, weight = np.array([p for p, _ in CLIQUE]), np.array([float(w) for _, w in CLIQUE])
     for eps, least in GOLDEN["3_flu"]["exact_laplace_scale"].items():
         assert losses(people, weight, [(range(1, 5), (0, 1), 2 / float(eps))]).max() <= float(eps)
@@ -124,9 +126,9 @@ def test_two_releases_can_give_away_everything() -> None:
     """It does not compose, so that a ledger must refuse a second release. Each answer hides the secret perfectly,
     without any noise, and the two together tell it."""
     joint = [((secret, coin, secret ^ coin), Fraction(1, 4)) for secret, coin in product((0, 1), repeat=2)]
-    assert told(joint, 0, lambda at: at[1]) == 0
-    assert told(joint, 0, lambda at: at[2]) == 0
-    assert told(joint, 0, lambda at: at[1] ^ at[2]) == 1
+    assert distributions(joint, 0, lambda at: at[1]) == 0
+    assert distributions(joint, 0, lambda at: at[2]) == 0
+    assert distributions(joint, 0, lambda at: at[1] ^ at[2]) == 1
 
 
 def test_independent_readings_need_no_more_than_one() -> None:

@@ -86,9 +86,9 @@ def test_a_histogram_needs_twice_the_noise_in_every_bin() -> None:
     for mechanism in MECHANISMS:
         chains = (MarkovChain.stationary(THETA["th1"]),)
         if mechanism != "wasserstein":
-            one = window_noise(request(chains, 1.0, 30), mechanism).scale
+            scale = window_noise(request(chains, 1.0, 30), mechanism).scale
             two = window_noise(request(chains, 1.0, 30, query="histogram"), mechanism).scale
-            assert two == pytest.approx(2 * one, rel=1e-9)
+            assert two == pytest.approx(2 * scale, rel=1e-9)
 
 
 def test_what_there_is_not_is_refused_with_the_reason() -> None:

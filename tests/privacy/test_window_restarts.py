@@ -88,10 +88,13 @@ def loss(plan: AgentWindow, windows: int, life: Callable[[Device, Path], View], 
 
 
 def _ratio(likelihoods: dict[Path, Counter[View]], path: Path, tick: int) -> float:
-    one, other = likelihoods[path], likelihoods[(*path[:tick], 1, *path[tick + 1 :])]
-    assert one
-    views = one.keys() | other.keys()
-    return max(abs(math.log(one[view] / other[view])) if one[view] and other[view] else math.inf for view in views)
+    likelihood, other = likelihoods[path], likelihoods[(*path[:tick], 1, *path[tick + 1 :])]
+    assert likelihood
+    views = likelihood.keys() | other.keys()
+    return max(
+        abs(math.log(likelihood[view] / other[view])) if likelihood[view] and other[view] else math.inf
+        for view in views
+    )
 
 
 BOUND = 1 / float(SCALE) + 1e-9
@@ -115,7 +118,7 @@ def test_a_count_that_went_on_after_a_kill_loses_what_any_count_does(killed: int
     losses = loss(ONE, 2, life)  # where there is no record, noise is drawn anew
     in_record = max([tick + 1 for tick in range(killed) if ONE.is_recorded(0, tick)], default=0)
     counted = [tick < in_record or tick >= back for tick in range(TICKS)]
-    assert all(one <= BOUND if inside else one < 1e-9 for one, inside in zip(losses, counted, strict=True))
+    assert all(loss <= BOUND if inside else loss < 1e-9 for loss, inside in zip(losses, counted, strict=True))
     assert max(losses) > BOUND - 1e-6
 
 
@@ -182,5 +185,5 @@ def test_two_looks_at_one_window_tell_the_ticks_between_them_for_certain() -> No
             device.look()
         return tuple(device.looks)
 
-    assert [math.isinf(one) for one in loss(ONE, 1, record_and_frame)] == [False, False, True, True]
-    assert [math.isinf(one) for one in loss(ONE, 1, two_records)] == [False, True, True, False]
+    assert [math.isinf(loss_) for loss_ in loss(ONE, 1, record_and_frame)] == [False, False, True, True]
+    assert [math.isinf(loss_) for loss_ in loss(ONE, 1, two_records)] == [False, True, True, False]

@@ -48,7 +48,7 @@ def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "match"),
     [
         (b"", "is empty"),
         (b"time,value\n", "has no rows"),
@@ -60,11 +60,11 @@ def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
         (b"\x00\x01\x02", "save it as CSV"),
     ],
 )
-def test_what_cannot_be_read_is_one_line_without_a_cell(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_cannot_be_read_is_one_line_without_a_cell(tmp_path: Path, content: bytes, match: str) -> None:
     """The line says what to do, and has nothing of the rows."""
     path = tmp_path / "mine.csv"
     path.write_bytes(content)
-    with pytest.raises(RecordingError, match=said) as error:
+    with pytest.raises(RecordingError, match=match) as error:
         read_table(File(path), {})
     assert "hall" not in str(error.value)
     assert "2026" not in str(error.value)

@@ -77,11 +77,11 @@ def seconds(table: Table) -> list[float]:
 def test_times_and_values_are_those_that_were_written(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     FORMS[name](path, TIMES, VALUES)
-    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     table = read(path)
     form, value, keys = FOUND[name]
     assert (table.form, table.keys) == (form, keys)
-    assert [float(cell) for cell in table.columns[value]] == [float(one) for one in VALUES]
+    assert [float(cell) for cell in table.columns[value]] == [float(value) for value in VALUES]
     if table.value is not None:
         assert table.value == value
     if name != "mosquitto-v.log":
@@ -90,7 +90,7 @@ def test_times_and_values_are_those_that_were_written(tmp_path: Path, name: str)
         assert table.time is None
     assert len(table.lines) == len(TIMES)
     assert all(len(cells) == len(TIMES) for cells in table.columns.values())
-    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before, "nothing is written beside it"
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before, "nothing is written beside it"
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -179,7 +179,7 @@ def pickled() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "match"),
     [
         (zipped("[Content_Types].xml", "xl/workbook.xml"), "an Excel workbook, which is not read: save it as CSV"),
         (zipped("apple_health_export/export.xml"), "a ZIP archive, which is not read: unpack it by unzip"),
@@ -200,9 +200,9 @@ def pickled() -> bytes:
         (b"[10:00:00] sensor: 21.5\n[10:00:05] sensor: 21.6\n", "no comma"),
     ],
 )
-def test_all_else_is_refused_in_a_line_that_says_what_converts_it(tmp_path: Path, content: bytes, said: str) -> None:
+def test_all_else_is_refused_in_a_line_that_says_what_converts_it(tmp_path: Path, content: bytes, match: str) -> None:
     (tmp_path / "mine").write_bytes(content)
-    with pytest.raises(RecordingError, match=said) as error:
+    with pytest.raises(RecordingError, match=match) as error:
         read(tmp_path / "mine")
     assert "\n" not in str(error.value)
 
@@ -350,7 +350,7 @@ def test_a_database_that_is_written_to_is_not_touched(tmp_path: Path) -> None:
         database.execute("BEGIN EXCLUSIVE")
         path.chmod(0o400)
         assert len(read(path).lines) == 50
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["home-assistant_v2.db"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["home-assistant_v2.db"]
 
 
 def test_a_day_of_fitbit_has_the_date_of_its_document(tmp_path: Path) -> None:

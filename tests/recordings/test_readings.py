@@ -28,28 +28,33 @@ def steady(folder: Path, values: list[object], step: float = 60.0) -> Readings:
 
 
 def test_heartbeats_are_ticks_as_they_are() -> None:
-    found = read_readings(RECORDINGS / "hr_sleep_N10.csv.gz")
-    assert (len(found.values), found.kind, found.column, found.steady) == (26_923, "numbers", "value", False)
-    assert found.period_seconds == pytest.approx(0.797, abs=0.001)
-    assert not found.segments.any()
-    assert found.missing_share == 0.0
+    readings = read_readings(RECORDINGS / "hr_sleep_N10.csv.gz")
+    assert (len(readings.values), readings.kind, readings.column, readings.steady) == (
+        26_923,
+        "numbers",
+        "value",
+        False,
+    )
+    assert readings.period_seconds == pytest.approx(0.797, abs=0.001)
+    assert not readings.segments.any()
+    assert readings.missing_share == 0.0
 
 
 def test_rows_without_times_are_ticks(tmp_path: Path) -> None:
-    found = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"))
-    assert list(found.values) == [3.5, 4.5, 5.0]
-    assert (found.period_seconds, found.kind) == (None, "numbers")
+    readings = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"))
+    assert list(readings.values) == [3.5, 4.5, 5.0]
+    assert (readings.period_seconds, readings.kind) == (None, "numbers")
     with pytest.raises(RecordingError, match=r"^sensor\.csv: no times say how far apart its rows are: give --period"):
-        _ = found.period
-    found = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"), ReadOptions(period=60.0))
-    assert (found.period, found.steady, found.moments) == (60.0, True, None)
+        _ = readings.period
+    readings = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"), ReadOptions(period=60.0))
+    assert (readings.period, readings.steady, readings.moments) == (60.0, True, None)
 
 
 def test_a_zone_is_heeded(tmp_path: Path) -> None:
     rows = "2026-03-02T12:00:00+01:00,1\n2026-03-02T11:01:00Z,2\n2026-03-02T13:02:00+02:00,3\n"
-    found = read_readings(csv(tmp_path, "time,value\n" + rows))
-    assert list(found.values) == [1.0, 2.0, 3.0]
-    assert found.period_seconds == 60.0
+    readings = read_readings(csv(tmp_path, "time,value\n" + rows))
+    assert list(readings.values) == [1.0, 2.0, 3.0]
+    assert readings.period_seconds == 60.0
 
 
 def test_home_automation_changes_hold_until_the_next(tmp_path: Path) -> None:
@@ -58,15 +63,15 @@ def test_home_automation_changes_hold_until_the_next(tmp_path: Path) -> None:
     rows = "".join(
         f"binary_sensor.hall,{state},{(MONDAY + timedelta(seconds=at)).isoformat()}\n" for at, state in events
     )
-    found = read_readings(csv(tmp_path, "entity_id,state,last_changed\n" + rows))
-    assert (found.kind, found.period_seconds, found.steady) == ("on/off", 60.0, True)
-    values = list(found.values)
+    readings = read_readings(csv(tmp_path, "entity_id,state,last_changed\n" + rows))
+    assert (readings.kind, readings.period_seconds, readings.steady) == ("on/off", 60.0, True)
+    values = list(readings.values)
     assert values[:11] == ["off", "off", "off", "off", "off", None, None, None, None, None, "on"]
     alive = 45_000 // 60
     assert set(values[10:alive]) == {"on"}
     assert set(values[alive : alive + 100]) == {"off"}
-    assert np.unique(found.segments).size == 2, "the source said that it did not work: a gap"
-    assert 0 < found.missing_share < 0.01
+    assert np.unique(readings.segments).size == 2, "the source said that it did not work: a gap"
+    assert 0 < readings.missing_share < 0.01
 
 
 def test_of_several_entities_one_is_chosen(tmp_path: Path) -> None:
@@ -87,28 +92,28 @@ def test_of_several_entities_one_is_chosen(tmp_path: Path) -> None:
 
 def test_uneven_rows_are_a_log_of_changes(tmp_path: Path) -> None:
     at = np.cumsum(np.random.default_rng(1).pareto(0.7, 400) * 5.0 + 0.5)
-    found = read_readings(
+    readings = read_readings(
         csv(tmp_path, "t,value\n" + "".join(f"{t},{n % 2}\n" for n, t in enumerate(at))),
         ReadOptions(as_it_is=frozenset(["hold"])),
     )
-    assert found.notes[-1].startswith("a log of changes")
-    assert len(found.values) == int((at[-1] - at[0]) / found.period_seconds) + 1
+    assert readings.notes[-1].startswith("a log of changes")
+    assert len(readings.values) == int((at[-1] - at[0]) / readings.period_seconds) + 1
 
 
 def test_rows_out_of_order_and_twice_are_put_right(tmp_path: Path) -> None:
     values = [f"{t * 10},{t}.25\n" for t in range(100)]
     swapped = [*values[50:], *values[:50], values[7]]
-    found = read_readings(csv(tmp_path, "t,value\n" + "".join(swapped)))
-    assert list(found.values) == [t + 0.25 for t in range(100)]
-    assert [note.split(" rows")[0].isdigit() for note in found.notes] == [True, True]
+    readings = read_readings(csv(tmp_path, "t,value\n" + "".join(swapped)))
+    assert list(readings.values) == [t + 0.25 for t in range(100)]
+    assert [note.split(" rows")[0].isdigit() for note in readings.notes] == [True, True]
 
 
 def test_gaps_end_a_stretch_and_short_silences_are_missing_ticks(tmp_path: Path) -> None:
     times = [*range(0, 600, 10), *range(620, 1000, 10), *range(5000, 6000, 10)]
-    found = read_readings(csv(tmp_path, "t,value\n" + "".join(f"{t},{t % 70}.5\n" for t in times)))
-    assert np.unique(found.segments, return_counts=True)[1].tolist() == [100, 100]
-    assert int((~found.present).sum()) == 2
-    assert found.missing_share == 0.0, "absent rows are no missing readings"
+    readings = read_readings(csv(tmp_path, "t,value\n" + "".join(f"{t},{t % 70}.5\n" for t in times)))
+    assert np.unique(readings.segments, return_counts=True)[1].tolist() == [100, 100]
+    assert int((~readings.present).sum()) == 2
+    assert readings.missing_share == 0.0, "absent rows are no missing readings"
 
 
 def test_missing_readings_are_counted(tmp_path: Path) -> None:

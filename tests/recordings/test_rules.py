@@ -69,8 +69,8 @@ def test_sensors_that_interleave_are_a_question(tmp_path: Path, name: str) -> No
     alone = [(time, state) for time, room, state in rows if room == "hall"]
     hall = write(tmp_path / "hall.csv", "time,state", (f"{time},{'on' if state else 'off'}" for time, state in alone))
     expected = read_readings(hall)
-    found = read_readings(file, read_options(only=f"{name}=hall"))
-    assert (found.values, found.notes) == (expected.values, expected.notes)
+    readings = read_readings(file, read_options(only=f"{name}=hall"))
+    assert (readings.values, readings.notes) == (expected.values, expected.notes)
     shown = any("hall" in word for option in question.options for word in option.words)
     assert shown == (name != "where")
 
@@ -170,9 +170,9 @@ def outage(folder: Path) -> Path:
 def test_an_outage_that_nobody_told_is_a_question(tmp_path: Path) -> None:
     question = asked(outage(tmp_path))
     assert (question.rule, question.options[1].words) == ("hold", ("--as-it-is", "hold"))
-    told, held = (answered(outage(tmp_path), question, option) for option in (0, 1))
-    assert (told.facts[0].gaps, held.facts[0].gaps) == (1, 0)
-    assert len(held.values) - len(told.values) == pytest.approx(3 * 1440, abs=200)
+    released, held = (answered(outage(tmp_path), question, option) for option in (0, 1))
+    assert (released.facts[0].gaps, held.facts[0].gaps) == (1, 0)
+    assert len(held.values) - len(released.values) == pytest.approx(3 * 1440, abs=200)
 
 
 def test_codes_are_a_question(tmp_path: Path) -> None:

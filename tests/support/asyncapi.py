@@ -15,7 +15,7 @@ DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "asy
 def follow(node: Any) -> Any:
     """Target of a reference; anything else as it is."""
     while isinstance(node, dict) and "$ref" in node:
-        node = reduce(lambda found, key: found[key], node["$ref"].removeprefix("#/").split("/"), DOCUMENT)
+        node = reduce(lambda node, key: node[key], node["$ref"].removeprefix("#/").split("/"), DOCUMENT)
     return node
 
 
@@ -50,18 +50,18 @@ def plain(value: Any) -> Any:
     """The same with a character for each byte, as JSON Schema has binary strings."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
-    return [plain(one) for one in value] if isinstance(value, list) else value
+    return [plain(part) for part in value] if isinstance(value, list) else value
 
 
 def named(schema: dict[str, Any], value: Any) -> Any:
     """A decoded value, with the names that the schema has for it, and what is packed taken apart."""
     if "oneOf" in schema:
-        schema = next(one for one in schema["oneOf"] if one["maxItems"] == len(value))
+        schema = next(option for option in schema["oneOf"] if option["maxItems"] == len(value))
     if not isinstance(value, list):
         return value
     if not isinstance(schema["items"], list):
-        return [named(schema["items"], one) for one in value]
-    fields = {item["title"]: named(item, one) for item, one in zip(schema["items"], value, strict=True)}
+        return [named(schema["items"], part) for part in value]
+    fields = {item["title"]: named(item, part) for item, part in zip(schema["items"], value, strict=True)}
     for item in schema["items"]:
         if "x-fugu-packed" in item:
             fields[item["title"]] = unpacked(fields[item["title"]], item["x-fugu-packed"], fields)
@@ -71,13 +71,13 @@ def named(schema: dict[str, Any], value: Any) -> Any:
 def unpacked(packed: bytes, form: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, list[int]]]:
     """The numbers in a byte string."""
     bits = iter("".join(f"{byte:08b}" for byte in packed))
-    parts = [(one, *(int(fields.get(one[name], one[name])) for name in ("bits", "times"))) for one in form["parts"]]
+    parts = [(part, *(int(fields.get(part[name], part[name])) for name in ("bits", "times"))) for part in form["parts"]]
     each = sum(size * times for _, size, times in parts)
     count = fields[form["count"]] if "count" in form else 8 * len(packed) // each
 
     def number(size: int, kind: str) -> int:
-        found = int("".join(next(bits) for _ in range(size)), 2)
-        return found - (1 << size) if kind == "int" and found >> (size - 1) else found
+        number = int("".join(next(bits) for _ in range(size)), 2)
+        return number - (1 << size) if kind == "int" and number >> (size - 1) else number
 
     return [
         {part["title"]: [number(size, part["type"]) for _ in range(times)] for part, size, times in parts}

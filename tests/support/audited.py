@@ -37,14 +37,16 @@ def planned(
 ) -> Policy:
     """A policy with the most telling table that keeps its guarantee beside its windows."""
     beside = sum((window.rate for window in windows), Fraction(0))
-    one = policy(table=calibrate(chains, epsilon, adversary, beside=windows).table, chains=chains, windows=windows)
+    audited_policy = policy(
+        table=calibrate(chains, epsilon, adversary, beside=windows).table, chains=chains, windows=windows
+    )
     update: dict[str, Any] = {"guarantee": Guarantee(epsilon=epsilon, adversary=adversary)}
     if windows:
         alone = chains.ratio_loss(exp_up(beside), exp_up(beside), adversary).epsilon
         update["windows_guarantee"] = Guarantee(epsilon=alone, adversary=adversary)
-    one = one.model_copy(update=update)
-    one.verify()
-    return one
+    audited_policy = audited_policy.model_copy(update=update)
+    audited_policy.verify()
+    return audited_policy
 
 
 def alone(policy: Policy, part: str) -> Policy:

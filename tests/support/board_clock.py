@@ -39,15 +39,15 @@ def main(first, second, not_before, folder, moves):
     clock, outbox = Clock(), Outbox(folder, policy)
 
     def stream(policy, outbox):
-        made = Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
-        draw = made.tick
+        stream = Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
+        draw = stream.tick
 
         def tick(tick, reading):
             print(tick, outbox.shift, clock.elapsed)
             return draw(tick, reading)
 
-        made.tick = tick
-        return made
+        stream.tick = tick
+        return stream
 
     ticker = Ticker(policy, Anchored(clock, lambda wall: wall >= int(not_before)), outbox, stream, lambda: 70)
     with open(moves) as lines:

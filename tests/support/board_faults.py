@@ -214,7 +214,7 @@ def suffer(devices: Sequence[BoardDevice], faults: Sequence[Fault], seconds: flo
     """
     begin = time.monotonic()
     with ThreadPoolExecutor(len(devices)) as threads:
-        lives = [threads.submit(_live, one, faults, begin, seconds, stop) for one in devices]
+        lives = [threads.submit(_live, device, faults, begin, seconds, stop) for device in devices]
         for life in lives:
             life.result()
 
@@ -233,8 +233,8 @@ def _run_until(device: BoardDevice, end: float, stop: threading.Event) -> None:
     while True:
         if not device.process.runs:
             device.process.start()
-        left = end - time.monotonic()
-        if left <= 0 or stop.wait(min(left, _LOOK_SECONDS)):
+        seconds = end - time.monotonic()
+        if seconds <= 0 or stop.wait(min(seconds, _LOOK_SECONDS)):
             return
 
 
@@ -292,39 +292,41 @@ def outcome(device: BoardDevice, heard: Heard, stored: Stored, first: int | None
 
     With `first`, of so many frames only: it may still run then.
     """
-    life, rotten = device.process.life(), {(one.sequence, one.last) for one in device.rotten}
-    found = Outcome(device.name, heard.versions.get(device.name, ""), starts=life.starts, refused=life.failures)
-    known = {
+    life, rotten = device.process.life(), {(frame.sequence, frame.last) for frame in device.rotten}
+    outcome = Outcome(device.name, heard.versions.get(device.name, ""), starts=life.starts, refused=life.failures)
+    symbols = {
         (stream, tick): symbol
         for stream, frames in stored.symbols.items()
         for frame in frames
         for tick, symbol in enumerate(frame.symbols, frame.first)
     }
     drawn: dict[tuple[object, ...], object] = {}  # a tick has one symbol, and a window one set of counts
-    found.twice = len(life.drawn) - len(set(life.drawn))
-    for sequence, last, payload in dict.fromkeys((one.sequence, one.last, one.payload) for one in life.sealed[:first]):
+    outcome.twice = len(life.drawn) - len(set(life.drawn))
+    for sequence, last, payload in dict.fromkeys(
+        (frame.sequence, frame.last, frame.payload) for frame in life.sealed[:first]
+    ):
         if "/" in sequence:
             size, there = 1, int(WindowFrame.decode(payload) in stored.windows.get(sequence, ()))
-            found.windows += 1
-            found.windows_received += there
+            outcome.windows += 1
+            outcome.windows_received += there
         else:
             mine = _drawn(sequence, payload)
-            size, there = len(mine), sum(known.get((sequence, key[-1])) == symbol for key, symbol in mine.items())
-            found.ticks += size
-            found.received += there
+            size, there = len(mine), sum(symbols.get((sequence, key[-1])) == symbol for key, symbol in mine.items())
+            outcome.ticks += size
+            outcome.received += there
         missing = size - there
         if (sequence, last) in rotten:
-            found.rotten += missing
+            outcome.rotten += missing
         elif (sequence, last) in life.unsent:
-            found.unsent += missing
+            outcome.unsent += missing
         else:
-            found.lost += missing
-    frames = [(one.sequence.partition("/")[0], one.payload) for one in life.sealed[:first]]
+            outcome.lost += missing
+    frames = [(frame.sequence.partition("/")[0], frame.payload) for frame in life.sealed[:first]]
     frames += [(stream, payload) for name, stream, payload in heard.frames if name == device.name]
     for stream, payload in dict.fromkeys(frames):
         for key, value in _drawn(stream, payload).items():
-            found.twice += drawn.setdefault(key, value) != value
-    return found
+            outcome.twice += drawn.setdefault(key, value) != value
+    return outcome
 
 
 def _drawn(stream: str, payload: bytes) -> dict[tuple[Any, ...], object]:

@@ -22,7 +22,7 @@ def provision(seed):
         file.write(seed)
 
 
-def start(data, given, cut=None, torn=False):
+def start(data, draws, cut=None, torn=False):
     """Draws of a board that is started, until there are some, or the power goes."""
     flash = Flash(data)
     mount(flash)
@@ -32,7 +32,7 @@ def start(data, given, cut=None, torn=False):
         fill = drbg.provisioned(stuck)
         for _ in range(2):
             fill(drawn)
-            given.append(bytes(drawn))
+            draws.append(bytes(drawn))
         whole = True
     except OSError:
         whole = False
@@ -57,13 +57,13 @@ def cuts(seed):
         while True:
             wholes = []
             for torn in (False, True):
-                data, given = fresh(seed), []
+                data, draws = fresh(seed), []
                 for _ in range(before):
-                    assert start(data, given)
-                wholes.append(start(data, given, n, torn))
+                    assert start(data, draws)
+                wholes.append(start(data, draws, n, torn))
                 for _ in range(STARTS):
-                    assert start(data, given), "it does not go on"
-                assert len(set(given)) == len(given), "the same output twice"
+                    assert start(data, draws), "it does not go on"
+                assert len(set(draws)) == len(draws), "the same output twice"
                 count += 1
             if all(wholes):
                 break
@@ -71,17 +71,17 @@ def cuts(seed):
     return count
 
 
-def seeds(one, other):
+def seeds(first, other):
     """A seed that comes again is not taken again; another is; a state that is damaged is refused."""
-    given, data = [], fresh(one)
-    assert start(data, given)
-    for seed in (one, other, one, other):
+    draws, data = [], fresh(first)
+    assert start(data, draws)
+    for seed in (first, other, first, other):
         mount(Flash(data))
         assert drbg.SEED not in os.listdir(), "the seed is still there"
         provision(seed)
         unmount()
-        assert start(data, given)
-    assert len(set(given)) == len(given)
+        assert start(data, draws)
+    assert len(set(draws)) == len(draws)
     mount(Flash(data))
     with open(drbg.STATE, "rb") as file:
         state = bytearray(file.read())
@@ -89,17 +89,17 @@ def seeds(one, other):
     with open(drbg.STATE, "wb") as file:
         file.write(state)
     unmount()
-    assert not start(data, given), "a damaged state is taken"
+    assert not start(data, draws), "a damaged state is taken"
     mount(Flash(data))
     os.remove(drbg.STATE)
     unmount()
-    assert not start(data, given), "it draws without any secret"
+    assert not start(data, draws), "it draws without any secret"
 
 
-def main(one, other):
+def main(first, other):
     drbg.BLOCK, drbg.BLOCKS = 32, 2  # so that it takes new seeds often
-    seeds(bytes.fromhex(one), bytes.fromhex(other))
-    print(cuts(bytes.fromhex(one)))
+    seeds(bytes.fromhex(first), bytes.fromhex(other))
+    print(cuts(bytes.fromhex(first)))
 
 
 main(*sys.argv[1:])

@@ -51,15 +51,15 @@ class Life:
         anchored.follow()
 
         def stream(policy, outbox):
-            made = Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
-            draw = made.tick
+            stream = Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
+            draw = stream.tick
 
             def tick(tick, reading):
                 drawn.append(tick)
                 return draw(tick, reading)
 
-            made.tick = tick
-            return made
+            stream.tick = tick
+            return stream
 
         def read():
             return 70 + len(drawn) % 5
@@ -75,21 +75,21 @@ class Life:
             if self.ticker.trouble:
                 return False
             if forgotten is not None and count % 11 == 10:
-                known = {}
+                by_stream = {}
                 for frame in self.sealed[:-1]:
-                    known[frame[0]] = frame[2]
-                forgotten.update(known)
-                self.outbox.forget_committed([(name, last, []) for name, last in known.items()], self.outbox.newest)
+                    by_stream[frame[0]] = frame[2]
+                forgotten.update(by_stream)
+                self.outbox.forget_committed([(name, last, []) for name, last in by_stream.items()], self.outbox.newest)
         return True
 
 
 def stored(outbox):
-    found, one = [], 0
+    found, number = [], 0
     while True:
-        more = outbox.next(one)
+        more = outbox.next(number)
         if more is None:
             return found
-        one = more[0]
+        number = more[0]
         found += more[1]
 
 
@@ -99,10 +99,10 @@ def ticks_of(frame):
 
 
 def check(before, after, forgotten, drawn_before, drawn_after):
-    found = {(name, last): frame for name, _, last, frame in after}
+    frames = {(name, last): frame for name, _, last, frame in after}
     for name, _, last, frame in before:
         if last > forgotten.get(name, -1):
-            assert found.get((name, last)) == frame, "a sealed frame is lost, or another"
+            assert frames.get((name, last)) == frame, "a sealed frame is lost, or another"
     assert not set(drawn_before) & set(drawn_after), "a tick was drawn twice"
     seen = {}
     for name, previous, last, frame in before + after:

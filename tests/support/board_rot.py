@@ -9,7 +9,7 @@ from fugu.core.compiled import read_policy
 from sanitiser.outbox import Outbox
 
 
-def known(outbox):
+def frames_of(outbox):
     return (outbox.reserved, outbox.last_framed, outbox.indices, outbox.shift, outbox.since, outbox.counter)
 
 
@@ -21,9 +21,9 @@ def main(policy, folder):
     outbox = Outbox(folder, policy)
     outbox.counter = 17
     outbox.seal(first, 7)
-    before = known(outbox)
+    before = frames_of(outbox)
     outbox.seal(frames, 1 << 40, 12, 5)
-    after = known(outbox)
+    after = frames_of(outbox)
     name = f"{folder}/{outbox.newest:08x}"
     with open(name, "rb") as file:
         whole = file.read()
@@ -34,21 +34,21 @@ def main(policy, folder):
         with open(name, "wb") as file:
             file.write(data)
         again = Outbox(folder, policy)
-        assert known(again) == after, "a bit that has turned is believed, or takes away what was reserved"
-        found = again.next(again.newest - 1)
-        assert found is None or found[1] == frames, "a damaged frame is believed"
-        there += found is not None
+        assert frames_of(again) == after, "a bit that has turned is believed, or takes away what was reserved"
+        batch = again.next(again.newest - 1)
+        assert batch is None or batch[1] == frames, "a damaged frame is believed"
+        there += batch is not None
     for size in range(len(whole)):
         with open(name, "wb") as file:
             file.write(whole[:size])
         again = Outbox(folder, policy)
-        found = again.next(0)
+        batch = again.next(0)
         if again.newest == outbox.newest:
-            assert known(again) == after
+            assert frames_of(again) == after
             assert again.next(again.newest - 1)[1] == frames
         else:
-            assert known(again) == before
-            assert found[1] == first
+            assert frames_of(again) == before
+            assert batch[1] == first
             with open(name, "wb") as file:
                 file.write(whole)
     print(len(whole), there)

@@ -32,11 +32,11 @@ def read():
 
 
 async def main():
-    made = board(image, dict.fromkeys(sys.argv[2:], read) or read)
-    task = asyncio.create_task(made.run())
+    device = board(image, dict.fromkeys(sys.argv[2:], read) or read)
+    task = asyncio.create_task(device.run())
     while "stop" not in os.listdir():
         await asyncio.sleep_ms(20)
-    made.stopping = True
+    device.stopping = True
     await task
 
 

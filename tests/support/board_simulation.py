@@ -64,7 +64,7 @@ class Result(NamedTuple):
     @property
     def sound(self) -> bool:
         """True if nothing was lost, and nothing drawn twice."""
-        return all(one.sound for one in self.outcomes)
+        return all(outcome.sound for outcome in self.outcomes)
 
 
 def simulate(
@@ -93,7 +93,7 @@ def simulate(
         gateway = stack.enter_context(_gateway(folder, template.fleet, port))
         for device in devices:
             stack.callback(device.process.cut)
-        faults = schedule([one.name for one in devices], seconds, seed, rounds)
+        faults = schedule([device.name for device in devices], seconds, seed, rounds)
         suffer(devices, faults, seconds, threading.Event())
         _settle(devices, folder, heard, gateway)
         counted = Counter(asked(folder / "gateway.sqlite")["counters"])
@@ -102,7 +102,9 @@ def simulate(
         for device in devices:
             device.process.read_flash()
         stored = _stored(folder / "gateway.sqlite")
-        return Result([outcome(one, heard, stored.get(one.name, Stored())) for one in devices], faults, counted)
+        return Result(
+            [outcome(device, heard, stored.get(device.name, Stored())) for device in devices], faults, counted
+        )
 
 
 class _Maker:
@@ -150,10 +152,10 @@ class _Maker:
 def _keys(folder: Path, fleet: str) -> bytes:
     """Files of the gateway's key; the envelope of a root with one key of every role."""
     root, policy, gateway = (Ed25519PrivateKey.generate() for _ in range(3))
-    public = {one: one.public_key().public_bytes_raw() for one in (root, policy, gateway)}
+    public = {key: key.public_key().public_bytes_raw() for key in (root, policy, gateway)}
 
-    def role(one: Ed25519PrivateKey) -> Role:
-        return Role(keys=(key_name(public[one]).hex(),), threshold=1)
+    def role(key: Ed25519PrivateKey) -> Role:
+        return Role(keys=(key_name(public[key]).hex(),), threshold=1)
 
     document = RootDocument(
         fleet=fleet,
@@ -210,28 +212,28 @@ def _wait(condition: Callable[[], bool], seconds: float) -> bool:
 
 def _settle(devices: Sequence[BoardDevice], folder: Path, heard: Heard, gateway: subprocess.Popen[bytes]) -> None:
     """Let everything that was sealed arrive, and end the devices in order."""
-    sealed = {one.name: len(one.process.life().sealed) for one in devices}
+    sealed = {device.name: len(device.process.life().sealed) for device in devices}
 
     def arrived() -> bool:
         stored = _stored(folder / "gateway.sqlite")
         return gateway.poll() is not None or not any(
-            outcome(one, heard, stored.get(one.name, Stored()), sealed[one.name]).lost for one in devices
+            outcome(device, heard, stored.get(device.name, Stored()), sealed[device.name]).lost for device in devices
         )
 
     _wait(arrived, _SETTLE_SECONDS)
     for device in devices:
         device.process.stop()
-    sealed = {one.name: len(one.process.life().sealed) for one in devices}
+    sealed = {device.name: len(device.process.life().sealed) for device in devices}
     _wait(arrived, _LAST_SECONDS)
 
 
 def _stored(path: Path) -> dict[str, Stored]:
-    found: dict[str, Stored] = {}
+    storeds: dict[str, Stored] = {}
     with closing(Store(path)) as store:
         for one in store.aged.sequences(0, 1_000_000):
-            stored = found.setdefault(one.device, Stored())
+            stored = storeds.setdefault(one.device, Stored())
             if one.window:
                 stored.windows[one.name] = store.windows.within(one.number, 0, 2**53)
             else:
                 stored.symbols[one.name] = list(store.symbols.following(one.number, 0))
-    return found
+    return storeds

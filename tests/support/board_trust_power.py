@@ -17,9 +17,9 @@ def trusted(version):
     )
 
 
-def same(one, other):
+def same(first, other):
     names = ("root", "version", "digest", "policies", "valid_until", "silent_then", "time", "stopped")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
+    return all(getattr(first, name) == getattr(other, name) for name in names)
 
 
 def main():
@@ -29,7 +29,7 @@ def main():
     mount(device)
     trusted(1).store("trust", ROOT)
     unmount()
-    cuts, found, n = 0, [0, 0], 0
+    cuts, starts, n = 0, [0, 0], 0
     while True:
         done = False
         for torn in (False, True):
@@ -46,7 +46,7 @@ def main():
             now = load("trust", ROOT)
             assert now.version == 2 or not done
             assert same(now, trusted(now.version)), "half a file"
-            found[now.version - 1] += 1
+            starts[now.version - 1] += 1
             trusted(2).store("trust", ROOT)  # what is left of the other one is in nobody's way
             assert same(load("trust", ROOT), trusted(2))
             other = load("trust", b"another root")
@@ -56,7 +56,7 @@ def main():
         if done:
             break
         n += 1
-    print(cuts, *found)
+    print(cuts, *starts)
 
 
 main()

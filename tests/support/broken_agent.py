@@ -114,12 +114,12 @@ def small_scale(draw: Callable[[int], int], numerator: int, denominator: int) ->
 
 def kept_noise() -> Callable[[Callable[[int], int], int, int], int]:
     """The noise of the first counts of every start is the same, as if it had been kept."""
-    kept, left = random.Random(7), 2048
+    rng, rest = random.Random(7), 2048
 
     def noise(draw: Callable[[int], int], numerator: int, denominator: int) -> int:
-        nonlocal left
-        left -= 1
-        return discrete_laplace(kept.randrange if left >= 0 else draw, numerator, denominator)
+        nonlocal rest
+        rest -= 1
+        return discrete_laplace(rng.randrange if rest >= 0 else draw, numerator, denominator)
 
     return noise
 

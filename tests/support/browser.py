@@ -95,12 +95,12 @@ class Browser:
     def forget(self) -> None:
         """Leave every page, as if none had been there."""
         self.open("about:blank")
-        for command, given in (
+        for command, parameters in (
             ("Network.clearBrowserCookies", {}),
             ("Emulation.clearDeviceMetricsOverride", {}),
             ("Emulation.setEmulatedMedia", {"media": "", "features": []}),
         ):
-            self.driver.execute_cdp_cmd(command, given)
+            self.driver.execute_cdp_cmd(command, parameters)
         self.complaints()
 
     def violations(self, where: str | None = None, *rules: str) -> list[str]:
@@ -130,9 +130,9 @@ def chromium(profile: Path) -> Iterator[Browser]:
     start = profile.with_suffix(".sh")
     start.write_text(_UNTIL_INPUT_ENDS.format(driver=driver))
     start.chmod(0o755)
-    made = Chrome(options=options, service=Service(str(start)))
-    made.set_script_timeout(PATIENCE)
+    chrome = Chrome(options=options, service=Service(str(start)))
+    chrome.set_script_timeout(PATIENCE)
     try:
-        yield Browser(made)
+        yield Browser(chrome)
     finally:
-        made.quit()
+        chrome.quit()

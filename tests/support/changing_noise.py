@@ -61,51 +61,51 @@ def leakages(q: float, r: float, steps: Array, adversary: Adversary) -> Array:
 
     By posterior odds with the worst outputs over those without any, from a stationary start or from each known state.
     """
-    found: Array = _leakages(q, r, np.ascontiguousarray(steps), adversary == "informed")
-    return found
+    array: Array = _leakages(q, r, np.ascontiguousarray(steps), adversary == "informed")
+    return array
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _leakages(q: float, r: float, steps: Array, informed: bool) -> Array:
     n, count = len(steps), 1
-    found = np.zeros((n + 1, 2))
+    array = np.zeros((n + 1, 2))
     high, low, bare = np.full(2 * n + 1, r / q), np.full(2 * n + 1, r / q), np.full(2 * n + 1, r / q)
     for t in range(n + 1):
         for i in range(count):
-            found[t, 0] = max(found[t, 0], math.log(high[i] / bare[i]))
-            found[t, 1] = max(found[t, 1], math.log(bare[i] / low[i]))
+            array[t, 0] = max(array[t, 0], math.log(high[i] / bare[i]))
+            array[t, 1] = max(array[t, 1], math.log(bare[i] / low[i]))
         if t == n:
             break
         more, less = math.exp(steps[t, 0]), math.exp(-steps[t, 1])
         for i in range(count):
-            up, down, known = high[i] * more, low[i] * less, bare[i]
+            up, down, odds = high[i] * more, low[i] * less, bare[i]
             up, down, bare[i] = (
                 (up * (1 - q) + r) / (up * q + 1 - r),
                 (down * (1 - q) + r) / (down * q + 1 - r),
-                (known * (1 - q) + r) / (known * q + 1 - r),
+                (odds * (1 - q) + r) / (odds * q + 1 - r),
             )
             high[i], low[i] = (up, down) if q + r <= 1 else (down, up)
         if informed:
-            for known in ((1 - q) / q, r / (1 - r)):
-                high[count] = low[count] = bare[count] = known
+            for odds in ((1 - q) / q, r / (1 - r)):
+                high[count] = low[count] = bare[count] = odds
                 count += 1
-    return found
+    return array
 
 
 def odds_leakage(alpha: float, steps: Array) -> Array:
     """The same for any side information and any steps of bounded odds ratios, (n + 1, 2 directions)."""
-    found: Array = _odds_leakage(math.sqrt(alpha), np.ascontiguousarray(steps))
-    return found
+    array: Array = _odds_leakage(math.sqrt(alpha), np.ascontiguousarray(steps))
+    return array
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _odds_leakage(root: float, steps: Array) -> Array:
-    found = np.zeros((len(steps) + 1, 2))
+    array = np.zeros((len(steps) + 1, 2))
     for t in range(len(steps)):
         for way in range(2):
-            s = math.exp((steps[t, way] + found[t, way]) / 2)
-            found[t + 1, way] = 2 * math.log((root * s + 1) / (root + s))
-    return found
+            s = math.exp((steps[t, way] + array[t, way]) / 2)
+            array[t + 1, way] = 2 * math.log((root * s + 1) / (root + s))
+    return array
 
 
 def stretch_losses(past: Array, future: Array, steps: Array, ticks: int) -> Array:

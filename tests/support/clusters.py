@@ -94,8 +94,8 @@ def check_store(where: Server, sent: dict[str, list[SymbolFrame]]) -> int:
             number = store.stream_id(name, "hr")
             assert number is not None, name
             stored = store.symbols.holding(number, 0, frames[-1].last)
-        assert b"".join(one.symbols for one in stored) == b"".join(one.symbols for one in frames), name
-        assert all(one.first == before.last + 1 for before, one in pairwise(stored)), name
+        assert b"".join(frame.symbols for frame in stored) == b"".join(frame.symbols for frame in frames), name
+        assert all(frame.first == before.last + 1 for before, frame in pairwise(stored)), name
         ticks += frames[-1].last + 1
     return ticks
 
@@ -164,7 +164,7 @@ def _parts(cluster: Cluster, shards: int) -> dict[str, int]:
         states = cluster.states().values()
         parts.clear()
         parts.update(served(states))
-        return len(parts) == shards + 1 and len(states) == len(cluster.nodes) and all(one.ready for one in states)
+        return len(parts) == shards + 1 and len(states) == len(cluster.nodes) and all(state.ready for state in states)
 
     wait_until(all_well, "every part and actor")
     return parts
@@ -189,7 +189,7 @@ def _lost(
     lost, epochs = _on(cluster, fleet.shards, node), fleet.epochs()
     devices = [name for name in crowd.sent if f"shard-{owner(name, fleet.shards)}" in lost]
     assert devices, "a node without shards shows nothing"
-    others = [one for one in nodes.nodes if one is not node]
+    others = [other for other in nodes.nodes if other is not node]
     load, worked = os.getloadavg()[0], _worked(others)
     since, wall = time.monotonic(), time.time()
     lose()
@@ -199,8 +199,8 @@ def _lost(
     started = dict[str, float]()
 
     def all_started() -> bool:
-        for one in others:
-            for when, part, what in _EVENTS.findall(_said(one)):
+        for other in others:
+            for when, part, what in _EVENTS.findall(_said(other)):
                 after = datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp() - wall
                 if part in lost and after > 0.0:
                     (claimed if what == "is claimed" else started)[part] = after
@@ -233,12 +233,12 @@ def _worked(nodes: Sequence[Node]) -> float:
 
 def _megabytes(node: Node) -> float:
     """Of memory that the processes have that a node has for a fleet; what they share counts once."""
-    found = 0
+    ticks = 0
     for process, command in node.processes().items():
         if "ray::" in command or "multiprocessing" in command:
             lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-            found += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return found / 1024
+            ticks += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return ticks / 1024
 
 
 def _said(node: Node) -> str:
@@ -250,10 +250,10 @@ def _check_releases(fleet: Fleet, public: Public) -> int:
     """See that the ledger has each release that was published, once, and nothing else; returns how many there are."""
     payloads = list(dict.fromkeys(public.payloads))  # the newest is published again at every start
     released = [ReleaseFrame.decode(payload) for payload in payloads]
-    assert len({one.first for one in released}) == len(released)
+    assert len({frame.first for frame in released}) == len(released)
     with closing(Ledger(ledger_beside(fleet.store))) as ledger:
         entries = ledger.entries()
-        published = {one.entry: payload for one, payload in zip(released, payloads, strict=True)}
+        published = {frame.entry: payload for frame, payload in zip(released, payloads, strict=True)}
         assert verify(ledger, published).problems == ()
     assert len(entries) == len(released) > 0, f"{len(entries)} entries, {len(released)} releases"
     return len(released)

@@ -19,22 +19,22 @@ def held(root: object) -> dict[str, int]:
     seen: set[int] = set()
     waiting: list[tuple[str, Any]] = [(type(root).__name__, root)]
     while waiting:
-        where, one = waiting.pop()
-        if id(one) in seen:
+        where, part = waiting.pop()
+        if id(part) in seen:
             continue
-        seen.add(id(one))
-        if isinstance(one, SimpleQueue):
-            sizes[where] = sizes.get(where, 0) + one.qsize()
-        elif isinstance(one, _CONTAINERS):
-            if not isinstance(one, tuple):
-                sizes[where] = sizes.get(where, 0) + len(one)
-            inside = [*one.values(), *one] if isinstance(one, dict) else list(one)
+        seen.add(id(part))
+        if isinstance(part, SimpleQueue):
+            sizes[where] = sizes.get(where, 0) + part.qsize()
+        elif isinstance(part, _CONTAINERS):
+            if not isinstance(part, tuple):
+                sizes[where] = sizes.get(where, 0) + len(part)
+            inside = [*part.values(), *part] if isinstance(part, dict) else list(part)
             waiting += [(where + "[]", each) for each in inside]
-        elif type(one).__module__.startswith(_OURS):
-            waiting += [(f"{where}.{name}", value) for name, value in _attributes(one).items()]
+        elif type(part).__module__.startswith(_OURS):
+            waiting += [(f"{where}.{name}", value) for name, value in _attributes(part).items()]
     return sizes
 
 
-def _attributes(one: object) -> dict[str, Any]:
-    slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
-    return {**{name: getattr(one, name) for name in slots if hasattr(one, name)}, **getattr(one, "__dict__", {})}
+def _attributes(part: object) -> dict[str, Any]:
+    slots = [name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ())]
+    return {**{name: getattr(part, name) for name in slots if hasattr(part, name)}, **getattr(part, "__dict__", {})}

@@ -61,13 +61,13 @@ class Crowd:
     @property
     def sent(self) -> dict[str, list[SymbolFrame]]:
         with self._lock:
-            return {name: list(one.sent) for name, one in self._ones.items()}
+            return {name: list(member.sent) for name, member in self._ones.items()}
 
     @property
     def all_stored(self) -> bool:
         """True if all that was sent is durable."""
         with self._lock:
-            return not any(one.waiting for one in self._ones.values())
+            return not any(member.waiting for member in self._ones.values())
 
     def finish(self) -> None:
         """Make no more frames; go on sending those that wait."""
@@ -76,7 +76,7 @@ class Crowd:
     def stored_again(self, name: str, since: float) -> float | None:
         """When a watermark has first covered a frame that the device made after a moment of the steady clock."""
         with self._lock:
-            times = [came for made, came in self._ones[name].covered_of if made > since]
+            times = [came for sent_at, came in self._ones[name].covered_of if sent_at > since]
         return min(times, default=None)
 
     def __enter__(self) -> Self:
@@ -97,37 +97,37 @@ class Crowd:
         due = {name: time.monotonic() + i * self._pause / len(self._ones) for i, name in enumerate(self._ones)}
         while not self._ending.wait(_TURN_SECONDS):
             now = time.monotonic()
-            for name, one in self._ones.items():
+            for name, member in self._ones.items():
                 with self._lock:
-                    late = (last for last, (_, _, sent) in one.waiting.items() if now - sent > _AGAIN_SECONDS)
-                    sending = [*islice(late, _MOST_AGAIN)] if now >= one.again_at else []
+                    late = (last for last, (_, _, sent) in member.waiting.items() if now - sent > _AGAIN_SECONDS)
+                    sending = [*islice(late, _MOST_AGAIN)] if now >= member.again_at else []
                     if sending:
-                        one.again_at = now + _AGAIN_SECONDS
+                        member.again_at = now + _AGAIN_SECONDS
                     if self._producing and now >= due[name]:
                         due[name] += self._pause
-                        sending.append(self._make(one, now))
-                    frames = [one.waiting[last][0] for last in sending]
+                        sending.append(self._make(member, now))
+                    frames = [member.waiting[last][0] for last in sending]
                     for last in sending:
-                        frame, made, _ = one.waiting[last]
-                        one.waiting[last] = (frame, made, now)
+                        frame, sent_at, _ = member.waiting[last]
+                        member.waiting[last] = (frame, sent_at, now)
                 for frame in frames:
                     self._client.publish(topic_of("symbols", "home", name, "hr"), frame.encode(), qos=1)
 
-    def _make(self, one: _One, now: float) -> int:
-        previous = one.sent[-1].last if one.sent else -1
-        symbols = bytes(one.random.choices([0, 1, 1], k=self._ticks))
-        one.sent.append(SymbolFrame(1, previous, previous + 1, symbols, bits=1))
-        last = one.sent[-1].last
-        one.waiting[last] = (one.sent[-1], now, now)
+    def _make(self, member: _One, now: float) -> int:
+        previous = member.sent[-1].last if member.sent else -1
+        symbols = bytes(member.random.choices([0, 1, 1], k=self._ticks))
+        member.sent.append(SymbolFrame(1, previous, previous + 1, symbols, bits=1))
+        last = member.sent[-1].last
+        member.waiting[last] = (member.sent[-1], now, now)
         return last
 
     def _told(self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
         now = time.monotonic()
-        one = self._ones[parse_topic(message.topic).device]
+        member = self._ones[parse_topic(message.topic).device]
         for commit in Committed.decode(bytes(message.payload)).streams:
             with self._lock:
-                for last, (frame, made, _) in list(one.waiting.items()):
+                for last, (frame, sent_at, _) in list(member.waiting.items()):
                     missing = any(gap.after < last and gap.through > frame.previous for gap in commit.gaps)
                     if last <= commit.through and not missing:
-                        del one.waiting[last]
-                        one.covered_of.append((made, now))
+                        del member.waiting[last]
+                        member.covered_of.append((sent_at, now))

@@ -166,15 +166,15 @@ def run(
     )
 
 
-def of_order_2(one: Policy) -> Policy:
+def of_order_2(policy: Policy) -> Policy:
     """The policy with a chain of pairs of states, and what it then loses at most."""
-    shown = Shown(name=one.stream, states=2, rate=nextafter(float(one.outputs.rate), inf))
+    shown = Shown(name=policy.stream, states=2, rate=nextafter(float(policy.outputs.rate), inf))
     moves = ((0.7, 0.3, 0.0, 0.0), (0.0, 0.0, 0.4, 0.6), (0.6, 0.4, 0.0, 0.0), (0.0, 0.0, 0.3, 0.7))
     shows = ((0,), (1,), (0,), (1,))
-    odds, period_us = odds_ratio(two_steps(moves, shows)), one.clock.period_us
+    odds, period_us = odds_ratio(two_steps(moves, shows)), policy.clock.period_us
     chains = JointChains(streams=(shown,), period_us=period_us, shows=shows, odds_ratio=odds, steps=2, transition=moves)
     epsilon = chains.joint_loss("universal").epsilon
-    return one.model_copy(update={"chains": chains, "guarantee": Guarantee(epsilon=epsilon, adversary="universal")})
+    return policy.model_copy(update={"chains": chains, "guarantee": Guarantee(epsilon=epsilon, adversary="universal")})
 
 
 def _feed(process: subprocess.Popen[bytes], source: Source) -> None:

@@ -22,7 +22,7 @@ _FOLDS = 10
 
 def records(chunks: Sequence[Chunk], *, up: bool) -> list[Seen]:
     """The records with data of one direction of one connection."""
-    found: list[Seen] = []
+    seens: list[Seen] = []
     rest = bytearray()
     for chunk in chunks:
         if chunk.up != up:
@@ -30,22 +30,22 @@ def records(chunks: Sequence[Chunk], *, up: bool) -> list[Seen]:
         rest += chunk.data
         while len(rest) >= _HEADER and len(rest) >= (end := _HEADER + int.from_bytes(rest[3:5], "big")):
             if rest[0] == _APPLICATION_DATA:
-                found.append((chunk.seconds, end))
+                seens.append((chunk.seconds, end))
             del rest[:end]
-    return found
+    return seens
 
 
 def features(upwards: Sequence[Seen], downwards: Sequence[Seen], frame_seconds: float) -> Floats:
     """A run as numbers: lengths, gaps, and where in the rhythm of frames they lie, in both directions."""
-    found: list[float] = []
+    statistics: list[float] = []
     for seen in (upwards, downwards):
         times, lengths = np.array([at for at, _ in seen]), np.array([length for _, length in seen], dtype=float)
         gaps = np.diff(times)
         phase = np.exp(2j * np.pi * times / frame_seconds)
-        found += [lengths.mean(), lengths.std(), lengths.max(), len(seen) / (times[-1] - times[0])]
-        found += [gaps.mean(), gaps.std(), *np.quantile(gaps, (0.1, 0.5, 0.9))]
-        found += [phase.real.mean(), phase.imag.mean()]
-    return np.array(found)
+        statistics += [lengths.mean(), lengths.std(), lengths.max(), len(seen) / (times[-1] - times[0])]
+        statistics += [gaps.mean(), gaps.std(), *np.quantile(gaps, (0.1, 0.5, 0.9))]
+        statistics += [phase.real.mean(), phase.imag.mean()]
+    return np.array(statistics)
 
 
 def told_apart(runs: Floats, kinds: npt.NDArray[np.bool_], generator: np.random.Generator) -> float:
@@ -57,11 +57,11 @@ def told_apart(runs: Floats, kinds: npt.NDArray[np.bool_], generator: np.random.
     """
     varying = runs[:, runs.std(axis=0) > 0]
     ones, others = varying[kinds], varying[~kinds]
-    found = [float(stats.ks_2samp(a, b).pvalue) for a, b in zip(ones.T, others.T, strict=True)]
-    found += [float(stats.mannwhitneyu(a, b).pvalue) for a, b in zip(ones.T, others.T, strict=True)]
+    p_values = [float(stats.ks_2samp(a, b).pvalue) for a, b in zip(ones.T, others.T, strict=True)]
+    p_values += [float(stats.mannwhitneyu(a, b).pvalue) for a, b in zip(ones.T, others.T, strict=True)]
     right = _classified(varying, kinds, generator)
-    found.append(float(stats.binomtest(right, len(kinds), 0.5, "greater").pvalue))
-    return min(1.0, min(found) * len(found))
+    p_values.append(float(stats.binomtest(right, len(kinds), 0.5, "greater").pvalue))
+    return min(1.0, min(p_values) * len(p_values))
 
 
 def _classified(runs: Floats, kinds: npt.NDArray[np.bool_], generator: np.random.Generator) -> int:

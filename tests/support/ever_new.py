@@ -34,8 +34,8 @@ def statuses() -> Messages:
             streams = [StreamStatus(f"{number:032d}{part:032d}", 1, number) for part in range(64)]
         some = (codes[number % len(codes)],)
         online = number % 7 > 0
-        said = Status(online, f"1.{number}", number, some, tuple(streams))
-        yield topic_of("status", "home", _device(number)), said.encode()
+        status = Status(online, f"1.{number}", number, some, tuple(streams))
+        yield topic_of("status", "home", _device(number)), status.encode()
 
 
 def answers() -> Messages:

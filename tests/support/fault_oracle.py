@@ -60,7 +60,7 @@ def judge(world: World) -> Verdict:
     verdict = Verdict()
     devices = {name: _Device() for name in world.names}
     releases: dict[bytes, str] = {}
-    for (topic, payload), times in world.said().items():
+    for (topic, payload), times in world.messages().items():
         parsed = parse_topic(topic)
         verdict.figures["publications"] += times
         if parsed.kind == "release":

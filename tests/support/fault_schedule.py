@@ -193,11 +193,11 @@ def _line(fault: Fault, world: World) -> Callable[[], None] | None:
 
 def _say_again(fault: Fault, world: World) -> None:
     """An attacker who has listened repeats what was said, by the device or to it."""
-    said = list(world.line(fault.target).lately)
-    if said:
-        up, one = said[int(fault.amount * len(said))]
+    lately = list(world.line(fault.target).lately)
+    if lately:
+        up, message = lately[int(fault.amount * len(lately))]
         for _ in range(1 + int(fault.amount * 1000) % 5):
-            world.lines.say_again(fault.target, up, one)
+            world.lines.say_again(fault.target, up, message)
 
 
 def _clock(fault: Fault, world: World) -> Callable[[], None]:

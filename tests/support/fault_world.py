@@ -409,12 +409,12 @@ class World:
         with contextlib.suppress(AttributeError, ProcessLookupError):
             self.broker._process.send_signal(signal.SIGSTOP if on else signal.SIGCONT)  # type: ignore[union-attr]
 
-    def said(self) -> Counter[tuple[str, bytes]]:
+    def messages(self) -> Counter[tuple[str, bytes]]:
         """Every publication of frames and of releases that has left anybody, however often."""
-        found: Counter[tuple[str, bytes]] = Counter()
+        counter: Counter[tuple[str, bytes]] = Counter()
         for line in self.lines.lines.values():
-            found += line.said
-        return found
+            counter += line.said
+        return counter
 
     def wait_for_policies(self) -> None:
         """Wait until all devices have taken the first policy."""
@@ -444,16 +444,19 @@ class World:
         """True if what a device has said of ticks that have come is durable, and some of it is of a tick after one."""
         self.supervise()
         line = self.line(name)
-        said = [one for up, one in list(line.lately) if not up and one.topic.endswith("/committed")]
-        found = [
-            one for message in said[-5:] for one in Committed.decode(message.payload).streams if one.stream == "hr"
+        committed = [message for up, message in list(line.lately) if not up and message.topic.endswith("/committed")]
+        streams = [
+            stream
+            for message in committed[-5:]
+            for stream in Committed.decode(message.payload).streams
+            if stream.stream == "hr"
         ]
-        if not found:
+        if not streams:
             return False
         frames = [_decoded(payload) for topic, payload in list(line.said) if "/symbols/" in topic]
         now = self.now_tick()
         come = [frame for frame in frames if frame.last - frame.shift <= now]
-        durable = [frame for frame in come if _covers(found[-1], frame)]
+        durable = [frame for frame in come if _covers(streams[-1], frame)]
         if any(frame not in durable for frame in come if frame.last - frame.shift <= healed):
             return False
         return any(frame.first - frame.shift > healed for frame in durable)

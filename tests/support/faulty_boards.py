@@ -160,12 +160,12 @@ class BoardProcess:
     def rot(self, generator: random.Random, sealed: Sequence[Sealed]) -> list[Sealed]:
         """Turn a bit of a sealed frame, where it is in the flash memory; all frames of its segment, if it is there."""
         data = bytearray(self.flash.read_bytes())
-        for one in generator.sample(sealed, len(sealed)):
-            at = data.find(one.payload)
+        for frame in generator.sample(sealed, len(sealed)):
+            at = data.find(frame.payload)
             if at >= 0:
-                data[at + generator.randrange(len(one.payload))] ^= 1 << generator.randrange(8)
+                data[at + generator.randrange(len(frame.payload))] ^= 1 << generator.randrange(8)
                 self.flash.write_bytes(data)
-                return [other for other in sealed if other.segment == one.segment]
+                return [other for other in sealed if other.segment == frame.segment]
         return []
 
 

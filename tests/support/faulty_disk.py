@@ -68,7 +68,7 @@ class FaultyDisk:
         """
         chosen = random.Random(which)
         (self._images / ".names").unlink(missing_ok=True)  # names that were not synced are those of before
-        for path in sorted(one for one in self._folder.iterdir() if one.is_file()):
+        for path in sorted(file for file in self._folder.iterdir() if file.is_file()):
             image = self._images / path.name
             if path.name.endswith("-shm") or not image.exists():
                 path.unlink()

@@ -78,11 +78,11 @@ class Line:
     connections: set[_Connection] = field(default_factory=set)
     flows: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def heard(self, up: bool, said: Publication) -> None:
+    def heard(self, up: bool, publication: Publication) -> None:
         """Keep a publication."""
-        if up and self.recorded(said.topic):
-            self.said[said.topic, said.payload] += 1
-        self.lately.append((up, said))
+        if up and self.recorded(publication.topic):
+            self.said[publication.topic, publication.payload] += 1
+        self.lately.append((up, publication))
 
 
 class Lines:
@@ -140,9 +140,9 @@ class Lines:
         """The connections that there are carry nothing any more, for ever, and nobody is told; new ones work."""
         self._loop.call_soon_threadsafe(self._bury, self.lines[name])
 
-    def say_again(self, name: str, up: bool, said: Publication) -> None:
+    def say_again(self, name: str, up: bool, publication: Publication) -> None:
         """Put a publication between those of a client, or of the broker to it."""
-        self._loop.call_soon_threadsafe(self._say, self.lines[name], up, said)
+        self._loop.call_soon_threadsafe(self._say, self.lines[name], up, publication)
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -178,10 +178,10 @@ class Lines:
             connection.dead = True
         line.flows.set()
 
-    def _say(self, line: Line, up: bool, said: Publication) -> None:
+    def _say(self, line: Line, up: bool, publication: Publication) -> None:
         for connection in line.connections:
             if not connection.dead:
-                (connection.broker if up else connection.client).write(publish(said, connection.version))
+                (connection.broker if up else connection.client).write(publish(publication, connection.version))
                 return
 
     async def _serve(self, line: Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

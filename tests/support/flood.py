@@ -41,7 +41,7 @@ class Flood:
     def __enter__(self) -> Self:
         return self
 
-    def made(self) -> None:
+    def send(self) -> None:
         """Wait until as many connections as it should have were made; Mosquitto may have closed them at once."""
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "made\n"
@@ -57,7 +57,7 @@ def main(host: str, port: int, count: int, source: str = "") -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     poll, held = select.poll(), dict[int, socket.socket]()
-    made, said = 0, False
+    rounds, is_logged = 0, False
     while True:
         for _ in range(min(2, count - len(held))):  # faster, and they wait unaccepted where they cost nothing
             opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -70,13 +70,13 @@ def main(host: str, port: int, count: int, source: str = "") -> None:
         time.sleep(0.02)  # this is the pace of the flood, and no wait for anything
         for number, event in poll.poll(0):
             if event == select.POLLOUT:
-                made += 1
+                rounds += 1
                 poll.modify(number, select.POLLIN)
             else:
                 poll.unregister(number)
                 held.pop(number).close()
-        if made >= count and not said:
-            said = True
+        if rounds >= count and not is_logged:
+            is_logged = True
             print("made", flush=True)
 
 

@@ -88,8 +88,8 @@ def _declare(command: Any) -> None:
     """Make what reads the words of a command, which is otherwise made when it is used."""
     for parameter in command.params:
         parameter.get_runtime_param()
-    for one in getattr(command, "commands", {}).values():
-        _declare(one)
+    for command_ in getattr(command, "commands", {}).values():
+        _declare(command_)
 
 
 class _Forks:
@@ -162,9 +162,9 @@ class _Forks:
         if ready != ended:
             os.kill(process, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        for one in (ended, asking.fileno()):
-            self._poll.unregister(one)
-            del self._waiting[one]
+        for end in (ended, asking.fileno()):
+            self._poll.unregister(end)
+            del self._waiting[end]
         with contextlib.suppress(OSError):
             asking.send(str(status).encode())
         asking.close()

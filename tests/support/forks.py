@@ -55,7 +55,7 @@ def server_process() -> int | None:
 
 def running() -> list[int]:
     """The programs that this process has started and that may still run."""
-    return [one.pid for one in list(_running) if one.poll() is None]
+    return [process.pid for process in list(_running) if process.poll() is None]
 
 
 class Popen(REAL):  # type: ignore[type-arg]
@@ -64,16 +64,16 @@ class Popen(REAL):  # type: ignore[type-arg]
     _asking: socket.socket | None = None
     """Where the server tells how a fork has ended."""
 
-    def _execute_child(self, *given: Any) -> None:
-        args, _, preexec, _, pass_fds, cwd, env, _, _, shell, *rest = given
+    def _execute_child(self, *arguments: Any) -> None:
+        args, _, preexec, _, pass_fds, cwd, env, _, _, shell, *rest = arguments
         pipes, (_, gid, gids, uid, umask, session, group) = rest[:6], rest[6:]
         usual = (preexec, gid, gids, uid) == (None,) * 4 and not (pass_fds or shell) and umask == group == -1
         words = [os.fsdecode(word) for word in args] if isinstance(args, list | tuple) else []
-        known = words[:2] == [sys.executable, "-m"] and words[2] in _PROGRAMS
-        known = known and "cluster" not in words  # Ray has threads
+        is_ours = words[:2] == [sys.executable, "-m"] and words[2] in _PROGRAMS
+        is_ours = is_ours and "cluster" not in words  # Ray has threads
         environment = {os.fsdecode(name): os.fsdecode(value) for name, value in (env or os.environ).items()}
-        if not (usual and known and _at_start(environment) == _at_start(os.environ)):
-            super()._execute_child(*given)  # type: ignore[misc]
+        if not (usual and is_ours and _at_start(environment) == _at_start(os.environ)):
+            super()._execute_child(*arguments)  # type: ignore[misc]
             return
         request = {
             "words": words[1:],
@@ -81,7 +81,7 @@ class Popen(REAL):  # type: ignore[type-arg]
             "env": environment,
             "session": bool(session),
         }
-        streams = [one if one != -1 else number for number, one in enumerate((pipes[0], pipes[3], pipes[5]))]
+        streams = [pipe if pipe != -1 else number for number, pipe in enumerate((pipes[0], pipes[3], pipes[5]))]
         asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         asking.connect(str(server()))
         socket.send_fds(asking, [json.dumps(request).encode()], streams)
@@ -91,9 +91,9 @@ class Popen(REAL):  # type: ignore[type-arg]
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
         _running.add(self)
 
-    def _internal_poll(self, *given: Any, **named: Any) -> int | None:
+    def _internal_poll(self, *arguments: Any, **named: Any) -> int | None:
         if self._asking is None:
-            super()._internal_poll(*given, **named)  # type: ignore[misc]
+            super()._internal_poll(*arguments, **named)  # type: ignore[misc]
         else:
             self._hear(0)
         return self.returncode

@@ -83,9 +83,13 @@ class Device:
         return lambda: self.watermarks > watermarks
 
     @property
-    def told(self) -> set[int]:
+    def ticks_told(self) -> set[int]:
         """The ticks that it has heard estimates of."""
-        return {tick for one in list(self.estimates) for tick in range(one.tick - one.ticks + 1, one.tick + 1)}
+        return {
+            tick
+            for estimate in list(self.estimates)
+            for tick in range(estimate.tick - estimate.ticks + 1, estimate.tick + 1)
+        }
 
     @property
     def connected(self) -> bool:
@@ -116,7 +120,7 @@ class Device:
             assert isinstance(estimate, StateEstimate)
             self.estimates.append(estimate)
             return
-        (commit,) = (one for one in Committed.decode(bytes(message.payload)).streams if one.stream == "hr")
+        (commit,) = (stream for stream in Committed.decode(bytes(message.payload)).streams if stream.stream == "hr")
         self.outbox = [
             frame
             for frame in self.outbox

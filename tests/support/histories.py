@@ -41,9 +41,10 @@ def fill_store(
     frame: int = 1000,
 ) -> None:
     """Store frames of a stream `hr` of some devices, each of whose states follow one of some chains, in turn."""
-    known = STICKY if table.states == 2 else BoundedChains(states=table.states, odds_ratio=9.0)
+    chain_class = STICKY if table.states == 2 else BoundedChains(states=table.states, odds_ratio=9.0)
     fleet = tuple(
-        policy(1, device=device, table=table, chains=known).model_copy(update={"clock": CLOCK}) for device in devices
+        policy(1, device=device, table=table, chains=chain_class).model_copy(update={"clock": CLOCK})
+        for device in devices
     )
     scene = Scene(path, policies=fleet)
     for i, device in enumerate(devices):

@@ -72,7 +72,7 @@ _AVAILABILITY: dict[str, Check] = {
 }
 _SHARED: dict[str, Check] = {
     "availability": lambda value: (
-        isinstance(value, list) and all(not _problems(one, _AVAILABILITY, ("topic",)) for one in value)
+        isinstance(value, list) and all(not _problems(part, _AVAILABILITY, ("topic",)) for part in value)
     ),
     "availability_mode": _one_of("all", "any", "latest"),
     "qos": _number(0, 2),
@@ -123,15 +123,15 @@ _PLATFORMS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
 }
 
 
-def _problems(found: Any, allowed: Mapping[str, Check], required: tuple[str, ...]) -> list[str]:
-    if not isinstance(found, dict):
+def _problems(document: Any, allowed: Mapping[str, Check], required: tuple[str, ...]) -> list[str]:
+    if not isinstance(document, dict):
         return ["no mapping"]
-    missing = [f"{name} is missing" for name in required if name not in found]
-    unknown = [f"{name} is no field" for name in found if name not in allowed]
+    missing = [f"{name} is missing" for name in required if name not in document]
+    unknown = [f"{name} is no field" for name in document if name not in allowed]
     return [
         *missing,
         *unknown,
-        *(f"{name}: {found[name]!r}" for name in found if name in allowed and not allowed[name](found[name])),
+        *(f"{name}: {document[name]!r}" for name in document if name in allowed and not allowed[name](document[name])),
     ]
 
 
@@ -208,7 +208,10 @@ class Listener:
         self.documents[topic] = document
         self.configured += 1
         names = [
-            one["unique_id"] for other in self.documents.values() for one in other["cmps"].values() if len(one) > 1
+            component["unique_id"]
+            for other in self.documents.values()
+            for component in other["cmps"].values()
+            if len(component) > 1
         ]
         assert len(set(names)) == len(names), names
         for component in document["cmps"].values():
@@ -221,28 +224,28 @@ class Listener:
 
     def components(self) -> dict[str, dict[str, Any]]:
         """Entities, by the name that each has if it is the first of that name."""
-        every = [one for document in list(self.documents.values()) for one in document["cmps"].values()]
-        return {one["default_entity_id"]: one for one in every if len(one) > 1}
+        every = [component for document in list(self.documents.values()) for component in document["cmps"].values()]
+        return {component["default_entity_id"]: component for component in every if len(component) > 1}
 
     def state(self, entity: str) -> str | None:
         """State of an entity; none before its first value, `unavailable` if that is said."""
         for document in self.documents.values():
-            for one in document["cmps"].values():
-                if one.get("default_entity_id") == entity:
+            for component in document["cmps"].values():
+                if component.get("default_entity_id") == entity:
                     assert document["availability_mode"] == "all"
                     for availability in document["availability"]:
                         message = self._newest.get(availability["topic"], b"")
                         template = availability.get("value_template", "{{ value }}")
                         if not message or rendered(template, message) != "online":
                             return "unavailable"
-                    return self._states.get(one["unique_id"])
+                    return self._states.get(component["unique_id"])
         return None
 
     def attributes(self, entity: str) -> dict[str, Any]:
         component = self.components()[entity]
         message = self._newest[component["json_attributes_topic"]]
-        found: dict[str, Any] = json.loads(rendered(component["json_attributes_template"], message))
-        return found
+        document: dict[str, Any] = json.loads(rendered(component["json_attributes_template"], message))
+        return document
 
     def say_online(self) -> None:
         wait_until(lambda: self.link.publish("homeassistant/status", b"online") is not None)

@@ -71,9 +71,9 @@ def charges_replayed(ledger: Ledger, published: Mapping[int, bytes] | None = Non
         return replayed(rows, published or {})
 
 
-def reserve(ledger: Ledger, one: Release, payload: bytes = b"\0payload", progress: int | None = None) -> Entry:
+def reserve(ledger: Ledger, release: Release, payload: bytes = b"\0payload", progress: int | None = None) -> Entry:
     """Reserve a release at a fixed time."""
-    return ledger.reserve(one, lambda _: drawn(payload), time_us=5, progress=progress)
+    return ledger.reserve(release, lambda _: drawn(payload), time_us=5, progress=progress)
 
 
 def drawn(payload: bytes) -> Drawn:

@@ -35,8 +35,8 @@ def lives(live: Callable[..., None]) -> Iterator[Callable[..., bool]]:
         assert nursery.stdin is not None
         assert nursery.stdout is not None
 
-        def lived(*given: object) -> bool:
-            pickle.dump(given, nursery.stdin)
+        def lived(*arguments: object) -> bool:
+            pickle.dump(arguments, nursery.stdin)
             nursery.stdin.flush()
             status = int(nursery.stdout.readline())
             if os.WIFSIGNALED(status):
@@ -53,13 +53,13 @@ def _bear(live: Callable[..., None]) -> None:
         Outbox(Path(folder) / "outbox.sqlite", "home", "watch").close()
     while True:
         try:
-            given = pickle.load(sys.stdin.buffer)
+            document = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         child = os.fork()
         if child == 0:
             try:
-                live(*given)
+                live(*document)
             finally:
                 os._exit(1)
         print(os.waitpid(child, 0)[1], flush=True)

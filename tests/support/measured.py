@@ -73,8 +73,8 @@ def measure_policy(
         everywhere = np.ones(count, dtype=np.bool_)
         measurement = Measurement.of({**given, "transition": given["transition"]})
         neighbours = np.array([[bool(others >> y & 1) for y in range(count)] for others in measurement.neighbours])
-        found = protect(values, neighbours, everywhere)
-        hull = found.hull if found.factor <= factor else found.hull.capped(complete_hull(values), factor)
+        protection = protect(values, neighbours, everywhere)
+        hull = protection.hull if protection.factor <= factor else protection.hull.capped(complete_hull(values), factor)
         noise = compile_noise(hull, values, everywhere, epsilon)
         encoded = [TimedTable(version, 1, set_of(range(count)), 0, MAX_TICK + 1, noise).text]
     return MeasurePolicy.model_validate({**given, "fallback": fallback.text, "tables": tuple(encoded)})
@@ -95,7 +95,7 @@ def measure_frames(
     for _ in range(ticks - 1):
         following, weights = zip(*policy.transition[states[-1]], strict=True)
         states += generator.choices(following, weights)
-    made, previous = [], -1
+    frames, previous = [], -1
     for i, size in enumerate(sizes):
         first = previous + 1 + (gaps[i % len(gaps)] if gaps else 0)
         released = []
@@ -105,9 +105,9 @@ def measure_frames(
             assert isinstance(table.noise, NoiseTable)
             output = table.noise.draw(states[tick], generator.randrange(SCALE))
             released.append(Released(table.number, table.noise.points[output]))
-        made.append(MeasureFrame(policy.version, previous, first, 2, tuple(released)))
-        previous = made[-1].last
-    return made
+        frames.append(MeasureFrame(policy.version, previous, first, 2, tuple(released)))
+        previous = frames[-1].last
+    return frames
 
 
 def _tuples(value: Any) -> Any:

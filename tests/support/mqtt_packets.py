@@ -52,11 +52,11 @@ def publication(packet: bytes, version: int) -> Publication | None:
     return Publication(topic, packet[at:], bool(packet[0] & 1))
 
 
-def publish(said: Publication, version: int, number: int | None = None) -> bytes:
+def publish(publication: Publication, version: int, number: int | None = None) -> bytes:
     """A packet that publishes, at QoS 1 if it has a number, which the answer will have."""
     identity = b"" if number is None else number.to_bytes(2, "big")
-    body = _text(said.topic) + identity + (b"\0" if version == 5 else b"") + said.payload
-    return _packet(_PUBLISH << 4 | (number is not None) << 1 | said.retain, body)
+    body = _text(publication.topic) + identity + (b"\0" if version == 5 else b"") + publication.payload
+    return _packet(_PUBLISH << 4 | (number is not None) << 1 | publication.retain, body)
 
 
 def acknowledgement(packet: bytes) -> bytes | None:
@@ -116,9 +116,9 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 def _written(number: int) -> bytes:
     """The same, written."""
-    found = bytearray()
+    encoded = bytearray()
     while True:
         number, low = divmod(number, 128)
-        found.append(low | (128 if number else 0))
+        encoded.append(low | (128 if number else 0))
         if not number:
-            return bytes(found)
+            return bytes(encoded)

@@ -75,24 +75,24 @@ def _weighed(distributions: Floats, likelihoods: Floats) -> tuple[Floats, Floats
     return joint / np.where(mass > 0.0, mass, 1.0), mass
 
 
-def fixed_lag(found: Followed, steps: Steps, lag: int, ticks: slice = slice(None)) -> Floats:
+def fixed_lag(followed: Followed, steps: Steps, lag: int, ticks: slice = slice(None)) -> Floats:
     """The distributions (n, N) of some ticks given everything released up to `lag` >= 0 ticks later, exactly.
 
-    The last ticks use what there is; `found` is from `follow` of the same steps.
+    The last ticks use what there is; `followed` is from `follow` of the same steps.
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
-    chosen = np.arange(len(found.beliefs))[ticks]
-    messages = np.ones_like(found.beliefs[ticks])
+    chosen = np.arange(len(followed.beliefs))[ticks]
+    messages = np.ones_like(followed.beliefs[ticks])
     kinds, kind_of = {id(step): step for step in steps}, np.array([id(step) for step in steps], dtype=np.int64)
     for ahead in range(min(lag, len(steps)), 0, -1):
         rows = np.flatnonzero(chosen + ahead <= len(steps))
         later = chosen[rows] + ahead
-        weighed, mass = _weighed(messages[rows], found.counting[later])
+        weighed, mass = _weighed(messages[rows], followed.counting[later])
         if not mass.all():
             raise ValueError("no state is possible")
         for kind, step in kinds.items():
             same = kind_of[later - 1] == kind
             messages[rows[same]] = weighed[same] @ step.T
-    distributions, mass = _weighed(found.beliefs[ticks], messages)
-    return np.where(mass > 0.0, distributions, found.beliefs[ticks])
+    distributions, mass = _weighed(followed.beliefs[ticks], messages)
+    return np.where(mass > 0.0, distributions, followed.beliefs[ticks])

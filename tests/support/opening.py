@@ -31,7 +31,7 @@ class Helper:
     def __init__(self, *documents: GroupDocument, members: Sequence[Member] = HOMES) -> None:
         self.members = {member.name: member.public for member in members}
         self.group = Group(
-            [facts(one) for one in documents or (DOCUMENT,)],
+            [facts(document) for document in documents or (DOCUMENT,)],
             HELPER,
             lambda name, public: name if not is_weak(public) and self.members.get(name) == public else "",
         )

@@ -23,7 +23,7 @@ def window_frames(outbox: Outbox) -> list[WindowFrame]:
 
 def _payloads(outbox: Outbox, schema: int) -> Iterator[bytes]:
     number = 0
-    while (found := outbox.frames.next(number)) is not None:
-        number, _, payload = found
+    while (batch := outbox.frames.next(number)) is not None:
+        number, _, payload = batch
         if payload[0] == schema:
             yield payload

@@ -28,9 +28,9 @@ class Site:
     def ask(self, path: str, method: str = "GET", body: str = "", **headers: str) -> tuple[int, bytes]:
         """Status and body of an answer; of a stream of events the first, or two of a device."""
         connection = self._connect("127.0.0.1")
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
-            connection.request(method, path, body, given)
+            connection.request(method, path, body, fields)
             found = connection.getresponse()
             if found.getheader("content-type", "").startswith("text/event-stream"):
                 lines, end = list[bytes](), 2 if "device" in path else 1

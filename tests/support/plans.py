@@ -30,11 +30,11 @@ def remembered_plans() -> Iterator[None]:
 def _remembered(plan: Callable[..., Any]) -> Callable[..., Any]:
     made: dict[bytes, Any] = {}
 
-    def planned(*words: Any, **told: Any) -> Any:
+    def planned(*words: Any, **options: Any) -> Any:
         *asked, rng = words
         key = pickle.dumps((asked, rng.bit_generator.state))
         if key not in made:
-            made[key] = plan(*words, **told)
+            made[key] = plan(*words, **options)
         return made[key]
 
     return planned

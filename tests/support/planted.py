@@ -67,16 +67,16 @@ def mutants() -> list[Mutant]:
 
 def functions(root: Path) -> dict[str, list[Place]]:
     """Where the functions and classes of the product are that mutants change, by qualified name."""
-    found: dict[str, list[Place]] = defaultdict(list)
+    places: dict[str, list[Place]] = defaultdict(list)
     last = {re.split("[./]", mutant.function)[-1] for mutant in mutants()}
-    given = re.compile(rf"^ *(?:async )?(?:def|class) (?:{'|'.join(last)})\b", re.MULTILINE)
+    pattern = re.compile(rf"^ *(?:async )?(?:def|class) (?:{'|'.join(last)})\b", re.MULTILINE)
     for package in PRODUCT:
         for path in sorted((root / package).rglob("*.py")):
             source = path.read_text()
-            for name, node in _named(ast.parse(source), "") if given.search(source) else ():
+            for name, node in _named(ast.parse(source), "") if pattern.search(source) else ():
                 assert node.end_lineno is not None
-                found[name].append(Place(path, node.lineno - 1, node.end_lineno))
-    return found
+                places[name].append(Place(path, node.lineno - 1, node.end_lineno))
+    return places
 
 
 def _named(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
@@ -91,15 +91,15 @@ def _named(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
     """Statements directly in a statement that may hold a function: expressions hold none that has a name."""
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
-        if isinstance(found := getattr(tree, field, None), list):
-            yield from found
+        if isinstance(children := getattr(tree, field, None), list):
+            yield from children
 
 
 def find(mutant: Mutant, places: dict[str, list[Place]]) -> Place:
     """The one function or class that a mutant changes; its text has to be there exactly once."""
     package, _, name = mutant.function.rpartition("/")
-    known = [place for place in places.get(name, []) if not package or package in place.path.parts]
-    counts = [(text(place).count(mutant.before), place) for place in known]
+    own = [place for place in places.get(name, []) if not package or package in place.path.parts]
+    counts = [(text(place).count(mutant.before), place) for place in own]
     if sum(count for count, _ in counts) != 1:
         raise ValueError(f"{mutant.function} has {mutant.before!r} {sum(count for count, _ in counts)} times, not once")
     return max(counts)[1]

@@ -46,10 +46,10 @@ class Postgres:
         if os.geteuid() == 0:  # it refuses to run as root
             import pwd
 
-            known = {one.pw_name: one for one in pwd.getpwall()}
-            one = next(known[name] for name in _ACCOUNTS if name in known)
-            os.chown(self._folder, one.pw_uid, one.pw_gid)
-            self._account = {"user": one.pw_uid, "group": one.pw_gid, "extra_groups": []}
+            accounts = {account.pw_name: account for account in pwd.getpwall()}
+            account = next(accounts[name] for name in _ACCOUNTS if name in accounts)
+            os.chown(self._folder, account.pw_uid, account.pw_gid)
+            self._account = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         self.port = free_port()
         self._settings = {
             "port": str(self.port),
@@ -139,9 +139,9 @@ def _is_stopped(process: int) -> bool:
 
 
 def _program(name: str) -> str:
-    found = max(_DEBIAN.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]), default=None) or shutil.which(name)
-    assert found is not None, "these tests need PostgreSQL: apt-get install postgresql"
-    return str(found)
+    file = max(_DEBIAN.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]), default=None) or shutil.which(name)
+    assert file is not None, "these tests need PostgreSQL: apt-get install postgresql"
+    return str(file)
 
 
 def break_connections(server: Server) -> None:

@@ -34,11 +34,11 @@ def check_printed(sentence: str, *values: float) -> None:
 
     It is a literal, since `test_proof_pages` reads it, with {} for each number that is computed.
     """
-    found = [
+    matches = [
         match for page in (PRIVACY, CAUTIONS, *PROOFS) for match in sentence_pattern(sentence).finditer(one_line(page))
     ]
-    assert len(found) == 1, f"{len(found)} times on the pages: {sentence}"
-    for printed, value in zip(found[0].groups(), values, strict=True):
+    assert len(matches) == 1, f"{len(matches)} times on the pages: {sentence}"
+    for printed, value in zip(matches[0].groups(), values, strict=True):
         assert abs(float(printed) - value) <= last_digit(printed), f"{printed} is {value}: {sentence}"
 
 

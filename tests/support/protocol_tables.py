@@ -55,8 +55,8 @@ def _item(item: dict[str, Any], outer: str) -> Iterator[tuple[str, str, str]]:
     yield name, words(item), item.get("description", "")
     inner = item.get("items", {})
     if isinstance(inner, dict) and isinstance(inner.get("items"), list):
-        for one in inner["items"]:
-            yield from _item(one, f"{name} ")
+        for part in inner["items"]:
+            yield from _item(part, f"{name} ")
     for choice in item.get("oneOf", ()):
         for one in choice["items"]:
             yield from _item(one, f"{name} ")
@@ -67,7 +67,7 @@ def words(schema: dict[str, Any]) -> str:
     if schema.get("const") is not None:
         return f"`{str(schema['const']).lower() if isinstance(schema['const'], bool) else schema['const']}`"
     if "oneOf" in schema:
-        return " or ".join(f"[{', '.join(one['title'] for one in choice['items'])}]" for choice in schema["oneOf"])
+        return " or ".join(f"[{', '.join(part['title'] for part in choice['items'])}]" for choice in schema["oneOf"])
     if "enum" in schema:
         if len(schema["enum"]) > 6:
             return "word"
@@ -86,11 +86,11 @@ def words(schema: dict[str, Any]) -> str:
             unit = "bytes" if schema.get("format") == "binary" else "characters"
             return f"{_span(schema.get('minLength', 0), schema['maxLength'])} {unit}"
         case "array":
-            found = f"array of {_span(schema.get('minItems', 0), schema['maxItems'])}"
+            text = f"array of {_span(schema.get('minItems', 0), schema['maxItems'])}"
             item = schema["items"]
             if isinstance(item, list):
                 return f"[{', '.join(part['title'] for part in item)}]"
-            return found if isinstance(item.get("items"), list) or "properties" in item else f"{found}: {words(item)}"
+            return text if isinstance(item.get("items"), list) or "properties" in item else f"{text}: {words(item)}"
     return str(kind)
 
 
@@ -116,8 +116,8 @@ def _interval(schema: dict[str, Any]) -> str:
             return f", at least {low}"
         case None, None, _, None:
             return f", above {above}"
-    left = f"({above}" if low is None else f"[{low}"
-    return f" in {left}, {below})" if high is None else f" in {left}, {high}]"
+    opening = f"({above}" if low is None else f"[{low}"
+    return f" in {opening}, {below})" if high is None else f" in {opening}, {high}]"
 
 
 if __name__ == "__main__":

@@ -48,14 +48,14 @@ class Node:
 
     def processes(self) -> dict[int, str]:
         """All of them that have not ended, and their command lines."""
-        found, left = {}, [self._process.pid]
-        while left:
-            one = left.pop()
+        found, pids = {}, [self._process.pid]
+        while pids:
+            pid = pids.pop()
             with suppress(FileNotFoundError, ProcessLookupError):
-                if command := Path(f"/proc/{one}/cmdline").read_bytes():
-                    found[one] = command.replace(b"\0", b" ").decode().strip()
-                for task in Path(f"/proc/{one}/task").iterdir():
-                    left += map(int, (task / "children").read_text().split())
+                if command := Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found[pid] = command.replace(b"\0", b" ").decode().strip()
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    pids += map(int, (task / "children").read_text().split())
         return found
 
     def send(self, number: signal.Signals) -> None:

@@ -8,19 +8,19 @@ from fractions import Fraction
 
 from fugu.contract.losses import Adversary
 
-__all__ = ["DIGITS", "lost", "told"]
+__all__ = ["DIGITS", "exact_loss", "lost"]
 
 Matrix = list[list[Decimal]]
 DIGITS = 60
 
 
 def product(a: Matrix, b: Matrix) -> Matrix:
-    found = [
+    matrices = [
         [sum((x * y for x, y in zip(row, column, strict=True)), Decimal(0)) for column in zip(*b, strict=True)]
         for row in a
     ]
-    largest = max(map(max, found))
-    return [[entry / largest for entry in row] for row in found]
+    largest = max(map(max, matrices))
+    return [[entry / largest for entry in row] for row in matrices]
 
 
 def powers(matrix: Matrix) -> Iterator[Matrix]:
@@ -45,13 +45,13 @@ def _lost(q: float, r: float, rate: float, adversary: Adversary) -> float:
             ends = [sum(row) / sum(other) for row, other in zip(seen, unseen, strict=True)]
             best = max(best, ends[0] / ends[1])  # a state that nobody knows
             if adversary == "informed":
-                for known in (0, 1):
-                    one, two = (product(power, steps) for power in (seen, unseen))
-                    best = max(best, one[0][known] * two[1][known] / (one[1][known] * two[0][known]))
+                for start in (0, 1):
+                    ones, two = (product(power, steps) for power in (seen, unseen))
+                    best = max(best, ones[0][start] * two[1][start] / (ones[1][start] * two[0][start]))
         return float(Decimal(rate) + 2 * best.ln())
 
 
-def told(q: Fraction, r: Fraction, ratio: Fraction, known: int, ticks: int) -> Decimal:
+def exact_loss(q: Fraction, r: Fraction, ratio: Fraction, start: int, ticks: int) -> Decimal:
     """The likelihood ratio that outputs of some ticks tell, each of one ratio, if the state after them is known."""
     with localcontext() as context:
         context.prec = DIGITS
@@ -62,4 +62,4 @@ def told(q: Fraction, r: Fraction, ratio: Fraction, known: int, ticks: int) -> D
         for bit, more, less in zip(range(64), powers(weighed), powers(steps), strict=True):
             if ticks >> bit & 1:
                 seen, unseen = product(more, seen), product(less, unseen)
-        return seen[0][known] * unseen[1][known] / (seen[1][known] * unseen[0][known])
+        return seen[0][start] * unseen[1][start] / (seen[1][start] * unseen[0][start])

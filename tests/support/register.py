@@ -36,17 +36,17 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    found = []
+    rows = []
     for topic, message, fields, readers, depends, covered in _table(HEADINGS):
         (template,) = _coded(topic)
         name = template.format(**NAMES)
-        found.append(
+        rows.append(
             Row(
                 *(name, parse_topic(name).kind, _coded(message), _coded(fields)),
                 *(frozenset(readers.split(", ")), depends, covered),
             )
         )
-    return found
+    return rows
 
 
 def observables() -> list[list[str]]:
@@ -67,14 +67,14 @@ def messages() -> dict[str, set[str]]:
     return found
 
 
-def _collect(name: str, kind: type, found: dict[str, set[str]]) -> None:
+def _collect(name: str, kind: type, fields: dict[str, set[str]]) -> None:
     """The fields of a message, and those of what its fields are made of."""
     hints = typing.get_type_hints(kind, include_extras=True)
     own = kind.model_fields if issubclass(kind, Document) else kind.__annotations__
-    found[name] = {field for field in own if typing.get_origin(hints[field]) is not ClassVar}
-    for field in found[name]:
+    fields[name] = {field for field in own if typing.get_origin(hints[field]) is not ClassVar}
+    for field in fields[name]:
         for part in _parts(hints[field]):
-            _collect(part.__name__, part, found)
+            _collect(part.__name__, part, fields)
 
 
 def _parts(hint: Any) -> Iterator[type]:
@@ -92,10 +92,10 @@ def _table(headings: tuple[str, ...]) -> list[list[str]]:
     """The rows of the table with these headings."""
     lines = PAGE.read_text().splitlines()
     start = lines.index("| " + " | ".join(headings) + " |") + 2
-    found = []
+    cells = []
     for line in lines[start:]:
         if not line.startswith("| "):
             break
-        found.append([cell.strip() for cell in line.strip("|").split(" | ")])
-        assert len(found[-1]) == len(headings), f"a row of {len(found[-1])} cells: {line}"
-    return found
+        cells.append([cell.strip() for cell in line.strip("|").split(" | ")])
+        assert len(cells[-1]) == len(headings), f"a row of {len(cells[-1])} cells: {line}"
+    return cells

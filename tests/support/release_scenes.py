@@ -67,15 +67,15 @@ class Bench:
 
     def open(self, history: Callable[[str, str], History] | None = None) -> None:
         """Open the ledger and begin, with nothing in memory; `history` is of streams, by default as stored."""
-        known = catalogue(self.fleet)
-        known.retire(self.scene.store.policy_documents())
+        models = catalogue(self.fleet)
+        models.retire(self.scene.store.policy_documents())
         opened = open_releases(
-            self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: self.now_us, history=history
+            self.config, self.folder / "l.sqlite", self.scene.store, models, lambda: self.now_us, history=history
         )
         self.ledger: Ledger = opened.ledger
-        self.catalogue, self.jobs, self.maker = known, opened.jobs, opened.maker
+        self.catalogue, self.jobs, self.maker = models, opened.jobs, opened.maker
         link = Link(Broker(), client_id="none")
-        progress = StoreProgress(self.scene.store, self.scene.recorder.known)
+        progress = StoreProgress(self.scene.store, self.scene.recorder.coverage_of)
         self.schedule = ReleaseSchedule(opened, progress, link, self.counters, lambda: self.now)
 
     def reopen(self) -> None:
@@ -115,7 +115,7 @@ def releasing(
 ) -> Releasing:
     """The part of a gateway that makes releases of a scene, without a broker; its ledger is `s-ledger.sqlite`."""
     settings = gateway_config("home", Broker(), scene.path, config.parent, releases=config)
-    progress = StoreProgress(scene.store, scene.recorder.known)
+    progress = StoreProgress(scene.store, scene.recorder.coverage_of)
     args = config, settings, Link(Broker(), client_id="none"), scene.store, known, progress, counters
     return Releasing(*args, monitor=noted, shared=shared)  # type: ignore[arg-type]
 

@@ -35,15 +35,15 @@ def losses(paths: npt.NDArray[np.int64], weight: Array, releases: Sequence[Relea
         answer = np.asarray(adds, dtype=float)[paths[:, [tick - 1 for tick in ticks]]].sum(axis=1)
         kernel = np.exp(-np.abs(answer[:, None] - np.unique(answer)[None, :]) / scale)
         density = (density[:, :, None] * kernel[:, None, :]).reshape(len(paths), -1)
-    found = []
+    losses = []
     for node in range(paths.shape[1]):
         distributions = []
         for state in np.unique(paths[:, node]):
             at = paths[:, node] == state
             if weight[at].sum() > 0:
                 distributions.append(np.log(density[at].sum(axis=0) / weight[at].sum()))
-        found.append(max(float((a - b).max()) for a in distributions for b in distributions))
-    return np.array(found)
+        losses.append(max(float((a - b).max()) for a in distributions for b in distributions))
+    return np.array(losses)
 
 
 def chain_losses(chain: MarkovChain, length: int, releases: Sequence[Release]) -> Array:

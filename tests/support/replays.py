@@ -63,22 +63,22 @@ def check_points(browser: Browser, lanes: Sequence[Lane]) -> None:
 
 def _others(browser: Browser, lanes: Sequence[Lane]) -> list[tuple[str, str]]:
     """Lanes and looks of the shapes that have other points."""
-    found = []
+    looks = []
     widths = browser.run("return [...document.querySelectorAll('.plot')].map((one) => one.parentNode.clientWidth)")
     for lane, width, paths in zip(lanes, widths, browser.run(_PATHS), strict=True):
         plot = Plot(lane, width, room_beside(lanes))
         for shape, path in zip(lane.shapes, paths, strict=True):
             ours, theirs = ([float(x) for x in re.findall(r"[\d.]+", text)] for text in (plot.path(shape), path))
             if theirs != pytest.approx(ours, abs=0.11):
-                found.append((lane.title, shape.look))
-    return found
+                looks.append((lane.title, shape.look))
+    return looks
 
 
 def recorded(folder: Path, stay: float, ticks: int) -> Path:
     """A recording of two levels, one row a minute, whose level stays with a probability."""
     generator = np.random.default_rng(3)
     level = np.cumsum(generator.random(ticks) > stay) % 2
-    rows = [f"{60 * tick},{SECRET if one else '3.5'}" for tick, one in enumerate(level.tolist())]
+    rows = [f"{60 * tick},{SECRET if is_on else '3.5'}" for tick, is_on in enumerate(level.tolist())]
     (folder / "history.csv").write_text("\n".join(["t,value", *rows]) + "\n")
     return folder / "history.csv"
 
@@ -94,13 +94,13 @@ def apart(boxes: list[list[float]]) -> bool:
 
 def check_layout(browser: Browser, width: int) -> None:
     """Nothing is beyond the window, cut off or too small, nothing is on anything else, and words are in pictures."""
-    found: dict[str, Any] = browser.run(LAYOUT)
-    assert found["beyond"] <= 0, width
-    assert found["clipped"] == found["small"] == [], width
-    assert all(0 <= left < right <= width for left, _, right, _ in found["lanes"]), width
-    assert apart(found["blocks"]), width
-    assert apart(found["lanes"]), width
-    for picture in found["texts"]:
+    layout: dict[str, Any] = browser.run(LAYOUT)
+    assert layout["beyond"] <= 0, width
+    assert layout["clipped"] == layout["small"] == [], width
+    assert all(0 <= left < right <= width for left, _, right, _ in layout["lanes"]), width
+    assert apart(layout["blocks"]), width
+    assert apart(layout["lanes"]), width
+    for picture in layout["texts"]:
         left, top, right, bottom = picture["plot"]
         for (x, y, end, low), words in picture["texts"]:
             assert left - 0.5 <= x < end <= right + 0.5, (width, words)

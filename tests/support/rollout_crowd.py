@@ -35,7 +35,7 @@ class Crowd:
     trusts: dict[str, Trust] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.trusts = {one.device: Trust(one) for one in self.enrolments}
+        self.trusts = {enrolment.device: Trust(enrolment) for enrolment in self.enrolments}
         self._subscribed = threading.Event()
         self.link = Link(
             self.broker,

@@ -178,10 +178,10 @@ def above(room: str) -> set[str]:
     """A room and all that may import it, or what imports it."""
     if room not in ROOMS:
         raise SystemExit(f"{room} is no room: there are {', '.join(sorted(ROOMS))}")
-    found = {room}
-    while more := {name for name, allowed in ROOMS.items() if allowed & found} - found:
-        found |= more
-    return found
+    rooms = {room}
+    while more := {name for name, allowed in ROOMS.items() if allowed & rooms} - rooms:
+        rooms |= more
+    return rooms
 
 
 def folder_of(room: str) -> str:
@@ -192,8 +192,8 @@ def folder_of(room: str) -> str:
 
 def folders(room: str) -> list[str]:
     """Arguments for pytest; tests of the whole are of every room."""
-    found = {f"tests/{folder_of(name)}" for name in above(room)}
-    return [*sorted(found), *_EVERYWHERE]
+    folders = {f"tests/{folder_of(name)}" for name in above(room)}
+    return [*sorted(folders), *_EVERYWHERE]
 
 
 if __name__ == "__main__":

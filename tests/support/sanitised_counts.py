@@ -12,10 +12,10 @@ Floats = NDArray[np.float64]
 OUTPUTS = np.arange(-60, 68)
 
 
-def count_distributions(initial: Floats, transition: Floats, hit: Floats, known: NDArray[np.int64]) -> Floats:
-    """(m, n + 1) distributions of the hits; `hit` is Pr(symbol counts | state), `known` (m, n) states or -1."""
-    (m, n), k = known.shape, len(initial)
-    possible = (known[:, :, None] < 0) | (known[:, :, None] == np.arange(k))
+def count_distributions(initial: Floats, transition: Floats, hit: Floats, known_states: NDArray[np.int64]) -> Floats:
+    """(m, n + 1) distributions of the hits; `hit` is Pr(symbol counts | state), `known_states` (m, n) states or -1."""
+    (m, n), k = known_states.shape, len(initial)
+    possible = (known_states[:, :, None] < 0) | (known_states[:, :, None] == np.arange(k))
     distribution = np.zeros((m, k, n + 1))
     distribution[:, :, 0] = initial
     for tick in range(n):
@@ -40,8 +40,8 @@ def worst_loss(
     for tick in range(n):
         values = []
         for state in range(k):
-            known = np.insert(np.array(choices, dtype=np.int64), tick, state, axis=1)
-            values.append(count_distributions(initial, transition, hit, known) @ likelihood.T)
+            known_states = np.insert(np.array(choices, dtype=np.int64), tick, state, axis=1)
+            values.append(count_distributions(initial, transition, hit, known_states) @ likelihood.T)
         worst = max(worst, *(float((a / b).max()) for a in values for b in values if a is not b))
     return float(np.log(worst))
 

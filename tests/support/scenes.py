@@ -86,17 +86,17 @@ MODELS = {
 
 
 def catalogue(policies: Iterable[Policy] = POLICIES) -> Catalogue:
-    known = Catalogue("home")
-    for one in policies:
-        known.add(one)
-    return known
+    catalogue = Catalogue("home")
+    for policy in policies:
+        catalogue.add(policy)
+    return catalogue
 
 
 def write_policies(folder: Path, policies: Iterable[Policy] = POLICIES) -> Path:
     """A directory of policy files."""
     folder.mkdir(exist_ok=True)
-    for one in policies:
-        (folder / f"{one.device}-{one.stream}-{one.version}.json").write_text(one.to_json())
+    for policy in policies:
+        (folder / f"{policy.device}-{policy.stream}-{policy.version}.json").write_text(policy.to_json())
     return folder
 
 
@@ -105,14 +105,14 @@ def frames(
 ) -> list[SymbolFrame]:
     """A device's frames: so many ticks each, so many ticks without a frame before each."""
     generator = random.Random(seed)
-    made, previous = [], -1
+    frames, previous = [], -1
     for i, size in enumerate(sizes):
         first = previous + 1 + (gaps[i % len(gaps)] if gaps else 0)
         version = versions[i % len(versions)] if versions else 1
         symbols = generator.choices([0, 1, 2] if version == 3 else [0, 1, 1], k=size)
-        made.append(SymbolFrame(version, previous, first, bytes(symbols), bits=2 if version == 3 else 1))
-        previous = made[-1].last
-    return made
+        frames.append(SymbolFrame(version, previous, first, bytes(symbols), bits=2 if version == 3 else 1))
+        previous = frames[-1].last
+    return frames
 
 
 def packed(symbols: bytes) -> bytes:
@@ -135,9 +135,9 @@ class Scene:
 
     def open(self) -> None:
         self.store = Store(self.path, shard=self.shard)
-        self.catalogue = known = catalogue(self.policies)
-        known.retire(self.store.policy_documents())
-        self.recorder = Recorder(self.store, known, self.lag, self.counters)
+        self.catalogue = models = catalogue(self.policies)
+        models.retire(self.store.policy_documents())
+        self.recorder = Recorder(self.store, models, self.lag, self.counters)
 
     def reopen(self) -> None:
         self.store.close()
@@ -173,13 +173,13 @@ class Final:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Final):
             return NotImplemented
-        exact = [(one.symbols, one.intervals, one.committed, one.belief) for one in (self, other)]
+        exact = [(scene.symbols, scene.intervals, scene.committed, scene.belief) for scene in (self, other)]
         if exact[0] != exact[1] or len(self.estimates) != len(other.estimates):
             return False
         shapes, numbers = [], []
-        for one in (self, other):
-            shapes.append([(tick, len(row)) for tick, row in one.estimates])
-            numbers.append(np.array([*chain.from_iterable(row for _, row in one.estimates)]))
+        for scene in (self, other):
+            shapes.append([(tick, len(row)) for tick, row in scene.estimates])
+            numbers.append(np.array([*chain.from_iterable(row for _, row in scene.estimates)]))
         return shapes[0] == shapes[1] and bool((np.abs(np.subtract(*numbers)) < 1e-12).all())
 
 
@@ -193,10 +193,10 @@ class Tracked(NamedTuple):
 def newest(scene: Scene, device: str = "watch", stream: str = "hr") -> Tracked | None:
     """The newest frame of a stream of symbols, and the belief at its end, computed from the store."""
     number, symbols = scene.store.stream_id(device, stream), scene.recorder.symbols
-    found = None if number is None else symbols._look_up(number)
-    if number is None or found is None:
+    fresh = None if number is None else symbols._look_up(number)
+    if number is None or fresh is None:
         return None
-    frame, place = found.columns.frame(0), Place(number, device, stream)
+    frame, place = fresh.columns.frame(0), Place(number, device, stream)
     beliefs, _ = symbols.past.follow(place, *symbols.past.standing(place, frame.first))
     states = len(symbols.past.bank.models[int(beliefs.state[0, 0])].initial)
     return Tracked(frame, beliefs.distribution[0, :states].copy())

@@ -66,9 +66,11 @@ def plan(
 ) -> RolloutPlan:
     """A plan; whole numbers are per cent, and one stage of 100 % unless there are others."""
     threshold = Fraction(success) if isinstance(success, Fraction) else success * PERCENT
-    made = tuple(Stage(one * PERCENT, success=threshold) if isinstance(one, int) else one for one in stages or (100,))
+    plan_stages = tuple(
+        Stage(stage * PERCENT, success=threshold) if isinstance(stage, int) else stage for stage in stages or (100,)
+    )
     limit = error if isinstance(error, Fraction) else error * PERCENT
-    return RolloutPlan(version, made, limit, pace, patience_seconds, **fields)
+    return RolloutPlan(version, plan_stages, limit, pace, patience_seconds, **fields)
 
 
 def started(some: RolloutPlan, devices: Sequence[str], canaries: Sequence[str] = ()) -> State:

@@ -25,12 +25,12 @@ LEFT_OUT = pytest.StashKey[set[str]]()
 
 def only(shown: Container[Any], values: Iterable[Any]) -> list[Any]:
     """Values of one parameter of a test: what is not among those shown is of `make soak`."""
-    return [one if one in shown else pytest.param(one, marks=pytest.mark.soak) for one in values]
+    return [value if value in shown else pytest.param(value, marks=pytest.mark.soak) for value in values]
 
 
 def only_rows(shown: Container[Any], rows: Iterable[tuple[Any, ...]]) -> list[Any]:
     """The same for several parameters: rows of one value for each."""
-    return [one if one in shown else pytest.param(*one, marks=pytest.mark.soak) for one in rows]
+    return [row if row in shown else pytest.param(*row, marks=pytest.mark.soak) for row in rows]
 
 
 def listed(file: Path = LAST) -> dict[str, str]:
@@ -60,11 +60,11 @@ def note(report: pytest.TestReport, file: Path = LAST) -> None:
 @cache
 def _commit() -> str:
     """Name the commit that is checked out, with a plus sign if files differ from it; a dash without a repository."""
-    said = subprocess.run(
+    run = subprocess.run(
         ["git", "describe", "--always", "--abbrev=8", "--exclude", "*", "--dirty=+"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    return said.stdout.strip() or "-"
+    return run.stdout.strip() or "-"

@@ -22,7 +22,10 @@ def stored_symbols(path: Path) -> dict[tuple[str, str], list[SymbolFrame]]:
     try:
         with closing(Store(path)) as store:
             sequences = store.aged.sequences(0, 1_000_000)
-            found = {(one.device, one.name): list(store.symbols.following(one.number, 0)) for one in sequences}
+            frames = {
+                (sequence.device, sequence.name): list(store.symbols.following(sequence.number, 0))
+                for sequence in sequences
+            }
     except (StoreError, sqlite3.OperationalError):  # not made yet
         return {}
-    return {name: some for name, some in found.items() if some}
+    return {name: some for name, some in frames.items() if some}

@@ -184,4 +184,6 @@ def street(folder: Path, broker: Broker, readings: Sequence[float], **changes: A
     fields: dict[str, Any] = {"noise": 4_294_780_000, "honest": len(readings) - 1, "period_us": 200_000, "length": 20}
     document = group(**fields | changes)
     window = SharedWindow.of(signed(document))
-    return document, [Home(folder / f"home-{i}", f"home-{i}", broker, window, one) for i, one in enumerate(readings)]
+    return document, [
+        Home(folder / f"home-{i}", f"home-{i}", broker, window, reading) for i, reading in enumerate(readings)
+    ]

@@ -110,7 +110,7 @@ class Site:
 
         self.stores = [Store(location, shard=Shard(index, shards)) for index in range(shards if shards > 1 else 0)]
         others = [(store, Recorder(store, self.catalogue, 0, self.counters)) for store in self.stores]
-        self.shards = [taking(*one) for one in others or [(self.store, self.recorder)]]
+        self.shards = [taking(*store) for store in others or [(self.store, self.recorder)]]
         self.reports = self.shards[0]
         self.releasing = Releasing(maker, releases or ReleaseConfig())
         self.sums = Sums(
@@ -152,7 +152,7 @@ class Site:
 
 def take(helper: Helper, asked: Sequence[OpeningRequest]) -> bytes:
     """The helper's answer to the pages of a request."""
-    (answer,) = [one for page in asked if (one := helper.group.take(page, helper.elapsed)) is not None]
+    (answer,) = [answer_ for page in asked if (answer_ := helper.group.take(page, helper.elapsed)) is not None]
     return answer
 
 

@@ -31,9 +31,9 @@ class Visitor:
         connection = http.client.HTTPConnection(self.host, timeout=PATIENCE)
         connection.request(method, path, body, sent)
         answer = connection.getresponse()
-        found = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        response = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
         connection.close()
-        return found
+        return response
 
     def state(self) -> dict[str, Any]:
         return dict(json.loads(self.ask("GET", "/state")[2]))

@@ -17,7 +17,7 @@ from gateway.estimates.points import MeasureModel
 from gateway.parts.place_tables import policy_graph
 from tests.support.measured import measure_policy
 
-__all__ = ["FOR_EVER", "FULL", "MARKED", "SETS", "WALK", "made", "message", "plan"]
+__all__ = ["FOR_EVER", "FULL", "MARKED", "SETS", "WALK", "message", "noise_at", "plan"]
 
 FOR_EVER = MAX_TICK + 1
 WALK = measure_policy(3, start=0, tables=False)
@@ -29,15 +29,15 @@ def plan(policy: MeasurePolicy) -> PointSource:
     return PointSource.of(policy.model_dump(mode="json"))
 
 
-def made(tick: int, policy: MeasurePolicy = WALK, likely: int | None = None) -> Noise:
+def noise_at(tick: int, policy: MeasurePolicy = WALK, likely: int | None = None) -> Noise:
     """Noise for the states possible at a tick, as weights: the gateway sends a staircase where the hull has one."""
     model = MeasureModel(policy)
     possible = model.possible(tick)
     chosen = possible if likely is None else np.array([bool(likely >> x & 1) for x in range(len(possible))])
-    given = (model.values, policy_graph(model), possible, chosen)
-    found = protect_likely(*given, objective=policy.objective, cap=policy.factor)
-    assert found.factor <= policy.factor
-    return compile_noise(found.hull, model.values, possible, policy.epsilon, chosen)
+    arguments = (model.values, policy_graph(model), possible, chosen)
+    protection = protect_likely(*arguments, objective=policy.objective, cap=policy.factor)
+    assert protection.factor <= policy.factor
+    return compile_noise(protection.hull, model.values, possible, policy.epsilon, chosen)
 
 
 def message(noise: Noise, number: int = 7, constraint: int = SETS[4], **changes: int) -> bytes:
@@ -45,6 +45,6 @@ def message(noise: Noise, number: int = 7, constraint: int = SETS[4], **changes:
     return TimedTable(number=number, constraint=constraint, noise=noise, **fields).encode()
 
 
-FULL = made(4)
+FULL = noise_at(4)
 MARKED = NoiseTable(tuple(array("I", [1 if x < 8 else SCALE - 1]) for x in range(9)), ((0, 0), (1, 1)))
 """Tells state 8 from all others."""

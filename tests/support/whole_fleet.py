@@ -133,11 +133,13 @@ class WholeFleet:
         health = [
             Health.decode(payload) for topic, payload in [*self.heard.messages] if topic == topic_of("health", "home")
         ]
-        return next((one.names for one in health[-1].alarms if one.code == code), None) if health else None
+        return next((alarm.names for alarm in health[-1].alarms if alarm.code == code), None) if health else None
 
     def contradict(self) -> None:
         """Publish, under the device's name, a frame that says the opposite of one of its own."""
-        (topic, payload), *_ = (one for one in self.heard.messages if "/symbols/" in one[0] and one[1][0] == 1)
+        (topic, payload), *_ = (
+            message for message in self.heard.messages if "/symbols/" in message[0] and message[1][0] == 1
+        )
         frame = SymbolFrame.decode(payload)
         other = replace(frame, symbols=bytes(1 - symbol for symbol in frame.symbols))
         copy = Link(self._broker.address("watch"), client_id="copy")

@@ -50,27 +50,27 @@ def run(session: pytest.Session, lists: tuple[Sequence[Sequence[pytest.Item]], .
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
     capturing.stop_global_capturing()
     sys.stdout.flush()
-    told: dict[int, _Worker] = {}
-    for one in range(1, workers + 1):
+    by_number: dict[int, _Worker] = {}
+    for number in range(1, workers + 1):
         reading, writing = os.pipe()
-        order = queues if one <= (workers + 1) // 2 else queues[::-1]
+        order = queues if number <= (workers + 1) // 2 else queues[::-1]
         if (process := os.fork()) == 0:
-            for other in told:
+            for other in by_number:
                 os.close(other)
             os.close(reading)
-            _be(one, session, pieces, order, writing)
+            _be(number, session, pieces, order, writing)
         os.close(writing)
         os.set_blocking(reading, False)
-        told[reading] = _Worker(process)
+        by_number[reading] = _Worker(process)
     for queue in queues:
         os.close(queue)
     capturing.start_global_capturing()
     capturing.suspend_global_capture()
     try:
-        if (ended := _listen(session, told)) < session.testscollected and not session.testsfailed:
+        if (ended := _listen(session, by_number)) < session.testscollected and not session.testsfailed:
             raise RuntimeError(f"{session.testscollected - ended} tests were collected and have not run")
     finally:
-        for worker in told.values():
+        for worker in by_number.values():
             _end(worker.process)
             os.waitpid(worker.process, 0)
 
@@ -79,10 +79,10 @@ def _end(process: int) -> None:
     """End a process, and then all that it has started, which would outlive it."""
     with contextlib.suppress(OSError):  # it has just ended
         os.kill(process, signal.SIGSTOP)  # and starts no more
-        started = [int(one) for task in Path(f"/proc/{process}/task").iterdir() for one in _children(task)]
+        started = [int(child) for task in Path(f"/proc/{process}/task").iterdir() for child in _children(task)]
         os.kill(process, signal.SIGKILL)
-        for one in started:
-            _end(one)
+        for worker in started:
+            _end(worker)
 
 
 def _children(task: Path) -> list[str]:
@@ -116,13 +116,13 @@ class _Worker:
             yield message
 
 
-def _listen(session: pytest.Session, told: dict[int, _Worker]) -> int:
+def _listen(session: pytest.Session, workers: dict[int, _Worker]) -> int:
     """Report until all workers have ended, whether or not their children hold their pipes; how many tests have run."""
     run = 0
-    while told:
-        readable = select.select(list(told), [], [], _LOOK_SECONDS)[0]
-        for reading in readable or list(told):
-            worker = told[reading]
+    while workers:
+        readable = select.select(list(workers), [], [], _LOOK_SECONDS)[0]
+        for reading in readable or list(workers):
+            worker = workers[reading]
             ended = None if readable else os.waitpid(worker.process, os.WNOHANG)
             heard = _read(reading)
             if ended is None and heard == b"":
@@ -132,7 +132,7 @@ def _listen(session: pytest.Session, told: dict[int, _Worker]) -> int:
                 run += kind == "ends"
             if ended and ended[0]:
                 os.close(reading)
-                del told[reading]
+                del workers[reading]
                 if ended[1] or worker.test:
                     _report_end(session, worker, os.waitstatus_to_exitcode(ended[1]))
         for stop, error in ((session.shouldfail, session.Failed), (session.shouldstop, session.Interrupted)):
@@ -159,16 +159,16 @@ def _tell(session: pytest.Session, worker: _Worker, kind: str, message: Any) -> 
         hook.pytest_runtest_logstart(nodeid=message[0], location=message[1])
     elif kind == "ends":
         worker.test = None
-        for one in message[2]:
-            plain = isinstance(one, dict)
-            report = hook.pytest_report_from_serializable(config=config, data=one) if plain else one
+        for warning in message[2]:
+            plain = isinstance(warning, dict)
+            report = hook.pytest_report_from_serializable(config=config, data=warning) if plain else warning
             hook.pytest_runtest_logreport(report=report)
         hook.pytest_runtest_logfinish(nodeid=message[0], location=message[1])
     else:
         text, file, line, when, nodeid = message
         seen = warnings.WarningMessage(text, UserWarning, file, line)
-        given = {"warning_message": seen, "when": when, "nodeid": nodeid, "location": None}
-        hook.pytest_warning_recorded.call_historic(kwargs=given)
+        fields = {"warning_message": seen, "when": when, "nodeid": nodeid, "location": None}
+        hook.pytest_warning_recorded.call_historic(kwargs=fields)
 
 
 def _report_end(session: pytest.Session, worker: _Worker, status: int) -> None:
@@ -211,10 +211,10 @@ class _Teller:
 
 
 def _be(
-    one: int, session: pytest.Session, pieces: Sequence[Sequence[pytest.Item]], queues: list[int], writing: int
+    number: int, session: pytest.Session, pieces: Sequence[Sequence[pytest.Item]], queues: list[int], writing: int
 ) -> NoReturn:
     """Be a worker until nothing is left to take."""
-    os.environ[WORKER] = str(one)
+    os.environ[WORKER] = str(number)
     status = 1
     try:
         atexit._clear()
@@ -228,7 +228,7 @@ def _be(
         capturing.start_global_capturing()
         capturing.suspend_global_capture()
         temporary: Any = session.config._tmp_path_factory  # type: ignore[attr-defined]
-        temporary._basetemp = temporary.getbasetemp() / f"worker{one}"
+        temporary._basetemp = temporary.getbasetemp() / f"worker{number}"
         temporary._basetemp.mkdir(mode=0o700)
         gc.enable()
         for queue in queues:

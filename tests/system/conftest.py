@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def _started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     from tests.support.browser import chromium
 
-    with chromium(tmp_path_factory.mktemp("browser") / "profile") as made:
-        yield made
+    with chromium(tmp_path_factory.mktemp("browser") / "profile") as browsers:
+        yield browsers
 
 
 @pytest.fixture

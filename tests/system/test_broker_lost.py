@@ -39,11 +39,11 @@ def shipped(tmp_path: Path) -> Iterator[Shipped]:
 
 def retained(broker: Shipped) -> dict[str, bytes]:
     """The newest retained message of each kind, once there is one of all."""
-    found: dict[str, bytes] = {}
+    payloads: dict[str, bytes] = {}
 
     def received(topic: str, payload: bytes, flag: bool) -> None:
         if flag:
-            found[parse_topic(topic).kind] = payload
+            payloads[parse_topic(topic).kind] = payload
 
     def asked(name: str, kinds: set[str]) -> bool:
         """Ask anew, which a subscription to what is not there yet would not."""
@@ -53,14 +53,14 @@ def retained(broker: Shipped) -> dict[str, bytes]:
         link.start()
         wait_until(lambda: subscribed)
         deadline = time.monotonic() + 1.0
-        while not kinds <= set(found) and time.monotonic() < deadline:
+        while not kinds <= set(payloads) and time.monotonic() < deadline:
             time.sleep(0.01)
         link.stop()
-        return kinds <= set(found)
+        return kinds <= set(payloads)
 
     for name, kinds in READERS.items():
         wait_until(lambda name=name, kinds=kinds: asked(name, kinds), f"what {name} reads")  # type: ignore[misc]
-    return found
+    return payloads
 
 
 def test_a_killed_broker_without_its_database_has_everything_retained_again_and_nothing_is_lost(

@@ -24,17 +24,17 @@ POLICY = policy(epoch_us=0, period_us=100_000, frame_ticks=4)
 
 
 def alarms(heard: Everything) -> dict[AlarmCode, HealthAlarm]:
-    said = [payload for topic, payload in list(heard.messages) if topic == topic_of("health", "home")]
-    return {alarm.code: alarm for alarm in Health.decode(said[-1]).alarms} if said else {}
+    payloads = [payload for topic, payload in list(heard.messages) if topic == topic_of("health", "home")]
+    return {alarm.code: alarm for alarm in Health.decode(payloads[-1]).alarms} if payloads else {}
 
 
 def codes(folder: Path) -> list[str]:
     """Words of an agent to those who sit at the device."""
     try:
-        found: list[str] = ask_status(folder / "outbox.sqlite")["codes"]
+        codes: list[str] = ask_status(folder / "outbox.sqlite")["codes"]
     except LocalStatusError:
         return []
-    return found
+    return codes
 
 
 @pytest.mark.long
@@ -59,11 +59,11 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
             agents += [AgentProcess(folder / "agent.toml", tmp_path / "agents.log") for folder in (device, clone)]
             wait_until(lambda: AlarmCode.CONFLICT in alarms(heard), "an alarm on the health topic")
             assert alarms(heard)[AlarmCode.CONFLICT].names == ("watch/hr",)
-            (told,) = (one for one in asked(gateway.store)["alarms"] if one["code"] == "conflict")
-            assert told["name"] == "watch/hr"
-            assert told["detail"].startswith("first at tick ")
+            (alarm,) = (alarm for alarm in asked(gateway.store)["alarms"] if alarm["code"] == "conflict")
+            assert alarm["name"] == "watch/hr"
+            assert alarm["detail"].startswith("first at tick ")
             if on_conflict == "alarm":
-                assert not [one for one, _ in list(heard.messages) if one == topic_of("stop", "home", "watch")]
+                assert not [topic for topic, _ in list(heard.messages) if topic == topic_of("stop", "home", "watch")]
                 return
             wait_until(lambda: all("stopped" in codes(folder) for folder in (device, clone)), "both to stop")
             assert alarms(heard)[AlarmCode.STOPPED].names == ("watch",)
@@ -72,7 +72,8 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
             agents[1] = AgentProcess(device / "agent.toml", tmp_path / "agents.log")
             stored = len(heard.messages)
             wait_until(
-                lambda: topic_of("status", "home", "watch") in [one for one, _ in heard.messages[stored:]], "a birth"
+                lambda: topic_of("status", "home", "watch") in [topic for topic, _ in heard.messages[stored:]],
+                "a birth",
             )
             wait_until(lambda: "stopped" in codes(device), "still stopped after a restart")
             add(registry, keys, policy_document(POLICY, version=2))

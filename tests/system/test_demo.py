@@ -50,7 +50,7 @@ def window(replay: Replay, index: int, off: int, observed: int = BEATS) -> Windo
 
 
 def frames(*some: WindowFrame) -> dict[int, WindowFrame]:
-    return {one.first: one for one in some}
+    return {frame.first: frame for frame in some}
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,9 @@ def test_a_device_sends_windows_only_and_uses_up_what_it_promises(replay: Replay
     assert (policy.guarantee.epsilon, policy.guarantee.adversary) == (EPSILON, "universal")
     spare = EPSILON / 1024  # what a plan leaves to changes of policy
     assert policy.verify(EPSILON).epsilon == pytest.approx(EPSILON - spare, rel=1e-4)
-    [one] = policy.windows
-    assert (one.length, one.stride, one.states) == (BEATS, BEATS, ("above",))
-    eager = policy.model_copy(update={"windows": (one.model_copy(update={"scale": "5"}),)})
+    [window] = policy.windows
+    assert (window.length, window.stride, window.states) == (BEATS, BEATS, ("above",))
+    eager = policy.model_copy(update={"windows": (window.model_copy(update={"scale": "5"}),)})
     with pytest.raises(GuaranteeError):
         eager.verify(EPSILON)
 
@@ -103,8 +103,10 @@ def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(nig
     assert 0.0 < night.ours.max() <= EPSILON
     assert night.learner.shape == night.ours.shape
     assert night.learner.max() > night.ours.max()
-    assert len({one.max() for one in night.learners}) == 6, "each draw of the noise moves odds by another factor"
-    factors = sorted(math.exp(one.max()) for one in night.learners)
+    assert len({learner.max() for learner in night.learners}) == 6, (
+        "each draw of the noise moves odds by another factor"
+    )
+    factors = sorted(math.exp(learner.max()) for learner in night.learners)
     assert f"over 6 draws of the noise by x {factors[0]:.1f} to x {factors[-1]:.1f};" in summary(night)[2]
     assert night.attack.low <= night.attack.success <= night.attack.high
 
@@ -177,8 +179,8 @@ def test_the_promise_is_to_one_who_knows_the_habits_and_the_others_get_beyond_it
         lane = lanes[name]
         assert (lane.number, len(shapes(lane, "beyond")), shapes(lane, "promise")) == (share, beyond, [])
         assert lane.words.endswith(f"above the line for {20 * beyond} %")
-        [(said,)] = [(shape.words,) for shape in lane.shapes if shape.look == "nobody"]
-        assert said == "the promise to one who knows the habits: 73 %"
+        [(words,)] = [(shape.words,) for shape in lane.shapes if shape.look == "nobody"]
+        assert words == "the promise to one who knows the habits: 73 %"
     assert [*attacker_lanes(replay, replace(drawn(night), learners=()))] == ["knows", "ordinary"]
     assert [*attacker_lanes(replay, None)] == ["knows"]
 
@@ -187,7 +189,9 @@ def test_what_a_profile_lets_anybody_say_is_drawn_for_each_stretch(replay: Repla
     lane = stretches_lane(replay.stretches, replay.about)
     assert lane.number == "73 %"
     bars = shapes(lane, "most") + shapes(lane, "bare")
-    assert [high for _, _, _, high in bars] == pytest.approx([most_sure(one.epsilon) for one in replay.stretches[:6]])
+    assert [high for _, _, _, high in bars] == pytest.approx(
+        [most_sure(stretch.epsilon) for stretch in replay.stretches[:6]]
+    )
     assert [words for _, words in lane.marks][:3] == ["heartbeat", "10 min", "1 h"]
     assert lane.words.endswith("if 50 % sure before; not protected: 10 min, 1 h, 8 h")
 
@@ -336,7 +340,7 @@ def test_a_device_that_stands_still_is_named_and_the_demo_goes_on_without_it(
     assert re.match(rf"watch-N05 \(process {stopped.pid}\) has stood still for \d+ s: tick 1200 of 16859, 3 ", named)
     assert named in "; ".join(alarms)
     assert alarms[-1] == ""
-    assert [one.split(" for ")[0] for one in missing][:1] == ["watch-N05 stood still"]
+    assert [line.split(" for ")[0] for line in missing][:1] == ["watch-N05 stood still"]
     assert len(missing) == (1 if ends == "stands still" else 2)
 
 

@@ -43,8 +43,8 @@ def nights() -> list[Replay]:
 
 @pytest.fixture
 def page() -> Iterator[Page]:
-    with Page(browser=False) as made:
-        yield made
+    with Page(browser=False) as page:
+        yield page
 
 
 def ask(page: Page, path: str = "/state", **headers: str) -> tuple[int, bytes, dict[str, str]]:
@@ -52,9 +52,9 @@ def ask(page: Page, path: str = "/state", **headers: str) -> tuple[int, bytes, d
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
-    found = answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
+    response = answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
     connection.close()
-    return found
+    return response
 
 
 def test_whoever_has_no_token_gets_nothing_and_a_token_is_for_one_browser(page: Page) -> None:

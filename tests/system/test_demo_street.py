@@ -86,7 +86,7 @@ def test_simulated_homes_report_what_agents_would_and_the_helper_opens_their_sum
                 leader.ask(number, reports)
                 answer = leader.answered()
                 noise = sum(homes.shares[number][report.sealed.device] for report in reports)
-                counts = [sum(states[one.sealed.device][20 * number : 20 * number + 20]) for one in reports]
+                counts = [sum(states[report.sealed.device][20 * number : 20 * number + 20]) for report in reports]
                 assert opened(answer, reports) == [sum(counts) + noise]
         finally:
             homes.stop()

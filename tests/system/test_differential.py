@@ -57,29 +57,29 @@ UNUSABLE: dict[str, Source] = {
 """Other readings, most of which are none."""
 
 
-def difference(one: Seen, other: Seen) -> str:
+def difference(seen: Seen, other: Seen) -> str:
     """Differences of two runs to an observer, besides what is covered; empty if none."""
-    return _seen_difference(one, other) or ("" if one.drawn == other.drawn else "how often random bytes were drawn")
+    return _seen_difference(seen, other) or ("" if seen.drawn == other.drawn else "how often random bytes were drawn")
 
 
-def difference_of_missing(one: Seen, other: Seen) -> str:
+def difference_of_missing(seen: Seen, other: Seen) -> str:
     """The same where other ticks are without a reading: these take a row of the table by a word of their own."""
-    return _seen_difference(one, other)
+    return _seen_difference(seen, other)
 
 
-def _seen_difference(one: Seen, other: Seen) -> str:
-    if one.code != other.code:
-        return f"exit codes {one.code} and {other.code}"
-    for line, another in zip_longest(one.times.splitlines(), other.times.splitlines()):
+def _seen_difference(seen: Seen, other: Seen) -> str:
+    if seen.code != other.code:
+        return f"exit codes {seen.code} and {other.code}"
+    for line, another in zip_longest(seen.times.splitlines(), other.times.splitlines()):
         if line != another:
             return f"published {line}, not {another}"
-    for line, another in zip_longest(one.written.splitlines(), other.written.splitlines()):
+    for line, another in zip_longest(seen.written.splitlines(), other.written.splitlines()):
         if line != another:
             return f"written {line}, not {another}"
-    for packet, counterpart in zip_longest(one.packets, other.packets):
+    for packet, counterpart in zip_longest(seen.packets, other.packets):
         if packet != counterpart:
             return f"sent {packet}, not {counterpart}"
-    if [len(covered) for covered in one.covered] != [len(covered) for covered in other.covered]:
+    if [len(covered) for covered in seen.covered] != [len(covered) for covered in other.covered]:
         return "sizes of what is covered"
     return ""
 
@@ -100,29 +100,29 @@ def test_a_sensor_that_tells_of_changes_shows_no_more_of_them(broker: Mosquitto,
 def test_other_readings_change_nothing_that_is_not_covered(broker: Mosquitto, tmp_path: Path, kind: str) -> None:
     """Readings of equal usability, and then readings that are none."""
     first, second = USABLE[kind]
-    one = run(broker, tmp_path / "one", first, HERE)
-    assert one.code == 0, (tmp_path / "one" / "agent.log").read_text()
-    assert one.kinds == {"symbols", "window", "status", "description"}
-    assert len(one.times.splitlines()) >= 2 + 2 * 6 + 5 + 4, "birth, end, frames of both streams, windows"
+    first_run = run(broker, tmp_path / "one", first, HERE)
+    assert first_run.code == 0, (tmp_path / "one" / "agent.log").read_text()
+    assert first_run.kinds == {"symbols", "window", "status", "description"}
+    assert len(first_run.times.splitlines()) >= 2 + 2 * 6 + 5 + 4, "birth, end, frames of both streams, windows"
     other = run(broker, tmp_path / "other", second, THERE)
-    assert difference(one, other) == ""
-    assert one.covered != other.covered, "the readings did not even reach the symbols"
-    assert {line.split()[-1] for line in one.written.splitlines()} == {"True", "False"}, "records and blanks"
+    assert difference(first_run, other) == ""
+    assert first_run.covered != other.covered, "the readings did not even reach the symbols"
+    assert {line.split()[-1] for line in first_run.written.splitlines()} == {"True", "False"}, "records and blanks"
     unusable = run(broker, tmp_path / "unusable", UNUSABLE[kind], NOWHERE)
-    assert difference_of_missing(one, unusable) == ""
+    assert difference_of_missing(first_run, unusable) == ""
 
 
 def test_chains_of_pairs_and_steps_that_change_show_no_more(broker: Mosquitto, tmp_path: Path) -> None:
     """Which table a point is drawn from, and what the tables are, follows from the tick; the class changes no byte."""
     first, second = USABLE["replay"]
-    one = run(broker, tmp_path / "one", first, HERE, longer=True)
-    assert one.code == 0, (tmp_path / "one" / "agent.log").read_text()
-    assert one.kinds == {"symbols", "window", "status", "description"}
+    first_run = run(broker, tmp_path / "one", first, HERE, longer=True)
+    assert first_run.code == 0, (tmp_path / "one" / "agent.log").read_text()
+    assert first_run.kinds == {"symbols", "window", "status", "description"}
     other = run(broker, tmp_path / "other", second, THERE, longer=True)
-    assert difference(one, other) == ""
-    assert one.covered != other.covered
+    assert difference(first_run, other) == ""
+    assert first_run.covered != other.covered
     unusable = run(broker, tmp_path / "unusable", UNUSABLE["replay"], NOWHERE, longer=True)
-    assert difference_of_missing(one, unusable) == ""
+    assert difference_of_missing(first_run, unusable) == ""
 
 
 def test_points_of_a_staircase_show_no_more(broker: Mosquitto, tmp_path: Path) -> None:
@@ -130,13 +130,13 @@ def test_points_of_a_staircase_show_no_more(broker: Mosquitto, tmp_path: Path) -
     noise = measure_policy(11).measure_tables[0].noise
     assert isinstance(noise, StaircaseNoise)
     first, _ = USABLE["replay"]
-    one = run(broker, tmp_path / "one", first, ["c60"], side=11)
-    assert one.code == 0, (tmp_path / "one" / "agent.log").read_text()
+    first_run = run(broker, tmp_path / "one", first, ["c60"], side=11)
+    assert first_run.code == 0, (tmp_path / "one" / "agent.log").read_text()
     other = run(broker, tmp_path / "other", first, ["c61", "c0", "c120"], side=11)
-    assert difference(one, other) == ""
-    assert one.covered != other.covered
+    assert difference(first_run, other) == ""
+    assert first_run.covered != other.covered
     unusable = run(broker, tmp_path / "unusable", first, ["c999", ""], side=11)
-    assert difference_of_missing(one, unusable) == ""
+    assert difference_of_missing(first_run, unusable) == ""
 
 
 def test_a_baseline_tells_its_states_and_nothing_else(broker: Mosquitto, tmp_path: Path) -> None:
@@ -160,6 +160,6 @@ def test_a_baseline_tells_its_states_and_nothing_else(broker: Mosquitto, tmp_pat
 def test_a_leak_is_noticed(broker: Mosquitto, tmp_path: Path, leak: str) -> None:
     """The test above can fail: an agent that sends when something happens, takes longer, draws more, or says more."""
     first, second = USABLE["replay"]
-    one = run(broker, tmp_path / "one", first, HERE, leak)
+    first_run = run(broker, tmp_path / "one", first, HERE, leak)
     other = run(broker, tmp_path / "other", second, HERE, leak)
-    assert difference(one, other) != ""
+    assert difference(first_run, other) != ""

@@ -64,7 +64,9 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
         add(registry, keys, policy_document(symbols, measured, version=2))
         wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 2, "version 2")
         wait_until(
-            lambda: any(one is not None and one.table > 0 for frame in gateway.points() for one in frame.released),
+            lambda: any(
+                point is not None and point.table > 0 for frame in gateway.points() for point in frame.released
+            ),
             "a point from a table that the gateway has signed",
         )
         assert {frame.policy_version for frame in gateway.points()} == {2}
@@ -80,9 +82,9 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
         wait_until(lambda: len(late.payloads) == 2, "descriptions for a late subscriber")
         late.link.stop()
         assert {Description.decode(payload).version for payload in late.payloads} == {2}
-        told = [Description.decode(payload) for payload in described.payloads]
-        assert (told[-1].version, told[-1].guarantee.epsilon) == (2, symbols.guarantee.epsilon)
-        assert max(one.version for one in told) == 2, "the refused policy was never described"
+        descriptions = [Description.decode(payload) for payload in described.payloads]
+        assert (descriptions[-1].version, descriptions[-1].guarantee.epsilon) == (2, symbols.guarantee.epsilon)
+        assert max(description.version for description in descriptions) == 2, "the refused policy was never described"
         assert agent.stop(PATIENCE) == 0
         wait_until(lambda: not registry.device("watch").online)
         gateway.process.terminate()
@@ -108,20 +110,20 @@ def test_a_gateway_refuses_to_start_with_what_it_cannot_use(broker: Mosquitto, t
     (tmp_path / "gateway.key").write_bytes(secret)
     (tmp_path / "root.envelope").write_bytes(keys.root_envelope())
 
-    def said() -> str:
+    def output() -> str:
         gateway = Gateway(tmp_path, broker.port)
         assert gateway.process.wait(PATIENCE) == 1
         return gateway.log.read_text().splitlines()[-1]
 
-    assert "that others may read" in said()
+    assert "that others may read" in output()
     for name in ("passphrase", "gateway.key"):
         (tmp_path / name).chmod(0o600)
-    assert "is not a gateway key of root version 1" in said()
+    assert "is not a gateway key of root version 1" in output()
     (tmp_path / "passphrase").write_text("wrong\n")
-    assert "the passphrase is not the one of this key" in said()
+    assert "the passphrase is not the one of this key" in output()
     (tmp_path / "gateway.key").write_bytes(b"?")
     (tmp_path / "root.envelope").write_bytes(b"?")
-    assert "root.envelope" in said()
+    assert "root.envelope" in output()
 
 
 def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosquitto, tmp_path: Path) -> None:
@@ -135,10 +137,10 @@ def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosqui
     link.start()
 
     def alarms() -> list[tuple[AlarmCode, tuple[str, ...]]]:
-        said = [
+        healths = [
             Health.decode(payload) for topic, payload in list(heard.messages) if topic == topic_of("health", "home")
         ]
-        return [(one.code, one.names) for one in said[-1].alarms] if said and said[-1].online else []
+        return [(alarm.code, alarm.names) for alarm in healths[-1].alarms] if healths and healths[-1].online else []
 
     try:
         wait_until(lambda: any(topic == topic_of("health", "home") for topic, _ in list(heard.messages)), "a gateway")

@@ -45,10 +45,10 @@ def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_ru
         for turn, count in enumerate((2, 3, 2)):
             since = time.monotonic()
             new = [Process(tmp_path, broker, server, f"{role}/{count}", str(turn)) for role in roles(count)]
-            for one in new:
-                running.callback(one.end)
+            for shard in new:
+                running.callback(shard.end)
             generations.append(new)
-            wait_until(lambda new=new: all("has started" in one.log for one in new), f"{count} shards")  # type: ignore[misc]
+            wait_until(lambda new=new: all("has started" in shard.log for shard in new), f"{count} shards")  # type: ignore[misc]
             if turn:
                 for one in generations[turn - 1]:
                     assert one.ended() == 1, "whoever was there ends by itself"
@@ -71,7 +71,7 @@ def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_ru
         wait_until(lambda: len(set(public.payloads)) >= past, "a release of every window")
         for one in (*generations[-1], late):
             one.send(signal.SIGTERM)
-        assert [one.ended() for one in (*generations[-1], late)] == [0] * 4
+        assert [shard.ended() for shard in (*generations[-1], late)] == [0] * 4
         with closing(Ledger(ledger_beside(server))) as ledger:
             entries = len(ledger.entries())
         wait_until(lambda: len(set(public.payloads)) == entries, "what the ledger has")
@@ -80,8 +80,8 @@ def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_ru
         assert store.shards == 2
     payloads = list(dict.fromkeys(public.payloads))  # the newest is published again at every start
     released = [ReleaseFrame.decode(payload) for payload in payloads]
-    assert len({one.first for one in released}) == len(released) >= 3
+    assert len({frame.first for frame in released}) == len(released) >= 3
     with closing(Ledger(ledger_beside(server))) as ledger:
         assert len(ledger.entries()) == len(released)
-        published = {one.entry: payload for one, payload in zip(released, payloads, strict=True)}
+        published = {frame.entry: payload for frame, payload in zip(released, payloads, strict=True)}
         assert verify(ledger, published).problems == ()

@@ -54,9 +54,9 @@ def test_three_commands_lead_to_a_private_share_in_home_assistant(broker: Mosqui
         wait_until(lambda: listener.state("sensor.home_device_1_kitchen_water_privacy") == "88.1")
         wait_until(lambda: listener.state("binary_sensor.home_health_alarm") == "OFF")
         assert not any(name.startswith("binary_sensor.home_device") for name in listener.components())
-    said = " ".join((tmp_path / "said").read_text().split())
-    assert "Useful: the share of 'on' over 8 h, off by 2.1 points on average; guessing is off by 11." in said
-    assert "Private: about any 10 minutes, from 50 % to at most 88 % sure. Not private: an hour or longer." in said
+    text = " ".join((tmp_path / "said").read_text().split())
+    assert "Useful: the share of 'on' over 8 h, off by 2.1 points on average; guessing is off by 11." in text
+    assert "Private: about any 10 minutes, from 50 % to at most 88 % sure. Not private: an hour or longer." in text
     assert "off by 2.1 percentage points on average. Always guessing the usual share is off by 11 points" in manual
     assert "becomes at most 88 % sure" in manual
     assert "An hour is not private" in manual

@@ -62,8 +62,8 @@ def holds_all_files(wheel: Path, archive: Path) -> None:
     packages = ("edge_agent", "gateway", "firmware_sim", "fugu", "fugu_cli", "fugu_helper")
     tracked = subprocess.run(["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True)
     paths = [ROOT / name for name in tracked.stdout.splitlines()]
-    found = [one for path in paths for one in (path.iterdir() if path.is_dir() else [path])]  # units are linked to
-    wanted = {str(one.relative_to(ROOT)) for one in found if one.is_file()}
+    files = [file for path in paths for file in (path.iterdir() if path.is_dir() else [path])]  # units are linked to
+    wanted = {str(file.relative_to(ROOT)) for file in files if file.is_file()}
     assert {"gateway/page/assets/lanes.js", "fugu_cli/demo/assets/page.html"} <= wanted
     assert wanted - set(zipfile.ZipFile(wheel).namelist()) == set()
     with tarfile.open(archive) as source:
@@ -90,9 +90,9 @@ def released() -> str:
 
 def first_extras() -> str:
     """The extras that the first page installs from a checkout, in brackets."""
-    found = re.search(r"^pipx install '\.(\[.+\])'$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert found is not None
-    return found[1]
+    match = re.search(r"^pipx install '\.(\[.+\])'$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert match is not None
+    return match[1]
 
 
 def shows_its_page(fugu: Path) -> None:
@@ -102,8 +102,8 @@ def shows_its_page(fugu: Path) -> None:
     with subprocess.Popen([fugu, "gateway", "dashboard", *words], stdout=subprocess.DEVNULL) as process:
         try:
             wait_until(page.answers, "the page")
-            for one in (ROOT / "gateway/page/assets").iterdir():
-                assert page.ask(f"/assets/{one.name}") == (200, one.read_bytes())
+            for file in (ROOT / "gateway/page/assets").iterdir():
+                assert page.ask(f"/assets/{file.name}") == (200, file.read_bytes())
         finally:
             process.terminate()
     assert process.returncode == 0
@@ -122,23 +122,23 @@ def linked(home: Path, wanted: str) -> None:
     if not any(site.glob("fugu_edge-*")):
         words = ("--python", home / "bin/python", "install", "--quiet", "--no-deps", "--no-index", wheel)
         subprocess.run([sys.executable, "-m", "pip", *words], check=True, capture_output=True)
-    [told] = site.glob("fugu_edge-*.dist-info")
-    asked, here = [(Distribution.at(told), extras.rstrip("]"))], Path(str(distribution("pip").locate_file("")))
+    [metadata] = site.glob("fugu_edge-*.dist-info")
+    asked, here = [(Distribution.at(metadata), extras.rstrip("]"))], Path(str(distribution("pip").locate_file("")))
     seen = set[tuple[str, str]]()
     while asked:
         package, extra = asked.pop()
         for needed in map(Requirement, package.requires or ()):
             if needed.marker is not None and not needed.marker.evaluate({"extra": extra}):
                 continue
-            found = Distribution.at(told) if needed.name == "fugu-edge" else distribution(needed.name)
+            found = Distribution.at(metadata) if needed.name == "fugu-edge" else distribution(needed.name)
             assert needed.specifier.contains(found.version), f"{needed} of {package.name}, and there is {found.version}"
             for file in found.files or () if needed.name != "fugu-edge" else ():
                 top = site / file.parts[0]
                 if file.parts[0] not in ("..", "__pycache__") and not top.exists():
                     top.symlink_to(here / file.parts[0])
-            more = [(found, one) for one in ("", *needed.extras)]
-            asked += [one for one in more if (one[0].name, one[1]) not in seen]
-            seen |= {(one[0].name, one[1]) for one in more}
+            more = [(found, extra) for extra in ("", *needed.extras)]
+            asked += [pair for pair in more if (pair[0].name, pair[1]) not in seen]
+            seen |= {(pair[0].name, pair[1]) for pair in more}
 
 
 @pytest.mark.parametrize("install", [linked, pytest.param(downloaded, marks=pytest.mark.soak)])

@@ -102,16 +102,16 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
         f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(40 + i))}.000Z watch/hr level {symbol}"
         for i, symbol in enumerate(symbols.symbols)
     ]
-    name, found = fields(topic_of("symbols", "home", "watch", "place"))
+    name, fields_ = fields(topic_of("symbols", "home", "watch", "place"))
     assert name == "MeasureFrame"
     released = MeasureFrame.decode(points).released
-    assert [(one["table"], tuple(one["point"])) for one in found["points"]] == [([t], p) for t, p in released]
-    name, found = fields(topic_of("window", "home", "watch", "hr"))
-    known = WindowFrame.decode(window)
-    assert (name, found["window"], found["counts"]) == ("WindowFrame", known.window, list(known.counts))
-    assert (found["first"], found["shift"], found["observed"]) == (known.first, known.shift, known.observed)
-    name, found = fields(topic_of("status", "home", "watch"))
-    assert (name, found["online"], found["agent_version"], found["outbox_depth"]) == ("Status", True, "0.1.0", 3)
+    assert [(point["table"], tuple(point["point"])) for point in fields_["points"]] == [([t], p) for t, p in released]
+    name, fields_ = fields(topic_of("window", "home", "watch", "hr"))
+    frame = WindowFrame.decode(window)
+    assert (name, fields_["window"], fields_["counts"]) == ("WindowFrame", frame.window, list(frame.counts))
+    assert (fields_["first"], fields_["shift"], fields_["observed"]) == (frame.first, frame.shift, frame.observed)
+    name, fields_ = fields(topic_of("status", "home", "watch"))
+    assert (name, fields_["online"], fields_["agent_version"], fields_["outbox_depth"]) == ("Status", True, "0.1.0", 3)
     assert fields(topic_of("health", "home")) == ("Health", {"format": "fugu/2", "online": False})
 
 
@@ -127,7 +127,7 @@ console.log(JSON.stringify(messages.map((msg) => run(msg, node)).concat(said)));
 
 def test_the_function_of_the_node_red_flow_says_every_report_in_words() -> None:
     flow = json.loads((EXAMPLES / "node-red.json").read_text())
-    (function,) = (one for one in flow if one["type"] == "function")
+    (function,) = (node_ for node_ in flow if node_["type"] == "function")
     cases = {
         "state_estimate": (topic_of("estimate", "home", "hall", "motion"), "on, sure to 90 %"),
         "place_estimate": (topic_of("estimate", "home", "hall", "motion"), "46.05, 14.5, within 174 m"),
@@ -142,9 +142,9 @@ def test_the_function_of_the_node_red_flow_says_every_report_in_words() -> None:
     }
     reports = {name: json.loads((REPORTS / f"{name}.json").read_text()) for name in cases}
     messages = [{"topic": cases[name][0], "payload": reports[name]} for name in cases]
-    given = json.dumps({"code": function["func"], "messages": messages})
-    done = subprocess.run([node(), "-e", FUNCTION], input=given, capture_output=True, text=True)
+    text = json.dumps({"code": function["func"], "messages": messages})
+    done = subprocess.run([node(), "-e", FUNCTION], input=text, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     whose = {name: "/".join(topic.split("/")[4:]) for name, (topic, _) in cases.items()}
     expected = [f"{whose[name]} at {reports[name]['time']}: {words}" for name, (_, words) in cases.items()]
-    assert [one["payload"] for one in json.loads(done.stdout)] == expected
+    assert [message["payload"] for message in json.loads(done.stdout)] == expected

@@ -46,14 +46,14 @@ def test_no_reading_is_in_any_packet_file_log_or_error(broker: Mosquitto, tmp_pa
     after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert len(captured[0]) > 2000
     assert any(file.name.endswith("-wal") for file in during)
-    kept = [data for file, data in during.items() if file.name == "outbox.sqlite.windows"]
-    assert len(kept) == 1, "the file of windows under way is searched"
+    files = [data for file, data in during.items() if file.name == "outbox.sqlite.windows"]
+    assert len(files) == 1, "the file of windows under way is searched"
     places = [("upstream", captured[0]), ("downstream", captured[1])]
     places += [(str(file), data) for files in (during, after) for file, data in files.items() if file != night]
     for canary in CANARIES:
         for trace in traces(canary):
-            found = [place for place, data in places if trace in data]
-            assert found == [], f"{canary} as {trace!r} in {found}"
+            with_trace = [place for place, data in places if trace in data]
+            assert with_trace == [], f"{canary} as {trace!r} in {with_trace}"
 
 
 def test_the_search_for_canaries_finds_one_that_is_there() -> None:

@@ -53,7 +53,7 @@ def points(frames: list[MeasureFrame]) -> dict[int, object]:
 
 def smoothed(reports: Recorder) -> list[int]:
     """The ticks that were told with the points of later ones."""
-    return [one.tick for payload in list(reports.payloads) for one in ValueEstimate.decode(payload).smoothed]
+    return [row.tick for payload in list(reports.payloads) for row in ValueEstimate.decode(payload).smoothed]
 
 
 def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ PATHS = (
 )
 PATHS += ("/events/device/watch",)
 ASSETS = tuple(
-    f"/assets/{one.name}" for one in (Path(__file__).parents[2] / "gateway/page/assets").iterdir() if one.is_file()
+    f"/assets/{file.name}" for file in (Path(__file__).parents[2] / "gateway/page/assets").iterdir() if file.is_file()
 )
 
 
@@ -98,11 +98,11 @@ def _no_process_outlives_its_test() -> None:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    made = Fleet(tmp_path_factory.mktemp("fleet"))
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
     try:
-        yield made
+        yield fleet
     finally:
-        made.stop()
+        fleet.stop()
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: Site, 
         wait_until(lambda: browser.count(".series .plot") == 1)
         wait_until(lambda: browser.count(".left .frames code") > 3)
         script = "return [...document.querySelectorAll('.frames code')].map((one) => one.textContent)"
-        shown = {bytes.fromhex(one) for one in browser.run(script)}
+        shown = {bytes.fromhex(digits) for digits in browser.run(script)}
         sent = {payload for topic, payload in list(heard.messages) if "/symbols/" in topic}
         assert len(shown & sent) > 1, (shown, sent)
     finally:
@@ -170,8 +170,10 @@ def test_a_broker_that_dies_and_returns(fleet: Fleet, page: Site, browser: Brows
 
 def test_whatever_a_device_is_called_is_text(fleet: Fleet, page: Site, browser: Browser) -> None:
     named = Categories(categories={"a": 0, "b": 1}, states=(EVIL, "</script><b>"))
-    told = describe(policy(epoch_us=0, period_us=20_000, device="evil").model_copy(update={"discretiser": named}))
-    fleet.say(topic_of("description", "home", "evil", "hr"), told.encode())
+    description = describe(
+        policy(epoch_us=0, period_us=20_000, device="evil").model_copy(update={"discretiser": named})
+    )
+    fleet.say(topic_of("description", "home", "evil", "hr"), description.encode())
     browser.open(f"{page.address}/device/evil")
     shown = "return document.querySelector('.stream .promise')?.textContent ?? ''"  # also what is folded
     wait_until(lambda: "</script><b>" in browser.run(shown), "the description")

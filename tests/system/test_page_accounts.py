@@ -67,7 +67,7 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
                 send(watch, range(0, TICKS + 10, 10))
             wait_until(lambda: received, "the release")
             reader.stop()
-            said = ReleaseFrame.decode(received[0])
+            answer = ReleaseFrame.decode(received[0])
 
             for name, seen in (("site", {"walk", "inside"}), ("street", {"walk"})):
                 browser.open(f"{pages[name].address}/releases")
@@ -75,13 +75,13 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
                 assert ("inside" in browser.text("tbody")) == ("inside" in seen)
                 assert browser.text("#view") == f"● live, as account {name} may read it"
                 rows = browser.run("return [...document.querySelectorAll('tbody tr')].map((one) => one.innerText)")
-                (row,) = (one for one in rows if one.startswith("walk"))
-                numbers = [significant(one) for one in (said.values[0], said.low[0], said.high[0])]
+                (row,) = (row for row in rows if row.startswith("walk"))
+                numbers = [significant(number) for number in (answer.values[0], answer.low[0], answer.high[0])]
                 assert "{} ({} to {})".format(*numbers) in row
-                assert f"#{said.entry}" in row
+                assert f"#{answer.entry}" in row
                 assert "for street" in row
-                assert f"epsilon {significant(said.epsilon)}" in row
-                assert f"noise of scale {said.scale}" in row
+                assert f"epsilon {significant(answer.epsilon)}" in row
+                assert f"noise of scale {answer.scale}" in row
                 browser.look(390, dark=name == "site")
                 assert browser.violations() == []
 
@@ -108,9 +108,9 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
                 "/events/device/watch",
                 "/events/fleet",
             ):  # of another's devices it has heard, and keeps, nothing
-                said = pages["street"].ask(path)[1]
-                assert not [word for word in (b'"history"', b'"estimate"', b'"count"', b'"newest"') if word in said]
+                answer = pages["street"].ask(path)[1]
+                assert not [word for word in (b'"history"', b'"estimate"', b'"count"', b'"newest"') if word in answer]
             assert browser.complaints() == []
         finally:
-            codes = [one.stop() for one in (*pages.values(), gateway)]
+            codes = [process.stop() for process in (*pages.values(), gateway)]
             assert codes == [0, 0, 0]

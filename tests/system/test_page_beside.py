@@ -40,7 +40,9 @@ def _policies(tmp_path: Path) -> None:
 
 
 def children(pid: int) -> list[int]:
-    return [int(one) for task in Path(f"/proc/{pid}/task").iterdir() for one in (task / "children").read_text().split()]
+    return [
+        int(part) for task in Path(f"/proc/{pid}/task").iterdir() for part in (task / "children").read_text().split()
+    ]
 
 
 def page_of(gateway: GatewayProcess) -> int | None:
@@ -157,8 +159,8 @@ def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path) ->
             subprocess.Popen([*run, f"{index}.toml"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
             for index in range(len(refused))
         ]
-        lines = [one.communicate(timeout=PATIENCE)[1] for one in some]
-    for line, said in zip(lines, (said for *_, said in refused), strict=True):
-        assert said in line, line
+        lines = [process.communicate(timeout=PATIENCE)[1] for process in some]
+    for line, reason in zip(lines, (reason for *_, reason in refused), strict=True):
+        assert reason in line, line
         assert line.count("\n") == 1, line
     assert not (tmp_path / "s.db").exists()

@@ -22,7 +22,7 @@ READINGS = [(f"0.3{CANARY}", "c0"), (f"0.7{CANARY}", "c1"), (f"0.3{CANARY}", "c1
 def shown(browser: Browser) -> set[bytes]:
     """All bytes that the page has of messages now."""
     script = "return [...document.querySelectorAll('.left code')].map((one) => one.textContent)"
-    return {bytes.fromhex(one) for one in browser.run(script)}
+    return {bytes.fromhex(digits) for digits in browser.run(script)}
 
 
 def open_details(browser: Browser) -> None:
@@ -36,7 +36,7 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
         page = ServedPage(tmp_path, broker.port)
         seen: dict[str, set[bytes]] = {kind: set() for kind in (*LEFT, "points")}
 
-        def found(kind: str) -> bool:
+        def has_kind(kind: str) -> bool:
             now = shown(browser)
             for topic, payload in list(fleet.heard.messages):
                 named = parse_topic(topic) if topic.startswith("fugu/") else None
@@ -47,7 +47,7 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
         try:
             browser.open(f"{page.address}/device/watch")
             for kind in seen:
-                wait_until(lambda kind=kind: found(kind), f"{kind} with the bytes that left")  # type: ignore[misc]
+                wait_until(lambda kind=kind: has_kind(kind), f"{kind} with the bytes that left")  # type: ignore[misc]
             said = browser.text(".left")
             assert "“high”:" in said
             assert "its noise is between −" in said

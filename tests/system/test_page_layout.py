@@ -71,7 +71,7 @@ return [all('.gauge .mark', (one) => one.getAttribute('d')), all('.gauge .at', (
 
 
 @pytest.fixture
-def told(broker: Mosquitto, tmp_path: Path) -> Iterator[tuple[Told, ServedPage]]:
+def story_page(broker: Mosquitto, tmp_path: Path) -> Iterator[tuple[Told, ServedPage]]:
     page = ServedPage(tmp_path, broker.port)
     scene = Told(Broker(port=broker.port))
     try:
@@ -90,8 +90,8 @@ def picture(browser: Browser, name: str) -> None:
     (PICTURES / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
 
 
-def test_nothing_overflows_or_lies_over_another(told: tuple[Told, ServedPage], browser: Browser) -> None:
-    scene, page = told
+def test_nothing_overflows_or_lies_over_another(story_page: tuple[Told, ServedPage], browser: Browser) -> None:
+    scene, page = story_page
     wait_until(lambda: b'"epsilon":1.0' in page.ask("/events/fleet")[1], "devices that are remembered")
     scene.history(1.0)
     for name, (path, ready) in PATHS.items():

@@ -33,7 +33,7 @@ def unfold(browser: Browser) -> None:
 
 def numbers(browser: Browser) -> list[int]:
     script = "return [...document.querySelectorAll('tbody tr')].map((one) => Number(one.dataset.number))"
-    return [int(one) for one in browser.run(script)]
+    return [int(number) for number in browser.run(script)]
 
 
 def choose(browser: Browser, audience: str) -> None:
@@ -98,9 +98,9 @@ def test_pages_a_filter_and_names_that_are_text(broker: Mosquitto, tmp_path: Pat
         reserve(ledger, release(10, 19, ALLOWED // 2, name=EVIL, reason=f"</script>{EVIL}", scale=EVIL))
     link = Link(Broker(port=broker.port), client_id="crowd")
     link.start()
-    told = describe(policy(epoch_us=0, period_us=1_000_000)).encode()
+    description = describe(policy(epoch_us=0, period_us=1_000_000)).encode()
     topic = topic_of("description", "home", "watch", "hr")
-    wait_until(lambda: link.publish(topic, told, retain=True) is not None, "room for a message")
+    wait_until(lambda: link.publish(topic, description, retain=True) is not None, "room for a message")
     page = ServedPage(tmp_path, broker.port, ledger=path)
     narrow = ServedPage(tmp_path, broker.port, ledger=path, no_login=True, audience="lab")
     try:
@@ -139,5 +139,5 @@ def test_pages_a_filter_and_names_that_are_text(broker: Mosquitto, tmp_path: Pat
         assert browser.complaints() == []
     finally:
         link.stop()
-        for one in (page, narrow):
-            assert one.stop() == 0
+        for page_ in (page, narrow):
+            assert page_.stop() == 0

@@ -61,7 +61,7 @@ def test_where_devices_may_be(broker: Mosquitto, tmp_path: Path, browser: Browse
         wait_until(lambda: browser.count(".map circle") > 3, "released cells")
         assert browser.count(".map .cell") == 2
         assert browser.count("main b") == 0
-        likely = [float(one) for one in browser.text("tbody").split() if one.isdigit()]
+        likely = [float(part) for part in browser.text("tbody").split() if part.isdigit()]
         assert sum(likely) == pytest.approx(100, abs=1)
         assert "“<b>west”" in browser.text("ol.newest") or "“east”" in browser.text("ol.newest")
         assert "ellipse with half-axes of" in browser.run("return document.querySelector('.mapped').ariaLabel")

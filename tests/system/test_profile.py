@@ -59,7 +59,7 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
         ):
             browser.open(f"{page.address}/device/watch")
             running.start()
-            reading = next(one for one in heard if isinstance(one, CountReading))
+            reading = next(reading for reading in heard if isinstance(reading, CountReading))
             count = reading.window
             assert count.blocks == blocks.labels
             assert TICKS - 1 <= count.observed <= TICKS  # the clock stood at the first tick
@@ -70,7 +70,7 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
             )
             assert "08:00-12:00 " in ReadingLines()(reading)
             share = [f"sensor.home_watch_hr_window_day_{place}" for place in range(6)]
-            wait_until(lambda: all(listener.state(one) not in (None, "unavailable") for one in share), "shares")
+            wait_until(lambda: all(listener.state(entity) not in (None, "unavailable") for entity in share), "shares")
             shown = float(listener.state(share[BUSY]) or "")
             assert shown == pytest.approx(600 * count.values[BUSY] / count.observed, abs=0.01)
             beside = listener.attributes(share[BUSY])

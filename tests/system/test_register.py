@@ -41,9 +41,9 @@ def reports(kind: type[Estimate]) -> Callable[[bytes], object]:
     """Parses estimates of one kind only."""
 
     def decode(payload: bytes) -> object:
-        if not isinstance(found := decode_estimate(payload), kind):
+        if not isinstance(estimate := decode_estimate(payload), kind):
             raise FrameError("another estimate", Reason.WRONG_TYPE)
-        return found
+        return estimate
 
     return decode
 
@@ -75,11 +75,11 @@ def test_every_topic_of_the_contract_is_in_the_register_and_no_other() -> None:
 
 
 def test_every_field_of_every_message_is_in_the_register_and_no_other() -> None:
-    found: dict[str, set[str]] = {}
+    fields_of: dict[str, set[str]] = {}
     for row in rows():
         (message,) = row.messages
-        found.setdefault(message, set()).update(row.fields)
-    assert found == messages()
+        fields_of.setdefault(message, set()).update(row.fields)
+    assert fields_of == messages()
 
 
 def test_a_field_that_nobody_has_entered_is_noticed() -> None:
@@ -155,8 +155,8 @@ def test_what_running_programs_publish_is_what_the_register_names_and_holds_no_r
         during = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
         messages_seen([message for message in fleet.heard.messages if message not in sent])
         assert fleet.heard.kinds() == named
-        told = {topic for topic, _ in fleet.heard.messages if not topic.startswith("fugu/")}
-        assert told == {
+        topics = {topic for topic, _ in fleet.heard.messages if not topic.startswith("fugu/")}
+        assert topics == {
             *(discovery_topic("home", name) for name in ("watch", "health")),
             available_topic("home", "watch"),
         }
@@ -177,8 +177,8 @@ def test_what_running_programs_publish_is_what_the_register_names_and_holds_no_r
     assert any("ledger" in name for name in names), names
     for canary in (*CANARIES, MALFORMED):
         for trace in traces(canary):
-            found = [place for place, data in everywhere if trace in data and not place.endswith("readings.csv")]
-            assert found == [], f"{canary} as {trace!r} in {found}"
+            with_trace = [place for place, data in everywhere if trace in data and not place.endswith("readings.csv")]
+            assert with_trace == [], f"{canary} as {trace!r} in {with_trace}"
     assert any(traces(CANARIES[0])[0] in data for _, data in everywhere), "the readings themselves are found"
 
 

@@ -147,7 +147,7 @@ def test_no_reading_of_any_sensor_leaves_the_process(
     places |= {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file != config}
     assert str(tmp_path / "outbox.sqlite") in places
     for canary in CANARIES:
-        found = [place for place, data in places.items() if canary.encode() in data]
-        assert found == [], f"{canary} in {found}"
+        with_canary = [place for place, data in places.items() if canary.encode() in data]
+        assert with_canary == [], f"{canary} in {with_canary}"
     for word in (b"Traceback", b"ValueError", b"OSError", b"Exception"):
         assert word not in log.read_bytes(), "even the type of an exception may tell of a reading"

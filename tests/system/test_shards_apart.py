@@ -55,7 +55,7 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
     write_config(tmp_path, scheduled())
     shards = [Process(tmp_path, broker, server, f"{index}/2") for index in range(2)]
     wait_until(
-        lambda: all("waits: one process may have the devices now" in one.log for one in shards), "shards that wait"
+        lambda: all("waits: one process may have the devices now" in shard.log for shard in shards), "shards that wait"
     )
     fleet = Process(tmp_path, broker, server, "fleet/2")
     devices = {name: Device(broker, name) for name in NAMES}
@@ -116,8 +116,8 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
     fleet.ended()
     send(4)
     wait_until(all_stored, "frames that come while there is no process of the whole fleet")
-    said = asked(server)  # by the shards of this machine
-    assert (said["process"], sorted(said["devices"])) == ("shard 0/2, shard 1/2", sorted(NAMES))
+    status = asked(server)  # by the shards of this machine
+    assert (status["process"], sorted(status["devices"])) == ("shard 0/2, shard 1/2", sorted(NAMES))
     again_fleet = Process(tmp_path, broker, server, "fleet/2", "again")
     wait_until(lambda: "has started" in again_fleet.log, "the process of the whole fleet")
     send(20)
@@ -134,13 +134,13 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
             number = store.stream_id(name, "hr")
             assert number is not None
             stored = store.symbols.following(number, 0)
-            assert b"".join(one.symbols for one in stored) == b"".join(one.symbols for one in some)
+            assert b"".join(frame.symbols for frame in stored) == b"".join(frame.symbols for frame in some)
     payloads = list(dict.fromkeys(public.payloads))  # the newest is published again at every start
     released = [ReleaseFrame.decode(payload) for payload in payloads]
-    assert [(one.first, one.devices, one.observed) for one in released] == [(at, 3, 60) for at in (0, 20, 40)]
+    assert [(frame.first, frame.devices, frame.observed) for frame in released] == [(at, 3, 60) for at in (0, 20, 40)]
     with closing(Ledger(ledger_beside(server))) as ledger:
         assert len(ledger.entries()) == 3
-        published = {one.entry: payload for one, payload in zip(released, payloads, strict=True)}
+        published = {frame.entry: payload for frame, payload in zip(released, payloads, strict=True)}
         assert verify(ledger, published).problems == ()
     for link in (public.link, witness.link):
         link.stop()

@@ -29,9 +29,9 @@ def module(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/site/{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 class Loaded(HTMLParser):
@@ -42,11 +42,11 @@ class Loaded(HTMLParser):
         self.found: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag in ("script", "img", "iframe") and given.get("src"):
-            self.found.append(str(given["src"]))
-        if tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload"):
-            self.found.append(str(given["href"]))
+        attributes = dict(attrs)
+        if tag in ("script", "img", "iframe") and attributes.get("src"):
+            self.found.append(str(attributes["src"]))
+        if tag == "link" and attributes.get("rel") in ("stylesheet", "icon", "preload"):
+            self.found.append(str(attributes["href"]))
 
 
 @pytest.mark.long
@@ -66,7 +66,7 @@ def test_it_builds_strictly_and_needs_no_network_nor_a_server(tmp_path: Path, br
     for page in pages:
         parser = Loaded()
         parser.feed(page.read_text())
-        assert [one for one in parser.found if re.match(r"(https?:)?//", one)] == [], page
+        assert [link for link in parser.found if re.match(r"(https?:)?//", link)] == [], page
     names = (tmp_path / "site/names.html").read_text()
     assert [name for name in fugu.__all__ if not re.search(rf'id="fugu\.(\w+\.)*{name}"', names)] == []
     commands = (tmp_path / "site/commands.html").read_text()

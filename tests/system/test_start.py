@@ -60,11 +60,11 @@ class Started(Visitor):
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Started]:
-    made = Started(tmp_path)
-    yield made
-    made.process.kill()
-    made.process.wait(PATIENCE)
-    made.output.close()
+    started = Started(tmp_path)
+    yield started
+    started.process.kill()
+    started.process.wait(PATIENCE)
+    started.output.close()
 
 
 @contextmanager
@@ -126,8 +126,8 @@ def test_a_recording_that_can_be_read_in_two_ways_has_a_button_for_each(tmp_path
             {"only": "sensor=b"},
             {"as_it_is": "keys"},
         ]
-        one = [row for row in rows if ",a," in row]
-        visitor.ask("POST", "/upload?name=one.csv", "\n".join(["time,sensor,value", *one, ""]).encode())
+        one_device = [row for row in rows if ",a," in row]
+        visitor.ask("POST", "/upload?name=one.csv", "\n".join(["time,sensor,value", *one_device, ""]).encode())
         state = visitor.state()
         assert (state["stalled"], state["offers"]) == ("", [])
         assert "readings in column value, times in column time" in " ".join(state["understood"])
@@ -250,7 +250,7 @@ def test_only_the_page_itself_may_send_and_its_token_is_for_one_browser(started:
     assert started.ask("POST", "/ask", b"", **{"Content-Length": "many"})[0] == 405
     assert started.ask("POST", "/else", b"")[0] == 400
     assert started.ask("PUT", "/upload?name=a.csv", b"")[0] == 501
-    assert [one for one in started.left if one.is_file()] == []
+    assert [file for file in started.left if file.is_file()] == []
     assert started.state()["ask"]
     assert started.ask("GET", started.entrance, Cookie=None)[0] == 403, "somebody else has the address, too"
     assert started.process.wait(PATIENCE) == 1
@@ -269,7 +269,7 @@ def test_what_was_uploaded_is_its_owners_and_is_gone_at_the_end(started: Started
         assert started.ask("POST", path, f"t,value\n0,{SECRET}\n".encode())[0] == 201, name
     [folder] = (started.folder / "temporary").iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert {one.parent.parent for one in started.left if one.is_file()} == {folder}
+    assert {file.parent.parent for file in started.left if file.is_file()} == {folder}
     assert started.ask("POST", "/upload?name=x.csv", b"", **{"Content-Length": str((64 << 20) + 1)})[0] == 413
     assert "more than 64 MB" in started.state()["stalled"]
     assert started.stop(number) == (0 if number == signal.SIGINT else 128 + number)
@@ -292,14 +292,14 @@ def test_a_topic_is_recorded_but_never_of_the_fleets_broker(broker: Mosquitto, s
     ):
         wait_until(lambda wrong=wrong: started.do("record", **{"topic": "lab/door", **wrong}) == 202, "it is idle")
         wait_until(lambda why=why: why in started.state()["stalled"], why)
-    assert [one for one in started.left if one.is_file()] == []
+    assert [file for file in started.left if file.is_file()] == []
     with publishing(broker.broker, "lab/door", f'{{"level": {SECRET}}}'):
         assert started.do("record", topic="lab/door", local=local, path="level") == 202
         wait_until(lambda: re.search(r"recording: [3-9] messages", started.state()["stage"]), "messages")
         assert SECRET not in json.dumps(started.state())
         assert started.do("plan") == 202
         wait_until(lambda: "never changes: there is nothing to plan" in started.state()["stalled"], "a verdict")
-    [file] = [one for one in started.left if one.is_file()]
+    [file] = [file for file in started.left if file.is_file()]
     assert SECRET in file.read_text().splitlines()[1]
     assert started.do("finish") == 202
     assert started.process.wait(PATIENCE) == 0
@@ -382,7 +382,7 @@ def test_from_a_file_to_an_agent_that_checks(
     wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
     assert started.left == []
     assert SECRET not in started.said
-    assert {one.name for one in (tmp_path / "wrist").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
+    assert {file.name for file in (tmp_path / "wrist").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
     text = (tmp_path / "wrist" / "agent.toml").read_text()
     assert 'topic = "lab/door"' in text
     assert "history.csv" not in text
@@ -425,7 +425,7 @@ def test_after_a_no_what_would_do_is_a_button(started: Started, tmp_path: Path) 
     assert re.search(gives_up, state["offers"][0]["more"])
     assert started.do("write") == 202
     wait_until(lambda: "no plan to write" in started.state()["stalled"], "a refusal")
-    assert all("fugu" not in one["words"] and one["options"]["threshold"] == "10.0" for one in state["offers"])
+    assert all("fugu" not in offer["words"] and offer["options"]["threshold"] == "10.0" for offer in state["offers"])
     assert state["offers"], "an epsilon that does"
     assert state["offers"][0]["more"].startswith("The share at 10 or above over ")
     options = state["offers"][-1]["options"]

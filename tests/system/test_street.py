@@ -37,8 +37,10 @@ def test_a_window_of_three_homes_opens_as_the_sum_of_their_counts(tmp_path: Path
             with Leader(server.broker, document) as leader:
                 for home in homes:
                     home.start()
-                wait_until(lambda: any(len(one) == 3 for one in leader.reports.values()), "three reports of a window")
-                number, window = next((n, one) for n, one in leader.reports.items() if len(one) == 3)
+                wait_until(
+                    lambda: any(len(report) == 3 for report in leader.reports.values()), "three reports of a window"
+                )
+                number, window = next((n, report) for n, report in leader.reports.items() if len(report) == 3)
                 reports = [window[home.name] for home in homes]
                 leader.ask(number, reports)
                 answer = leader.answered()
@@ -132,7 +134,7 @@ class Faults:
         chosen = [reports[i] for i in answer.members]
         assert len(chosen) >= self.document.least
         assert len({report.sealed.device for report in chosen}) == len(chosen)
-        return sum(one.observed[0] for one in chosen if READINGS[int(one.sealed.device[-1])] == 1.0)
+        return sum(report.observed[0] for report in chosen if READINGS[int(report.sealed.device[-1])] == 1.0)
 
     def __str__(self) -> str:
         return ", ".join(f"{what} {times}" for what, times in sorted(self.counts.items()))
@@ -165,7 +167,7 @@ def test_no_fault_opens_two_sets_of_a_window_or_a_count_that_is_none(tmp_path: P
                         leader.ask(number, leader.sets[number][-1])
 
             def sums() -> set[int]:
-                return {one.number for one in list(leader.answers) if not one.reason}
+                return {answer.number for answer in list(leader.answers) if not answer.reason}
 
             for _ in range(FAULTS):
                 time.sleep(8 * generator.random())
@@ -182,9 +184,10 @@ def test_no_fault_opens_two_sets_of_a_window_or_a_count_that_is_none(tmp_path: P
                 first = opened_of.setdefault(answer.number, answer)
                 assert answer == first, "two sets of a window were opened"
                 reports = next(
-                    one
-                    for one in leader.sets[answer.number]
-                    if set_digest(document.digest, answer.number, [report.sealed for report in one]) == answer.request
+                    report
+                    for report in leader.sets[answer.number]
+                    if set_digest(document.digest, answer.number, [report.sealed for report in report])
+                    == answer.request
                 )
                 assert opened(answer, reports) == [faults.count(answer, reports)]
             print(f"{FAULTS} faults ({faults}), {len(leader.reports)} windows, {len(opened_of)} sums opened")
@@ -223,9 +226,9 @@ def test_whatever_is_killed_each_window_is_asked_for_once_and_released_once(tmp_
         pages = sets.get((answer.number, answer.request), {})
         if answer.reason or len(pages) < next(iter(pages.values())).pages:
             continue
-        if not all(one.signature in reports for one in pages[0].reports):
+        if not all(report.signature in reports for report in pages[0].reports):
             continue  # one came when the broker had just begun, and this ear was not there yet
-        whole = [reports[one.signature] for one in pages[0].reports]
+        whole = [reports[report.signature] for report in pages[0].reports]
         count = faults.count(answer, whole)
         assert opened(answer, whole) == [count], "a count with two shares, or a report in two sets"
         sums[answer.number].add(float(count))

@@ -65,7 +65,7 @@ def ended(process: subprocess.Popen[str]) -> str:
     return text
 
 
-def kept(folder: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> TrialNumbers:
+def trial_numbers(folder: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> TrialNumbers:
     """Two numbers, as a gateway published them."""
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     numbers = numbers_of(recorded(folder, 0.6, 60), AutoOptions(), broker.broker, not_private=False)
@@ -87,7 +87,7 @@ def kept(folder: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> Tr
 def test_numbers_that_were_drawn_before_are_sent_again_and_taken_back(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbers = kept(tmp_path, broker, monkeypatch)
+    numbers = trial_numbers(tmp_path, broker, monkeypatch)
     assert numbers.file.stat().st_mode & 0o777 == 0o600
     heard = Heard(broker)
     for sent in (3, 6):
@@ -108,7 +108,7 @@ def test_numbers_that_were_drawn_before_are_sent_again_and_taken_back(
 def test_a_broker_that_takes_no_such_message_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "acl").write_text("topic read #\n")
     with Mosquitto() as open_broker:
-        kept(tmp_path, open_broker, monkeypatch)
+        trial_numbers(tmp_path, open_broker, monkeypatch)
     with Mosquitto(options=f"allow_anonymous true\nacl_file {tmp_path}/acl\n") as broker:
         text, _ = tried(tmp_path, broker).communicate(timeout=PATIENCE)
     assert text.splitlines()[-1].endswith("its access list has to allow it")

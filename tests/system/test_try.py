@@ -62,7 +62,7 @@ def test_a_recording_of_use_is_replayed_and_ends_with_a_block_for_the_sensor(tmp
     )
     assert "cannot read" not in checked.stderr
     assert block.splitlines()[-1] == "fugu agent run plan/agent.toml"
-    assert {one.name for one in tmp_path.iterdir()} == {"history.csv", "plan", "temporary"}
+    assert {file.name for file in tmp_path.iterdir()} == {"history.csv", "plan", "temporary"}
     assert list((tmp_path / "temporary").iterdir()) == []
     assert SECRET not in done.stdout + done.stderr
 
@@ -72,11 +72,11 @@ def test_the_state_now_is_replayed_as_symbols_beside_the_truth(tmp_path: Path) -
     recorded(tmp_path, 0.6, 2700)
     done = tried(tmp_path, "--protect", "tick", "--want", "now", "--epsilon", "3")
     assert done.returncode == 0, done.stdout + done.stderr
-    said = re.search(
+    match = re.search(
         r"Useful: the state that a filter names is right ([\d.]+) % of the time; .* right ([\d.]+) %", done.stdout
     )
-    assert said is not None, done.stdout
-    right, majority = map(float, said.groups())
+    assert match is not None, done.stdout
+    right, majority = map(float, match.groups())
     assert 80.0 < right < 97.0
     assert 50.0 <= majority < 60.0
     moved = re.search(r"changes the odds on a minute by at most x ([\d.]+), where x 20.1 is promised", done.stdout)
@@ -144,16 +144,16 @@ def test_after_a_no_what_would_do_is_a_button_for_somebody_at_a_terminal(tmp_pat
     )  # fmt: skip
     os.close(theirs)
     os.set_blocking(ours, False)
-    said = bytearray()
+    output = bytearray()
 
     def has(text: str) -> bool:
         with suppress(OSError):
-            said.extend(os.read(ours, 1 << 16))
-        return text in said.decode(errors="replace")
+            output.extend(os.read(ours, 1 << 16))
+        return text in output.decode(errors="replace")
 
     try:
         wait_until(lambda: has("?token=") and has("\n"), "its address")
-        visitor = Visitor(said.decode(errors="replace"))
+        visitor = Visitor(output.decode(errors="replace"))
         browser.open(visitor.address)
         [cookie] = browser.driver.get_cookies()
         visitor.cookie = f"{cookie['name']}={cookie['value']}"
@@ -167,7 +167,7 @@ def test_after_a_no_what_would_do_is_a_button_for_somebody_at_a_terminal(tmp_pat
         wait_until(lambda: has("on your sensor:"), "the plan that would do, replayed")
         assert visitor.state()["offers"] == []
         assert visitor.state()["verdicts"][0][0] == "yes"
-        wait_until(lambda: has("") and said.count(b"the page stays until Ctrl-C") == 2, "that it stays")
+        wait_until(lambda: has("") and output.count(b"the page stays until Ctrl-C") == 2, "that it stays")
         wait_until(lambda: "attacked" in browser.text("#stage"), "the page of a yes")
         check_first_screen(browser)
         assert browser.moved() < MOST_MOVED

@@ -127,9 +127,9 @@ class Board:
         trusted.store("trust", self._enrolled)
         if policies is None:
             return
-        found = {policy.stream: policy for policy in policies}
+        by_stream = {policy.stream: policy for policy in policies}
         for line in self.lines:
-            line.ticker.switch(found.get(line.name))
+            line.ticker.switch(by_stream.get(line.name))
             line.version = trusted.version
         self._fresh.set()
 
@@ -142,23 +142,23 @@ class Board:
             await asyncio.sleep_ms(50)
 
     async def _send(self) -> None:
-        connection, said, answer, due = 0, None, None, 0
+        connection, payload, answer, due = 0, None, None, 0
         while True:
             self._fresh.clear()
             if not self.link.connected:
                 await asyncio.sleep_ms(100)
                 continue
             if connection != self.link.connections:
-                connection, said, answer = self.link.connections, None, None
+                connection, payload, answer = self.link.connections, None, None
                 for line in self.lines:
                     line.begin_again(RESEND_MS)
             now = time.ticks_ms()
             codes = self._codes()
             current = codes, [line.version for line in self.lines if line.ticker.policy]
-            if (said != current or time.ticks_diff(now, due) >= 0) and await self._say(codes):
-                said, due = current, time.ticks_add(now, STATUS_MS)
+            if (payload != current or time.ticks_diff(now, due) >= 0) and await self._say(codes):
+                payload, due = current, time.ticks_add(now, STATUS_MS)
             if self.following.topics:
-                status = self.following.said(self._seconds())
+                status = self.following.next_status(self._seconds())
                 if status != answer and await self.link.publish(self._name + "policy/status", status, True):
                     answer = status
             some = False
@@ -173,27 +173,27 @@ class Board:
     async def _send_next(self, line: Line) -> bool:
         if self._key and time.ticks_diff(time.ticks_ms(), line.moved) > line.patience:
             line.begin_again(min(2 * line.patience, MOST_RESEND_MS))  # the broker may have lost what it had
-        found = line.outbox.next(line.sent)
-        if found is None:
+        batch = line.outbox.next(line.sent)
+        if batch is None:
             return False
-        one, frames = found
+        number, frames = batch
         for name, _, _, frame in frames:
             stream, _, window = name.partition("/")
             topic = self._name + ("window/" if window else "symbols/") + stream
             if not await self.link.publish(topic, frame):
                 return False
-        line.sent = max(line.sent, one)
+        line.sent = max(line.sent, number)
         if not self._key:
-            line.outbox.forget(one)
+            line.outbox.forget(number)
         return True
 
     def _codes(self) -> list:
         """Problems with storage, clock and policy; nothing here may depend on a reading."""
-        found = [line.ticker.trouble for line in self.lines]
+        troubles = [line.ticker.trouble for line in self.lines]
         silent = self.following.silent(self._seconds())
         if not self._clock.anchors or self._clock.jump:
-            found.append("clock")
-        return [code for code in CODES if code in found or code == silent]
+            troubles.append("clock")
+        return [code for code in CODES if code in troubles or code == silent]
 
     async def _say(self, codes: list) -> bool:
         streams, depth = [], 0
@@ -219,7 +219,7 @@ class Board:
             outbox = line.outbox
             outbox.counter = counter
             before = outbox.oldest
-            own = [one for one in commits if one[0].partition("/")[0] == line.name]
+            own = [commit for commit in commits if commit[0].partition("/")[0] == line.name]
             missed = outbox.forget_committed(own, line.sent)
             if outbox.oldest != before:
                 line.patience, line.moved = RESEND_MS, time.ticks_ms()
@@ -244,6 +244,6 @@ def _context(authorities: list):
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_mode = ssl.CERT_REQUIRED
-    for one in authorities:
-        context.load_verify_locations(cadata=one)
+    for authority in authorities:
+        context.load_verify_locations(cadata=authority)
     return context

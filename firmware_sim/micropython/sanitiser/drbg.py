@@ -37,31 +37,31 @@ class Drbg:
         """At most 65,536 bytes; `more` is additional input."""
         if more:
             self.reseed(more)
-        made = b""
-        while len(made) < size:
+        output = b""
+        while len(output) < size:
             self.value = hmac(self.key, self.value)
-            made += self.value
+            output += self.value
         self.reseed(more)
-        return made[:size]
+        return output[:size]
 
 
 def provisioned(hedge):
     """A function that fills a buffer with random bytes, or raises OSError; nothing rests on the bytes of `hedge`."""
-    pool, left, blocks, child = bytearray(BLOCK), 0, 0, None
+    pool, block_left, blocks, child = bytearray(BLOCK), 0, 0, None
 
     def fill(buffer) -> None:
-        nonlocal left, blocks, child
+        nonlocal block_left, blocks, child
         at = 0
         while at < len(buffer):
-            if not left:
+            if not block_left:
                 if not blocks:
                     child, blocks = _seeded(hedge), BLOCKS
                 pool[:] = child.generate(BLOCK)
-                left, blocks = BLOCK, blocks - 1
-            size = min(left, len(buffer) - at)
-            buffer[at : at + size] = pool[left - size : left]
-            pool[left - size : left] = bytes(size)
-            left, at = left - size, at + size
+                block_left, blocks = BLOCK, blocks - 1
+            size = min(block_left, len(buffer) - at)
+            buffer[at : at + size] = pool[block_left - size : block_left]
+            pool[block_left - size : block_left] = bytes(size)
+            block_left, at = block_left - size, at + size
 
     return fill
 
@@ -69,9 +69,9 @@ def provisioned(hedge):
 def _seeded(hedge) -> Drbg:
     """A generator with a seed that nobody had before."""
     root, counter, taken = _state()
-    made = root.generate(48)
+    seed = root.generate(48)
     _write(root, counter + 1, taken)
-    return Drbg(made + struct.pack(">Q", counter) + hedge(32))
+    return Drbg(seed + struct.pack(">Q", counter) + hedge(32))
 
 
 def _state() -> tuple:

@@ -22,14 +22,14 @@ def verify(public: bytes, message: tuple, signature: bytes, idle) -> bool:
     challenge = int.from_bytes(sha512((signature[:32], public) + message, idle), "little") % _ORDER
     base = _point((4 * pow(5, _P - 2, _P) % _P).to_bytes(32, "little"))
     minus = _P - key[0], key[1], 1, _P - key[3]
-    both, found = _add(base, minus), (0, 1, 1, 0)
+    both, point = _add(base, minus), (0, 1, 1, 0)
     for bit in range(252, -1, -1):
         idle()
-        found = _twice(found)
-        one, other = scalar >> bit & 1, challenge >> bit & 1
-        if one or other:
-            found = _add(found, (both if other else base) if one else minus)
-    return not (found[0] - commitment[0] * found[2]) % _P and not (found[1] - commitment[1] * found[2]) % _P
+        point = _twice(point)
+        first, other = scalar >> bit & 1, challenge >> bit & 1
+        if first or other:
+            point = _add(point, (both if other else base) if first else minus)
+    return not (point[0] - commitment[0] * point[2]) % _P and not (point[1] - commitment[1] * point[2]) % _P
 
 
 def _point(data: bytes):
@@ -49,11 +49,11 @@ def _point(data: bytes):
     return x, y, 1, x * y % _P
 
 
-def _add(one: tuple, other: tuple) -> tuple:
-    a = (one[1] - one[0]) * (other[1] - other[0]) % _P
-    b = (one[1] + one[0]) * (other[1] + other[0]) % _P
-    c = 2 * one[3] * other[3] * _D % _P
-    d = 2 * one[2] * other[2] % _P
+def _add(first: tuple, other: tuple) -> tuple:
+    a = (first[1] - first[0]) * (other[1] - other[0]) % _P
+    b = (first[1] + first[0]) * (other[1] + other[0]) % _P
+    c = 2 * first[3] * other[3] * _D % _P
+    d = 2 * first[2] * other[2] % _P
     e, f, g, h = b - a, d - c, d + c, b + a
     return e * f % _P, g * h % _P, f * g % _P, e * h % _P
 
@@ -68,11 +68,11 @@ def _twice(point: tuple) -> tuple:
 
 def _constants(count: int, power: int) -> bytes:
     """The first 8 bytes of the fractions of the square or cube roots of the first primes."""
-    found, prime = bytearray(8 * count), 1
+    constants, prime = bytearray(8 * count), 1
     for place in range(0, 8 * count, 8):
         prime = _next_prime(prime)
-        found[place : place + 8] = (_root(prime << (64 * power), power) & _MASK).to_bytes(8, "big")
-    return bytes(found)
+        constants[place : place + 8] = (_root(prime << (64 * power), power) & _MASK).to_bytes(8, "big")
+    return bytes(constants)
 
 
 def _words(data: bytes) -> list:
@@ -132,9 +132,9 @@ def sha512(message: tuple, idle) -> bytes:
                 more = _turned(fifteen, 1) ^ _turned(fifteen, 8) ^ fifteen >> 7
                 more += _turned(two, 19) ^ _turned(two, 61) ^ two >> 6
                 words[at] = (words[at] + words[i - 7 & 15] + more) & _MASK
-            one = h + (_turned(e, 14) ^ _turned(e, 18) ^ _turned(e, 41)) + (e & f ^ ~e & _MASK & g)
-            one += int.from_bytes(_cubes[8 * i : 8 * i + 8], "big") + words[at]
+            word = h + (_turned(e, 14) ^ _turned(e, 18) ^ _turned(e, 41)) + (e & f ^ ~e & _MASK & g)
+            word += int.from_bytes(_cubes[8 * i : 8 * i + 8], "big") + words[at]
             two = (_turned(a, 28) ^ _turned(a, 34) ^ _turned(a, 39)) + (a & b ^ a & c ^ b & c)
-            h, g, f, e, d, c, b, a = g, f, e, (d + one) & _MASK, c, b, a, (one + two) & _MASK
+            h, g, f, e, d, c, b, a = g, f, e, (d + word) & _MASK, c, b, a, (word + two) & _MASK
         state = [(old + new) & _MASK for old, new in zip(state, (a, b, c, d, e, f, g, h))]
     return b"".join([word.to_bytes(8, "big") for word in state])

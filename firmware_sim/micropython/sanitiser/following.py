@@ -63,7 +63,7 @@ class Following:
             return "stopped"
         return "policy-expired" if trusted.silent_then and self._expired(seconds) else None
 
-    def said(self, seconds: int) -> bytes:
+    def next_status(self, seconds: int) -> bytes:
         """The status of documents."""
         fresh = self._image.FRESH_SECONDS
         stale = self._expired(seconds) or (bool(fresh) and abs(seconds - self.trusted.time) > fresh)

@@ -106,41 +106,41 @@ class Outbox:
             else:
                 last_framed = last
         reserved = max(reserved, self.reserved, last_framed)
-        one = self.newest + 1
-        head = (_MAGIC, one) + self.clock + (reserved, last_framed, shift, since, self.counter, len(indices))
+        number = self.newest + 1
+        head = (_MAGIC, number) + self.clock + (reserved, last_framed, shift, since, self.counter, len(indices))
         state = bytearray(struct.pack(_HEAD, *head))
         for window in sorted(indices):
             state += struct.pack(">Bq", len(window), indices[window]) + window.encode()
         state += _digest(state)
-        said = bytearray([len(self._waiting)])
+        body = bytearray([len(self._waiting)])
         for name, previous, last, frame in self._waiting:
-            said += struct.pack(">BqqH", len(name), previous, last, len(frame)) + name.encode() + frame
-        data = state + said + _digest(said) + state + struct.pack(">H", len(state))
-        with open(self._path(one), "wb") as file:
+            body += struct.pack(">BqqH", len(name), previous, last, len(frame)) + name.encode() + frame
+        data = state + body + _digest(body) + state + struct.pack(">H", len(state))
+        with open(self._path(number), "wb") as file:
             file.write(data)
         self._waiting = []
         if self._spent:
             self._remove(self._spent)
             self._spent = 0
-        self.newest, self.reserved, self.last_framed, self.indices = one, reserved, last_framed, indices
+        self.newest, self.reserved, self.last_framed, self.indices = number, reserved, last_framed, indices
         self.shift, self.since = shift, since
 
     def next(self, after: int):
         """The id of the next segment with frames that are not known to be safe, and those; none if there is none."""
-        one = max(after + 1, self.oldest)
-        while one <= self.newest:
-            segment = self._read(one)
+        number = max(after + 1, self.oldest)
+        while number <= self.newest:
+            segment = self._read(number)
             if segment is not None:
                 frames = [frame for frame in segment[1] if not self._is_covered(*frame[:3])]
                 if frames:
-                    return one, frames
-            one += 1
+                    return number, frames
+            number += 1
         return None
 
-    def forget(self, one: int) -> None:
+    def forget(self, number: int) -> None:
         """Forget the oldest segment, or an older one: the broker has it."""
-        if one >= self.oldest:
-            self._drop(one)
+        if number >= self.oldest:
+            self._drop(number)
 
     def forget_committed(self, commits: list, sent: int) -> bool:
         """Forget what is durable elsewhere: (sequence, through, gaps) of each; of what was sent, up to a segment.
@@ -161,27 +161,27 @@ class Outbox:
         through, gaps = self._covered.get(name, (-1, []))
         return last <= through and not any(previous < high and last > low for low, high in gaps)
 
-    def _drop(self, one: int) -> None:
-        while self.oldest <= one:
+    def _drop(self, number: int) -> None:
+        while self.oldest <= number:
             if self.oldest == self.newest:
                 self._spent = self.newest  # it goes when there is a newer one
             else:
                 self._remove(self.oldest)
             self.oldest += 1
 
-    def _remove(self, one: int) -> None:
+    def _remove(self, number: int) -> None:
         try:
-            os.remove(self._path(one))
+            os.remove(self._path(number))
         except OSError:
             pass  # one that never was, or it is found at the next start
 
-    def _path(self, one: int) -> str:
-        return "%s/%08x" % (self._folder, one)
+    def _path(self, number: int) -> str:
+        return "%s/%08x" % (self._folder, number)
 
-    def _read(self, one: int):
+    def _read(self, number: int):
         """Read the facts for a restart, and the frames of a segment; none if it is not there, or not whole."""
         try:
-            with open(self._path(one), "rb") as file:
+            with open(self._path(number), "rb") as file:
                 data = file.read()
         except OSError:
             return None
@@ -193,13 +193,13 @@ class Outbox:
             if again is not None and begin + len(again) != end:
                 again = None
         size = len(state or again or b"")
-        said = data[size : end - size]
+        body = data[size : end - size]
         if state is None:
             state = again
-        if state is None or len(said) <= _CHECK or _digest(said[:-_CHECK]) != said[-_CHECK:]:
+        if state is None or len(body) <= _CHECK or _digest(body[:-_CHECK]) != body[-_CHECK:]:
             # Damaged in the middle, or cut off before the end.
             return None if again is None else (again, [])
-        return state, _frames(said)
+        return state, _frames(body)
 
 
 def _digest(data: bytes) -> bytes:
@@ -219,12 +219,12 @@ def _state(data: bytes, begin: int):
     return state if state[-_CHECK:] == _digest(state[:-_CHECK]) else None
 
 
-def _frames(said: bytes) -> list:
+def _frames(body: bytes) -> list:
     """(sequence, previous, last, bytes) of each frame of a segment."""
     at, frames = 1, []
-    for _ in range(said[0]):
-        name, previous, last, size = struct.unpack_from(">BqqH", said, at)
+    for _ in range(body[0]):
+        name, previous, last, size = struct.unpack_from(">BqqH", body, at)
         at += 19
-        frames.append((said[at : at + name].decode(), previous, last, said[at + name : at + name + size]))
+        frames.append((body[at : at + name].decode(), previous, last, body[at + name : at + name + size]))
         at += name + size
     return frames

@@ -35,10 +35,10 @@ def accepted(image, idle):
 def board(image, read, clock=None):
     """An image's board, ready to run; from now on, its watchdog has to be fed."""
     feed = watchdog(image.BOARD)
-    found = accepted(image, feed)
+    accepted_image = accepted(image, feed)
     from sanitiser.board import Board
 
-    return Board(image, *found, read, feed, clock)
+    return Board(image, *accepted_image, read, feed, clock)
 
 
 def run(read) -> None:

@@ -221,12 +221,12 @@ class ChainAccountant:
         """
         if not (math.isfinite(epsilon) and epsilon > 0.0):
             raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
-        found: dict[float, float] = {}
+        losses_of: dict[float, float] = {}
 
         def excess(rate: float) -> float:
-            if rate not in found:
-                found[rate] = min(self.loss(rate, adversary, length).epsilon, _NO_BOUND) - epsilon
-            return found[rate]
+            if rate not in losses_of:
+                losses_of[rate] = min(self.loss(rate, adversary, length).epsilon, _NO_BOUND) - epsilon
+            return losses_of[rate]
 
         if self.states > EXACT_STATES:
             return self._rough(excess, epsilon, *self._quick(epsilon, adversary))
@@ -311,11 +311,11 @@ def chain_loss(chain: MarkovChain, rate: Floats, adversary: Adversary, length: i
     or no bound exists for such a chain.
     """
     if chain.states > EXACT_STATES and chain.is_stationary and adversary != "universal":
-        found = endless_bound(chain, rate, adversary)
-        if found is not None and (length is None or found <= length * float(rate.max())):
+        bound = endless_bound(chain, rate, adversary)
+        if bound is not None and (length is None or bound <= length * float(rate.max())):
             words = f"1 chain of {chain.states} states, started stationary"
             name = "quilts" if adversary == "informed" else "local linear programmes"
-            return ChainLoss(found, adversary, name, words, length)
+            return ChainLoss(bound, adversary, name, words, length)
     if length is None and chain.states > 2 and not chain.is_stationary and adversary != "universal":
         return _from_elsewhere(chain, rate, adversary)
     loss = ChainAccountant((chain,)).loss(rate, adversary, length)

@@ -149,8 +149,8 @@ class OddsRatioChains:
             return math.inf, "none"
         rates = (rate[0, 1], rate[1, 0]) if self.states == 2 else (rate.max(), rate.max())
         ratios = [exp_up(Fraction(float(rate))) for rate in rates]
-        found = self._chains.ratio_loss(ratios[0], ratios[1], adversary)
-        return found.epsilon, found.bound
+        loss = self._chains.ratio_loss(ratios[0], ratios[1], adversary)
+        return loss.epsilon, loss.bound
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """The same for all adversaries."""
@@ -285,16 +285,16 @@ def stretch_losses(odds: float, rates: Floats, ticks: int) -> Floats:
     """
     ticks = min(ticks, len(rates))
     before, after = _behind(odds, rates), _behind(odds, rates[::-1])[::-1]
-    told = np.convolve(rates, np.ones(ticks), "valid")
-    return np.asarray((told + before[: len(told)] + after[ticks - 1 :]) * (1.0 + OUTWARD))
+    within = np.convolve(rates, np.ones(ticks), "valid")
+    return np.asarray((within + before[: len(within)] + after[ticks - 1 :]) * (1.0 + OUTWARD))
 
 
 def _behind(odds: float, rates: Floats) -> Floats:
     """The leakage of all ticks before each tick, in nats."""
-    found = np.zeros(len(rates))
+    leakages = np.zeros(len(rates))
     for tick in range(1, len(rates)):
-        found[tick] = odds_ratio_step(odds, rates[tick - 1] + found[tick - 1])
-    return found
+        leakages[tick] = odds_ratio_step(odds, rates[tick - 1] + leakages[tick - 1])
+    return leakages
 
 
 def _losses(chains: BinaryChains, rates: Floats) -> Floats:

@@ -174,9 +174,9 @@ class EndlessLeakage:
         else:  # a geometric series: what is left of it
             shrink = min(float(change.max() / max(last.max(), 1e-300)), 1.0 - 1e-9)
             leakage = leakage + np.maximum(change, 0.0) * shrink / (1.0 - shrink)
-        found = self.certified(leakage, lambda bound: self._step(rate + bound))
-        if np.isfinite(found).all():
-            return found
+        limit = self.certified(leakage, lambda bound: self._step(rate + bound))
+        if np.isfinite(limit).all():
+            return limit
         # States that exclude one another a tick later pass on all of what is added to all alike: more of what shrinks.
         return self.certified(leakage, lambda bound: self._step(rate + bound), ahead)
 
@@ -203,8 +203,8 @@ class EndlessLeakage:
             for ticks, matrix, order in reversed(self.blocks):
                 if (ticks - 1) * largest < bound.max() < _LARGEST:
                     near = ((ticks - 1) * largest + ticks * self.error) * others
-                    found = step(matrix, order, rate + bound, bound - near, moves[ticks])
-                    bound = np.minimum(bound, near + found)
+                    reached = step(matrix, order, rate + bound, bound - near, moves[ticks])
+                    bound = np.minimum(bound, near + reached)
             if np.all(bound >= before - _CONVERGED):
                 break
         return bound
@@ -262,9 +262,9 @@ class EndlessLeakage:
                 return _unbounded(states)
             # Of powers that many products long.
             margin = distance * (4.0 * (states + 2.0) * UNIT + 2.0 * self.error) * others
-            for known in range(states):
-                bridge = _bridge_step(self.transition, powers[:, known], after[:, known], rate, leakages[known])
-                leakages[known] = bridge + margin
+            for state in range(states):
+                bridge = _bridge_step(self.transition, powers[:, state], after[:, state], rate, leakages[state])
+                leakages[state] = bridge + margin
             reach = beyond
             np.maximum(worst, np.where(np.isfinite(leakages), leakages, 0.0).max(axis=0), out=worst)
             if leakages.max() + rate.max() > _LARGEST:

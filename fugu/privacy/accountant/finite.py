@@ -115,10 +115,10 @@ class KnownChains:
         every = odds_ratio_losses(self._odds_ratio, rates)
         if adversary == "universal":
             return every, ODDS_RATIO_BOUND
-        found = [(losses(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
-        worst = max(found, key=lambda each: float(each[0].max()))
-        known = np.max([np.where(self.secrets > 0.0, total, 0.0) for total, _ in found], axis=0)
-        return np.minimum(known, every), worst[1] if known.max() <= every.max() else ODDS_RATIO_BOUND
+        member_losses = [(losses(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
+        worst = max(member_losses, key=lambda each: float(each[0].max()))
+        members_worst = np.max([np.where(self.secrets > 0.0, total, 0.0) for total, _ in member_losses], axis=0)
+        return np.minimum(members_worst, every), worst[1] if members_worst.max() <= every.max() else ODDS_RATIO_BOUND
 
     def follows(self, length: int, adversary: Adversary) -> bool:
         """True if a stream of this length is worth following tick by tick."""

@@ -79,28 +79,28 @@ def _transported(
     Returns:
         Whether it does; how much can still be taken, or, negative, is left to give; its change with the ratio.
     """
-    left, drift, price, givers, at = work
+    surplus, drift, price, givers, at = work
     size = above.size
     waiting = capacity = 0
     for y in range(size):
-        left[y] = above[y] - ratio * below[y]
+        surplus[y] = above[y] - ratio * below[y]
         drift[y] = -below[y]
-        waiting += left[y] > 0.0
-        capacity += left[y] < 0.0
-    tried, made, planned, count = 0, 0, moves[0], -1
+        waiting += surplus[y] > 0.0
+        capacity += surplus[y] < 0.0
+    tried, count_moved, planned, count = 0, 0, moves[0], -1
     while waiting > 0 and capacity > 0:
         if tried < planned:
             tried += 1
             y, z = moves[tried] >> 16, moves[tried] & 0xFFFF
-            if left[y] <= 0.0 or left[z] >= 0.0:
+            if surplus[y] <= 0.0 or surplus[z] >= 0.0:
                 continue
         else:
             if count < 0:  # each that still has something to give, and its nearest that can take
                 count = 0
                 for y in range(size):
-                    if left[y] > 0.0:
+                    if surplus[y] > 0.0:
                         givers[count], at[y] = y, 0
-                        while left[nearest[y, at[y]]] >= 0.0:
+                        while surplus[nearest[y, at[y]]] >= 0.0:
                             at[y] += 1
                         price[count] = high[y, nearest[y, at[y]]]
                         count += 1
@@ -109,34 +109,34 @@ def _transported(
                 if price[index] < cheapest:
                     cheapest, giver = price[index], index
             y = givers[giver]
-            if left[y] <= 0.0:
+            if surplus[y] <= 0.0:
                 count -= 1
                 givers[giver], price[giver] = givers[count], price[count]
                 continue
             z = nearest[y, at[y]]
-            if left[z] >= 0.0:
-                while left[nearest[y, at[y]]] >= 0.0:
+            if surplus[z] >= 0.0:
+                while surplus[nearest[y, at[y]]] >= 0.0:
                     at[y] += 1
                 price[giver] = high[y, nearest[y, at[y]]]
                 continue
-        made += 1
-        moves[made] = (y << 16) | z
-        if left[y] * high[y, z] <= -left[z]:
-            left[z] = min(0.0, left[z] + left[y] * high[y, z])
+        count_moved += 1
+        moves[count_moved] = (y << 16) | z
+        if surplus[y] * high[y, z] <= -surplus[z]:
+            surplus[z] = min(0.0, surplus[z] + surplus[y] * high[y, z])
             drift[z] += drift[y] * high[y, z]
-            left[y] = drift[y] = 0.0
+            surplus[y] = drift[y] = 0.0
             waiting -= 1
-            capacity -= left[z] == 0.0
+            capacity -= surplus[z] == 0.0
         else:
-            left[y] = max(0.0, left[y] + left[z] * low[y, z])
+            surplus[y] = max(0.0, surplus[y] + surplus[z] * low[y, z])
             drift[y] += drift[z] * low[y, z]
-            left[z] = drift[z] = 0.0
+            surplus[z] = drift[z] = 0.0
             capacity -= 1
-            waiting -= left[y] == 0.0
-    moves[0] = made
+            waiting -= surplus[y] == 0.0
+    moves[0] = count_moved
     rest = change = 0.0
     for y in range(size):  # what remains has one sign
-        rest -= left[y]
+        rest -= surplus[y]
         change -= drift[y]
     return waiting == 0, rest, change
 
@@ -176,14 +176,14 @@ def _sort(keys: Floats, row: int, order: Ints) -> None:
 
 
 @kernel
-def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, known: Floats, moves: Moves) -> Floats:
+def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: Floats, moves: Moves) -> Floats:
     """Bounds by transport, where that is better than given ones.
 
     Args:
         kernel_matrix: (a, b) distributions over next states, b < 2^15.
         bounds: (b, b) closed bounds M.
         start: (a, a) valid bounds, returned where nothing better is found.
-        known: (a, a) only what is below is of use; need not be valid.
+        lower: (a, a) only what is below is of use; need not be valid.
         moves: of a similar earlier step, from which proofs begin, and which are replaced; or (0, 0, any) to begin each
             afresh with the cheapest.
     """
@@ -203,7 +203,7 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, known: 
     result = start.copy()
     for x in range(rows):
         for other in range(rows):
-            top = min(start[x, other], known[x, other])
+            top = min(start[x, other], lower[x, other])
             if x == other or not 0.0 < top < np.inf:
                 continue
             above, below = kernel_matrix[x], kernel_matrix[other]
@@ -243,7 +243,7 @@ widened = part(widening)
 
 
 def step(
-    kernel_matrix: Floats, order: Order, bounds: Floats, known: Floats | None = None, moves: Moves | None = None
+    kernel_matrix: Floats, order: Order, bounds: Floats, lower: Floats | None = None, moves: Moves | None = None
 ) -> Floats:
     """The best bound that is known for all pairs of rows.
 
@@ -251,7 +251,7 @@ def step(
         kernel_matrix: (a, b) distributions over next states.
         order: `ratio_order(kernel_matrix)`.
         bounds: (b, b) bounds M >= 0 on log h_y / h_y', 0 on the diagonal.
-        known: (a, a) bounds that the caller has: for many states only what is below is looked for.
+        lower: (a, a) bounds that the caller has: for many states only what is below is looked for.
         moves: of a step like this one, for many states; replaced by this one's.
 
     Returns:
@@ -269,7 +269,7 @@ def step(
         bound = exact_step(kernel_matrix, bounds, bound)
     elif kernel_matrix.shape[1] > 2:
         unmoved = no_moves(0, kernel_matrix.shape[1]) if moves is None else moves
-        bound = transport_step(kernel_matrix, bounds, bound, bound if known is None else known, unmoved)
+        bound = transport_step(kernel_matrix, bounds, bound, bound if lower is None else lower, unmoved)
     return np.asarray(bound)
 
 

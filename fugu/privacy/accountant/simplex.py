@@ -66,7 +66,7 @@ def largest_ratio(
     below 1. `tree`: k rows to work in. Returns the bound, to be rounded up by the caller, infinite if there is none,
     and how many vertices were visited.
     """
-    upper, lower, order, parent, inside, ray, left = tree
+    upper, lower, order, parent, inside, ray, surplus = tree
     size = len(upper)
     best, visited = math.inf, 0
     for edge in range(1, size):
@@ -92,24 +92,24 @@ def largest_ratio(
             break
         ratio = top / bottom
         for y in range(size):
-            left[y] = above[y] - ratio * below[y]
+            surplus[y] = above[y] - ratio * below[y]
         worst, cut, missing, moved = 0.0, 0, 0.0, 0.0
         for index in range(size - 1, 0, -1):
             y = order[index]
             u, v = upper[parent[y]], lower[parent[y]]
-            moved += abs(left[y])
+            moved += abs(surplus[y])
             if y == u:
-                flow = left[y]
-                left[v] += flow * high[u * size + v]
+                flow = surplus[y]
+                surplus[v] += flow * high[u * size + v]
             else:
-                flow = -left[y] / high[u * size + v]
-                left[u] -= flow
+                flow = -surplus[y] / high[u * size + v]
+                surplus[u] -= flow
             if flow < 0.0:
                 missing -= flow * high[u * size + v]
                 if flow * ray[u] < worst:
                     worst, cut = flow * ray[u], y
         # What rounding leaves unbalanced, at the root above all, counts like a negative amount.
-        missing += max(left[0], 0.0) + 4.0 * size * UNIT * (moved + abs(left[0]))
+        missing += max(surplus[0], 0.0) + 4.0 * size * UNIT * (moved + abs(surplus[0]))
         best = min(best, ratio + missing * steepest)
         if cut == 0 or worst >= -_SMALL * top:
             break

@@ -171,12 +171,12 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
                 for b in range(count):
                     near[a, b] = bounds[columns[a], columns[b]]
                     most = max(most, near[a, b])
-            found = box_step(distributions, ratio_order(distributions), near)
+            bound = box_step(distributions, ratio_order(distributions), near)
             if count > 2:
-                found = transport_step(distributions, near, found, found, afresh)
+                bound = transport_step(distributions, near, bound, bound, afresh)
                 if most <= _EXACT:
-                    found = exact_step(distributions, near, found)
-            result[x, other], result[other, x] = found[0, 1], found[1, 0]
+                    bound = exact_step(distributions, near, bound)
+            result[x, other], result[other, x] = bound[0, 1], bound[1, 0]
     return result
 
 

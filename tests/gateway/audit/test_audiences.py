@@ -74,30 +74,30 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
         Counted("c", 1, 2, (0,), 0, Fraction(1, 2), terms=2),
     )
     emission = np.array(table.weights()) / SCALE
-    made = Mechanism(5, 2, 2, (Source(emission, (0, 1), heard),), counts)
+    mechanism = Mechanism(5, 2, 2, (Source(emission, (0, 1), heard),), counts)
     generator = np.random.default_rng(5)
-    told = Heard({0: generator.integers(0, 2, (3, 5))}, generator.integers(-2, 6, (3, 4)))
-    found = log_likelihoods(made, chain, told)
+    outputs = Heard({0: generator.integers(0, 2, (3, 5))}, generator.integers(-2, 6, (3, 4)))
+    found = log_likelihoods(mechanism, chain, outputs)
     distribution = chain.initial
     assert distribution is not None
 
     @cache
-    def noise(one: Counted, distance: int) -> float:
+    def noise(counted: Counted, distance: int) -> float:
         def single(n: int) -> float:
-            return math.exp(-abs(n) / float(one.scale))
+            return math.exp(-abs(n) / float(counted.scale))
 
-        return single(distance) if one.terms == 1 else sum(single(n) * single(distance - n) for n in range(-40, 41))
+        return single(distance) if counted.terms == 1 else sum(single(n) * single(distance - n) for n in range(-40, 41))
 
     for trial in range(3):
         total = [0.0, 0.0]
         for path in product((0, 1), repeat=5):
             weight = distribution[path[0]] * math.prod(chain.transition[a, b] for a, b in pairwise(path))
-            for symbols in [tuple(told.symbols[0][trial])] if heard else product((0, 1), repeat=5):
+            for symbols in [tuple(outputs.symbols[0][trial])] if heard else product((0, 1), repeat=5):
                 each = weight * math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
-                for n, one in enumerate(counts):
-                    of = (path if one.symbols is None else symbols)[one.first : one.first + one.length]
-                    if not (heard and one.symbols is not None):
-                        each *= noise(one, int(told.counts[trial, n]) - sum(z in one.members for z in of))
+                for n, count in enumerate(counts):
+                    of = (path if count.symbols is None else symbols)[count.first : count.first + count.length]
+                    if not (heard and count.symbols is not None):
+                        each *= noise(count, int(outputs.counts[trial, n]) - sum(z in count.members for z in of))
                 total[path[2]] += each
         exact = math.log(total[1] / distribution[1]) - math.log(total[0] / distribution[0])
         assert found[trial, 1] - found[trial, 0] == pytest.approx(exact, abs=1e-9)
@@ -112,9 +112,9 @@ def test_bounds_are_wrong_no_more_often_than_they_say() -> None:
     assert np.mean([least_epsilon(int(a), int(b), 500, level) for a, b in zip(hits, alarms, strict=True)]) > 0.6
     for scale in (0.7, 5.0, 90.0):
         up, down = generator.geometric(-math.expm1(-1 / scale), (2, runs, 100))
-        found = np.array([largest_scale(own, level) for own in up - down])
-        assert (found < scale).mean() <= level
-        assert np.median(found) < 1.5 * scale
+        scales = np.array([largest_scale(own, level) for own in up - down])
+        assert (scales < scale).mean() <= level
+        assert np.median(scales) < 1.5 * scale
     drawn = [(generator.random((200, 300)) < share).astype(np.int64) for share in (0.2, 0.6)]
     outside = 0
     for own in zip(*drawn, strict=True):
@@ -126,18 +126,18 @@ def test_bounds_are_wrong_no_more_often_than_they_say() -> None:
 @pytest.mark.long
 def test_a_table_weaker_than_its_statement_and_windows_beyond_the_allowance_are_found() -> None:
     honest = planned(CHAINS, epsilon=2.0)
-    (one,) = attacked(honest, trials=4000)
-    assert not one.refuted
-    assert one.certified == pytest.approx(2.0, rel=1e-6)
+    (result,) = attacked(honest, trials=4000)
+    assert not result.refuted
+    assert result.certified == pytest.approx(2.0, rel=1e-6)
     (weak,) = attacked(promised(honest, 1.0), trials=4000)
     assert weak.least > 1.0
     assert weak.refuted
     apart = planned(CHAINS, windows=(ONE,))
     assert not attacked(apart, trials=1000)[0].refuted
     overlapping = apart.model_copy(update={"windows": (ONE.model_copy(update={"stride": 2}),)})
-    (found,) = attacked(overlapping, trials=1000)
-    assert found.certified > 1.0
-    assert found.refuted
+    (result_,) = attacked(overlapping, trials=1000)
+    assert result_.certified > 1.0
+    assert result_.refuted
 
 
 @pytest.mark.long
@@ -161,16 +161,16 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
         Audience("street", False, 0.5, "informed", (), (), ("walk",)),
     )
     assert right.strangers(topic_of("symbols", "home", "watch", "hr")) == []
-    found = audit_stream([policy], right.audiences([policy], config), config, trials=1000)
-    assert not found.findings
+    audit = audit_stream([policy], right.audiences([policy], config), config, trials=1000)
+    assert not audit.findings
     open_ = right._replace(rules=(*rules, Rule("street", "read", "fugu/2/home/release/site/+")))
-    found = audit_stream([policy], open_.audiences([policy], config), config, trials=1000)
-    assert [one.name for one in found.findings] == ["epsilon-refuted"]
-    assert found.findings[0].about.startswith("street: walk, plain (simulated draws): epsilon 0.5 is promised")
+    audit = audit_stream([policy], open_.audiences([policy], config), config, trials=1000)
+    assert [finding.name for finding in audit.findings] == ["epsilon-refuted"]
+    assert audit.findings[0].about.startswith("street: walk, plain (simulated draws): epsilon 0.5 is promised")
     assert open_.strangers("fugu/2/home/release/site/plain") == ["account street (reader)"]
     everybody = right._replace(rules=(*rules, Rule("", "read", topic_of("symbols", "home", "watch", "hr"))))
-    found = audit_stream([policy], everybody.audiences([policy], config), config, trials=1000)
-    assert "(anybody): symbols (simulated draws): nothing should be told" in found.findings[0].about
+    audit = audit_stream([policy], everybody.audiences([policy], config), config, trials=1000)
+    assert "(anybody): symbols (simulated draws): nothing should be told" in audit.findings[0].about
     heard = [topic.replace("+", "x") for topic in heard_topics(policy)]
     assert all(right.may_read("site", topic) for topic in heard)
     assert not any(right.may_read("street", topic) for topic in heard)
@@ -202,10 +202,10 @@ def test_noise_that_was_halved_is_found_in_what_was_published(scale: float, wron
     assert np.array_equal(noise["window high 0"], up - down)
     assert bool(distribution_problems(noise, [definition])) is wrong
     recorded = Recorded([np.zeros(0, np.int64)] * 2, noise)
-    (found,) = attack_audiences([policy], SITE, windows(policy), seed=1, trials=10**9, recorded=recorded)
-    assert found.draws == "recorded"
-    assert found.refuted is wrong
-    assert 0 < found.trials <= 1000
+    (result,) = attack_audiences([policy], SITE, windows(policy), seed=1, trials=10**9, recorded=recorded)
+    assert result.draws == "recorded"
+    assert result.refuted is wrong
+    assert 0 < result.trials <= 1000
 
 
 @pytest.mark.long
@@ -222,8 +222,8 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
     heard = [(topic_of("symbols", "home", "watch", "hr"), SymbolFrame(1, -1, 0, symbols.tobytes()).encode())]
     for n in range(500):
         count = int(symbols[6 * n : 6 * n + 6].sum() + up[n] - down[n])
-        one = (rule.a * count + rule.b * 6,)
-        told: dict[str, Any] = {
+        values = (rule.a * count + rule.b * 6,)
+        fields: dict[str, Any] = {
             "query": "count",
             "states": ("level 1",),
             "devices": 1,
@@ -231,13 +231,13 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
             "length": 6,
             "observed": 6,
         }
-        numbers: dict[str, Any] = {"values": one, "low": one, "high": one, "standard_errors": (1.0,)}
-        frame = replace(RELEASE_FRAME, name="walk", entry=n + 1, **told, **numbers)
+        numbers: dict[str, Any] = {"values": values, "low": values, "high": values, "standard_errors": (1.0,)}
+        frame = replace(RELEASE_FRAME, name="walk", entry=n + 1, **fields, **numbers)
         heard.append((topic_of("release", "home", "street", "walk"), frame.encode()))
-    found = audit_stream([policy], planned_audiences([policy], config)[1:], config, messages=heard, trials=1000)
-    about = [one.about for one in found.findings if one.name == "noise-not-as-stated"]
+    audit = audit_stream([policy], planned_audiences([policy], config)[1:], config, messages=heard, trials=1000)
+    about = [finding.about for finding in audit.findings if finding.name == "noise-not-as-stated"]
     assert len(about) == (part < 1)
-    assert all(one.startswith("release walk: noise of scale") for one in about)
+    assert all(line.startswith("release walk: noise of scale") for line in about)
 
 
 @pytest.mark.long
@@ -247,8 +247,8 @@ def test_recorded_draws_attack_as_simulated_ones_do() -> None:
     weaker = planned(CHAINS, epsilon=2.5)
     for source, wrong in ((policy, False), (weaker, True)):
         drawn = simulated(source, (), np.random.default_rng(7), 30_000)
-        (found,) = attack_audiences([policy], SITE, (), seed=3, trials=10**9, recorded=drawn)
-        assert found.refuted is wrong
-        assert (found.least > 1.0) is wrong
-        assert (found.extended or 0.0) > (1.5 if wrong else 0.8)
-        assert found.trials > 1000
+        (result,) = attack_audiences([policy], SITE, (), seed=3, trials=10**9, recorded=drawn)
+        assert result.refuted is wrong
+        assert (result.least > 1.0) is wrong
+        assert (result.extended or 0.0) > (1.5 if wrong else 0.8)
+        assert result.trials > 1000

@@ -46,21 +46,21 @@ THREE = ((0.9, 0.08, 0.02), (0.05, 0.9, 0.05), (0.02, 0.08, 0.9))
 def site(*policies: Policy, trials: int = 2000) -> Attacked:
     """Reach of attackers with all that the site hears of some streams."""
     counts = [one._replace(source=n) for n, policy in enumerate(policies) for one in windows(policy)]
-    (found,) = attack_audiences(policies, planned_audiences(policies), counts, seed=1, trials=trials)
-    return found
+    (attacked,) = attack_audiences(policies, planned_audiences(policies), counts, seed=1, trials=trials)
+    return attacked
 
 
-def told(policy: Policy, epsilon: float, adversary: Adversary, **plan: Any) -> Attacked:
+def refutation(policy: Policy, epsilon: float, adversary: Adversary, **plan: Any) -> Attacked:
     config = ReleaseConfig.model_validate(
         {
             "audiences": {"street": {"epsilon": epsilon, "adversary": adversary}},
             "releases": ({"name": "walk", "stream": "hr", "audience": "street", **plan},),
         }
     )
-    made, left = released(policy, config)
-    assert not left
-    (found,) = attack_audiences([policy], planned_audiences([policy], config)[1:], made, seed=1, trials=4000)
-    return found
+    definitions, problems = released(policy, config)
+    assert not problems
+    (attacked,) = attack_audiences([policy], planned_audiences([policy], config)[1:], definitions, seed=1, trials=4000)
+    return attacked
 
 
 def claimed(chains: ChainClass, adversary: Adversary, table: NoiseTable) -> Policy:
@@ -97,14 +97,14 @@ KINDS = {
         claimed(BoundedChains(states=3, odds_ratio=9.0), "universal", NoiseTable.randomised_response(3, 900_000_000))
     ),
     "two streams that move together, odds ratio 300": lambda: site(*moving("universal")),
-    "readers: a count of symbols": lambda: told(planned(BRISK), 0.5, "informed", **COUNT, share=1.0),
-    "readers: a mean dwell time": lambda: told(
+    "readers: a count of symbols": lambda: refutation(planned(BRISK), 0.5, "informed", **COUNT, share=1.0),
+    "readers: a mean dwell time": lambda: refutation(
         planned(BRISK), 0.5, "informed", **{**COUNT, "query": "dwell"}, share=1.0
     ),
-    "readers: one count by `wasserstein`": lambda: told(
+    "readers: one count by `wasserstein`": lambda: refutation(
         planned(BRISK), 0.5, "ignorant", **COUNT, mechanism="wasserstein", once=60
     ),
-    "readers: one count by `group`": lambda: told(
+    "readers: one count by `group`": lambda: refutation(
         planned(BRISK), 0.5, "universal", **COUNT, mechanism="group", once=60
     ),
     "a measured point, four places": lambda: placed(1),
@@ -114,10 +114,10 @@ KINDS = {
 
 def placed(number: int) -> Attacked:
     """Reach of attackers with a point, or all points, of a walk on four places that must all be alike."""
-    made = measure_policy(side=2, graph={"complete": True})
-    bound = measured_loss(made.measurement, made.matrix, None, "stationary", "ignorant").epsilon
+    places = measure_policy(side=2, graph={"complete": True})
+    bound = measured_loss(places.measurement, places.matrix, None, "stationary", "ignorant").epsilon
     loss = StreamLoss(epsilon=bound, adversary="ignorant", start="stationary")
-    policy = made.model_copy(update={"stream_loss": loss})
+    policy = places.model_copy(update={"stream_loss": loss})
     return list(attack_points(policy, planned_audiences([policy]), seed=1, trials=4000))[number]
 
 
@@ -129,23 +129,23 @@ SHOWN = [[*KINDS][number] for number in (2, 3, 5, 7, 8, 11)]
 @pytest.mark.parametrize("words", only(SHOWN, KINDS))
 def test_every_kind_is_attacked_and_bounds_are_what_the_page_says(words: str) -> None:
     """No bound is above what is certified."""
-    found = KINDS[words]()
-    assert not found.refuted
-    assert found.witness is not None
-    assert 0 < found.witness <= found.certified
-    bounds = (found.least, found.extended, found.witness)
-    shares = ["-" if one is None else f"{one / found.certified:.2f}" for one in bounds]
+    result = KINDS[words]()
+    assert not result.refuted
+    assert result.witness is not None
+    assert 0 < result.witness <= result.certified
+    bounds = (result.least, result.extended, result.witness)
+    shares = ["-" if bound is None else f"{bound / result.certified:.2f}" for bound in bounds]
     assert f"| {words} | {' | '.join(shares)} |" in PAGE.read_text()
 
 
-def exact(chain: MarkovChain, emission: np.ndarray, tilt: np.ndarray, n: int, secret: int, known: bool) -> float:
+def exact(chain: MarkovChain, emission: np.ndarray, tilt: np.ndarray, n: int, secret: int, is_known: bool) -> float:
     """The largest log-likelihood ratio of a stream of n ticks, by enumeration of outputs, paths and known states."""
     k, m = emission.shape
     assert chain.initial is not None
     worst = 0.0
     sides: list[list[tuple[int, int | None]]] = [[(0, None)], [(0, None)]]
     for side, ticks in zip(sides, (range(secret), range(secret + 1, n)), strict=True):
-        side += [(tick, state) for tick in ticks for state in range(k)] if known else []
+        side += [(tick, state) for tick in ticks for state in range(k)] if is_known else []
     for past, future in product(*sides):
         weights: dict[tuple[int, ...], float] = {}
         for path in product(range(k), repeat=n):
@@ -181,13 +181,13 @@ def test_the_witness_is_the_largest_ratio_of_all_outputs(transition: Any, emissi
     counts = (Counted("w 0", 0, n, (1,), None, Fraction(scale)),)
     plain = Mechanism(n, secret, len(distribution), (Source(distribution, tuple(range(len(distribution))), True),), ())
     true = exact(chain, distribution, np.ones(len(distribution)), n, secret, knows)
-    found = witness(plain, chain, knows=knows).epsilon
-    assert true - 1e-6 < found <= true
+    epsilon = witness(plain, chain, knows=knows).epsilon
+    assert true - 1e-6 < epsilon <= true
     if not knows:  # counts beyond what can be, above and below
         beyond = [np.exp(sign * np.isin(np.arange(len(distribution)), (1,)) / scale) for sign in (1, -1)]
         true = max(exact(chain, distribution, tilt, n, secret, knows) for tilt in beyond)
-        found = witness(plain._replace(counts=counts), chain).epsilon
-        assert true - 1e-6 < found <= true
+        epsilon = witness(plain._replace(counts=counts), chain).epsilon
+        assert true - 1e-6 < epsilon <= true
 
 
 def test_streams_that_move_together_are_told_apart_by_all_their_symbols() -> None:
@@ -195,12 +195,12 @@ def test_streams_that_move_together_are_told_apart_by_all_their_symbols() -> Non
     chain = MarkovChain.stationary(
         [[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.1, 0.2], [0.3, 0.1, 0.5, 0.1], [0.1, 0.2, 0.1, 0.6]]
     )
-    one, other = np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.8, 0.2], [0.3, 0.7]])
+    first, other = np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.8, 0.2], [0.3, 0.7]])
     shows = (0, 0, 1, 1), (0, 1, 0, 1)
-    distributions = [distribution[list(shown)] for distribution, shown in zip((one, other), shows, strict=True)]
+    distributions = [distribution[list(shown)] for distribution, shown in zip((first, other), shows, strict=True)]
     sources = tuple(Source(distribution, shown, True) for distribution, shown in zip(distributions, shows, strict=True))
     both = (distributions[0][:, :, None] * distributions[1][:, None, :]).reshape(4, 4)
-    true = exact(chain, both, np.ones(4), 3, 1, known=False)
+    true = exact(chain, both, np.ones(4), 3, 1, is_known=False)
     assert true - 1e-6 < witness(Mechanism(3, 1, 4, sources, ()), chain).epsilon <= true
 
 
@@ -213,7 +213,7 @@ def test_counts_of_pairs_beyond_what_can_be_have_the_likelihood_of_every_path() 
         3,
     )
     counts = tuple(Counted(f"d {z}", 0, n, (z,), 0, Fraction(scale), consecutive=True) for z in range(4))
-    found = witness(Mechanism(n, secret, 2, (Source(distribution, (0, 1), False),), counts), chain).epsilon
+    epsilon = witness(Mechanism(n, secret, 2, (Source(distribution, (0, 1), False),), counts), chain).epsilon
     assert chain.initial is not None
     true = []
     for signs in product((1, -1), repeat=4):
@@ -225,18 +225,20 @@ def test_counts_of_pairs_beyond_what_can_be_have_the_likelihood_of_every_path() 
             noise = math.exp(-sum(abs(60 * sign - told.count(z)) - 60 for z, sign in enumerate(signs)) / scale)
             like[path[secret]] += float(chain.initial[path[0]] / chain.initial[path[secret]]) * weight * noise
         true.append(abs(math.log(like[0] / like[1])))
-    assert min(abs(one - found) for one in true) < 1e-6
-    assert 0.8 * max(true) < found <= max(true)
+    assert min(abs(exact_ - epsilon) for exact_ in true) < 1e-6
+    assert 0.8 * max(true) < epsilon <= max(true)
 
 
 @pytest.mark.long
 def test_bounds_are_above_the_enumerated_epsilon_in_no_more_runs_than_stated() -> None:
     n = 1
     chain, distribution = MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]]), np.array([[0.7, 0.3], [0.4, 0.6]])
-    made = Mechanism(n, n // 2, 2, (Source(distribution, (0, 1), True),), ())
-    true = exact(chain, distribution, np.ones(2), n, n // 2, known=False)
-    assert witness(made, chain).epsilon == pytest.approx(true, abs=1e-6)
-    runs = [attacked(lambda _: made, [chain], np.random.default_rng(seed), 500, None, 0.2).least for seed in range(100)]
+    mechanism = Mechanism(n, n // 2, 2, (Source(distribution, (0, 1), True),), ())
+    true = exact(chain, distribution, np.ones(2), n, n // 2, is_known=False)
+    assert witness(mechanism, chain).epsilon == pytest.approx(true, abs=1e-6)
+    runs = [
+        attacked(lambda _: mechanism, [chain], np.random.default_rng(seed), 500, None, 0.2).least for seed in range(100)
+    ]
     assert sum(least > true for least in runs) <= 20
     assert np.mean(runs) > 0.5 * true
 
@@ -258,8 +260,12 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
         'stream = "place"\nperiod = 60\nepoch = 1700000000\n'
     )
     named = ("--for", "home/room/s", *NAMED[2:])
-    one = ("--threshold", ".5", "--states", "off,on", *named, "--epsilon", "1", "--period", "60")
-    two, q, tick = (*one, "-o"), ("--q", ".1:.2", "--r", ".2:.3"), ("--protect", "tick")  # what is attacked are ticks
+    options = ("--threshold", ".5", "--states", "off,on", *named, "--epsilon", "1", "--period", "60")
+    two, q, tick = (
+        (*options, "-o"),
+        ("--q", ".1:.2", "--r", ".2:.3"),
+        ("--protect", "tick"),
+    )  # what is attacked are ticks
     fugu("plan", "stream", *q, *tick, *two, tmp_path / "symbols.json")
     fugu("plan", "window", *q, *tick, *two, tmp_path / "windows.json", "--window", "5m", "--window", "day=20m:.3")
     fugu("plan", "window", *q, *tick, *two, tmp_path / "both.json", "--window", "5m", "--symbols", ".5")
@@ -277,14 +283,14 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     planned_kinds += [sorted((tmp_path / name).glob("*.json")) for name in ("odds", "known", "counted", "order")]
     assert [len(files) for files in planned_kinds] == [1] * 5 + [2, 2, 2, 1]
     for first, *others in planned_kinds:
-        beside = (word for one in others for word in ("--with", one))
+        beside = (word for other in others for word in ("--with", other))
         done = fugu("check", "stream", first, *beside, "--trials", 1000, "--json")
-        found = done.json()
-        assert (done.code, found["not_attacked"], found["findings"]) == (0, [], []), first
-        assert found["audiences"]
-        for row in found["audiences"]:
+        document = done.json()
+        assert (done.code, document["not_attacked"], document["findings"]) == (0, [], []), first
+        assert document["audiences"]
+        for row in document["audiences"]:
             assert row["promised"] is None or 0.2 * row["promised"] < row["witness"] <= row["promised"], row
         if first.parent.name == "odds":
             alone = fugu("check", "stream", first, "--trials", 1000, "--json").json()
             assert "moves together" in alone["not_attacked"][0]
-            assert alone["audiences"][0]["witness"] < found["audiences"][0]["witness"]
+            assert alone["audiences"][0]["witness"] < document["audiences"][0]["witness"]

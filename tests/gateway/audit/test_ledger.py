@@ -235,7 +235,7 @@ def honest(tmp_path: Path) -> Bench:
 def test_a_change_is_found(honest: Bench, change: str, problem: str) -> None:
     honest.ledger._db.execute(change)
     problems = audit_ledger(honest.ledger).problems
-    assert any(problem in found for found in problems), problems
+    assert any(problem in line for line in problems), problems
 
 
 @pytest.mark.long
@@ -254,8 +254,8 @@ def test_what_a_reader_of_two_audiences_was_told_is_computed_at_once(
     assert (anna["reader"], both["reader"]) == ("anna", "both")
     assert anna["epsilon"] <= 0.5
     assert both["epsilon"] == joint_loss(CHAIN, joint_charge(allowed, base), "ignorant") > 0.9
-    assert sum("account both: may have been told" in one for one in done.json()["problems"]) == 1
-    assert not any("account anna" in one for one in done.json()["problems"])
+    assert sum("account both: may have been told" in line for line in done.json()["problems"]) == 1
+    assert not any("account anna" in line for line in done.json()["problems"])
 
 
 FORGETFUL = BinaryChains(q=(0.45, 0.45), r=(0.45, 0.45))
@@ -291,7 +291,7 @@ def test_a_class_that_no_policy_has_is_found_by_whoever_has_the_policies(honest:
     assert alone.streams[0].epsilon < true.epsilon / 2
     assert any("classes of chains" in line and "ledger alone" in line for line in alone.believed)
     audit = audit_ledger(honest.ledger, policies=FLEET)
-    assert any("watch/hr" in one and "of no policy" in one for one in audit.problems)
+    assert any("watch/hr" in problem and "of no policy" in problem for problem in audit.problems)
     assert audit.streams[0].epsilon == true.epsilon  # by the class of the policy
 
 
@@ -313,7 +313,7 @@ def test_a_promise_is_the_one_that_the_auditor_knows(ledger: Ledger, change: str
     reserve(ledger, release(0, 19, allowed))
     ledger._db.execute(f"UPDATE allowances SET {change}")
     audit = audit_ledger(ledger, promises=PROMISES)
-    assert any("audience public: is promised" in one for one in audit.problems)
+    assert any("audience public: is promised" in problem for problem in audit.problems)
     assert audit.streams[0].promise == PROMISES["public"]
     assert any("promised" in line and "ledger alone" in line for line in audit_ledger(ledger).believed)
 
@@ -340,7 +340,7 @@ def test_a_device_is_charged_by_its_own_table(group: Bench) -> None:
     swap_charges(group.ledger)
     assert audit_ledger(group.ledger).problems == ()
     problems = audit_ledger(group.ledger, policies=FLEET).problems
-    assert sum("is charged" in one for one in problems) == len(group.frames)
+    assert sum("is charged" in problem for problem in problems) == len(group.frames)
 
 
 def test_fewer_devices_than_a_table_has_ticks_of_is_found_without_policies(tmp_path: Path) -> None:
@@ -359,20 +359,21 @@ def test_fewer_devices_than_a_table_has_ticks_of_is_found_without_policies(tmp_p
         "UPDATE runs SET charge=? WHERE account=(SELECT id FROM accounts WHERE device='watch')", (charges["ring"],)
     )
     assert any(
-        "sums 40 ticks" in one and "1 devices are charged as much" in one for one in audit_ledger(ledger).problems
+        "sums 40 ticks" in problem and "1 devices are charged as much" in problem
+        for problem in audit_ledger(ledger).problems
     )
 
 
 def test_tables_are_those_of_the_policies(group: Bench) -> None:
     other = tuple(replaced.model_copy(update={"table": TABLE}) for replaced in FLEET)
     problems = audit_ledger(group.ledger, policies=other).problems
-    assert any("no policy of watch/hr" in one and "table" in one for one in problems)
+    assert any("no policy of watch/hr" in problem and "table" in problem for problem in problems)
 
 
 def test_a_stream_without_a_policy_is_no_agreement(group: Bench) -> None:
     problems = audit_ledger(group.ledger, policies=FLEET[:1]).problems
-    assert any("ring/hr" in one and "no policy" in one for one in problems)
-    assert not any("watch/hr" in one for one in problems)
+    assert any("ring/hr" in problem and "no policy" in problem for problem in problems)
+    assert not any("watch/hr" in problem for problem in problems)
 
 
 def test_a_changed_policy_is_held_against_each_class_by_what_was_counted_of_it(tmp_path: Path) -> None:
@@ -384,7 +385,7 @@ def test_a_changed_policy_is_held_against_each_class_by_what_was_counted_of_it(t
     audit = audit_ledger(bench.ledger, policies=(first, second))
     assert audit.problems == ()
     assert audit.streams == audit_ledger(bench.ledger).streams
-    assert any("of no policy" in one for one in audit_ledger(bench.ledger, policies=(second,)).problems)
+    assert any("of no policy" in problem for problem in audit_ledger(bench.ledger, policies=(second,)).problems)
 
 
 def test_what_devices_release_themselves_is_that_of_their_policies(ledger: Ledger) -> None:
@@ -392,9 +393,9 @@ def test_what_devices_release_themselves_is_that_of_their_policies(ledger: Ledge
     allowed = granted(ledger, base=0)
     reserve(ledger, release(0, 9, allowed // 2))
     quiet, loud = policy(chains=CHAIN), policy(chains=CHAIN, windows=(window,))
-    assert not any("release themselves" in one for one in audit_ledger(ledger, policies=(quiet,)).problems)
+    assert not any("release themselves" in problem for problem in audit_ledger(ledger, policies=(quiet,)).problems)
     problems = audit_ledger(ledger, policies=(loud,)).problems
-    assert any("release themselves" in one for one in problems)
+    assert any("release themselves" in problem for problem in problems)
 
 
 @pytest.fixture
@@ -421,7 +422,7 @@ def test_what_was_told_of_a_stretch_is_held_against_its_promise(lasting: Bench) 
     assert stream.epsilon == joint_loss(FLEET[0].chains, stream.charge, "informed", 6)
     assert {(frame.epsilon, frame.stretch_ticks) for frame in lasting.frames} == {(1.0, 6)}
     other = audit_ledger(lasting.ledger, promises={"public": Promise(1.0, "informed")}).problems
-    assert any("is promised 1 (informed), and the ledger says 1 about any 5 seconds" in one for one in other), other
+    assert any("is promised 1 (informed), and the ledger says 1 about any 5 seconds" in line for line in other), other
 
 
 @pytest.mark.parametrize(
@@ -442,7 +443,7 @@ def test_what_was_told_of_a_stretch_is_held_against_its_promise(lasting: Bench) 
 def test_a_change_of_a_stretch_is_found(lasting: Bench, change: str, problem: str) -> None:
     lasting.ledger._db.execute(change)
     problems = audit_ledger(lasting.ledger).problems
-    assert any(problem in found for found in problems), problems
+    assert any(problem in line for line in problems), problems
 
 
 def test_a_shorter_period_of_the_auditors_policies_counts(lasting: Bench) -> None:
@@ -456,7 +457,7 @@ def test_the_limit_of_a_reader_may_be_of_another_stretch(lasting: Bench, tmp_pat
     seconds = {"anna": 5, "bert": 60, "carl": 0}
     readers = (reader(name, "public", adversary="informed", seconds=each) for name, each in seconds.items())
     broker = broker_of(tmp_path / "broker", *readers)
-    found = {one.reader: one for one in audit_ledger(lasting.ledger, broker).readers}
+    found = {reader.reader: reader for reader in audit_ledger(lasting.ledger, broker).readers}
     (stream,) = audit_ledger(lasting.ledger).streams
     chains = FLEET[0].chains
     for name, ticks in (("anna", 6), ("bert", 61), ("carl", 1)):

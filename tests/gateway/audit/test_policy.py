@@ -46,25 +46,25 @@ def changed(policy: Policy, **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.long
 def test_an_honest_policy_is_confirmed(fugu: Fugu, tmp_path: Path) -> None:
-    code, told = audited(fugu, tmp_path, planned(windows=WINDOWS))
-    assert (code, names(told), told["confirmed"]) == (0, [], True)
-    assert [one["topic"] for one in told["outputs"]] == [
+    code, report = audited(fugu, tmp_path, planned(windows=WINDOWS))
+    assert (code, names(report), report["confirmed"]) == (0, [], True)
+    assert [output["topic"] for output in report["outputs"]] == [
         "fugu/2/home/watch/symbols/hr",
         "fugu/2/home/watch/window/hr",
         "fugu/2/home/count/watch/hr",
         "fugu/2/home/estimate/watch/hr",
         "fugu/2/home/description/watch/hr",
     ]
-    every, alone = told["claims"]
+    every, alone = report["claims"]
     assert every["epsilon"] - 1e-6 < every["recomputed"] <= every["epsilon"] == 1
     assert alone["recomputed"] == alone["epsilon"]
-    ignorant, informed, universal = (one["epsilon"] for one in told["adversaries"])
+    ignorant, informed, universal = (adversary["epsilon"] for adversary in report["adversaries"])
     assert ignorant <= informed == every["recomputed"] <= universal
-    others = {one["truth"].split()[0]: one["epsilon"] for one in told["alternatives"]}
+    others = {alternative["truth"].split()[0]: alternative["epsilon"] for alternative in report["alternatives"]}
     assert others["independent"] < 1 < others["a"] < others["longer"]
     assert others["any"] is None
-    assert SymbolPins.model_validate_json(json.dumps(told["pins"])) == pins_of(planned(windows=WINDOWS))
-    assert len(told["assumptions"]) == 6
+    assert SymbolPins.model_validate_json(json.dumps(report["pins"])) == pins_of(planned(windows=WINDOWS))
+    assert len(report["assumptions"]) == 6
     text = fugu("check", "statement", tmp_path / "policy.json").out
     assert "fugu/2/home/watch/symbols/hr" in text
     assert text.endswith("Every epsilon that is stated was computed again, and holds.\n")
@@ -76,15 +76,15 @@ def test_an_epsilon_that_is_misstated_by_a_millionth_is_found(fugu: Fugu, tmp_pa
     policy = planned(windows=WINDOWS)
     stated = getattr(policy, name)
     less = {"epsilon": stated.epsilon - 1e-6, "adversary": stated.adversary}
-    code, told = audited(fugu, tmp_path, changed(policy, **{name: less}))
-    assert (code, told["confirmed"]) == (1, False)
-    assert names(told)[0] == "epsilon-understated"
+    code, report = audited(fugu, tmp_path, changed(policy, **{name: less}))
+    assert (code, report["confirmed"]) == (1, False)
+    assert names(report)[0] == "epsilon-understated"
 
 
 def test_a_class_that_is_too_wide_for_the_table_is_found(fugu: Fugu, tmp_path: Path) -> None:
     wide = BinaryChains(q=(0.049, 0.1), r=(0.06, 0.2))
-    code, told = audited(fugu, tmp_path, changed(planned(), chains=wide.model_dump(mode="json")))
-    assert (code, names(told)) == (1, ["epsilon-understated"])
+    code, report = audited(fugu, tmp_path, changed(planned(), chains=wide.model_dump(mode="json")))
+    assert (code, names(report)) == (1, ["epsilon-understated"])
 
 
 @pytest.mark.parametrize(
@@ -100,39 +100,39 @@ def test_a_class_that_is_narrower_than_the_table_allows_is_named(
     """More than a tenth: what is stated is true of it, but nobody plans so; an owner's pins say the same."""
     policy = planned(chains, "universal")
     given = changed(policy, chains=narrow)
-    code, told = audited(fugu, tmp_path, given)
-    assert (code, names(told), told["confirmed"]) == (1, ["class-narrower-than-noise-allows"], False)
+    code, report = audited(fugu, tmp_path, given)
+    assert (code, names(report), report["confirmed"]) == (1, ["class-narrower-than-noise-allows"], False)
     assert "NOT CONFIRMED: 1 wrong." in fugu("check", "statement", tmp_path / "policy.json").out
     assert audited(fugu, tmp_path, policy)[1]["findings"] == []
     enrolment = Keys().enrolment(pins={policy.stream: pins_of(policy)})
     (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
-    code, told = audited(fugu, tmp_path, given, "--enrolment", tmp_path / "enrolment.json")
+    code, report = audited(fugu, tmp_path, given, "--enrolment", tmp_path / "enrolment.json")
     assert code == 1
-    assert "class-narrower-than-pinned" in names(told)
-    code, told = audited(fugu, tmp_path, policy, "--enrolment", tmp_path / "enrolment.json")
-    assert (code, names(told)) == (0, [])
+    assert "class-narrower-than-pinned" in names(report)
+    code, report = audited(fugu, tmp_path, policy, "--enrolment", tmp_path / "enrolment.json")
+    assert (code, names(report)) == (0, [])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("less", "found"), [(1.05, (0, False)), (1.2, (1, True))])
+@pytest.mark.parametrize(("less", "expected"), [(1.05, (0, False)), (1.2, (1, True))])
 def test_a_class_that_is_hardly_narrower_is_a_note(
-    fugu: Fugu, tmp_path: Path, less: float, found: tuple[int, bool]
+    fugu: Fugu, tmp_path: Path, less: float, expected: tuple[int, bool]
 ) -> None:
     """Noise is rounded, and epsilon may be: up to a tenth of the class is left to that."""
     given = changed(planned(), chains={"kind": "binary", "q": [0.05 * less, 0.1], "r": [0.06 * less, 0.2]})
-    code, told = audited(fugu, tmp_path, given)
-    (finding,) = told["findings"]
+    code, report = audited(fugu, tmp_path, given)
+    (finding,) = report["findings"]
     assert finding["name"] == "class-narrower-than-noise-allows"
-    assert (code, finding["wrong"]) == found
+    assert (code, finding["wrong"]) == expected
 
 
 @pytest.mark.long
 def test_windows_that_overlap_beyond_the_allowance_are_found(fugu: Fugu, tmp_path: Path) -> None:
     given = changed(planned(windows=WINDOWS))
     given["windows"][0]["stride"] = 4
-    code, told = audited(fugu, tmp_path, given)
-    assert (code, names(told)) == (1, ["epsilon-understated", "windows-overlap"] * 2)
-    every, alone = (one["about"] for one in told["findings"][1::2])
+    code, report = audited(fugu, tmp_path, given)
+    assert (code, names(report)) == (1, ["epsilon-understated", "windows-overlap"] * 2)
+    every, alone = (finding["about"] for finding in report["findings"][1::2])
     assert "high 5, bars 1" in every
     added, allowed = (float(alone.split(f" {word} ")[1].split()[0]) for word in ("add", "and"))
     assert added == pytest.approx(5 / 400 + 2 * 3 / 700, rel=1e-5)
@@ -154,22 +154,22 @@ def test_what_an_owner_does_not_accept_is_found(fugu: Fugu, tmp_path: Path) -> N
         ),
     ):
         file.write_text(keys.enrolment(**fields).model_dump_json())
-        code, told = audited(fugu, tmp_path, planned(), "--enrolment", file)
+        code, report = audited(fugu, tmp_path, planned(), "--enrolment", file)
         assert code == 1
-        assert sorted(set(names(told))) == wanted
-    code, told = audited(fugu, tmp_path, measure_policy(3), "--enrolment", file)
+        assert sorted(set(names(report))) == wanted
+    code, report = audited(fugu, tmp_path, measure_policy(3), "--enrolment", file)
     assert code == 1
-    assert "above-ceiling" in names(told)
+    assert "above-ceiling" in names(report)
 
 
 def test_what_is_not_recomputed_is_never_taken_for_fine(fugu: Fugu, tmp_path: Path) -> None:
-    given = json.loads(measure_policy(3, start=0, tables=False).to_json())
-    assert audited(fugu, tmp_path, given)[0] == 0
-    given["stream_loss"] = {"epsilon": 40.0, "adversary": "ignorant", "start": "any"}
-    code, told = audited(fugu, tmp_path, given)
-    assert (code, names(told), told["confirmed"]) == (1, ["not-recomputed"], False)
-    assert told["claims"][-1]["recomputed"] is None
-    assert told["not_recomputed"] == ["all points"]
+    document = json.loads(measure_policy(3, start=0, tables=False).to_json())
+    assert audited(fugu, tmp_path, document)[0] == 0
+    document["stream_loss"] = {"epsilon": 40.0, "adversary": "ignorant", "start": "any"}
+    code, report = audited(fugu, tmp_path, document)
+    assert (code, names(report), report["confirmed"]) == (1, ["not-recomputed"], False)
+    assert report["claims"][-1]["recomputed"] is None
+    assert report["not_recomputed"] == ["all points"]
     done = fugu("check", "statement", tmp_path / "policy.json")
     assert done.code == 1
     assert "NOT RECOMPUTED" in done.out
@@ -181,9 +181,9 @@ def test_certificates_that_disagree_are_found(fugu: Fugu, tmp_path: Path, monkey
     """If the second one takes a looser view than devices, somebody has to look."""
     given = changed(planned(), guarantee={"epsilon": 0.9, "adversary": "informed"})
     monkeypatch.setattr("fugu.audit.exact.claims.binary_loss", lambda *_: Fraction(1))
-    code, told = audited(fugu, tmp_path, given)
+    code, report = audited(fugu, tmp_path, given)
     assert code == 1
-    assert names(told) == ["devices-refuse"]
+    assert names(report) == ["devices-refuse"]
 
 
 SUBSCRIBER = Account(name="weather", role="reader", audiences=("public",), epsilon=0.1, adversary="informed")
@@ -199,40 +199,40 @@ def site(folder: Path) -> Path:
 @pytest.mark.long
 def test_a_public_account_that_reads_the_sites_releases_is_found(fugu: Fugu, tmp_path: Path) -> None:
     broker = site(tmp_path / "broker")
-    code, told = audited(fugu, tmp_path, planned(), "--broker", broker)
-    assert (code, names(told)) == (0, [])
-    readers = {one["topic"].split("/")[3]: set(one["readers"]) for one in told["outputs"]}
+    code, report = audited(fugu, tmp_path, planned(), "--broker", broker)
+    assert (code, names(report)) == (0, [])
+    readers = {output["topic"].split("/")[3]: set(output["readers"]) for output in report["outputs"]}
     assert readers["watch"] == {"gateway", "screen"}
     assert readers["estimate"] == {"screen", "ha"}
     access = broker / "access.acl"
     honest = access.read_text()
-    for line, found in (
+    for line, reason in (
         ("user weather\ntopic read fugu/2/home/release/site/+", "fugu/2/home/release/site/any"),
         ("user weather\ntopic readwrite fugu/2/home/+/symbols/#", "fugu/2/home/watch/symbols/hr"),
         ("user nobody\ntopic fugu/2/home/estimate/+/+", "fugu/2/home/estimate/watch/hr"),
         ("pattern read fugu/2/home/watch/window/+", "fugu/2/home/watch/window/hr"),
     ):
         access.write_text(f"{honest}\n{line}\n")
-        code, told = audited(fugu, tmp_path, planned(), "--broker", broker)
+        code, report = audited(fugu, tmp_path, planned(), "--broker", broker)
         assert code == 1
-        assert set(names(told)) == {"reads-the-site"}
-        assert all(found in one["about"] for one in told["findings"])
+        assert set(names(report)) == {"reads-the-site"}
+        assert all(reason in finding["about"] for finding in report["findings"])
     access.write_text(f"topic read #\n{honest}")
-    code, told = audited(fugu, tmp_path, planned(), "--broker", broker)
+    code, report = audited(fugu, tmp_path, planned(), "--broker", broker)
     assert code == 1
-    assert all("whoever gives no name" in one["about"] for one in told["findings"])
+    assert all("whoever gives no name" in finding["about"] for finding in report["findings"])
 
 
 def test_what_is_denied_goes_before_what_is_granted() -> None:
     rules = read_access(
         "topic read open\nuser a\ntopic x/y\ntopic deny x/#\ntopic read z/+/w\npattern read %u/c\n# user b\n"
     )
-    known = Listed(rules, {}, {})
+    listed = Listed(rules, {}, {})
     readable = {
         (user, topic)
         for user in ("", "a", "b")
         for topic in ("open", "x/y", "z/1/w", "z/1/2/w", "a/c", "b/c")
-        if known.may_read(user, topic)
+        if listed.may_read(user, topic)
     }
     assert readable == {("", "open"), ("a", "z/1/w"), ("a", "a/c"), ("b", "b/c")}
     assert not Listed(read_access("user a\ntopic write x\n"), {}, {}).may_read("a", "x")
@@ -245,14 +245,14 @@ def test_a_statement_is_signed_and_says_the_same(fugu: Fugu, tmp_path: Path, mon
     key = Ed25519PrivateKey.generate()
     file = write_key(new_folder(tmp_path / "keys", private=True), "policy", key, "a long passphrase")
     out = tmp_path / "statement.envelope"
-    _, told = audited(fugu, tmp_path, planned(), "--sign", file, "-o", out)
+    _, report = audited(fugu, tmp_path, planned(), "--sign", file, "-o", out)
     envelope = Envelope.decode(out.read_bytes())
     assert envelope.kind == "statement"
     key.public_key().verify(envelope.signatures[0].signature, envelope.message)
     with pytest.raises(InvalidSignature):
         key.public_key().verify(envelope.signatures[0].signature, envelope.message + b" ")
-    assert json.loads(envelope.payload) == told
-    assert told["policy_sha256"] == policy_statement((tmp_path / "policy.json").read_bytes()).digest
+    assert json.loads(envelope.payload) == report
+    assert report["policy_sha256"] == policy_statement((tmp_path / "policy.json").read_bytes()).digest
 
 
 def test_what_cannot_be_done_is_one_line(fugu: Fugu, tmp_path: Path) -> None:

@@ -22,13 +22,13 @@ from tests.support.scenes import Scene, frames, policy
 CHAINS = BinaryChains(q=(0.1, 0.3), r=(0.1, 0.3))
 
 
-def made(version: int, epsilon: float) -> Policy:
+def version_of(version: int, epsilon: float) -> Policy:
     table = calibrate(CHAINS, epsilon, "informed", slack=True).table
     promise = {"guarantee": Guarantee(epsilon=epsilon, adversary="informed")}
     return policy(version, chains=CHAINS, table=table).model_copy(update=promise)
 
 
-LOUD, QUIET = made(1, 4.0), made(2, 1.0)
+LOUD, QUIET = version_of(1, 4.0), version_of(2, 1.0)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_by_a_store_it_is_dated_as_descriptions_are(store: Path) -> None:
 
 
 def test_without_one_nothing_is_claimed_but_of_a_first_version(store: Path) -> None:
-    (first,), (second,) = (policy_statement(one.to_json().encode()).when for one in (LOUD, QUIET))
+    (first,), (second,) = (policy_statement(policy_.to_json().encode()).when for policy_ in (LOUD, QUIET))
     assert (first.since, first.words) == (0, "")
     assert second.since is None
     assert "not shown to be true of any tick yet" in second.words

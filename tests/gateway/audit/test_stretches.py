@@ -33,7 +33,7 @@ from gateway.audit.attacks import Attacked, attack_audiences
 from gateway.audit.ledger import stream_loss
 from gateway.audit.mechanism import released, windows
 from gateway.audit.stream import audit_stream, stretch_findings
-from gateway.releases.audit import Told
+from gateway.releases.audit import Disclosure
 from gateway.releases.charges import PER_NAT, ChargedTicks
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import Key, Promise
@@ -61,29 +61,35 @@ def counting(ticks: int, adversary: Adversary = "universal", epsilon: float | No
     """A stream of counts alone."""
     window = HOUR.model_copy(update={"scale": scale})
     beside = exp_up(window.rate)
-    told = Guarantee(epsilon=CHAINS.ratio_loss(beside, beside, adversary).epsilon, adversary=adversary)
-    update = {"table": None, "frame_ticks": None, "guarantee": told, "windows_guarantee": None, "windows": (window,)}
+    guarantee = Guarantee(epsilon=CHAINS.ratio_loss(beside, beside, adversary).epsilon, adversary=adversary)
+    update = {
+        "table": None,
+        "frame_ticks": None,
+        "guarantee": guarantee,
+        "windows_guarantee": None,
+        "windows": (window,),
+    }
     alone = planned(CHAINS, adversary, (window,)).model_copy(update=update)
     return promised(alone, ticks, epsilon)
 
 
 def attacked(policy: Policy, audiences: tuple[Audience, ...] = SITE, trials: int = 1000) -> dict[int, Attacked]:
-    found = attack_audiences([policy], audiences, windows(policy), seed=1, trials=trials)
-    return {one.ticks: one for one in found}
+    attackeds = attack_audiences([policy], audiences, windows(policy), seed=1, trials=trials)
+    return {attacked.ticks: attacked for attacked in attackeds}
 
 
 @pytest.mark.parametrize("stretch", [1, 2, 3])
 def test_likelihoods_of_stretches_are_those_of_all_paths_that_stay(stretch: int) -> None:
     emission = np.array(NoiseTable.binary(1_200_000_000, 900_000_000).weights()) / SCALE
     counts = (Counted("a", 0, 4, (1,), None, Fraction(2)),)
-    made = Mechanism(6, 2, 2, (Source(emission, (0, 1), heard=True),), counts, stretch=stretch)
+    mechanism = Mechanism(6, 2, 2, (Source(emission, (0, 1), heard=True),), counts, stretch=stretch)
     generator = np.random.default_rng(5)
-    drawn = paths(CHAIN, made, 1, 4000, generator)
+    drawn = paths(CHAIN, mechanism, 1, 4000, generator)
     assert (drawn[:, 2 : 2 + stretch] == 1).all()
     assert (drawn[:, 1] == 0).mean() == pytest.approx(0.1, abs=0.02)  # a reversible chain: as likely as going there
     assert (drawn[:, 2 + stretch] == 0).mean() == pytest.approx(0.1, abs=0.02)
-    told = release(made, drawn[:3], _Fixed())
-    found = log_likelihoods(made, CHAIN, told)
+    told = release(mechanism, drawn[:3], _Fixed())
+    found = log_likelihoods(mechanism, CHAIN, told)
     assert CHAIN.initial is not None
     for trial in range(3):
         weights = np.zeros((2, 2))
@@ -112,8 +118,8 @@ class _Fixed:
 def test_the_witness_comes_near_the_certificate_of_a_stretch(adversary: Adversary, ticks: int) -> None:
     emission = np.array(planned(CHAINS, adversary).table.weights()) / SCALE  # type: ignore[union-attr]
     policy = promised(planned(CHAINS, adversary), ticks)
-    made = Mechanism(241, 120, 2, (Source(emission, (0, 1), heard=True),), (), stretch=ticks)
-    shown = witness(made, CHAIN, knows=adversary != "ignorant").epsilon
+    mechanism = Mechanism(241, 120, 2, (Source(emission, (0, 1), heard=True),), (), stretch=ticks)
+    shown = witness(mechanism, CHAIN, knows=adversary != "ignorant").epsilon
     assert shown <= policy.guarantee.epsilon
     if adversary != "universal":  # whose worst chain is another one
         assert shown > 0.99 * policy.guarantee.epsilon
@@ -122,13 +128,13 @@ def test_the_witness_comes_near_the_certificate_of_a_stretch(adversary: Adversar
 @pytest.mark.long
 def test_a_true_promise_about_a_stretch_is_not_refuted_and_a_smaller_one_is() -> None:
     policy = promised(planned(CHAINS), 10)
-    found = attacked(policy)
-    assert set(found) == {1, 10}
-    for one in found.values():
-        assert one.certified <= one.promised * (1 + 1e-9)
-        assert one.witness is not None
-        assert 0.99 * one.promised < one.witness <= one.promised
-        assert not one.refuted
+    attack = attacked(policy)
+    assert set(attack) == {1, 10}
+    for result in attack.values():
+        assert result.certified <= result.promised * (1 + 1e-9)
+        assert result.witness is not None
+        assert 0.99 * result.promised < result.witness <= result.promised
+        assert not result.refuted
     weak = attacked(promised(policy, 10, policy.guarantee.epsilon * 0.9))[10]
     assert weak.refuted
     assert weak.certified > weak.promised
@@ -139,9 +145,9 @@ def test_attackers_of_stretches_stay_within_a_true_promise_and_are_told(capsys: 
     audit = audit_stream([counting(10)], SITE, trials=500)
     (trial,) = audit.stretches
     assert not audit.findings
-    assert {one.secret for one in trial.attacks} <= set(SECRETS)
+    assert {attack.secret for attack in trial.attacks} <= set(SECRETS)
     assert trial.ticks == 10
-    assert all(one.scored >= 200 and 1 < one.furthest <= math.exp(trial.epsilon) for one in trial.attacks)
+    assert all(attack.scored >= 200 and 1 < attack.furthest <= math.exp(trial.epsilon) for attack in trial.attacks)
     print(attacked_stream(audit))
     assert "Stretches, to who knows all other days" in capsys.readouterr().out
 
@@ -149,7 +155,11 @@ def test_attackers_of_stretches_stay_within_a_true_promise_and_are_told(capsys: 
 @pytest.mark.long
 def test_too_little_noise_for_a_stretch_is_found_by_its_attackers() -> None:
     audit = audit_stream([counting(10, epsilon=0.2)], SITE, trials=500)
-    assert [one for one in audit.findings if "about any 10 ticks in a row" in one.about and "hour: " in one.about]
+    assert [
+        finding
+        for finding in audit.findings
+        if "about any 10 ticks in a row" in finding.about and "hour: " in finding.about
+    ]
 
 
 def states_of(ticks: int) -> Ints:
@@ -164,9 +174,9 @@ def test_what_was_published_is_attacked_in_stretches(scale: float, wrong: bool) 
     segments, rng = np.zeros_like(states), np.random.default_rng(2)
     drawn = release_counts(states, segments, 60, Fraction(scale), ((1,),), rng, k=2)
     outputs: Outputs = CountOutputs(**{**vars(drawn), "scale": Fraction(160)})  # as the policy states it
-    found = attack_released_stretches(policy, "truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)])
-    assert found[0].attacks
-    assert bool(stretch_findings(found)) == wrong
+    trials = attack_released_stretches(policy, "truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)])
+    assert trials[0].attacks
+    assert bool(stretch_findings(trials)) == wrong
     assert not attack_released_stretches(
         promised(policy, 1), "truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)]
     )
@@ -178,11 +188,11 @@ def test_a_recording_that_is_too_short_is_said_to_be() -> None:
     assert policy.table is not None
     states = states_of(150)
     outputs = release_symbols(states, policy.table, np.random.default_rng(2))
-    (one,) = attack_released_stretches(
+    (trial,) = attack_released_stretches(
         policy, "truth", states, np.zeros_like(states), [Release("symbols", 0.0, 1.0, outputs)]
     )
-    assert not one.attacks
-    assert one.why.startswith("too short: ")
+    assert not trial.attacks
+    assert trial.why.startswith("too short: ")
 
 
 @pytest.mark.long
@@ -196,19 +206,23 @@ def test_an_audience_that_is_promised_a_stretch_is_held_against_it() -> None:
         }
     )
     (_, street) = planned_audiences([policy], config)
-    made, left = released(policy, config)
-    assert not left
-    found = {one.ticks: one for one in attack_audiences([policy], (street,), made, seed=1, trials=500)}
-    ticks = max(found)
+    definitions, problems = released(policy, config)
+    assert not problems
+    attackeds = {
+        attacked.ticks: attacked for attacked in attack_audiences([policy], (street,), definitions, seed=1, trials=500)
+    }
+    ticks = max(attackeds)
     assert ticks > 1
-    assert found[ticks].certified <= 0.5 * (1 + 1e-9)
-    assert not found[ticks].refuted
-    assert found[1].certified < found[ticks].certified
-    assert found[1].witness is not None
-    assert found[ticks].witness is not None
-    assert found[1].witness < found[ticks].witness  # type: ignore[operator]
+    assert attackeds[ticks].certified <= 0.5 * (1 + 1e-9)
+    assert not attackeds[ticks].refuted
+    assert attackeds[1].certified < attackeds[ticks].certified
+    assert attackeds[1].witness is not None
+    assert attackeds[ticks].witness is not None
+    assert attackeds[1].witness < attackeds[ticks].witness  # type: ignore[operator]
     half = street._replace(epsilon=0.1)
-    wrong = {one.ticks: one for one in attack_audiences([policy], (half,), made, seed=1, trials=500)}
+    wrong = {
+        attacked.ticks: attacked for attacked in attack_audiences([policy], (half,), definitions, seed=1, trials=500)
+    }
     assert wrong[ticks].refuted
 
 
@@ -232,11 +246,11 @@ def test_a_stretch_of_charges_loses_no_more_by_any_output_and_any_evidence() -> 
             assert len(found) == max(1, ticks - length + 1)
             for first, bound in enumerate(found):
                 inside = paths_[:, first : first + length] @ (2 ** np.arange(min(length, ticks)))
-                given = [
-                    weights[inside == one] @ outputs[inside == one] / weights[inside == one].sum()
-                    for one in range(2 ** min(length, ticks))
+                probabilities = [
+                    weights[inside == count] @ outputs[inside == count] / weights[inside == count].sum()
+                    for count in range(2 ** min(length, ticks))
                 ]
-                logs = np.log(np.array(given))
+                logs = np.log(np.array(probabilities))
                 lost = float((logs.max(axis=0) - logs.min(axis=0)).max())
                 assert lost <= bound + 1e-12
                 reached.append(lost / max(bound, 1e-9) if length < ticks else 0.0)
@@ -254,15 +268,17 @@ def test_charges_far_apart_come_one_after_the_other_where_a_clock_skipped_number
     )
     chains = f"[{BoundedChains(states=2, odds_ratio=100.0).model_dump_json()}]"
     promise = Promise(20.0, "universal", 9)
-    told = Told(Key("watch", "hr", "street"), "chain", promise, 1_000_000, chains, 0, PER_NAT // 2, 200, runs)
-    found, ticks = stream_loss(told), promise.ticks(1_000_000)
+    disclosure = Disclosure(
+        Key("watch", "hr", "street"), "chain", promise, 1_000_000, chains, 0, PER_NAT // 2, 200, runs
+    )
+    found, ticks = stream_loss(disclosure), promise.ticks(1_000_000)
     drawn = np.array([float(charge) for charge in charges if charge == Fraction(1, 2)])
     assert found.epsilon is not None
     assert found.epsilon >= stretch_losses(100.0, drawn, ticks).max()
     assert found.tick == 200
-    endless = stream_loss(told._replace(runs=()))
+    endless = stream_loss(disclosure._replace(runs=()))
     assert (endless.by, endless.epsilon is not None and endless.epsilon >= found.epsilon) == ("constant charge", True)
-    lone = stream_loss(told._replace(promise=Promise(20.0, "universal"), runs=runs))
+    lone = stream_loss(disclosure._replace(promise=Promise(20.0, "universal"), runs=runs))
     assert lone.epsilon is not None
     assert lone.epsilon >= stretch_losses(100.0, drawn, 1).max()
 
@@ -273,7 +289,7 @@ def test_the_command_attacks_stretches_of_a_recording(fugu: Fugu, tmp_path: Path
     rows = "".join(f"{2.0 * state}\n" for state in states_of(10_000).tolist())
     (tmp_path / "truth.csv").write_text(f"value\n{rows}")
     words = ("check", "attack", tmp_path / "truth.csv", "--policy", tmp_path / "policy.json")
-    (told,) = fugu(*words, "--json").json()["stretches"]
-    assert (told["source"], told["released"], told["ticks"]) == ("truth.csv", "window hour", 10)
-    assert {one["secret"] for one in told["attacks"]} == set(SECRETS)
-    assert all(one["scored"] >= 200 and one["epsilon_low"] <= told["epsilon"] for one in told["attacks"])
+    (trial,) = fugu(*words, "--json").json()["stretches"]
+    assert (trial["source"], trial["released"], trial["ticks"]) == ("truth.csv", "window hour", 10)
+    assert {attack["secret"] for attack in trial["attacks"]} == set(SECRETS)
+    assert all(attack["scored"] >= 200 and attack["epsilon_low"] <= trial["epsilon"] for attack in trial["attacks"])

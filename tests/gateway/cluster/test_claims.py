@@ -33,9 +33,9 @@ LONG = 1000.0
 @pytest.fixture
 def channel(server: Server) -> Server:
     """Of a fleet's shards."""
-    found = channel_of(server)
-    assert isinstance(found, Server)
-    return found
+    location = channel_of(server)
+    assert isinstance(location, Server)
+    return location
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_who_says_nothing_loses_a_part_and_who_lives_keeps_it(channel: Server, v
         wait_until(lambda: found.extend(vacancies.look(next(clock))) or found, "the silence of the one that is frozen")
         assert found == ["shard-0"]
         claims = [claim for claim in (claimed(channel, part) for part in (*PARTS, *PARTS)) if claim is not None]
-        assert [one.part for one in claims] == ["shard-0"]
+        assert [claim.part for claim in claims] == ["shard-0"]
         with closing(claims[0]):
             refused(frozen.check)
 
@@ -143,19 +143,19 @@ def test_a_process_that_is_frozen_and_goes_on_writes_nothing_after_another_has_i
     assert process.stdout is not None
     number = int(process.stdout.readline())
 
-    def said(document: str) -> str:
+    def holder(document: str) -> str:
         print(document, file=process.stdin, flush=True)
         assert process.stdout is not None
         return process.stdout.readline().rstrip()
 
-    assert said("before") == ""
+    assert holder("before") == ""
     os.kill(number, signal.SIGSTOP)
     wait_until(lambda: "shard-0" in vacancies.look(time.monotonic()), "its silence")
     with closing(Claim(channel, "shard-0")), closing(Store(server, lease=SHARD)) as store:
         store.add_policy(1, 2, "of the one that has it now")
         os.kill(number, signal.SIGCONT)
-        answers = {said("too late")}
-        wait_until(lambda: answers.add(said("too late")) or "FileLostError" in answers, "the answer for good")
+        answers = {holder("too late")}
+        wait_until(lambda: answers.add(holder("too late")) or "FileLostError" in answers, "the answer for good")
         assert answers <= {"AwayError", "FileLostError"}
         assert sorted(store.policy_documents()) == ["before", "of the one that has it now"]
     process.stdin.close()

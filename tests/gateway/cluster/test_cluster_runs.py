@@ -69,7 +69,7 @@ class Deployment:
     def place(self, folders: Mapping[str, Path]) -> None:
         """Let files name folders of this test in place of those of containers."""
         for folder in folders.values():
-            for file in (one for one in folder.iterdir() if one.suffix in (".conf", ".toml")):
+            for file in (file for file in folder.iterdir() if file.suffix in (".conf", ".toml")):
                 file.write_text(placed(file.read_text(), folders))
 
     @contextmanager
@@ -94,9 +94,9 @@ def placed(text: str, folders: Mapping[str, Path]) -> str:
 
 def all_run(server: Server, broker_log: Path) -> bool:
     """True if each part has a connection of its own, no shard is missing, and no connection was taken over."""
-    said = broker_log.read_text()
-    assert "already connected" not in said
-    names = set(re.findall(r"New client connected .* as (gateway\S*) ", said))
+    text = broker_log.read_text()
+    assert "already connected" not in text
+    names = set(re.findall(r"New client connected .* as (gateway\S*) ", text))
     try:
         report = asked(server)
     except NotRunningError:
@@ -126,7 +126,9 @@ def test_each_service_of_the_compose_file_runs_after_the_lines_in_its_head(tmp_p
     write_cluster_policies(tmp_path / "gateway" / "policies")
     parts, folders = {}, {}
     for name, service in services.items():
-        volumes = [re.fullmatch(r"\$\{FUGU_FOLDER:-\.\}/([^:]+):([^:]+)(?::ro)?", one) for one in service["volumes"]]
+        volumes = [
+            re.fullmatch(r"\$\{FUGU_FOLDER:-\.\}/([^:]+):([^:]+)(?::ro)?", volume) for volume in service["volumes"]
+        ]
         for volume in volumes:
             assert volume is not None
             folders[volume[2]] = tmp_path / volume[1]
@@ -145,7 +147,10 @@ def test_each_service_of_the_compose_file_runs_after_the_lines_in_its_head(tmp_p
 @pytest.mark.soak
 def test_each_pod_of_kubernetes_runs_after_the_lines_in_its_head(tmp_path: Path, server: Server) -> None:
     file = CLUSTER / "kubernetes.yaml"
-    manifests = {f"{one['kind']}/{one['metadata']['name']}": one for one in yaml.safe_load_all(file.read_text())}
+    manifests = {
+        f"{manifest['kind']}/{manifest['metadata']['name']}": manifest
+        for manifest in yaml.safe_load_all(file.read_text())
+    }
     deployment = Deployment(tmp_path, server)
     deployment.run("fugu deploy broker broker --fleet home --host broker")
     deployment.run("\n".join(commands(head(file), "fugu")))
@@ -158,8 +163,8 @@ def test_each_pod_of_kubernetes_runs_after_the_lines_in_its_head(tmp_path: Path,
         if "create" in words and "namespace" not in words:
             name = next(word for word in words if word.startswith("fugu-"))
             sources = [tmp_path / word.partition("=")[2] for word in words if word.startswith("--from-file=")]
-            files = [one for source in sources for one in (source.iterdir() if source.is_dir() else [source])]
-            volumes[name] = {one.name: one.read_bytes() for one in files}
+            files = [file for source in sources for file in (source.iterdir() if source.is_dir() else [source])]
+            volumes[name] = {file.name: file.read_bytes() for file in files}
     volumes["fugu-gateway-file"] = {
         name: text.encode() for name, text in manifests["ConfigMap/fugu-gateway-file"]["data"].items()
     }
@@ -169,9 +174,11 @@ def test_each_pod_of_kubernetes_runs_after_the_lines_in_its_head(tmp_path: Path,
         spec = manifests[f"StatefulSet/{kind}"]["spec"]
         pod = spec["template"]["spec"]
         (container,) = pod["containers"]
-        folders = {one["mountPath"]: tmp_path / "mounted" / kind / one["name"] for one in container["volumeMounts"]}
+        folders = {
+            mount["mountPath"]: tmp_path / "mounted" / kind / mount["name"] for mount in container["volumeMounts"]
+        }
         for volume in pod["volumes"]:
-            (there,) = (one["mountPath"] for one in container["volumeMounts"] if one["name"] == volume["name"])
+            (there,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == volume["name"])
             folders[there].mkdir(parents=True)
             named = volume.get("configMap", {}).get("name") or volume.get("secret", {}).get("secretName")
             for name, content in volumes[named or volume["name"]].items():

@@ -116,7 +116,7 @@ def test_certificates_hold_for_one_purpose_and_pass_openssl_s_strict_check(fugu:
     server = x509.load_pem_x509_certificate((broker / "server.pem").read_bytes())
     names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["gw.example"]
-    assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == ["192.168.1.5", "::1"]
+    assert [str(name) for name in names.get_values_for_type(x509.IPAddress)] == ["192.168.1.5", "::1"]
     subject = x509.load_pem_x509_certificate(client.read_bytes()).subject
     assert subject.rfc4514_string() == "CN=watch"
 
@@ -124,11 +124,11 @@ def test_certificates_hold_for_one_purpose_and_pass_openssl_s_strict_check(fugu:
 def test_certificates_hold_from_yesterday_to_the_day_that_was_asked_for() -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
     authority = Authority.create("home", now, 30)
-    for made in (
+    for certificate in (
         authority.certificate,
         x509.load_pem_x509_certificate(authority.issue_client("w", now, 9).certificate),
     ):
-        assert made.not_valid_before_utc == datetime(2026, 2, 28, tzinfo=UTC)
+        assert certificate.not_valid_before_utc == datetime(2026, 2, 28, tzinfo=UTC)
     assert authority.certificate.not_valid_after_utc == datetime(2026, 3, 31, tzinfo=UTC)
 
 

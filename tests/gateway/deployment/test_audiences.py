@@ -78,7 +78,7 @@ def test_a_reader_reads_the_releases_of_its_audiences_and_nothing_else(fleet: Sh
             for wanted in ("#", "fugu/#", "fugu/2/home/release/+/+", *topics.values()):
                 reader.subscribe(wanted)
         for payload in (b"later", b"end"):
-            for topic in sorted(topics.values(), key=lambda one: "press" in one):  # that of press is the last one
+            for topic in sorted(topics.values(), key=lambda topic: "press" in topic):  # that of press is the last one
                 assert gateway.publish(topic, payload) == 0
         for name, reader in readers.items():
             reader.wait_for(topics["press" if "press" in readable[name] else "street"], b"end")
@@ -123,10 +123,10 @@ def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tm
             assert last.publish(topic_of("release", "home", "street", "end"), b"end") == 0
         for reader in (site, street):
             reader.wait_for(topic_of("release", "home", "street", "end"), b"end")
-        found = {"site": guessed(site.received), "street": guessed(street.received)}
-        assert found["street"] == {}
-        assert len(found["site"]) >= TICKS
-        right = sum(symbols[tick] == symbol for tick, symbol in found["site"].items())
+        guesses = {"site": guessed(site.received), "street": guessed(street.received)}
+        assert guesses["street"] == {}
+        assert len(guesses["site"]) >= TICKS
+        right = sum(symbols[tick] == symbol for tick, symbol in guesses["site"].items())
         assert right >= 0.99 * TICKS  # and so is worth reading: whoever may read it has the symbols
         assert [parse_topic(topic).release for topic, _ in street.received] == ["walk", "end"]
 
@@ -189,7 +189,7 @@ def test_joining_is_refused_by_the_same_rule_and_leaving_gives_nothing_back(
     again = fugu(*new, "--name", "poor", tmp_path / "again")
     assert (again.code, again.err) == (1, "fugu: the account poor was removed\n")
     readers = json.loads((broker / "readers.json").read_text())["readers"]
-    assert {one["name"]: sorted(one["audiences"]) for one in readers} == {
+    assert {reader["name"]: sorted(reader["audiences"]) for reader in readers} == {
         "poor": ["street"],
         "rich": ["press", "street"],
     }
@@ -216,8 +216,8 @@ def test_the_limit_of_a_reader_is_about_the_stretch_of_its_audience_or_another(f
     assert "about any 3600 seconds (informed)" in done.err
     assert fugu(*new, *both, "--epsilon", f"{hour * 1.001:.6f}@1h", tmp_path / "more").code == 0
     readers = json.loads((broker / "readers.json").read_text())["readers"]
-    assert {one["name"]: one["seconds"] for one in readers} == {"street": 60, "both": 3600}
-    assert {one.name: one.limit.seconds for one in load_readers(broker / "readers.json", "home")} == {
+    assert {reader["name"]: reader["seconds"] for reader in readers} == {"street": 60, "both": 3600}
+    assert {reader.name: reader.limit.seconds for reader in load_readers(broker / "readers.json", "home")} == {
         "street": 60,
         "both": 3600,
     }
@@ -238,8 +238,8 @@ def test_an_account_whose_bound_cannot_be_computed_is_refused_in_one_line(
     fugu: Fugu, tmp_path: Path, broker: Path, words: tuple[str, ...], code: int, says: str
 ) -> None:
     promises = write_releases(tmp_path)
-    given = [one for word in words for one in (promises if word == "{promises}" else (word,))]
-    done = fugu("deploy", "subscriber", "--broker", broker, tmp_path / "new", *given)
+    words_ = [promise for word in words for promise in (promises if word == "{promises}" else (word,))]
+    done = fugu("deploy", "subscriber", "--broker", broker, tmp_path / "new", *words_)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     assert says in done.err
     assert not (tmp_path / "new").exists()

@@ -249,7 +249,7 @@ def test_a_device_that_is_added_later_is_known_after_a_hangup_signal(tmp_path: P
     with broker:
         broker.add("device", "late")
 
-        def known() -> bool:
+        def is_known() -> bool:
             with broker.client("late") as late:  # a signal before it answers would end it
                 if late.reason == 0 and late.publish(topic_of("symbols", "home", "late", "hr")) == 0:
                     return True
@@ -257,7 +257,7 @@ def test_a_device_that_is_added_later_is_known_after_a_hangup_signal(tmp_path: P
             broker._process.send_signal(signal.SIGHUP)  # once was not seen, in one of many runs
             return False
 
-        wait_until(known)
+        wait_until(is_known)
 
 
 def test_the_database_is_written_once_and_not_with_every_message(tmp_path: Path) -> None:

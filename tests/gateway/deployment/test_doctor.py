@@ -51,23 +51,25 @@ def tmp_path(disk: Path) -> Path:
 
 def says_of_running(port: int, version: tuple[int, int, int]) -> list[Finding]:
     """Findings of doctor about the running broker at a port."""
-    return [one for process, config in doctor._brokers(port) for one in doctor._running(process, config, version)]
+    return [
+        finding for process, config in doctor._brokers(port) for finding in doctor._running(process, config, version)
+    ]
 
 
 def worst(findings: list[Finding], check: str) -> str:
     """The worst verdict of a check."""
-    found = [finding.verdict for finding in findings if finding.check == check]
-    assert found, f"nothing was said of {check}: {[finding.check for finding in findings]}"
-    return max(found, key=["ok", "warn", "FAIL"].index)
+    verdicts = [finding.verdict for finding in findings if finding.check == check]
+    assert verdicts, f"nothing was said of {check}: {[finding.check for finding in findings]}"
+    return max(verdicts, key=["ok", "warn", "FAIL"].index)
 
 
 @pytest.fixture
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
     """A broker with a device and a gateway."""
-    made = Shipped(tmp_path_factory.mktemp("shipped"))
-    made.add("device", "watch")
-    made.add("gateway", "gateway")
-    with made as running:
+    shipped = Shipped(tmp_path_factory.mktemp("shipped"))
+    shipped.add("device", "watch")
+    shipped.add("gateway", "gateway")
+    with shipped as running:
         yield running
 
 
@@ -111,10 +113,10 @@ def test_a_device_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest.
     before = examine_device(config)
     assert [worst(before, check) for check in ("agent", "broker", "access list")] == ["warn", "ok", "ok"]
     with running(tmp_path, codes=[]):
-        found = examine_device(config)
+        findings = examine_device(config)
     wanted = ("configuration", "policy", "disk of outbox", "binding", "file password", "authority", "agent", "broker")
     for check in (*wanted, "broker's certificate", "access list"):
-        assert worst(found, check) == "ok", check
+        assert worst(findings, check) == "ok", check
     assert agent(["--doctor", str(config)]) == 0
     shown = capsys.readouterr().out
     assert "ok   broker: 127.0.0.1:" in shown
@@ -123,10 +125,10 @@ def test_a_device_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest.
 
 
 def test_a_device_without_a_broker_that_never_ran_and_is_off_its_guard(tmp_path: Path) -> None:
-    found = examine_device(device(tmp_path, Broker(port=free_port()), 'binding = "off"'))
-    assert worst(found, "broker") == "FAIL"
-    assert worst(found, "agent") == "warn"
-    assert worst(found, "binding") == "warn"
+    findings = examine_device(device(tmp_path, Broker(port=free_port()), 'binding = "off"'))
+    assert worst(findings, "broker") == "FAIL"
+    assert worst(findings, "agent") == "warn"
+    assert worst(findings, "binding") == "warn"
 
 
 def test_a_device_whose_configuration_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,10 +147,10 @@ def test_a_device_with_an_open_secret_and_troubles_of_its_own(shipped: Shipped, 
     secret = Path(address.password_file or "")
     secret.chmod(0o644)
     try:
-        found = examine_device(config)
+        findings = examine_device(config)
     finally:
         secret.chmod(0o600)
-    assert worst(found, "file password") == "FAIL"
+    assert worst(findings, "file password") == "FAIL"
     for codes, connected, verdict in (
         (["storage-full"], True, "FAIL"),
         (["paused"], True, "warn"),
@@ -170,16 +172,16 @@ def test_a_local_broker_that_others_can_reach(tmp_path: Path, address: str, verd
 def test_a_device_whose_clock_nobody_has_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = device(tmp_path, Broker(port=free_port()))
     config.write_text(config.read_text().replace('{kind = "replay", file = "readings.csv"}', '{kind = "stdin"}'))
-    for known, found in ((True, []), (False, ["FAIL"])):
-        monkeypatch.setattr("edge_agent.doctor.synchronised", lambda known=known: known)
-        assert [one.verdict for one in examine_device(config) if one.check == "ticks"] == found
+    for is_synchronised, verdicts in ((True, []), (False, ["FAIL"])):
+        monkeypatch.setattr("edge_agent.doctor.synchronised", lambda is_synchronised=is_synchronised: is_synchronised)
+        assert [finding.verdict for finding in examine_device(config) if finding.check == "ticks"] == verdicts
 
 
 def test_a_policy_that_ends(tmp_path: Path) -> None:
     config = device(tmp_path, Broker(port=free_port()))
     made = policy(epoch_us=0, period_us=1_000_000)
-    for left, verdict in ((8 * 86_400, "ok"), (86_400, "warn"), (-5, "FAIL")):
-        ends = made.model_copy(update={"valid_until": int(time.time()) + left})
+    for seconds, verdict in ((8 * 86_400, "ok"), (86_400, "warn"), (-5, "FAIL")):
+        ends = made.model_copy(update={"valid_until": int(time.time()) + seconds})
         (tmp_path / "watch.json").write_text(ends.to_json())
         assert worst(examine_device(config), "policy") == verdict
 
@@ -197,10 +199,10 @@ def test_an_enrolled_device_waits_is_stopped_and_knows_the_gateway_s_time(broker
         f'[broker]\nport = {broker.port}\n[[streams]]\nstream = "hr"\n'
         'sensor = {kind = "replay", file = "readings.csv"}\n'
     )
-    found = examine_device(config)
-    assert worst(found, "policy") == "warn"
-    assert worst(found, "signed time") == "warn"
-    assert worst(found, "file enrolment.json") == "FAIL", "it is a secret"
+    findings = examine_device(config)
+    assert worst(findings, "policy") == "warn"
+    assert worst(findings, "signed time") == "warn"
+    assert worst(findings, "file enrolment.json") == "FAIL", "it is a secret"
     link = Link(broker.broker, client_id="gateway")
     link.start()
     try:
@@ -237,12 +239,12 @@ def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest
     (folder / "policies" / "watch.json").write_text(gateway_policy().to_json())
     file = folder / "gateway.toml"
     file.write_text(re.sub("^store = .*$", f'store = "{store}"', file.read_text(), flags=re.MULTILINE))
-    found = examine(installed(file))
+    findings = examine(installed(file))
     wanted = ("policies", "disk of store", "store", "file store.sqlite", "file password", "authority", "broker")
     for check in (*wanted, "access list", "broker's certificate", "Mosquitto"):
-        assert worst(found, check) == "ok", check
-    assert worst(found, "gateway") == "warn", "none runs"
-    assert worst(found, "devices") == "warn"
+        assert worst(findings, check) == "ok", check
+    assert worst(findings, "gateway") == "warn", "none runs"
+    assert worst(findings, "devices") == "warn"
     with shipped.client("watch") as client:
         status = Status(True, "1", 0, (), ()).encode()
         client.publish(topic_of("status", "home", "watch"), status, retain=True)
@@ -309,10 +311,10 @@ def test_the_least_mosquitto(
     program.write_text(f"#!/bin/sh\necho mosquitto version {version}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (found,) = doctor._mosquitto(doctor.mosquitto_version())
-    assert found.verdict == verdict
-    assert found.text.startswith(text)
-    assert ("CVE-2023-28366" in found.text) == ("before" in text)
+    (finding,) = doctor._mosquitto(doctor.mosquitto_version())
+    assert finding.verdict == verdict
+    assert finding.text.startswith(text)
+    assert ("CVE-2023-28366" in finding.text) == ("before" in text)
 
 
 def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -327,9 +329,9 @@ def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str
         db.executemany("INSERT INTO x VALUES (?)", [("z" * 3000,)] * 50)
     page = store.read_bytes()
     store.write_bytes(page[:8192] + b"\xff" * (len(page) - 8192))
-    found = examine(Installation("home", Broker(port=free_port()), store, policies, (secret,)))
+    findings = examine(Installation("home", Broker(port=free_port()), store, policies, (secret,)))
     for check in ("policies", "store", "file key", "broker"):
-        assert worst(found, check) == "FAIL", check
+        assert worst(findings, check) == "FAIL", check
     missing = examine(Installation("home", None, tmp_path / "gone.sqlite", None))
     assert worst(missing, "store") == "warn"
     file = gateway_file(tmp_path / "gateway.toml", free_port(), store=store, policies=policies)
@@ -341,8 +343,8 @@ def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_policies_of_a_gateway_that_end(tmp_path: Path) -> None:
-    for left, verdict in ((8 * 86_400, "ok"), (86_400, "warn"), (-5, "FAIL")):
-        ends = gateway_policy().model_copy(update={"valid_until": int(time.time()) + left})
+    for seconds, verdict in ((8 * 86_400, "ok"), (86_400, "warn"), (-5, "FAIL")):
+        ends = gateway_policy().model_copy(update={"valid_until": int(time.time()) + seconds})
         (tmp_path / "watch.json").write_text(ends.to_json())
         assert worst(examine(Installation("home", policies=tmp_path)), "policies") == verdict
 

@@ -74,10 +74,10 @@ def test_forty_devices_of_a_list(fugu: Fugu, broker: Shipped) -> None:
         command = [sys.executable, "-m", "fugu", "doctor", str(devices)]
         seen = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert seen.returncode == 1
-    said = seen.stdout.splitlines()
-    assert said[-1] == "39 of 40 devices work"
-    failures = [line for line in said if line.startswith("FAIL")]
-    assert failures == [line for line in said if line.startswith("FAIL broker: ") and line.endswith(" [b7]")]
+    lines = seen.stdout.splitlines()
+    assert lines[-1] == "39 of 40 devices work"
+    failures = [line for line in lines if line.startswith("FAIL")]
+    assert failures == [line for line in lines if line.startswith("FAIL broker: ") and line.endswith(" [b7]")]
 
 
 def test_a_list_writes_what_one_command_for_each_writes(fugu: Fugu, broker: Shipped) -> None:
@@ -141,9 +141,9 @@ def test_the_gateway_of_a_list_is_handed_its_key_and_the_root(fugu: Fugu, broker
     secret, folder = broker.root / "gateway-secret", broker.root / "gateway"
     create_private(secret)
     secret.write_text("another long passphrase\n")
-    given = words(broker, ["ring,hr.json,call:me,5"])[:-1]
+    arguments = words(broker, ["ring,hr.json,call:me,5"])[:-1]
     both = ("--gateway", folder, "--gateway-passphrase-file", secret)
-    done = fugu(*given, *both)
+    done = fugu(*arguments, *both)
     assert (done.code, done.err) == (0, "")
     settings = tomllib.loads((folder / "gateway.toml").read_text())["signed"]
     assert settings.pop("operator")["username"] == "gateway-rollout"
@@ -157,7 +157,7 @@ def test_the_gateway_of_a_list_is_handed_its_key_and_the_root(fugu: Fugu, broker
     assert {path.name for path in folder.iterdir() if path.is_file() and path.stat().st_mode & 0o077 == 0} == secrets
     unit = (folder / "fugu-gateway.service").read_text()
     assert all(f"LoadCredential={name}:/etc/fugu-gateway/{name}\n" in unit for name in secrets)
-    assert {one.name: one.role for one in BrokerFolder.open(broker.folder).settings.accounts} == {
+    assert {account.name: account.role for account in BrokerFolder.open(broker.folder).settings.accounts} == {
         "ring": "device",
         "gateway": "gateway",
         "gateway-rollout": "operator",

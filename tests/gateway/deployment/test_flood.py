@@ -58,7 +58,7 @@ def flood(
         for attack in attacks:
             attackers.enter_context(attack)
         for attack in attacks:
-            attack.made()
+            attack.send()
         wait_until(lambda: broker.files() >= min(connections, allowed.connections), "the broker to take them")
         if allowed.connections < connections:
             wait_until(lambda: not connects(broker, "ring"), "the flood")
@@ -150,15 +150,15 @@ def networks() -> Iterator[Networks]:
     """Networks, where they and rules of the firewall may be made."""
     if shutil.which("ip") is None or shutil.which("nft") is None:
         pytest.skip("needs ip and nft (Debian packages iproute2 and nftables)")
-    made = Networks()
+    networks = Networks()
     try:
-        made.open()
-        made.run(*made.inside(0), "nft", "list", "ruleset")
+        networks.open()
+        networks.run(*networks.inside(0), "nft", "list", "ruleset")
     except subprocess.CalledProcessError as error:
-        made.close()
+        networks.close()
         pytest.skip(f"networks of one's own are not permitted here: {error.stderr.decode().strip()[:100]}")
-    yield made
-    made.close()
+    yield networks
+    networks.close()
 
 
 DEVICE = """
@@ -198,8 +198,8 @@ def test_a_device_at_another_address_is_served_while_one_address_floods(
         run = [*networks.inside(2), sys.executable, "-c", DEVICE, hosts[1], "8883", str(device)]
         done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        said = done.stdout.strip()
-        return None if said == "none" else float(said)
+        stdout = done.stdout.strip()
+        return None if stdout == "none" else float(stdout)
 
     try:
         wait_until(served, "the broker")

@@ -69,14 +69,14 @@ def test_an_account_writes_and_reads_what_it_has_to_and_nothing_else(fleet: Ship
 
 @pytest.mark.long
 def test_doctor_warns_of_a_helper_on_the_brokers_machine_and_cannot_know_more(fleet: Shipped) -> None:
-    def found() -> list[Finding]:
-        return [one for process, _ in doctor._brokers(fleet.port) for one in doctor._helpers(process)]
+    def findings() -> list[Finding]:
+        return [finding for process, _ in doctor._brokers(fleet.port) for finding in doctor._helpers(process)]
 
-    assert found() == []
+    assert findings() == []
     with fleet.client("helper") as helper:
         helper.subscribe(REQUEST)
-        wait_until(found, "the helper in the broker's log")
-    (finding,) = found()
+        wait_until(findings, "the helper in the broker's log")
+    (finding,) = findings()
     assert finding.verdict == "warn"
     assert "let somebody else run it" in finding.text
     assert [doctor._is_own(address) for address in ("127.0.0.1", "::1", "192.0.2.1")] == [True, True, False]

@@ -39,15 +39,15 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         link = Link(shipped.address("gateway"), client_id="gateway")
         link.start()
         wait_until(lambda: link.connected)
-        told = HomeAssistant("home", link, store, lambda: {"watch": [WATCH]}, Counter())
-        told.pump()
+        assistant = HomeAssistant("home", link, store, lambda: {"watch": [WATCH]}, Counter())
+        assistant.pump()
         wait_until(lambda: len(listener.documents) == 2)
         entity = "sensor.home_watch_hr_privacy"
         assert listener.state(entity) == "unavailable"
         link.publish(topic_of("description", "home", "watch", "hr"), WATCH.encode(), retain=True)
         link.publish(topic_of("health", "home"), b'{"online": true}', retain=True)
-        told.heard(Message(topic_of("status", "home", "watch"), Status(True, "1", 0, (), ()).encode()))
-        told.pump()
+        assistant.heard(Message(topic_of("status", "home", "watch"), Status(True, "1", 0, (), ()).encode()))
+        assistant.pump()
         wait_until(lambda: listener.state(entity) == SURE)
         other = "fugu/2/home/watch/symbols/hr"
         assert shipped.publish("watch", other) == 0
@@ -75,8 +75,8 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         wait_until(lambda: late.state("binary_sensor.home_health_alarm") == "OFF")
         assert late.documents.keys() == {discovery_topic("home", GATEWAY)}
         assert available_topic("home", "watch") not in late.topics
-        for one in (link, listener.link, late.link):
-            one.stop()
+        for client in (link, listener.link, late.link):
+            client.stop()
 
 
 def test_without_an_account_of_home_assistant_there_is_nothing_of_it() -> None:

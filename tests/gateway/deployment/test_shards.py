@@ -81,7 +81,7 @@ class Sender:
         self._link.stop()
 
     def _heard(self, _topic: str, payload: bytes, _retained: bool) -> None:
-        self.through.append(max((one.through for one in Committed.decode(payload).streams), default=-1))
+        self.through.append(max((stream.through for stream in Committed.decode(payload).streams), default=-1))
 
 
 @pytest.mark.long
@@ -105,14 +105,16 @@ def test_frames_of_all_shards_become_durable_and_none_takes_another_s_connection
             ending.callback(part.stop)
         wait_until(lambda: so_far(lambda: len(connections(log)) == 3), "a connection of each process")
         senders = [Sender(shipped.address(name), name) for name in NAMES]
-        for one in senders:
-            ending.callback(one.stop)
-            one.publish("status", Status(True, "1", 0, (), ()).encode(), retain=True)
-        wait_until(lambda: so_far(lambda: all(one.through for one in senders)), "an answer of each shard")
+        for sender in senders:
+            ending.callback(sender.stop)
+            sender.publish("status", Status(True, "1", 0, (), ()).encode(), retain=True)
+        wait_until(lambda: so_far(lambda: all(sender.through for sender in senders)), "an answer of each shard")
         (frame,) = frames([10])
         for one in senders:
             one.publish("symbols/hr", frame.encode())
-        wait_until(lambda: so_far(lambda: all(one.through[-1] == frame.last for one in senders)), "durable frames")
+        wait_until(
+            lambda: so_far(lambda: all(sender.through[-1] == frame.last for sender in senders)), "durable frames"
+        )
     assert so_far(lambda: not any(part.failed.is_set() for part in parts))
     assert sorted(connections(log)) == ["gateway", "gateway-0", "gateway-1"]
     assert "denied" not in log.read_text().lower()
@@ -145,7 +147,7 @@ def test_a_gateway_that_is_there_gets_accounts_for_more_shards(fugu: Fugu, tmp_p
     assert fugu(*added, tmp_path / "one").code == 0
     assert not list((tmp_path / "one").glob("password-*"))
     assert fugu(*added, tmp_path / "four", "--renew", "--shards", 4).code == 0
-    assert [one.name for one in BrokerFolder.open(broker).settings.accounts] == [
+    assert [account.name for account in BrokerFolder.open(broker).settings.accounts] == [
         "gateway",
         *(f"gateway-{n}" for n in range(4)),
     ]
@@ -170,7 +172,7 @@ def test_one_shard_without_an_account_is_refused_and_all_without_share_the_gatew
         (tmp_path / name).touch()
     own = shard_account(both, 1, 2)
     assert (own.username, Path(own.password_file or "").name) == ("gw-1", "secret-1.txt")
-    assert [Path(one or "").name for one in (own.cert_file, own.key_file)] == ["client-1.pem", "client-1.key"]
+    assert [Path(file or "").name for file in (own.cert_file, own.key_file)] == ["client-1.pem", "client-1.key"]
     with pytest.raises(UsageError, match="shard 0 has no account, and others have"):
         shard_account(both, 0, 2)
 
@@ -183,7 +185,7 @@ def test_the_doctor_knows_the_accounts_of_shards(shipped: Shipped, tmp_path: Pat
         assert device.publish("fugu/2/home/sensor-0/status", retain=True) == 0
 
     def findings() -> dict[str, str]:
-        return {one.check: one.verdict for one in examine(installed(folder / "gateway.toml"))}
+        return {finding.check: finding.verdict for finding in examine(installed(folder / "gateway.toml"))}
 
     found = findings()
     assert [found["shard 0"], found["shard 1"], found["access list"]] == ["ok"] * 3

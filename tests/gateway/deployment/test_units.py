@@ -43,10 +43,10 @@ def units(request: pytest.FixtureRequest, fugu: Fugu, tmp_path: Path) -> list[Pa
     for command in commands:
         assert fugu("deploy", *command).code == 0
     folders = ("broker", "watch", *["gateway"] * 3)
-    made = [tmp_path / folder / name for folder, name in zip(folders, (*UNITS, *PARTS), strict=True)]
-    for path in made:
+    paths = [tmp_path / folder / name for folder, name in zip(folders, (*UNITS, *PARTS), strict=True)]
+    for path in paths:
         path.write_text(path.read_text().replace("/opt/fugu-edge/bin", str(PROGRAMS)))
-    return made
+    return paths
 
 
 def test_systemd_finds_nothing_wrong_with_them(units: list[Path]) -> None:
@@ -59,12 +59,12 @@ def test_systemd_finds_nothing_wrong_with_them(units: list[Path]) -> None:
 def test_their_exposure_is_small(units: list[Path]) -> None:
     """As docs/broker.md says of the broker, the gateway and the agent."""
     analyze = analyzer()
-    _, _, said = (Path(__file__).parents[3] / "docs/broker.md").read_text().partition("`systemd-analyze security`")
+    _, _, section = (Path(__file__).parents[3] / "docs/broker.md").read_text().partition("`systemd-analyze security`")
     for path in units:
         done = subprocess.run([analyze, "security", "--offline=true", path], capture_output=True, text=True)
         score = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
         assert score is not None, done.stderr
-        rated = re.search(rf"\b{path.stem.split('-')[1]}\D+ ([\d.]+)", said)
+        rated = re.search(rf"\b{path.stem.split('-')[1]}\D+ ([\d.]+)", section)
         assert float(score[1]) <= (float(rated[1]) if rated else WORST_SCORE), path.name
 
 
@@ -99,10 +99,10 @@ def handed(path: Path, index: int = 0) -> set[str]:
     """The files that a unit, or its instance for a shard, is handed; each is where the folder will be installed."""
     text = path.read_text().replace("%i", str(index))
     assert not re.search(r"@\w+@", text)
-    found = dict(re.findall(r"^LoadCredential=([\w.-]+):(\S+)$", text, re.MULTILINE))
+    matches = dict(re.findall(r"^LoadCredential=([\w.-]+):(\S+)$", text, re.MULTILINE))
     place = "/etc/fugu-gateway" if path.name in PARTS else f"/etc/{path.stem}"
-    assert all(target == f"{place}/{name}" for name, target in found.items())
-    return set(found)
+    assert all(target == f"{place}/{name}" for name, target in matches.items())
+    return set(matches)
 
 
 def test_all_that_the_tools_cannot_see_is_there() -> None:

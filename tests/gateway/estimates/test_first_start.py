@@ -36,7 +36,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
 def _served(folder: Path) -> tuple[list[bytes], dict[str, int]]:
     """Take frames of two and three states, with gaps short and long, and seal; the beliefs to the bit, and counters."""
     scene = Scene(folder / "s.sqlite", policies=(policy(1), policy(3, table=TERNARY, chains=BOUNDED, stream="level")))
-    found = []
+    states = []
     for stream, version in (("hr", 1), ("level", 3)):
         some = frames([10, 7, 1, 30, 12], gaps=(0, 3, 200), versions=(version,))
         for frame in some:
@@ -47,10 +47,10 @@ def _served(folder: Path) -> tuple[list[bytes], dict[str, int]]:
         belief = newest(scene, stream=stream)
         assert belief is not None
         assert belief.frame == some[-1]
-        found.append(belief.belief.tobytes())
+        states.append(belief.belief.tobytes())
     scene.recorder.seal(now=True)
     scene.store.close()
-    return found, dict(scene.counters)
+    return states, dict(scene.counters)
 
 
 def test_frames_are_stored_and_estimated_before_a_kernel_is_compiled_and_to_the_same_bits(
@@ -72,8 +72,8 @@ def test_what_is_looked_back_on_is_the_same_to_the_bit(states: int, request: pyt
     rows = np.vstack([emission.T, np.ones(states)])
     at = np.array([bank.index(beliefs.Model(transition, emission, rows, np.full(states, 1 / states), None))])
     columns = stored.Columns.of([(0, frame) for frame in frames([40], versions=(1 if states == 2 else 3,))])
-    given = bank.arrays, at, columns, np.full((1, states), 1 / states), 5
-    expected = beliefs.look_back(*given)
+    arguments = bank.arrays, at, columns, np.full((1, states), 1 / states), 5
+    expected = beliefs.look_back(*arguments)
     jobs: Jobs = request.getfixturevalue("waiting")
-    assert [one.tobytes() for one in beliefs.look_back(*given)] == [one.tobytes() for one in expected]
+    assert [array.tobytes() for array in beliefs.look_back(*arguments)] == [array.tobytes() for array in expected]
     assert len(jobs) == 1

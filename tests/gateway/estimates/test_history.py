@@ -31,28 +31,28 @@ def brute_force() -> dict[int, Floats]:
     Symbols of another version do not count for earlier ticks; a gap of `LAG` ticks or more has no estimates.
     """
     found: dict[int, Floats] = {}
-    made, newest = MADE, MADE[-1].last
-    belief, before = MODELS[made[0].policy_version].initial, made[0].first
-    for i, frame in enumerate(made):
+    frames, newest = MADE, MADE[-1].last
+    belief, before = MODELS[frames[0].policy_version].initial, frames[0].first
+    for i, frame in enumerate(frames):
         model = MODELS[frame.policy_version]
         distribution = predict(belief, model.transition, frame.first - before)
-        later = [one for one in made[i + 1 :] if one.policy_version == frame.policy_version]
-        others = [one.first for one in made[i + 1 :] if one.policy_version != frame.policy_version]
+        later = [other for other in frames[i + 1 :] if other.policy_version == frame.policy_version]
+        others = [other.first for other in frames[i + 1 :] if other.policy_version != frame.policy_version]
         end = min(frame.last + 2 * LAG, newest, *(first - 1 for first in others))
         symbols = np.full(frame.last + 2 * LAG - frame.first + 1, -1, dtype=np.int64)
-        for one in (frame, *later):
-            for tick, symbol in enumerate(one.symbols, one.first):
+        for later_frame in (frame, *later):
+            for tick, symbol in enumerate(later_frame.symbols, later_frame.first):
                 if tick <= end:
                     symbols[tick - frame.first] = symbol
-        told = [*range(frame.first, frame.last + 1)]
-        following = made[i + 1].first if i + 1 < len(made) else newest
+        ticks = [*range(frame.first, frame.last + 1)]
+        following = frames[i + 1].first if i + 1 < len(frames) else newest
         if (
             following - frame.last - 1 < LAG
-            and made[i + 1 : i + 2]
-            and made[i + 1].policy_version == frame.policy_version
+            and frames[i + 1 : i + 2]
+            and frames[i + 1].policy_version == frame.policy_version
         ):
-            told += range(frame.last + 1, following)
-        for tick in told:
+            ticks += range(frame.last + 1, following)
+        for tick in ticks:
             if tick + LAG <= newest:
                 seen = symbols[: tick - frame.first + LAG + 1]
                 found[tick] = fixed_lag_marginals(seen, distribution, model.transition, model.emission, LAG)[
@@ -70,28 +70,28 @@ def test_every_tick_of_symbols_is_told_once_in_order_across_gaps(
 ) -> None:
     monkeypatch.setattr("gateway.estimates.past._PAGES", pages)
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
-    made = MADE
-    for i, frame in enumerate(made):
+    frames = MADE
+    for i, frame in enumerate(frames):
         scene.record(frame)
         if sealed and i % sealed == sealed - 1:
             scene.recorder.seal(now=True)
-    if sealed > len(made):
+    if sealed > len(frames):
         scene.recorder.seal(now=True)
     wanted = brute_force()
-    told = list(estimates_between(scene.path, "watch", "hr", lag=LAG))
-    assert [one.tick for one in told] == sorted(wanted)
-    for one in told:
+    rows = list(estimates_between(scene.path, "watch", "hr", lag=LAG))
+    assert [row.tick for row in rows] == sorted(wanted)
+    for one in rows:
         assert isinstance(one, StateRow)
         assert np.abs(one.probabilities - wanted[one.tick]).max() < 1e-12, one.tick
         assert one.most_likely == np.argmax(one.probabilities)
     ticks = sorted(wanted)
     for low, high in ((0, 1), (7, len(ticks) - 9), (20, 21), (len(ticks) - 1, len(ticks))):
         some = list(estimates_between(scene.path, "watch", "hr", ticks[low], ticks[high - 1], LAG))
-        assert [one.tick for one in some] == ticks[low:high]
-        for one, whole in zip(some, told[low:high], strict=True):
-            assert isinstance(one, StateRow)
+        assert [row.tick for row in some] == ticks[low:high]
+        for row, whole in zip(some, rows[low:high], strict=True):
+            assert isinstance(row, StateRow)
             assert isinstance(whole, StateRow)
-            assert np.abs(np.subtract(one.probabilities, whole.probabilities)).max() < 1e-12
+            assert np.abs(np.subtract(row.probabilities, whole.probabilities)).max() < 1e-12
 
 
 def test_points_are_told_with_and_without_later_ones(tmp_path: Path) -> None:
@@ -99,15 +99,15 @@ def test_points_are_told_with_and_without_later_ones(tmp_path: Path) -> None:
     for first in range(0, 40, 10):
         points = tuple(Released(0, (tick % 3, 1)) for tick in range(10))
         scene.receive([Received("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])
-    told = list(estimates_between(scene.path, "watch", "place", 4, 30, LAG))
-    rows = [one for one in told if isinstance(one, ValueRow)]
-    assert [(one.tick, one.lag) for one in rows] == [(tick, lag) for tick in range(4, 31) for lag in (0, LAG)]
+    estimates = list(estimates_between(scene.path, "watch", "place", 4, 30, LAG))
+    rows = [row for row in estimates if isinstance(row, ValueRow)]
+    assert [(row.tick, row.lag) for row in rows] == [(tick, lag) for tick in range(4, 31) for lag in (0, LAG)]
     place = Place(scene.store.stream_id("watch", "place") or 0, "watch", "place")
     now = scene.recorder.points.estimate(place, 10)
     assert now is not None
-    assert [one.mean for one in rows if one.lag == 0 and 10 <= one.tick < 20] == list(now.means)
+    assert [row.mean for row in rows if row.lag == 0 and 10 <= row.tick < 20] == list(now.means)
     later = scene.recorder.points.lagged(place, 20)
-    assert {one.tick: one.covariance for one in rows if one.lag == LAG and 17 <= one.tick < 27} == {
+    assert {row.tick: row.covariance for row in rows if row.lag == LAG and 17 <= row.tick < 27} == {
         some.first + i: row for some in later for i, row in enumerate(some.covariances)
     }
 

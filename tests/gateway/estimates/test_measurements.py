@@ -104,9 +104,9 @@ def by_paths(
 
     The probability is that of all points up to `lag` ticks after it.
     """
-    released = {f.first + i: one for f in frames for i, one in enumerate(f.released)}
+    released = {f.first + i: point for f in frames for i, point in enumerate(f.released)}
     last, count = max(released), len(policy.transition)
-    parts = [(0, policy.transition), *((one.tick, one.transition) for one in policy.changes)]
+    parts = [(0, policy.transition), *((change.tick, change.transition) for change in policy.changes)]
     shows = policy.shows or range(count)
     values = (np.array(policy.coordinates) * np.array(policy.resolution))[list(shows)]
 
@@ -117,10 +117,10 @@ def by_paths(
 
     @cache
     def likelihood(tick: int, state: int) -> float:
-        one = released.get(tick)
-        if one is None or one.table not in tables or one.point not in (noise := tables[one.table].noise).points:  # type: ignore[union-attr]
+        point = released.get(tick)
+        if point is None or point.table not in tables or point.point not in (noise := tables[point.table].noise).points:  # type: ignore[union-attr]
             return 1.0
-        return noise.row_weights(shows[state])[noise.points.index(one.point)] / 2**32  # type: ignore[union-attr]
+        return noise.row_weights(shows[state])[noise.points.index(point.point)] / 2**32  # type: ignore[union-attr]
 
     sums = np.zeros((last + 1, count))
 
@@ -128,9 +128,9 @@ def by_paths(
         """Add a path up to its last state, and all longer ones that begin like it."""
         tick = len(path) - 1
         p *= likelihood(tick, path[-1])
-        for told in range(max(tick - lag, 0), last + 1) if tick == last else [tick - lag]:
-            if told >= 0:
-                sums[told, path[told]] += p
+        for end in range(max(tick - lag, 0), last + 1) if tick == last else [tick - lag]:
+            if end >= 0:
+                sums[end, path[end]] += p
         for state in range(count) if tick < last else ():
             if (chance := step(tick, path[-1], state)) > 0.0:
                 go((*path, state), p * chance)
@@ -167,27 +167,27 @@ def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> No
         message = scene.estimate(frame.first)
         assert message is not None
         rows = zip(frame.released, message.means, message.covariances, message.log_likelihoods, strict=True)
-        for tick, (one, mean, covariance, log_likelihood) in enumerate(rows, frame.first):
+        for tick, (point, mean, covariance, log_likelihood) in enumerate(rows, frame.first):
             total, true_mean, true_covariance, before = expected[tick]
             assert mean == pytest.approx(true_mean, abs=1e-12)
             assert decoded_covariance(covariance) == pytest.approx(true_covariance, abs=1e-12)
-            known = one != unknown
-            assert log_likelihood == (pytest.approx(math.log(total / before), abs=1e-12) if known else 0.0)
+            is_seen = point != unknown
+            assert log_likelihood == (pytest.approx(math.log(total / before), abs=1e-12) if is_seen else 0.0)
     for lag in (1, 2, 4):
         later = Scene(tmp_path / f"{lag}.sqlite", policy, lag=lag)
         later.record(*frames)
         expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables}, lag)
-        told = [message for frame in frames for message in later.lagged(frame.first)]
-        ticks = [message.first + i for message in told for i in range(len(message.means))]
+        messages = [message for frame in frames for message in later.lagged(frame.first)]
+        ticks = [message.first + i for message in messages for i in range(len(message.means))]
         every = {frame.first + i for frame in frames for i in range(len(frame.released))}
         assert ticks == sorted(tick for tick in every if tick + lag <= frames[-1].last), "each once, when it is known"
-        for message in told:
+        for message in messages:
             assert message.lag == lag
             for tick, row in enumerate(zip(message.means, message.covariances, strict=True), message.first):
                 assert row[0] == pytest.approx(expected[tick][1], abs=1e-12)
                 assert decoded_covariance(row[1]) == pytest.approx(expected[tick][2], abs=1e-12)
     assert scene.counters["unknown_points"] == 1
-    assert scene.counters["fallback_ticks"] == sum(one.table == 0 for frame in frames for one in frame.released)
+    assert scene.counters["fallback_ticks"] == sum(point.table == 0 for frame in frames for point in frame.released)
 
 
 def pairs_policy() -> MeasurePolicy:
@@ -266,8 +266,8 @@ def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) 
     message = scene.estimate(0)
     assert message is not None
     reach, bound = MeasureModel(policy).reach, math.exp(0.7)
-    for tick, one in enumerate(frame.released[:5]):
-        table = policy.table(one.table)
+    for tick, point in enumerate(frame.released[:5]):
+        table = policy.table(point.table)
         assert table is not None
         states = members(reach.at(tick))
         rows = {x: np.array(table.noise.row_weights(x)) for x in states}  # type: ignore[union-attr]
@@ -325,25 +325,25 @@ def test_each_tick_is_told_once_when_the_later_points_have_come(tmp_path: Path) 
     """In the reports of 200 ticks, with gaps: 185 estimates at a lag, those of the store, and none for the newest."""
     scene = Scene(tmp_path / "s.sqlite", lag=9)
     frames = measure_frames(POLICY, [10] * 18 + [7, 7], gaps=[0, 0, 6] + [0] * 17, seed=5)
-    told: dict[int, SmoothedValue] = {}
+    smoothed_values: dict[int, SmoothedValue] = {}
     for frame in frames:
         scene.record(frame)
         (*_, outgoing) = scene.store.outbox(0, 99)
         report = scene.recorder.report(outgoing)
         assert isinstance(report, ValueEstimate)
         assert decode_estimate(report.encode()) == report
-        for one in report.smoothed:
-            assert one.tick not in told
-            assert one.time == instant(SECOND * one.tick)
-            told[one.tick] = one
-    assert len(told) == 185
+        for smoothed_value in report.smoothed:
+            assert smoothed_value.tick not in smoothed_values
+            assert smoothed_value.time == instant(SECOND * smoothed_value.tick)
+            smoothed_values[smoothed_value.tick] = smoothed_value
+    assert len(smoothed_values) == 185
     for some in (estimates for frame in frames for estimates in scene.lagged(frame.first)):
         for tick, row in enumerate(zip(some.means, some.covariances, strict=True), some.first):
-            one = told.pop(tick)
-            assert one.lag == some.lag == 9
-            assert one.values == pytest.approx(row[0], abs=1e-6)
-            assert one.deviations == pytest.approx(np.sqrt(decoded_covariance(row[1]).diagonal()), abs=1e-6)
-    assert not told
+            smoothed_value = smoothed_values.pop(tick)
+            assert smoothed_value.lag == some.lag == 9
+            assert smoothed_value.values == pytest.approx(row[0], abs=1e-6)
+            assert smoothed_value.deviations == pytest.approx(np.sqrt(decoded_covariance(row[1]).diagonal()), abs=1e-6)
+    assert not smoothed_values
 
 
 def test_a_late_frame_changes_what_was_published_after_it(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_late_frame_changes_what_was_published_after_it(tmp_path: Path) -> Non
     changed = scene.final()
     assert isinstance(published, list)
     assert isinstance(changed[3], list)
-    again = {one[0].first for one in changed[3] if one not in published}
+    again = {first[0].first for first in changed[3] if first not in published}
     assert again <= queued, "whatever differs is published again"
 
 
@@ -434,11 +434,11 @@ def test_frames_of_a_retired_policy_are_still_estimated(tmp_path: Path) -> None:
 def test_a_frame_that_its_policy_does_not_allow_is_counted_by_its_reason(
     topic: str, payload: bytes, reason: str | None
 ) -> None:
-    known = Catalogue("home")
+    catalogue = Catalogue("home")
     for policy in (POLICY, symbol_policy()):
-        known.add(policy)
+        catalogue.add(policy)
     counters: Counter[str] = Counter()
-    meaning = Ingest(known, counters).read(Message(topic, payload))
+    meaning = Ingest(catalogue, counters).read(Message(topic, payload))
     assert meaning == (None if reason else Received("watch", "place", MeasureFrame.decode(payload)))
     assert counters == Counter(["received", *([reason] if reason else [])])
 
@@ -451,14 +451,14 @@ def test_a_frame_from_the_end_of_time_is_taken(tmp_path: Path) -> None:
 
 
 def test_symbols_and_points_do_not_share_a_stream(tmp_path: Path) -> None:
-    known = Catalogue("home")
-    known.add(symbol_policy())
+    catalogue = Catalogue("home")
+    catalogue.add(symbol_policy())
     with pytest.raises(PolicyError, match="use two streams"):
-        known.add(measure_policy(2, stream="hr"))
-    known = Catalogue("home")
-    known.add(measure_policy(2, stream="hr"))
+        catalogue.add(measure_policy(2, stream="hr"))
+    catalogue = Catalogue("home")
+    catalogue.add(measure_policy(2, stream="hr"))
     with pytest.raises(PolicyError, match="use two streams"):
-        known.retire([symbol_policy(2).to_json()])
+        catalogue.retire([symbol_policy(2).to_json()])
 
 
 def test_a_box_too_large_to_estimate_with_is_refused_when_the_policy_is_read() -> None:
@@ -486,9 +486,9 @@ class Wire:
         return len(self.sent)
 
     def take(self) -> list[TimedTable]:
-        found = [table for _, table in self.sent]
+        tables = [table for _, table in self.sent]
         self.sent.clear()
-        return found
+        return tables
 
 
 class Sending:
@@ -543,7 +543,7 @@ def test_tables_are_sent_ahead_of_their_ticks(tmp_path: Path) -> None:
             covered = any(table.covers(later, constraint) for table in sent.values())
             assert covered or in_policy
     assert {table.constraint for table in sent.values()} == {
-        one for one in model.reach.all() if one.bit_count() > 1 and one != (1 << 16) - 1
+        mask for mask in model.reach.all() if mask.bit_count() > 1 and mask != (1 << 16) - 1
     }
     for table in sent.values():
         check_noise(policy.measurement, table.noise, table.constraint)
@@ -557,14 +557,14 @@ def test_a_device_whose_clock_went_back_is_sent_tables_for_the_numbers_that_its_
     policy = measure_policy(8, clock=clock, frame_ticks=2, delta=0.2, epsilon=3.0, factor=30)
     sending = Sending(tmp_path, policy)
     for shift in (0, 5000):
-        found = []
+        tables = []
         for frame in measure_frames(policy, [4] * 3, seed=3):
             moved = replace(frame, first=frame.first + 560 + shift, previous=frame.previous + 560 + shift, shift=shift)
             sending.scene.record(moved)
             sending.now = clock["epoch_us"] + (moved.last - shift + 1) * SECOND
-            found += [(moved.last, table) for table in sending.pump()]
-        assert found
-        for last, table in found:
+            tables += [(moved.last, table) for table in sending.pump()]
+        assert tables
+        for last, table in tables:
             assert table.first <= last + 2 < table.until <= last + 2 + 60
 
 
@@ -720,7 +720,7 @@ def test_a_table_for_likely_states_keeps_the_promise_and_follows_the_belief(tmp_
     clock = {"epoch_us": 1_900_000_000 * SECOND - 600 * SECOND, "period_us": SECOND}
     policy = measure_policy(8, clock=clock, frame_ticks=2, delta=0.2, epsilon=3.0, factor=30)
     sending = Sending(tmp_path, policy)
-    found: list[TimedTable] = []
+    tables: list[TimedTable] = []
     seen: dict[int, tuple[object, object]] = {}
     for frame in measure_frames(policy, [4] * 12, seed=3):
         moved = replace(frame, first=frame.first + 560, previous=frame.previous + 560)
@@ -731,21 +731,21 @@ def test_a_table_for_likely_states_keeps_the_promise_and_follows_the_belief(tmp_
             assert table.constraint == (1 << 64) - 1
             assert table.first <= moved.last + 2 < table.until <= table.first + 3 * 20
             assert seen.setdefault(table.number, (table.constraint, table.noise)) == (table.constraint, table.noise)
-            found.append(table)
-    assert len({table.number for table in found}) > 2, "the belief has moved"
+            tables.append(table)
+    assert len({table.number for table in tables}) > 2, "the belief has moved"
     with sqlite3.connect(sending.scene.path) as database:
         likely = {
             row[0]: TimedTable.decode(row[1]) for row in database.execute("SELECT number, message FROM sent_tables")
         }
-    assert {table.number for table in found} <= set(likely)
-    assert all(table.noise.likely.bit_count() < 64 for table in found), "unlikely states have surrogates"  # type: ignore[union-attr]
-    assert sum(len(table.encode()) for table in found) < 200 * 48, "bytes a tick"
+    assert {table.number for table in tables} <= set(likely)
+    assert all(table.noise.likely.bit_count() < 64 for table in tables), "unlikely states have surrogates"  # type: ignore[union-attr]
+    assert sum(len(table.encode()) for table in tables) < 200 * 48, "bytes a tick"
 
 
 def test_frames_drawn_from_sent_tables_are_estimated_with_them(tmp_path: Path) -> None:
     sending = Sending(tmp_path, at_epoch(3, tables=False))
     sending.now += 30 * SECOND
-    table = next(one for one in sending.pump() if one.constraint == (1 << 9) - 1)
+    table = next(table for table in sending.pump() if table.constraint == (1 << 9) - 1)
     generator = random.Random(4)
     noise = table.noise
     assert isinstance(noise, StaircaseNoise)
@@ -793,7 +793,7 @@ def test_a_sent_staircase_is_the_table_that_it_stands_for() -> None:
         short, whole = emission(noise, model.values), emission(weights, model.values)
         assert short.points == whole.points
         assert short.probabilities == pytest.approx(whole.probabilities, abs=1e-6)
-        sizes = [len(TimedTable(1, 9, 0, 0, 9, one).encode()) for one in (noise, weights)]
+        sizes = [len(TimedTable(1, 9, 0, 0, 9, body).encode()) for body in (noise, weights)]
         assert sizes[0] < 100 < 900 < sizes[1]
     widened = MeasureModel(measure_policy(4, graph={"categories": [x // 4 for x in range(16)]}))
     assert isinstance(make_noise(widened, possible, possible)[0], NoiseTable)
@@ -819,7 +819,7 @@ def test_tables_for_likely_states_are_kept_up_to_a_number_and_those_of_the_polic
     scene.store.points.put_table(other, b"\x01\x02", TimedTable(1, 7, 3, 0, 9, noise))
     scene.store.points.put_table(stream, bytes([26, 255]), TimedTable(1, 126, 3, 0, 900, noise))  # valid for longer
     scene.store.points.put_table(stream, b"\x00\x01", TimedTable(1, 200, 3, 0, 9, noise))
-    left = {number for number in range(300) if scene.store.points.table(stream, 1, number) is not None}
-    assert left == {*range(10, 30), 126, 127, 128, 129, 200}
+    numbers = {number for number in range(300) if scene.store.points.table(stream, 1, number) is not None}
+    assert numbers == {*range(10, 30), 126, 127, 128, 129, 200}
     assert scene.store.points.table(other, 1, 7) is not None
     assert scene.store.points.next_number(stream, 1, 0) == 201

@@ -26,7 +26,7 @@ SEALED = pytest.mark.parametrize("sealed", ["not", "half", "whole"])
 
 def estimates(folder: Path, some: Sequence[SymbolFrame], lag: int, sealed: str = "not") -> dict[int, Floats]:
     """Estimate of every tick that has one, each exactly once, in order."""
-    scene, found = Scene(folder / "s.sqlite", lag), dict[int, Floats]()
+    scene, rows = Scene(folder / "s.sqlite", lag), dict[int, Floats]()
     for part in (some[: len(some) // 2], some[len(some) // 2 :]) if sealed == "half" else (some,):
         if sealed == "half":
             scene.recorder.seal(now=True)
@@ -37,10 +37,10 @@ def estimates(folder: Path, some: Sequence[SymbolFrame], lag: int, sealed: str =
     assert number is not None
     for run in scene.recorder.symbols.past.estimates(Place(number, "watch", "hr")):
         for tick, row in enumerate(run.probabilities, run.first):
-            assert tick > max(found, default=-1)
-            found[tick] = row
+            assert tick > max(rows, default=-1)
+            rows[tick] = row
     scene.store.close()
-    return found
+    return rows
 
 
 def rows(
@@ -120,17 +120,17 @@ def test_streams_of_different_models_are_followed_side_by_side_as_each_alone() -
         ]
         for some in streams
     ]
-    found = []
+    beliefs_ = []
     for every in (streams, cut):
         bank, model, columns = rows([frame for some in every for frame in some], MODELS)
         which = np.repeat(np.arange(len(every)), [len(some) for some in every])
         beliefs = Beliefs.unknown(len(every), bank.states)
         follow(beliefs, bank.arrays, which, model, columns, np.arange(columns.rows))
-        found.append(beliefs.distribution.copy())
+        beliefs_.append(beliefs.distribution.copy())
     alone = [distributions(some)[-1] for some in streams]
-    for together in found:
-        assert [distribution[: len(one)].tobytes() for distribution, one in zip(together, alone, strict=True)] == [
-            one.tobytes() for one in alone
+    for together in beliefs_:
+        assert [distribution[: len(own)].tobytes() for distribution, own in zip(together, alone, strict=True)] == [
+            own.tobytes() for own in alone
         ]
 
 
@@ -205,9 +205,9 @@ def test_a_class_without_a_typical_chain_is_estimated_with_the_symmetric_one_of_
     transition = MODELS[3].transition
     assert transition[0, 0] * transition[1, 1] / (transition[0, 1] * transition[1, 0]) == pytest.approx(9.0)
     assert np.allclose(transition.sum(axis=1), 1.0)
-    given = ((0.8, 0.1, 0.1), (0.2, 0.7, 0.1), (0.1, 0.2, 0.7))
-    typical = BoundedChains(states=3, odds_ratio=100.0, transition=given)
-    assert np.allclose(model_of(policy(table=TERNARY, chains=typical)).transition, given)
+    chain = ((0.8, 0.1, 0.1), (0.2, 0.7, 0.1), (0.1, 0.2, 0.7))
+    typical = BoundedChains(states=3, odds_ratio=100.0, transition=chain)
+    assert np.allclose(model_of(policy(table=TERNARY, chains=typical)).transition, chain)
 
 
 def test_an_interval_class_is_estimated_with_its_midpoints_and_their_stationary_distribution() -> None:

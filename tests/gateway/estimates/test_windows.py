@@ -30,8 +30,8 @@ POLICIES = (policy(1, windows=(HIGH, BARS)), policy(2), policy(1, stream="steps"
 def frame(index: int, previous: int | None = None, counts: tuple[int, ...] = (4,), **changes: object) -> WindowFrame:
     """A window of HIGH, every tick of it observed."""
     before = index - 1 if previous is None else previous
-    made = WindowFrame(1, "high", before, index, 3 + 10 * index, 10, 10, counts)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    frame = WindowFrame(1, "high", before, index, 3 + 10 * index, 10, 10, counts)
+    return replace(frame, **changes)  # type: ignore[arg-type]
 
 
 def scene(folder: Path, *policies: object) -> Scene:
@@ -39,12 +39,12 @@ def scene(folder: Path, *policies: object) -> Scene:
 
 
 def record(scene: Scene, *some: WindowFrame, stream: str = "hr") -> None:
-    scene.receive([Received("watch", stream, one) for one in some])
+    scene.receive([Received("watch", stream, frame_) for frame_ in some])
 
 
 def commit(scene: Scene, name: str = "hr/high") -> StreamCommit:
-    (found,) = (one for one in scene.committed().streams if one.stream == name)
-    return found
+    (stream,) = (stream for stream in scene.committed().streams if stream.stream == name)
+    return stream
 
 
 COLUMNS = "stream, number, previous, policy_version, first, length, observed, counts, shift"
@@ -58,7 +58,7 @@ def stored(path: Path) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("made", "reason"),
+    ("frame", "reason"),
     [
         (frame(5), None),
         (frame(5, -1), None),
@@ -73,12 +73,12 @@ def stored(path: Path) -> list[tuple[object, ...]]:
         (WindowFrame(1, "bars", -1, 2, 4, 10, 10, (4,)), "window_mismatch"),
     ],
 )
-def test_a_window_that_its_policy_does_not_have_is_refused(made: WindowFrame, reason: str | None) -> None:
+def test_a_window_that_its_policy_does_not_have_is_refused(frame: WindowFrame, reason: str | None) -> None:
     counters: Counter[str] = Counter()
     meaning = Ingest(catalogue(POLICIES), counters).read(
-        Message(topic_of("window", "home", "watch", "hr"), made.encode())
+        Message(topic_of("window", "home", "watch", "hr"), frame.encode())
     )
-    assert meaning == (None if reason else Received("watch", "hr", made))
+    assert meaning == (None if reason else Received("watch", "hr", frame))
     assert counters == Counter(["received", *([reason] if reason else [])])
 
 
@@ -102,11 +102,11 @@ def test_a_message_that_is_no_window_is_counted_by_its_reason(topic: str, payloa
 
 def test_two_policies_that_differ_in_their_windows_only_are_both_verified() -> None:
     """A policy that was verified once is remembered; windows are part of it."""
-    known = Catalogue("home")
-    known.add(policy(1))
+    catalogue = Catalogue("home")
+    catalogue.add(policy(1))
     loud = policy(2, windows=(HIGH.model_copy(update={"scale": "1/60"}),))
     with pytest.raises(GuaranteeError, match="the set of windows loses epsilon"):
-        known.add(loud)
+        catalogue.add(loud)
 
 
 # What is stored
@@ -161,8 +161,8 @@ def test_the_order_of_arrival_does_not_matter(tmp_path: Path) -> None:
         random.Random(number).shuffle(some)
         (tmp_path / str(number)).mkdir()
         one = scene(tmp_path / str(number))
-        for made in some:
-            record(one, made)
+        for batch in some:
+            record(one, batch)
             one.reopen()
         assert one.counters == Counter(windows_stored=5, windows_duplicate=5)
         results.append((stored(one.path), commit(one)))
@@ -194,8 +194,8 @@ def test_of_windows_alone_no_symbols_are_expected_or_taken(tmp_path: Path) -> No
     ingest = Ingest(catalogue((only(),)), counters)
     assert ingest.read(Message(topic_of("symbols", "home", "watch", "hr"), symbols.encode())) is None
     assert counters["wrong_kind"] == 1
-    one = ingest.read(Message(topic_of("window", "home", "watch", "hr"), frame(5).encode()))
-    assert one == Received("watch", "hr", frame(5))
+    received = ingest.read(Message(topic_of("window", "home", "watch", "hr"), frame(5).encode()))
+    assert received == Received("watch", "hr", frame(5))
     here = scene(tmp_path, only())
     record(here, frame(5, -1))
     assert [commit.stream for commit in here.committed().streams] == ["hr/high"]

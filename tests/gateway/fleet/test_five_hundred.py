@@ -44,7 +44,7 @@ def test_it_completes_or_stops_exactly_as_its_thresholds_say(
         fleet.reopen(path)
     ended = fleet.run(number, 3000)
     shown = fleet.rollouts.show(number)
-    counts = {name: sum(getattr(one, name) for one in shown.tallies) for name in shown.tallies[0]._fields}
+    counts = {name: sum(getattr(tally, name) for tally in shown.tallies) for name in shown.tallies[0]._fields}
     print(
         f"success {success} %, error {error} %, patience {patience} s: {phase} in stage {shown.state.stage + 1} after "
         f"{ended['seconds']} s; {len(fleet.given)} documents; messages {dict(fleet.messages)}; {counts}; "

@@ -134,10 +134,10 @@ def test_a_rollout_from_the_registry_to_the_devices_and_back(broker: Mosquitto, 
     assert sorted(name for name, _, _ in devices.got) == names(20)
     assert {payload for _, payload, _ in devices.got} == {b"signed 1"}
     assert rollouts.show(number).state.phase == "completed"
-    found = registry.device("d007")
-    assert found.reported is not None
-    assert found.reported[:4] == (0, 1, "refused", "ceiling: epsilon 3 of 2")
-    assert (found.reported.stale, found.online, found.outbox_depth) == (True, True, 3)
+    member = registry.device("d007")
+    assert member.reported is not None
+    assert member.reported[:4] == (0, 1, "refused", "ceiling: epsilon 3 of 2")
+    assert (member.reported.stale, member.online, member.outbox_depth) == (True, True, 3)
     assert operator.counters["policies_sent"] == operator.counters["policies_acknowledged"] == 20
     operator.link.stop()
     late = Devices(broker, "d003", "late")  # what was off gets it from the broker, without the gateway
@@ -289,17 +289,20 @@ def test_what_a_killed_gateway_had_not_sent_its_successor_sends(
 def test_answers_that_are_none_and_devices_that_are_not_enrolled_are_counted(
     broker: Mosquitto, path: Path, registry: Registry
 ) -> None:
-    told: list[tuple[str, str]] = []
-    operator = Operator(path, broker, refused=lambda *one: told.append(one))
+    refusals: list[tuple[str, str]] = []
+    operator = Operator(path, broker, refused=lambda *refusal: refusals.append(refusal))
     for payload in (b"", b"\x0b", b"\xff" * 100, accepted(1) + b"x"):
         operator.reported("d000", payload)
-    assert [device for device, _ in told] == ["d000"] * 3
+    assert [device for device, _ in refusals] == ["d000"] * 3
     operator.reported("stranger", accepted(1))
     operator.link.seen("stranger", ONLINE)
     operator.reported("d001", refused(b"an attacker's", following=1, reason="signature"))
     operator.pass_seconds()
     assert operator.counters["fleet_strangers"] == 2
-    assert sum(operator.counters[one] for one in ("malformed", "wrong_type", "trailing_bytes", "unknown_schema")) >= 3
+    assert (
+        sum(operator.counters[counter] for counter in ("malformed", "wrong_type", "trailing_bytes", "unknown_schema"))
+        >= 3
+    )
     assert registry.device("d000").reported is None
     (refusal,) = registry.refusals()
     assert (refusal.device, refusal.version, refusal.reason) == ("d001", 0, "signature: epsilon 3 of 2")
@@ -321,10 +324,10 @@ def test_a_locked_registry_stops_nothing_and_loses_nothing(
     assert caplog.text.count("database is locked") == 1
     other.execute("ROLLBACK")
     operator.until(lambda: operator.counters["policies_acknowledged"] == 2)
-    found = registry.device("d000")
-    assert found.online
-    assert found.reported is not None
-    assert found.reported.in_force == 1
+    member = registry.device("d000")
+    assert member.online
+    assert member.reported is not None
+    assert member.reported.in_force == 1
     operator.link.stop()
 
 
@@ -343,7 +346,7 @@ def test_a_broker_that_refuses_the_operator_is_not_asked_again_at_once(tmp_path:
         )  # this broker may hang up after a refusal, and is back then
         operator.pass_seconds(50)
         assert (operator.counters["policies_refused"], operator.counters["policies_sent"]) == (1, 2)
-        assert [one.device for one in registry.unpublished(5)] == ["d000"]
+        assert [due.device for due in registry.unpublished(5)] == ["d000"]
         operator.link.stop()
     registry.close()
 

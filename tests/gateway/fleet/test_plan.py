@@ -32,11 +32,11 @@ def test_the_smaller_share_of_a_seed_is_contained_in_the_larger(
 
 
 def test_the_choice_depends_on_the_seed_and_not_on_the_order_of_devices() -> None:
-    one, other = (stages_of(plan(share=10 * PERCENT, seed=seed), EVERYBODY) for seed in "ab")
-    assert one != other
-    assert stages_of(plan(share=10 * PERCENT, seed="a"), dict(reversed(EVERYBODY.items()))) == one
+    first, other = (stages_of(plan(share=10 * PERCENT, seed=seed), EVERYBODY) for seed in "ab")
+    assert first != other
+    assert stages_of(plan(share=10 * PERCENT, seed="a"), dict(reversed(EVERYBODY.items()))) == first
     # a fact of SHA-256, so that a later version chooses the same devices
-    assert one == (("d001", "d037", "d002", "d000"),)
+    assert first == (("d001", "d037", "d002", "d000"),)
 
 
 @pytest.mark.long

@@ -19,9 +19,9 @@ from tests.support.simulated_fleets import SECOND, START, document, names, new_r
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Registry]:
     """Three devices and three documents."""
-    made = new_registry(tmp_path / "fleet.sqlite", names(3), canaries=["d000"], versions=3)
-    yield made
-    made.close()
+    registry = new_registry(tmp_path / "fleet.sqlite", names(3), canaries=["d000"], versions=3)
+    yield registry
+    registry.close()
 
 
 def test_devices_and_groups(registry: Registry) -> None:
@@ -42,7 +42,7 @@ def test_devices_and_groups(registry: Registry) -> None:
     ):
         with pytest.raises(FuguError):
             call()
-    assert [(one.who, one.what, one.subject) for one in registry.history()][-2:] == [
+    assert [(event.who, event.what, event.subject) for event in registry.history()][-2:] == [
         ("bob", "groups", "d001"),
         ("bob", "remove", "d000"),
     ]
@@ -51,14 +51,14 @@ def test_devices_and_groups(registry: Registry) -> None:
 def test_health_and_the_time_of_the_last_sign_of_life(registry: Registry) -> None:
     birth = Sighting("d000", True, 7, "clock storage", "0.1.0", START)
     assert registry.seen([birth, birth._replace(device="stranger")]) == 1
-    found = registry.device("d000")
-    assert (found.online, found.last_seen_us, found.outbox_depth) == (True, START, 7)
-    assert (found.codes, found.agent_version) == ("clock storage", "0.1.0")
+    member = registry.device("d000")
+    assert (member.online, member.last_seen_us, member.outbox_depth) == (True, START, 7)
+    assert (member.codes, member.agent_version) == ("clock storage", "0.1.0")
     will = birth._replace(online=False, time_us=START + SECOND)
     registry.seen([will])
     registry.seen([will._replace(time_us=START + 2 * SECOND)])  # the retained will, at the gateway's restart
-    found = registry.device("d000")
-    assert (found.online, found.last_seen_us) == (False, START + SECOND)
+    member = registry.device("d000")
+    assert (member.online, member.last_seen_us) == (False, START + SECOND)
     assert registry.device("d001").last_seen_us == 0
 
 
@@ -135,9 +135,9 @@ def test_answers_and_the_refusals_that_stay(registry: Registry) -> None:
     expected = Reported(1, 2, "refused", "epsilon above the ceiling", START + SECOND, True)
     assert registry.device("d000").reported == expected
     registry.reported([PolicyReport("d000", 2, "accepted", "", START + 10 * SECOND)])
-    found = registry.device("d000").reported
-    assert found is not None
-    assert (found.in_force, found.outcome, found.stale) == (2, "accepted", False)
+    reported = registry.device("d000").reported
+    assert reported is not None
+    assert (reported.in_force, reported.outcome, reported.stale) == (2, "accepted", False)
     (refusal,) = registry.refusals("d000")
     assert refusal[1:] == (START + SECOND, "d000", 2, "refused", "epsilon above the ceiling")
     assert registry.refusals("d001") == []
@@ -148,9 +148,9 @@ def test_what_a_device_says_does_not_fill_the_disk(registry: Registry) -> None:
     for i in range(20):
         registry.reported(PolicyReport("d000", 1, "refused", f"{100 * i + k}", START) for k in range(100))
     assert len(registry.refusals(limit=5000)) == MOST_REFUSALS == 1000
-    found = registry.device("d000").reported
-    assert found is not None
-    assert found.reason == "1999"
+    reported = registry.device("d000").reported
+    assert reported is not None
+    assert reported.reason == "1999"
     registry.reported([PolicyReport("d001", 1, "refused", "another device's", START)])
     assert len(registry.refusals("d001")) == 1
 

@@ -114,8 +114,8 @@ def test_devices_that_are_off_hold_a_stage_up_for_no_longer_than_the_patience() 
     assert state.phase == "running"  # 85 of 100
     _, state = after(some, state, devices, 5)
     assert state.phase == "completed"  # 85 of 85
-    (found,) = tally(some, state, devices.reports)
-    assert (found.accepted, found.absent, found.errors) == (85, 15, 0)
+    (tally_,) = tally(some, state, devices.reports)
+    assert (tally_.accepted, tally_.absent, tally_.errors) == (85, 15, 0)
 
 
 def test_devices_that_are_off_hold_nothing_up_if_the_others_suffice() -> None:
@@ -214,8 +214,8 @@ def test_devices_that_have_something_newer_or_are_gone_count_nowhere() -> None:
     state = started(some, HUNDRED)
     seen, state = after(some, state, devices, 2)
     assert sorted(seen) == HUNDRED[2:]
-    (found,) = tally(some, state, devices.reports)
-    assert (found.size, found.out, found.pending, found.errors) == (98, 2, 98, 0)
+    (tally_,) = tally(some, state, devices.reports)
+    assert (tally_.size, tally_.out, tally_.pending, tally_.errors) == (98, 2, 98, 0)
     some = plan(50, 100)
     devices.reports = {name: report._replace(newest=2) for name, report in devices.reports.items()}
     _, state = advance(some, started(some, HUNDRED), devices.reports, START)

@@ -76,8 +76,8 @@ def played(some: RolloutPlan, steps: list[Step], count: int) -> list[tuple[int, 
                 state = operated(state, "approve", 0)
         actions, state = advance(some, state, devices.reports, now)
         record.append((now, state, list(actions), dict(devices.reports)))
-        for made in actions:
-            devices.reports[made] = devices.reports[made]._replace(newest=some.version)
+        for action in actions:
+            devices.reports[action] = devices.reports[action]._replace(newest=some.version)
     return record
 
 
@@ -86,24 +86,24 @@ def played(some: RolloutPlan, steps: list[Step], count: int) -> list[tuple[int, 
 @given(PLANS, STEPS, st.integers(1, 30))
 def test_the_rules_hold(some: RolloutPlan, steps: list[Step], count: int) -> None:
     before, given_at = started(some, names(count)), {}
-    for now, state, made, reports in played(some, steps, count):
+    for now, state, state_, reports in played(some, steps, count):
         # nobody gets it twice, and only devices of stages that are under way
-        assert not given_at.keys() & set(made)
-        assert set(made) <= {name for stage in state.stages[before.stage : state.stage + 1] for name in stage}
-        assert not made or before.phase in ACTIVE
-        given_at |= dict.fromkeys(made, state.clock_us)
+        assert not given_at.keys() & set(state_)
+        assert set(state_) <= {name for stage in state.stages[before.stage : state.stage + 1] for name in stage}
+        assert not state_ or before.phase in ACTIVE
+        given_at |= dict.fromkeys(state_, state.clock_us)
         # the pace, in every minute of the rollout's clock; this never runs faster than time
         assert sum(at > state.clock_us - 60 * SECOND for at in given_at.values()) <= some.pace
         assert 0 <= state.clock_us - before.clock_us <= max(0, now - before.seen_us)
         # a stage ends only when it has had all its devices and its success, and at its gate only with approval
         assert before.stage <= state.stage
         for i in range(before.stage, state.stage):
-            found = tally(some, state, reports)[i]
-            assert not found.unoffered
-            assert found.size == 0 or 0 < found.accepted >= some.stages[i].success * (found.size - found.absent)
+            tallied = tally(some, state, reports)[i]
+            assert not tallied.unoffered
+            assert tallied.size == 0 or 0 < tallied.accepted >= some.stages[i].success * (tallied.size - tallied.absent)
             assert not some.stages[i + 1].gate or state.approved == i + 1
         # it goes on only below the error threshold, and stops only at or above it or when success is out of reach
-        errors = [(one.errors, one.size) for one in tally(some, state, reports)[: state.stage + 1]]
+        errors = [(count.errors, count.size) for count in tally(some, state, reports)[: state.stage + 1]]
         at_threshold = any(count and count >= some.error * size for count, size in errors)
         final, size = errors[-1]
         lost = final > 0 and size - final < some.stages[state.stage].success * size
@@ -123,7 +123,8 @@ def test_the_same_call_again_does_nothing(some: RolloutPlan, steps: list[Step], 
         assert again == ()
         assert same == state
         caught_up = {
-            name: one._replace(newest=max(one.newest, int(name in state.offers))) for name, one in reports.items()
+            name: report._replace(newest=max(report.newest, int(name in state.offers)))
+            for name, report in reports.items()
         }
         assert advance(some, state, caught_up, now)[0] == ()
 

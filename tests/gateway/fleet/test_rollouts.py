@@ -25,9 +25,9 @@ WHO = {"who": "ann", "time_us": START}
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Registry]:
     """Twenty devices, two of them canaries, and three documents."""
-    made = new_registry(tmp_path / "fleet.sqlite", names(20), canaries=names(2), versions=3)
-    yield made
-    made.close()
+    registry = new_registry(tmp_path / "fleet.sqlite", names(20), canaries=names(2), versions=3)
+    yield registry
+    registry.close()
 
 
 def started(rollouts: Rollouts, some: RolloutPlan) -> int:
@@ -57,16 +57,16 @@ def test_from_draft_to_the_end(registry: Registry) -> None:
     rollouts.operate(number, "approve", who="bob", time_us=START + 3 * SECOND)
     for seconds in range(4, 10):
         due = rollouts.due(START + seconds * SECOND)
-        accept(registry, [one.device for one in due])
-        registry.published((one.device, one.version) for one in due)
+        accept(registry, [device.device for device in due])
+        registry.published((device.device, device.version) for device in due)
     shown = rollouts.show(number)
     assert shown.state.phase == "completed"
     assert shown.state.stages == preview
-    assert [one.accepted for one in shown.tallies] == [len(stage) for stage in preview]
+    assert [tally.accepted for tally in shown.tallies] == [len(stage) for stage in preview]
     assert shown.ended_us is not None
     assert rollouts.active() == []
-    told = [(one.who, one.what) for one in registry.history() if one.subject == f"rollout {number}"]
-    assert told == [
+    events = [(event.who, event.what) for event in registry.history() if event.subject == f"rollout {number}"]
+    assert events == [
         *[("ann", "draft"), ("ann", "start"), ("gateway", "waiting"), ("bob", "approve"), ("gateway", "stage")],
         *[("gateway", "stage"), ("gateway", "completed")],
     ]
@@ -85,9 +85,9 @@ def test_operators_from_another_process_take_effect_at_the_next_step(registry: R
     operator.operate(number, "abort", who="bob", time_us=START + 6 * SECOND)
     assert rollouts.due(START + 60 * SECOND) == []
     other.desire(["d000"], 1, **WHO)
-    assert [one.device for one in rollouts.due(START + 61 * SECOND)] == ["d000"]  # by hand it can be sent still
+    assert [device.device for device in rollouts.due(START + 61 * SECOND)] == ["d000"]  # by hand it can be sent still
     assert len(rollouts.show(number).state.offers) == 3
-    assert [one.what for one in other.history()][-4:] == ["pause", "resume", "abort", "push"]
+    assert [event.what for event in other.history()][-4:] == ["pause", "resume", "abort", "push"]
     for what in ("pause", "resume", "abort", "approve"):
         with pytest.raises(FleetError):
             operator.operate(number, what, **WHO)
@@ -107,7 +107,7 @@ def test_calling_twice_with_the_same_reports_does_nothing_new(registry: Registry
         assert rollouts.step(number, now) == ()
         assert rollouts.due(now) == due
         assert rollouts.show(number) == before
-    assert [one.what for one in registry.history()][-2:] == ["draft", "start"]
+    assert [event.what for event in registry.history()][-2:] == ["draft", "start"]
 
 
 def test_it_stops_by_errors_and_offers_the_way_back_to_what_each_device_had(registry: Registry) -> None:
@@ -142,8 +142,8 @@ def test_a_device_that_boasts_of_refusing_other_versions_still_counts_as_it_answ
             *(PolicyReport("d003", 1, "accepted", "", START), PolicyReport("d003", 1, "failed", "crash", START)),
         ]
     )
-    (found,) = rollouts.show(number).tallies
-    assert (found.accepted, found.refused, found.failed, found.out) == (2, 1, 1, 0)
+    (tally,) = rollouts.show(number).tallies
+    assert (tally.accepted, tally.refused, tally.failed, tally.out) == (2, 1, 1, 0)
 
 
 def test_a_device_that_boasts_of_a_version_that_nobody_signed_is_out_and_stops_nobody(registry: Registry) -> None:
@@ -212,7 +212,7 @@ def test_a_push_by_hand_takes_a_device_out_of_the_rollout(registry: Registry) ->
     registry.desire(["d000"], 2, **WHO)
     registry.remove("d001", **WHO)
     assert rollouts.show(number).tallies[0].out == 2
-    assert {one.version for one in registry.unpublished(100) if one.device == "d000"} == {2}
+    assert {due.version for due in registry.unpublished(100) if due.device == "d000"} == {2}
 
 
 def _played(folder: Path, seed: int | None) -> tuple[list[tuple[int, str, int]], Rollout, list[tuple[object, ...]]]:

@@ -34,8 +34,8 @@ DOCUMENT = policy_document(POLICY, version=5)
 def spoiled(envelope: Envelope, which: int) -> Envelope:
     """The same envelope with one signature that does not match."""
     signatures = list(envelope.signatures)
-    one = signatures[which]
-    signatures[which] = Signature(one.key, one.signature[:-1] + bytes([one.signature[-1] ^ 1]))
+    signature = signatures[which]
+    signatures[which] = Signature(signature.key, signature.signature[:-1] + bytes([signature.signature[-1] ^ 1]))
     return replace(envelope, signatures=tuple(signatures))
 
 

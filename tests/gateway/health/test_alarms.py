@@ -116,7 +116,7 @@ def test_a_summary_has_one_line_for_each_code_in_their_order() -> None:
     alarms = Time().alarms()
     for code, name in (("store", ""), ("silent", "b"), ("silent", "a"), ("conflict", "watch/hr")):
         alarms.note(AlarmCode(code), name)
-    assert [(one.code, one.names, one.others) for one in alarms.summary()] == [
+    assert [(alarm.code, alarm.names, alarm.others) for alarm in alarms.summary()] == [
         (AlarmCode.CONFLICT, ("watch/hr",), 0),
         (AlarmCode.SILENT, ("a", "b"), 0),
         (AlarmCode.STORE, (), 0),

@@ -42,15 +42,15 @@ class Scene:
 
     def open(self) -> None:
         """Open the store, with nothing in memory."""
-        self.store, known = Store(self._path), catalogue()
-        sources = Sources(known, self.counters, (), 1e9, dict, dict)
+        self.store, policies = Store(self._path), catalogue()
+        sources = Sources(policies, self.counters, (), 1e9, dict, dict)
         self.monitor = Monitor("home", self._path, self.link, sources)
         how = Stopping(
             lambda device, version: f"{device} {version}".encode(), lambda: self.newest, lambda: self.in_force
         )
         self.all = Contradictions("home", self.store, self.link, self.monitor, how if self._stopping else None)
-        self.recorder = Recorder(self.store, known, 8, self.counters)
-        self.recorder.conflict = self.all.found
+        self.recorder = Recorder(self.store, policies, 8, self.counters)
+        self.recorder.conflict = self.all.record
 
     def reopen(self) -> None:
         """As after a restart of the gateway."""
@@ -62,8 +62,8 @@ class Scene:
         (frame,) = frames([10], versions=[version])
         frame = replace(frame, previous=99 + 10 * version, first=100 + 10 * version)
         other = replace(frame, symbols=bytes(1 - symbol for symbol in frame.symbols))
-        for one in (frame, other):
-            self.recorder.record(Arrivals.of(self.recorder.streams, [Received(device, "hr", one)]))
+        for frame_ in (frame, other):
+            self.recorder.record(Arrivals.of(self.recorder.streams, [Received(device, "hr", frame_)]))
         self.all.pump()
 
     def stops(self) -> list[bytes]:
@@ -84,9 +84,9 @@ class Scene:
 @pytest.fixture
 def scene(broker: Mosquitto, tmp_path: Path) -> Iterator[Scene]:
     """A gateway that stops devices."""
-    made = Scene(broker, tmp_path)
-    yield made
-    made.close()
+    scene = Scene(broker, tmp_path)
+    yield scene
+    scene.close()
 
 
 def test_a_conflict_is_an_alarm_and_a_stop_and_both_outlive_a_restart(scene: Scene) -> None:

@@ -53,28 +53,33 @@ def scraped(port: int) -> list[Metric]:
 
 
 def sample(families: list[Metric], name: str, **labels: str) -> float:
-    (found,) = (one.value for family in families for one in family.samples if one.name == name and one.labels == labels)
+    (found,) = (
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == name and sample.labels == labels
+    )
     return found
 
 
 @pytest.mark.long
 def test_what_is_told_are_the_numbers_of_the_health_and_of_the_counters() -> None:
     with served() as port:
-        found = scraped(port)
-    assert sample(found, "fugu_gateway_start_time_seconds") == 1_700_000_000
-    assert sample(found, "fugu_gateway_devices") == 5
-    assert sample(found, "fugu_gateway_devices_heard") == 4
-    assert sample(found, "fugu_gateway_connected") == 1
-    assert sample(found, "fugu_gateway_round_age_seconds") == 0.25
-    assert sample(found, "fugu_gateway_store_bytes") == 4096
-    assert sample(found, "fugu_gateway_messages_received_total") == 9
-    assert sample(found, "fugu_gateway_frames_stored_total", kind="ticks") == 6
-    assert sample(found, "fugu_gateway_frames_stored_total", kind="windows") == 2
-    assert sample(found, "fugu_gateway_messages_refused_total", reason="malformed") == 1
-    assert sample(found, "fugu_gateway_releases_refused_total") == 4
-    assert sample(found, "fugu_gateway_alarms", code="silent") == 5
-    assert sample(found, "fugu_gateway_alarms", code="store") == 1
-    assert sample(found, "fugu_gateway_alarms", code="conflict") == 0
+        metrics = scraped(port)
+    assert sample(metrics, "fugu_gateway_start_time_seconds") == 1_700_000_000
+    assert sample(metrics, "fugu_gateway_devices") == 5
+    assert sample(metrics, "fugu_gateway_devices_heard") == 4
+    assert sample(metrics, "fugu_gateway_connected") == 1
+    assert sample(metrics, "fugu_gateway_round_age_seconds") == 0.25
+    assert sample(metrics, "fugu_gateway_store_bytes") == 4096
+    assert sample(metrics, "fugu_gateway_messages_received_total") == 9
+    assert sample(metrics, "fugu_gateway_frames_stored_total", kind="ticks") == 6
+    assert sample(metrics, "fugu_gateway_frames_stored_total", kind="windows") == 2
+    assert sample(metrics, "fugu_gateway_messages_refused_total", reason="malformed") == 1
+    assert sample(metrics, "fugu_gateway_releases_refused_total") == 4
+    assert sample(metrics, "fugu_gateway_alarms", code="silent") == 5
+    assert sample(metrics, "fugu_gateway_alarms", code="store") == 1
+    assert sample(metrics, "fugu_gateway_alarms", code="conflict") == 0
     with pytest.raises(OSError, match="refused"):  # it has ended
         socket.create_connection(("127.0.0.1", port))
 
@@ -84,15 +89,17 @@ def test_labels_are_known_beforehand_and_names_are_those_of_the_gateway() -> Non
     """The same series in any event: none comes with a device, and no text is from anybody's message."""
     loud = Counter({**COUNTERS, "watch": 3, "unheard of": 5})
     with served() as port, served(replace_health(loud)) as other:
-        found, after = scraped(port), scraped(other)
+        metrics, after = scraped(port), scraped(other)
     allowed = {"code": set(AlarmCode), "reason": set(Reason), "kind": {"ticks", "windows"}}
-    for family in found:
+    for family in metrics:
         assert re.fullmatch("fugu_gateway_[a-z_]+", family.name)
         assert family.documentation
-        for one in family.samples:
-            assert one.name.endswith("_total") == (family.type == "counter")
-            assert all(value in allowed[label] for label, value in one.labels.items())
-    series = [{(one.name, *one.labels.items()) for family in of for one in family.samples} for of in (found, after)]
+        for sample in family.samples:
+            assert sample.name.endswith("_total") == (family.type == "counter")
+            assert all(value in allowed[label] for label, value in sample.labels.items())
+    series = [
+        {(sample.name, *sample.labels.items()) for family in of for sample in family.samples} for of in (metrics, after)
+    ]
     assert series[0] == series[1]
     units = ("_seconds", "_bytes", "_total", "_messages", "_alarms", "_devices", "_heard", "_connected")
     assert all(name[0].endswith(units) for name in series[0])

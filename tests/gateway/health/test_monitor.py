@@ -51,7 +51,7 @@ class Scene:
     def __init__(
         self,
         folder: Path,
-        known: tuple[str, ...] = (),
+        names: tuple[str, ...] = (),
         certificates: dict[str, float] | None = None,
         policies: Catalogue | None = None,
     ) -> None:
@@ -59,7 +59,7 @@ class Scene:
         self.counters: Counter[str] = Counter()
         self.link = Connection()
         sources = Sources(
-            *(policies or catalogue(), self.counters, known, 120.0, lambda: certificates or {}),
+            *(policies or catalogue(), self.counters, names, 120.0, lambda: certificates or {}),
             lambda: {"inbox": 0, "store_bytes": 0, "estimates_waiting": 0, "next_releases": {}},
         )
         link: Any = self.link
@@ -107,7 +107,7 @@ def test_devices_are_not_missed_for_the_gateway_s_own_absence(tmp_path: Path) ->
 
 
 def test_a_device_that_had_sent_frames_before_the_start_is_missed_and_a_new_one_is_not(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, known=("ring",))
+    scene = Scene(tmp_path, names=("ring",))
     assert scene.after(1.0) == set()
     assert scene.after(598.0) == set()
     assert scene.after(3.0) == {(AlarmCode.SILENT, "ring")}
@@ -119,11 +119,11 @@ def test_how_soon_a_device_is_missed_follows_the_policy_of_its_stored_frames_and
     slow = policy(2).model_copy(update={"frame_ticks": 4096})
     policies = catalogue([policy(1), slow])
     policies.retire([policy(1).to_json()])
-    scene = Scene(tmp_path, known=("watch",), policies=policies)
+    scene = Scene(tmp_path, names=("watch",), policies=policies)
     assert scene.after(1.0) == set()
     assert scene.after(598.0) == set()
     assert scene.after(3.0) == {(AlarmCode.SILENT, "watch")}
-    scene = Scene(tmp_path, known=("watch",), policies=catalogue([slow]))
+    scene = Scene(tmp_path, names=("watch",), policies=catalogue([slow]))
     scene.after(1.0)
     assert scene.after(4000.0) == set()
 
@@ -152,7 +152,7 @@ def test_what_is_refused_and_counted_becomes_alarms_with_names(tmp_path: Path) -
         *((AlarmCode.UNKNOWN_DEVICE, "stranger"), (AlarmCode.FUTURE, "watch"), (AlarmCode.MALFORMED, "ring")),
         (AlarmCode.RELEASE_REFUSED, "active"),
     }
-    (refused,) = (one for one in scene.monitor.health().alarms if one.code is AlarmCode.RELEASE_REFUSED)
+    (refused,) = (alarm for alarm in scene.monitor.health().alarms if alarm.code is AlarmCode.RELEASE_REFUSED)
     assert refused.names == ("active",)
     assert refused.advice.startswith("audience street: 0.1 nats too much. What was refused is not released later")
 
@@ -186,13 +186,13 @@ def test_what_was_over_before_a_restart_does_not_begin_and_end_again(
 
 
 def test_a_certificate_that_ends_soon(tmp_path: Path) -> None:
-    for days, found in (
+    for days, alarms in (
         (29, {(AlarmCode.CERTIFICATE, "broker")}),
         (-1, {(AlarmCode.CERTIFICATE, "broker")}),
         (31, set()),
     ):
         scene = Scene(tmp_path, certificates={"broker": 1.8e9 + 1e5 + days * 86_400})
-        assert scene.after(0.0) == found
+        assert scene.after(0.0) == alarms
 
 
 def test_health_is_said_at_a_connection_when_an_alarm_comes_or_goes_and_every_minute(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_health_is_said_at_a_connection_when_an_alarm_comes_or_goes_and_every_mi
     assert len(scene.link.said) == 2
     scene.monitor.refused("stranger", Reason.UNKNOWN_DEVICE)
     scene.after(0.1)
-    assert [one.code for one in scene.link.said[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE]
+    assert [alarm.code for alarm in scene.link.said[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE]
     scene.link.connected = False
     scene.after(1.0)
     scene.link.connected = True
@@ -231,7 +231,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     heard = Everything(broker)
     words = ["gateway", "status", str(tmp_path / "gateway.sqlite")]
 
-    def said() -> list[Health]:
+    def healths() -> list[Health]:
         return [
             Health.decode(payload) for topic, payload in list(heard.messages) if topic == topic_of("health", "home")
         ]
@@ -239,7 +239,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     assert main(words) == 1
     assert "no gateway answers" in capsys.readouterr().err
     gateway = GatewayProcess(tmp_path, broker.port)
-    wait_until(lambda: said() and said()[-1].online, "health")
+    wait_until(lambda: healths() and healths()[-1].online, "health")
     assert (gateway.store.with_name("gateway.sqlite.status").stat().st_mode & 0o777) == 0o600
     assert main([*words, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -249,15 +249,17 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     link.start()
     birth = Status(True, "1", 0, (), ()).encode()
     wait_until(lambda: link.publish(topic_of("status", "home", "stranger"), birth) is not None)
-    wait_until(lambda: [one.code for one in said()[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE], "an alarm")
+    wait_until(lambda: [alarm.code for alarm in healths()[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE], "an alarm")
     assert main(words) == 1
     assert "ALARM unknown-device stranger, 1 x since" in capsys.readouterr().out
     wait_until(lambda: link.publish(topic_of("symbols", "home", "ring", "hr"), b"") is not None)  # as a doctor does
     wait_until(lambda: link.publish(topic_of("symbols", "home", "watch", "hr"), b"\xc1") is not None)
-    wait_until(lambda: [one.names for one in said()[-1].alarms if one.code == "malformed"] == [("watch",)], "its name")
+    wait_until(
+        lambda: [alarm.names for alarm in healths()[-1].alarms if alarm.code == "malformed"] == [("watch",)], "its name"
+    )
     link.stop()
     gateway.kill()
-    wait_until(lambda: not said()[-1].online, "the last will")
+    wait_until(lambda: not healths()[-1].online, "the last will")
     with pytest.raises(NotRunningError):
         asked(gateway.store)
     heard.link.stop()
@@ -278,9 +280,9 @@ def test_an_answer_that_was_cut_short_is_none(tmp_path: Path, capsys: pytest.Cap
         ended.set()
         await_end(thread)
         answering.close()
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert said.err.endswith("ask again\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert output.err.endswith("ask again\n")
 
 
 def test_a_log_of_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,9 +296,9 @@ def test_a_log_of_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
         root.handlers[:] = before
         root.setLevel(level)
     (line,) = capsys.readouterr().err.splitlines()
-    found = json.loads(line)
-    assert (found["message"], found["alarm"], found["count"]) == ("alarm: silent\nwatch", "silent", 2)
-    assert datetime.fromisoformat(found["time"]).timestamp() <= time.time() + 1
+    document = json.loads(line)
+    assert (document["message"], document["alarm"], document["count"]) == ("alarm: silent\nwatch", "silent", 2)
+    assert datetime.fromisoformat(document["time"]).timestamp() <= time.time() + 1
 
 
 def test_how_far_this_clock_is_ahead_is_what_the_nearest_device_of_late_says(tmp_path: Path) -> None:

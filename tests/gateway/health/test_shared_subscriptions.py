@@ -50,19 +50,19 @@ def test_an_account_that_shares_many_subscriptions_is_an_alarm_and_doctor_names_
     def alarms() -> set[AlarmCode]:
         return {alarm.code for alarm in gateway._monitor.latest.alarms}
 
-    def said() -> list[tuple[str, str]]:
-        findings = [one for process, _ in doctor._brokers(broker.port) for one in doctor._shared(process)]
-        return [(one.verdict, one.text) for one in findings]
+    def verdicts() -> list[tuple[str, str]]:
+        findings = [finding for process, _ in doctor._brokers(broker.port) for finding in doctor._shared(process)]
+        return [(finding.verdict, finding.text) for finding in findings]
 
     with broker, broker.client("watch") as watch, broker.client("ring") as ring:
         gateway.start()
         try:
             ring.subscribe_many(["$share/group/fugu/2/home/time"])
             wait_until(lambda: gateway._link.subscribed, "the gateway's subscriptions")
-            assert [verdict for verdict, _ in said()] == ["ok"]
+            assert [verdict for verdict, _ in verdicts()] == ["ok"]
             watch.subscribe_many([f"$share/g{number}/fugu/2/home/+/symbols/+" for number in range(200)])
             wait_until(lambda: AlarmCode.SUBSCRIPTIONS in alarms(), "the alarm")
-            ((verdict, text),) = said()
+            ((verdict, text),) = verdicts()
             assert verdict == "FAIL"
             assert "account watch has shared 200 of them" in text
         finally:

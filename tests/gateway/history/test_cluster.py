@@ -24,9 +24,9 @@ def test_a_cluster_comes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
     fill_store(tmp_path / "s.sqlite", ("watch", "ring", "belt"), 20_000)
     source = Source(tmp_path / "s.sqlite", ALWAYS)
     shares: list[float] = []
-    smooth_history(source, tmp_path / "alone", told=lambda _, share: shares.append(share))
+    smooth_history(source, tmp_path / "alone", progress=lambda _, share: shares.append(share))
     with open_tasks("local") as tasks:
-        smooth_history(source, tmp_path / "many", tasks=tasks, told=lambda _, share: shares.append(share))
+        smooth_history(source, tmp_path / "many", tasks=tasks, progress=lambda _, share: shares.append(share))
         assert learn_class(source, tasks=tasks) == learn_class(source)
         with pytest.raises(FuguError, match="the reason, in a line"):
             tasks.map(refuse, [(1,)])

@@ -37,7 +37,7 @@ SIX_HOURS = Clock(epoch_us=1_700_000_000_000_000, period_us=6 * HOUR)
 
 def hourly(*some: Policy) -> tuple[Policy, ...]:
     """Policies whose ticks are six hours apart."""
-    return tuple(one.model_copy(update={"clock": SIX_HOURS}) for one in some)
+    return tuple(policy_.model_copy(update={"clock": SIX_HOURS}) for policy_ in some)
 
 
 def table(folder: Path, name: str) -> pd.DataFrame:
@@ -51,8 +51,8 @@ def exported(scene: Scene, folder: Path, span: Span = ALWAYS) -> Path:
     return folder
 
 
-def place(found: pd.DataFrame) -> list[tuple[str, str, int]]:
-    return list(zip(found["device"], found["stream"], found["tick"], strict=True))
+def place(frame: pd.DataFrame) -> list[tuple[str, str, int]]:
+    return list(zip(frame["device"], frame["stream"], frame["tick"], strict=True))
 
 
 def test_every_symbol_and_every_estimate_is_there_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_every_symbol_and_every_estimate_is_there_once(tmp_path: Path, monkeypat
         for tick, symbol in enumerate(frame.symbols, frame.first)
     }
     columns = place(symbols), symbols["symbol"], symbols["policy_version"]
-    assert {where: told for where, *told in zip(*columns, strict=True)} == wanted
+    assert {where: row for where, *row in zip(*columns, strict=True)} == wanted
     assert len(symbols) == len(wanted)
     assert (symbols["time"] == pd.to_datetime(symbols["tick"], unit="s", utc=True)).all()
     assert symbols["date"].astype(str).equals(symbols["time"].dt.date.astype(str))
@@ -122,7 +122,7 @@ def test_a_span_of_time_holds_what_the_whole_holds_of_it(tmp_path: Path) -> None
         inside = everything[(everything["tick"] >= span[0]) & (everything["tick"] < span[1])]
         found = table(part, name).sort_values("tick").drop(columns="date")
         if name == "estimates":
-            probabilities = [np.array(one.pop("probabilities").tolist()) for one in (found, inside)]
+            probabilities = [np.array(rows.pop("probabilities").tolist()) for rows in (found, inside)]
             np.testing.assert_allclose(*probabilities, rtol=0, atol=1e-6)
             found, inside = found.drop(columns="probability"), inside.drop(columns="probability")
         pd.testing.assert_frame_equal(
@@ -211,14 +211,14 @@ def test_points_and_what_they_tell_of_measurements(tmp_path: Path) -> None:
     points = table(folder, "points")
     assert list(points["tick"]) == list(range(40))
     resolution = measure_policy().resolution
-    assert [tuple(one) for one in points["values"]] == [
+    assert [tuple(row) for row in points["values"]] == [
         (tick % 10 % 3 * resolution[0], 1 * resolution[1]) for tick in range(40)
     ]
     found = table(folder, "measurements").sort_values(["tick", "lag"])
     rows = [row for row in estimates_between(scene.path, "watch", "place", lag=LAG) if isinstance(row, ValueRow)]
     assert list(zip(found["tick"], found["lag"], strict=True)) == [(row.tick, row.lag) for row in rows]
-    assert [tuple(one) for one in found["means"]] == [row.mean for row in rows]
-    assert [tuple(one) for one in found["covariance"]] == [row.covariance for row in rows]
+    assert [tuple(row) for row in found["means"]] == [row.mean for row in rows]
+    assert [tuple(row) for row in found["covariance"]] == [row.covariance for row in rows]
 
 
 def test_releases_are_those_that_were_published(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_releases_are_those_that_were_published(tmp_path: Path) -> None:
         assert set(mine["audience"]) == {"public"}
         assert set(mine["epsilon"]) == {frame.epsilon}
         assert set(mine["scale"]) == {frame.scale}
-        states = [state for one in mine["states"] for state in one]
+        states = [state for row in mine["states"] for state in row]
         assert states == list(frame.states)
 
 
@@ -266,7 +266,7 @@ def test_what_comes_meanwhile_is_not_in_it(tmp_path: Path) -> None:
         if len(days) == 2:
             scene.record(*made[2:])
 
-    export_history(scene.path, None, ALWAYS, tmp_path / "out", lag=LAG, told=told)
+    export_history(scene.path, None, ALWAYS, tmp_path / "out", lag=LAG, progress=told)
     assert list(table(tmp_path / "out", "symbols")["tick"]) == list(range(20))
     assert len(days) == len(set(days)) > 2
 
@@ -288,7 +288,7 @@ def no_ledger(scene: Scene) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "why"),
+    ("arguments_of", "error", "why"),
     [
         (nothing, FuguError, "holds nothing of that time"),
         (no_store, StoreError, "there is no store"),
@@ -296,14 +296,14 @@ def no_ledger(scene: Scene) -> tuple[Any, ...]:
     ],
 )
 def test_what_cannot_be_exported_leaves_nothing(
-    tmp_path: Path, given: Callable[[Scene], tuple[Any, ...]], error: type[Exception], why: str
+    tmp_path: Path, arguments_of: Callable[[Scene], tuple[Any, ...]], error: type[Exception], why: str
 ) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1)))
     scene.record(*frames([10]))
     with pytest.raises(error, match=why):
-        export_history(*given(scene), tmp_path / "out")
+        export_history(*arguments_of(scene), tmp_path / "out")
     with pytest.raises(KeyboardInterrupt):
-        export_history(scene.path, None, ALWAYS, tmp_path / "out", told=broken)
+        export_history(scene.path, None, ALWAYS, tmp_path / "out", progress=broken)
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
@@ -329,8 +329,8 @@ def test_a_part_and_a_group_of_rows_have_an_end(tmp_path: Path, monkeypatch: pyt
     folder = exported(scene, tmp_path / "out") / "symbols" / "date=1970-01-01"
     parts = {path.name: pq.ParquetFile(path).metadata for path in sorted(folder.iterdir())}
     assert list(parts) == [f"part-{i}-0.parquet" for i in range(4)]
-    assert [one.num_rows for one in parts.values()] == [250] * 4
-    assert all(one.row_group(i).num_rows <= 100 for one in parts.values() for i in range(one.num_row_groups))
+    assert [part.num_rows for part in parts.values()] == [250] * 4
+    assert all(part.row_group(i).num_rows <= 100 for part in parts.values() for i in range(part.num_row_groups))
 
 
 def test_the_command(fugu: Fugu, tmp_path: Path) -> None:

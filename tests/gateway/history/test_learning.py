@@ -32,9 +32,9 @@ def learned(
     folder: Path, devices: int, ticks: int, *chains: NDArray[np.float64], table: NoiseTable | None = None
 ) -> LearnedModel:
     """Model learned from a fleet whose devices follow some chains in turn."""
-    given = {} if table is None else {"table": table}
+    fields = {} if table is None else {"table": table}
     folder.mkdir(exist_ok=True)
-    fill_store(folder / "s.sqlite", [f"d{i}" for i in range(devices)], ticks, chains=chains, **given)
+    fill_store(folder / "s.sqlite", [f"d{i}" for i in range(devices)], ticks, chains=chains, **fields)
     return learn_class(Source(folder / "s.sqlite", ALWAYS))
 
 
@@ -60,8 +60,8 @@ def test_one_chain_is_found_and_its_class_is_little_wider(tmp_path: Path) -> Non
 def test_it_is_the_chain_that_expectation_maximisation_finds(tmp_path: Path) -> None:
     model = learned(tmp_path, 1, 20_480, CHAIN)
     emission = [[0.75, 0.25], [0.25, 0.75]]
-    given = {"lengths": [2048] * 10, "transition": [[0.8, 0.2], [0.2, 0.8]]}
-    wanted = baum_welch(symbols_of(20_480, 0), emission, **given, iterations=1000, tolerance=1e-12)
+    fields = {"lengths": [2048] * 10, "transition": [[0.8, 0.2], [0.2, 0.8]]}
+    wanted = baum_welch(symbols_of(20_480, 0), emission, **fields, iterations=1000, tolerance=1e-12)
     np.testing.assert_allclose(model.transition, wanted.transition, atol=2e-3)  # the first distribution is another
 
 
@@ -179,9 +179,9 @@ def test_sequences_have_their_tables_whatever_is_taken_of_them(tmp_path: Path, m
     at_once = expected(whole, chain, distribution)
     monkeypatch.setattr("gateway.history.learning._CHUNK", 40)
     for some in (parts, [whole.take([i]) for i in range(len(whole.tables))], [whole]):
-        found = [expected(one, chain, distribution) for one in some]
-        assert sum(one.log_likelihood for one in found) == pytest.approx(at_once.log_likelihood, rel=1e-12)
-        np.testing.assert_allclose(sum(one.moves for one in found), at_once.moves, rtol=1e-12)
+        found = [expected(part, chain, distribution) for part in some]
+        assert sum(moves.log_likelihood for moves in found) == pytest.approx(at_once.log_likelihood, rel=1e-12)
+        np.testing.assert_allclose(sum(moves.moves for moves in found), at_once.moves, rtol=1e-12)
 
 
 def test_log_ratios_are_the_chain_in_other_words() -> None:

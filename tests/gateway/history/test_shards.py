@@ -30,7 +30,7 @@ def filled(store: Location, shards: int) -> Location:
     """
     for number, device in reversed(list(enumerate(DEVICES))):
         fleet = [policy(1, device=device, windows=(HIGH,)), policy(2, device=device, table=OTHER)]
-        some = [one.model_copy(update={"clock": CLOCK}) for one in fleet]
+        some = [policy_.model_copy(update={"clock": CLOCK}) for policy_ in fleet]
         points = measure_policy().model_copy(update={"device": device, "clock": CLOCK})
         shard = None if shards == 1 else Shard(owner(device, shards), shards)
         scene = Scene(store, policies=(*some, points), shard=shard)  # type: ignore[arg-type]

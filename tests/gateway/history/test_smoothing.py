@@ -31,7 +31,7 @@ FLEET = tuple(
     one.model_copy(update={"clock": SLOW})
     for one in (policy(1, chains=CHAIN), policy(2, table=OTHER, chains=STICKY), policy(1, device="ring", chains=CHAIN))
 )
-MODELS = {one.version: model_of(one) for one in FLEET[:2]}
+MODELS = {policy_.version: model_of(policy_) for policy_ in FLEET[:2]}
 
 
 def at_once(some: Iterable[SymbolFrame], models: dict[int, Model] = MODELS) -> dict[int, NDArray[np.float64]]:
@@ -63,22 +63,22 @@ def smoothed(scene: Scene, span: Span = ALWAYS, device: str = "watch") -> dict[i
     """The same by days, from the store."""
     with stored_history(scene.path) as history:
         (stream,) = (one for one in history.streams() if one.device == device)
-        one = SmoothedStream(history, stream, span)
-        for day in reversed(one.days):
-            one.look_back(day)
+        smoothed = SmoothedStream(history, stream, span)
+        for day in reversed(smoothed.days):
+            smoothed.look_back(day)
         rows = [
             (some.first + i, row)
-            for day in one.days
-            for some in one.day(day)
+            for day in smoothed.days
+            for some in smoothed.day(day)
             for i, row in enumerate(some.probabilities)
         ]
     assert len(dict(rows)) == len(rows)
     return dict(rows)
 
 
-def close(found: dict[int, NDArray[np.float64]], wanted: dict[int, NDArray[np.float64]]) -> None:
-    assert found.keys() == wanted.keys()
-    np.testing.assert_allclose([found[tick] for tick in wanted], list(wanted.values()), rtol=0, atol=1e-12)
+def close(beliefs: dict[int, NDArray[np.float64]], wanted: dict[int, NDArray[np.float64]]) -> None:
+    assert beliefs.keys() == wanted.keys()
+    np.testing.assert_allclose([beliefs[tick] for tick in wanted], list(wanted.values()), rtol=0, atol=1e-12)
 
 
 @pytest.mark.long
@@ -97,9 +97,11 @@ def test_days_blocks_gaps_and_new_policies_make_no_difference(
 
 def test_what_was_set_and_what_lies_outside_the_span_count_for_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", policies=FLEET)
-    made = [SymbolFrame(1, first - 1, first, bytes([0, 1] * 5), shift=9 * (first >= 20)) for first in range(0, 40, 10)]
-    scene.record(*made)
-    close(smoothed(scene), at_once(made[:2]) | at_once(made[2:]))
+    frames = [
+        SymbolFrame(1, first - 1, first, bytes([0, 1] * 5), shift=9 * (first >= 20)) for first in range(0, 40, 10)
+    ]
+    scene.record(*frames)
+    close(smoothed(scene), at_once(frames[:2]) | at_once(frames[2:]))
     span = Span(SLOW.epoch_us + 5 * SLOW.period_us, SLOW.epoch_us + 10 * SLOW.period_us)
     inside = SymbolFrame(1, 4, 5, bytes([1, 0, 1, 0, 1]))
     close(smoothed(Scene(scene.path, policies=FLEET), span), at_once([inside]))
@@ -131,12 +133,12 @@ def test_an_exported_folder_is_smoothed_as_its_store(tmp_path: Path, monkeypatch
     for name, path in (("a", scene.path), ("b", exported)):
         smooth_history(Source(path, ALWAYS), tmp_path / name)
     pd.testing.assert_frame_equal(read(tmp_path / "a"), read(tmp_path / "b"))
-    found = read(tmp_path / "a")
+    content = read(tmp_path / "a")
     for device in ("watch", "ring"):
-        mine = found[found["device"] == device].set_index("tick")
+        mine = content[content["device"] == device].set_index("tick")
         for tick, row in smoothed(scene, device=device).items():
             np.testing.assert_array_equal(mine.loc[tick, "probabilities"], row.astype(np.float32))
-    assert len(found) == sum(len(pd.read_parquet(part)) for part in (exported / "symbols").rglob("*.parquet"))
+    assert len(content) == sum(len(pd.read_parquet(part)) for part in (exported / "symbols").rglob("*.parquet"))
     some = {path.name for path in (tmp_path / "a" / "smoothed").rglob("*.parquet")}
     assert some == {"part-0-0-0.parquet", "part-1-0-0.parquet"}
 

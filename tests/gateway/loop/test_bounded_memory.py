@@ -31,7 +31,7 @@ def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(
             sealed.append(held(scene.recorder))
     assert largest <= 30_000
     assert len(sealed) > 5
-    assert all(one == sealed[0] for one in sealed)
+    assert all(body == sealed[0] for body in sealed)
 
 
 def test_a_device_that_scatters_its_frames_makes_no_endless_list_of_gaps(

@@ -36,7 +36,7 @@ def test_who_floods_has_half_the_room_and_no_more_of_a_round_than_others() -> No
     assert inbox.deliver([message("quiet", number) for number in range(40)]) == 0
     assert (inbox.beyond(), inbox.beyond()) == (Counter(loud=4_500), Counter())
     taken = inbox.take(60, 0.0)
-    assert Counter(one.topic for one in taken if isinstance(one, Message)) == {
+    assert Counter(message.topic for message in taken if isinstance(message, Message)) == {
         message("loud").topic: 30,
         message("quiet").topic: 30,
     }
@@ -79,13 +79,13 @@ def test_more_devices_than_a_round_takes_are_served_in_turns_and_each_in_its_ord
     inbox.deliver([message(device, number) for number in range(3) for device in devices])
     for _ in range(9):
         some = inbox.take(100, 0.0)
-        assert len({one.topic for one in some if isinstance(one, Message)}) == 100
+        assert len({message.topic for message in some if isinstance(message, Message)}) == 100
         taken += some
     each = {message(device).topic: [message(device, n) for n in range(3)] for device in devices}
-    found: dict[str, list[object]] = {topic: [] for topic in each}
+    by_topic: dict[str, list[object]] = {topic: [] for topic in each}
     for one in taken:
-        found[one.topic].append(one)
-    assert found == each
+        by_topic[one.topic].append(one)
+    assert by_topic == each
     assert inbox.take(100, 0.0) == []
 
 
@@ -145,12 +145,14 @@ def test_beside_one_who_repeats_itself_others_are_served_and_the_alarm_names_it(
         wait_until(lambda: not quiet.outbox, f"frame {number} of the other device")
 
     def named() -> set[tuple[AlarmCode, tuple[str, ...]]]:
-        return {(one.code, one.names) for payload in list(health.payloads) for one in Health.decode(payload).alarms}
+        return {
+            (alarm.code, alarm.names) for payload in list(health.payloads) for alarm in Health.decode(payload).alarms
+        }
 
     wait_until(lambda: (AlarmCode.REPEATS, ("watch",)) in named(), "the alarm")
     assert gateway.stop() == 0
-    for one in (loud, quiet):
-        one.stop()
+    for device in (loud, quiet):
+        device.stop()
     health.link.stop()
 
 

@@ -71,7 +71,7 @@ def received(arrivals: Arrivals, streams: Streams) -> list[tuple[str, str, objec
 
 def random_messages(generator: random.Random) -> list[Message]:
     """Good frames on two topics, some of them under another policy or with other bits, and what is wrong."""
-    found = []
+    messages = []
     for tick in range(0, 400, 4):
         device, version = generator.choice(["watch", "ring"]), generator.choice([1, 1, 1, 1, 2, 3])
         bits = 2 if version == 3 else 1
@@ -79,10 +79,10 @@ def random_messages(generator: random.Random) -> list[Message]:
         later = generator.choice([0, 0, 0, 0, 10_000])
         frame = SymbolFrame(version, tick - 1, tick + later, bytes(held), bits=bits, shift=generator.choice([0, 0, 4]))
         if frame.shift <= frame.first:
-            found.append(Message(f"fugu/2/home/{device}/symbols/hr", frame.encode()))
-    found += [Message(topic, payload) for _, topic, payload in WRONG] + [Message("fugu/2/home/watch/status", BIRTH)]
-    generator.shuffle(found)
-    return found
+            messages.append(Message(f"fugu/2/home/{device}/symbols/hr", frame.encode()))
+    messages += [Message(topic, payload) for _, topic, payload in WRONG] + [Message("fugu/2/home/watch/status", BIRTH)]
+    generator.shuffle(messages)
+    return messages
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -92,7 +92,7 @@ def test_messages_by_the_batch_are_taken_and_refused_as_they_are_one_by_one(seed
     one_by_one, by_batch = Counter[str](), Counter[str]()
     single = Ingest(catalogue(), one_by_one, lambda: 5_000 * SECOND)
     meanings = [single.read(message) for message in messages]
-    wanted = [one for one in meanings if isinstance(one, Received)]
+    wanted = [meaning for meaning in meanings if isinstance(meaning, Received)]
     streams = Streams()
     ingest = Ingest(catalogue(), by_batch, lambda: 5_000 * SECOND, streams=streams)
     found, births = [], []
@@ -102,8 +102,8 @@ def test_messages_by_the_batch_are_taken_and_refused_as_they_are_one_by_one(seed
         found += received(arrivals, streams)
         births += born
         messages = messages[size:]
-    assert found == [(*one[:2], one.frame) for one in wanted]
-    assert births == [one for one in meanings if isinstance(one, str)] == ["watch"]
+    assert found == [(*received[:2], received.frame) for received in wanted]
+    assert births == [meaning for meaning in meanings if isinstance(meaning, str)] == ["watch"]
     assert by_batch == one_by_one
     assert {"from_the_future", "symbol_out_of_range", "unknown_policy_version"} <= set(by_batch)
 

@@ -27,8 +27,8 @@ def test_what_is_kept_no_longer_is_not_asked_for_again_and_not_taken_twice(
 
     def asked(query: str) -> int:
         with closing(sqlite3.connect(store)) as database:
-            found: int | None = database.execute(query).fetchone()[0]
-        return -1 if found is None else found
+            number: int | None = database.execute(query).fetchone()[0]
+        return -1 if number is None else number
 
     def oldest_is_kept() -> bool:
         return 10_800 <= asked("SELECT MIN(first) FROM chunks") <= 14_400

@@ -36,7 +36,7 @@ def test_a_store_hands_its_connection_to_nobody(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
     for part in (store, store.symbols, store.points, store.windows, store.releases):
         public = [getattr(part, name) for name in dir(part) if not name.startswith("_")]
-        assert not [one for one in public if isinstance(one, sqlite3.Connection)]
+        assert not [part for part in public if isinstance(part, sqlite3.Connection)]
 
 
 def test_a_false_guarantee_is_refused_with_the_name_of_its_file(tmp_path: Path) -> None:

@@ -92,12 +92,16 @@ class Service:
 
     def heard(self, device: str) -> list[StateEstimate]:
         """The estimates of a device, in the order in which they were published."""
-        read = (_read(*one) for one in self.link.sent)
+        read = (_read(*sent) for sent in self.link.sent)
         return [estimate for of, estimate in read if of == device and estimate is not None]
 
-    def told(self, device: str) -> set[int]:
+    def ticks_told(self, device: str) -> set[int]:
         """The ticks of a device that estimates were published of."""
-        return {tick for one in self.heard(device) for tick in range(one.tick - one.ticks + 1, one.tick + 1)}
+        return {
+            tick
+            for estimate in self.heard(device)
+            for tick in range(estimate.tick - estimate.ticks + 1, estimate.tick + 1)
+        }
 
 
 def send(service: Service, devices: Sequence[str], *some: SymbolFrame) -> None:
@@ -128,8 +132,8 @@ def test_estimates_starved_by_load_every_stream_is_told_of_its_newest_and_what_w
     newest = sent // len(DEVICES) - 1
     service.drain()
     for device in DEVICES:
-        assert newest in service.told(device)
-        times = [one.time for one in service.heard(device)]
+        assert newest in service.ticks_told(device)
+        times = [estimate.time for estimate in service.heard(device)]
         assert times == sorted(times)
         assert len(times) == len(set(times))
     counters = service.scene.counters
@@ -176,10 +180,10 @@ def test_a_device_that_sends_much_does_not_hold_up_another(tmp_path: Path) -> No
             send(service, DEVICES[1:], *made[:4])
         service.pump(answered=1)
     for device in DEVICES[1:]:
-        assert made[3].last in service.told(device)
+        assert made[3].last in service.ticks_told(device)
     assert len(service.heard(DEVICES[0])) > 2
     service.drain()
-    assert made[-1].last in service.told(DEVICES[0])
+    assert made[-1].last in service.ticks_told(DEVICES[0])
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -195,15 +199,15 @@ def test_a_crash_in_a_backlog_loses_no_newest_estimate(tmp_path: Path, sealed: b
     assert service.publisher.details()["estimates_waiting"] == 5
     service.pump(answered=0)  # published, and nobody has acknowledged it
     for device in DEVICES[:5]:
-        assert [one.tick for one in service.heard(device)] == [199]
+        assert [estimate.tick for estimate in service.heard(device)] == [199]
     if sealed:
         service.scene.recorder.seal(now=True)
     service.crash()
     service.drain()
     for device in DEVICES[:5]:
-        assert [one.tick for one in service.heard(device)] == [199]
+        assert [estimate.tick for estimate in service.heard(device)] == [199]
         if not sealed:
-            assert service.told(device) == {198, 199}, "how its symbols came is in the journal"
+            assert service.ticks_told(device) == {198, 199}, "how its symbols came is in the journal"
     service.scene.recorder.seal(now=True)
     service.crash()
     service.publisher.pump(idle=True)
@@ -212,17 +216,17 @@ def test_a_crash_in_a_backlog_loses_no_newest_estimate(tmp_path: Path, sealed: b
 
 def test_what_is_told_after_a_crash_is_what_would_have_been_told(tmp_path: Path) -> None:
     undisturbed, service = Service(tmp_path), Service(tmp_path, Scene(tmp_path / "t.sqlite", lag=2, policies=POLICIES))
-    made = frames([10, 10, 10])  # as many ticks as the policy says
+    arguments = frames([10, 10, 10])  # as many ticks as the policy says
     for each in (undisturbed, service):
-        each.scene.record(*made, device=DEVICES[0])
+        each.scene.record(*arguments, device=DEVICES[0])
     undisturbed.drain()
-    (told,) = undisturbed.heard(DEVICES[0])
+    (estimate,) = undisturbed.heard(DEVICES[0])
     for sealed in (False, True):
         if sealed:
             service.scene.recorder.seal(now=True)
         service.crash()
         service.pump(answered=0)
-        assert service.heard(DEVICES[0]) == [told]
+        assert service.heard(DEVICES[0]) == [estimate]
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -245,8 +249,8 @@ def test_a_connection_that_breaks_in_the_middle_loses_no_newest(tmp_path: Path, 
     service.link.connected = True
     service.drain()
     for device in DEVICES[:19]:
-        assert [one.tick for one in service.heard(device)] == [2]
-    assert [one.tick for one in service.heard(DEVICES[19])] == [4]
+        assert [estimate.tick for estimate in service.heard(device)] == [2]
+    assert [estimate.tick for estimate in service.heard(DEVICES[19])] == [4]
 
 
 @pytest.mark.long
@@ -291,7 +295,7 @@ def test_a_device_whose_clock_is_set_back_is_told_of_when_its_time_has_come_agai
     for frame in late:
         service.scene.record(frame, device=DEVICES[0])
         service.pump()
-    assert [one.tick for one in service.heard(DEVICES[0])] == [*range(20), *range(29, 40)]
+    assert [estimate.tick for estimate in service.heard(DEVICES[0])] == [*range(20), *range(29, 40)]
     assert service.scene.counters["coalesced"] == 9
 
 
@@ -303,7 +307,7 @@ def test_after_a_restart_nothing_older_than_the_newest_frame_is_told(tmp_path: P
     service.crash()
     service.scene.record(made[3], device=DEVICES[0])  # which was late, and changes what follows
     service.drain()
-    assert {one.tick for one in service.heard(DEVICES[0])} <= {made[-1].last}
+    assert {estimate.tick for estimate in service.heard(DEVICES[0])} <= {made[-1].last}
 
 
 def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path: Path) -> None:
@@ -324,10 +328,10 @@ def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path:
         }
     )
     reports = [WindowCount.decode(payload) for topic, payload in service.link.sent if "/count/" in topic]
-    assert [(one.window, one.states, one.values, one.observed) for one in reports] == [
+    assert [(report.window, report.states, report.values, report.observed) for report in reports] == [
         ("high", ("level 1",), (float(index - 3),), 4) for index in range(20)
     ]
-    assert [(unix_us(one.since), unix_us(one.time)) for one in reports] == [
+    assert [(unix_us(report.since), unix_us(report.time)) for report in reports] == [
         (5_000_000 * index, 5_000_000 * (index + 1)) for index in range(20)
     ]
 
@@ -391,21 +395,26 @@ def test_whatever_is_put_and_taken_the_newest_of_each_stream_is_never_left_out()
             assert len(taken) <= room
             assert len(taken) + len(overtaken) <= len(held)
             newest = {stream: max(f for s, f in held if s == stream) for stream in {s for s, _ in held}}
-            for one in taken:
-                assert held.pop((one.stream_id, one.frame)) == one.serial
+            for entry in taken:
+                assert held.pop((entry.stream_id, entry.frame)) == entry.serial
             for (stream, frame), serial in list(held.items()):
                 if serial in overtaken:
                     assert frame < min(o.frame for o in taken if o.stream_id == stream)
                     del held[stream, frame]
-            told = {one.stream_id: one.frame for one in taken}  # the last one of each
+            frames = {entry.stream_id: entry.frame for entry in taken}  # the last one of each
             if room >= len(newest):
-                assert {stream: max(o.frame for o in taken if o.stream_id == stream) for stream in told} == newest
+                assert {stream: max(o.frame for o in taken if o.stream_id == stream) for stream in frames} == newest
 
 
 def test_streams_take_turns_also_when_there_is_room_for_one_message_at_a_time() -> None:
     waiting = Waiting()
     for serial, (stream, frame) in enumerate((stream, frame) for stream in range(3) for frame in range(2)):
         waiting.put(outgoing(serial, stream, frame))
-    found = [waiting.take(1) for _ in range(4)]
-    assert [[(one.stream_id, one.frame) for one in taken] for taken, _ in found] == [[(0, 1)], [(1, 1)], [(2, 1)], []]
-    assert [overtaken for _, overtaken in found] == [[0], [2], [4], []]
+    batches = [waiting.take(1) for _ in range(4)]
+    assert [[(entry.stream_id, entry.frame) for entry in taken] for taken, _ in batches] == [
+        [(0, 1)],
+        [(1, 1)],
+        [(2, 1)],
+        [],
+    ]
+    assert [overtaken for _, overtaken in batches] == [[0], [2], [4], []]

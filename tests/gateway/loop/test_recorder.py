@@ -126,7 +126,7 @@ def test_a_conflicting_frame_is_neither_stored_nor_claimed_and_stops_nobody(tmp_
     assert scene.committed().streams[0].gaps == ()
     number = scene.store.stream_id("watch", "hr")
     assert number is not None
-    assert [one.symbols for one in scene.store.symbols.following(number, 0)] == [
+    assert [frame.symbols for frame in scene.store.symbols.following(number, 0)] == [
         *(frame.symbols for frame in (first, second, third))
     ]
 
@@ -238,7 +238,10 @@ def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
     window = WindowFrame(1, "high", -1, 5, 53, 10, 10, (4,))
     points, symbols = measure_frames(measured, [10, 10]), frames([10, 10])
     streams = ((symbols, "hr"), (points, "place"))
-    batch = [Received("watch", "hr", window), *(Received("watch", name, one) for some, name in streams for one in some)]
+    batch = [
+        Received("watch", "hr", window),
+        *(Received("watch", name, frame) for some, name in streams for frame in some),
+    ]
     scene.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON measured BEGIN SELECT RAISE(ABORT, 'full'); END")
     for _ in range(2):
         with pytest.raises(sqlite3.IntegrityError):
@@ -250,7 +253,7 @@ def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
     scene.store._db.execute("DROP TRIGGER full")
     scene.receive(batch[::-1])
     scene.receive(batch)
-    assert [(one.stream, one.through) for one in scene.committed().streams] == [
+    assert [(stream.stream, stream.through) for stream in scene.committed().streams] == [
         ("hr", 19),
         ("hr/high", 5),
         ("place", 19),
@@ -260,11 +263,13 @@ def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
     assert scene.counters["conflict"] == scene.counters["windows_conflict"] == scene.counters["late"] == 0
 
 
-def told(scene: Scene) -> list[tuple[str, str, int, int]]:
+def reports_of(scene: Scene) -> list[tuple[str, str, int, int]]:
     """Streams of symbols to be told: device, stream, first and last tick."""
     reports = scene.recorder.symbols.reports.take(99)
-    found = [(one.place.device, one.place.stream, one.estimate, one.tick) for one in reports]
-    return sorted((device, stream, last - made.ticks + 1, last) for device, stream, made, last in found if made)
+    estimates = [(report.place.device, report.place.stream, report.estimate, report.tick) for report in reports]
+    return sorted(
+        (device, stream, last - estimate.ticks + 1, last) for device, stream, estimate, last in estimates if estimate
+    )
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -274,19 +279,19 @@ def test_of_each_stream_the_newest_is_told_once_and_after_a_crash_until_the_brok
     scene = Scene(tmp_path / "s.sqlite")
     scene.record(*frames([10, 10]))
     scene.record(*frames([10]), stream="steps")
-    assert told(scene) == [("watch", "hr", 10, 19), ("watch", "steps", 0, 9)]
+    assert reports_of(scene) == [("watch", "hr", 10, 19), ("watch", "steps", 0, 9)]
     assert scene.recorder.symbols.reports.take_coalesced() == 1
     if sealed:
         scene.recorder.seal(now=True)
     scene.reopen()
-    assert told(scene) == [("watch", "hr", 10, 19), ("watch", "steps", 0, 9)]
+    assert reports_of(scene) == [("watch", "hr", 10, 19), ("watch", "steps", 0, 9)]
     number = scene.store.stream_id("watch", "hr")
     assert number is not None
     scene.recorder.symbols.reports.acknowledged(number, 19)
-    assert told(scene) == []
+    assert reports_of(scene) == []
     scene.recorder.seal(now=True)
     scene.reopen()
-    assert told(scene) == ([("watch", "steps", 0, 9)])
+    assert reports_of(scene) == ([("watch", "steps", 0, 9)])
 
 
 def test_a_late_frame_tells_the_newest_again_with_what_it_has_changed(tmp_path: Path) -> None:
@@ -300,7 +305,7 @@ def test_a_late_frame_tells_the_newest_again_with_what_it_has_changed(tmp_path: 
         reference.record(*made)
         (expected,) = reference.recorder.symbols.reports.take(9)
         assert after.estimate == expected.estimate
-        assert [one.estimate for one in before] != [after.estimate]
+        assert [report.estimate for report in before] != [after.estimate]
         break
 
 
@@ -318,8 +323,8 @@ def test_after_a_restart_what_was_known_is_gone_on_with_also_if_the_first_to_com
     scene.record(made[2])
     reference.record(*made[:2])
     reference.record(made[2])
-    (one,), (other,) = (each.recorder.symbols.reports.take(9) for each in (scene, reference))
-    assert one.estimate == other.estimate
+    (report,), (other,) = (each.recorder.symbols.reports.take(9) for each in (scene, reference))
+    assert report.estimate == other.estimate
     assert scene.counters["duplicate"] == 1
 
 

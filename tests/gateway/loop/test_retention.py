@@ -57,12 +57,12 @@ class Keeper:
             self.retention.pump()
 
     def count(self, table: str) -> int:
-        ((found,),) = asked(self.scene.path, f"SELECT COUNT(*) FROM {table}")
-        return int(found)
+        ((number,),) = asked(self.scene.path, f"SELECT COUNT(*) FROM {table}")
+        return int(number)
 
     def first(self, table: str, column: str = "first") -> int:
-        ((found,),) = asked(self.scene.path, f"SELECT MIN({column}) FROM {table}")
-        return int(found)
+        ((number,),) = asked(self.scene.path, f"SELECT MIN({column}) FROM {table}")
+        return int(number)
 
 
 def symbols(folder: Path, hours: int, size: int = 600) -> tuple[Scene, list[SymbolFrame]]:
@@ -153,14 +153,14 @@ def test_a_chunk_in_which_a_clock_was_set_back_loses_what_is_too_old_and_no_more
     scene = Scene(tmp_path / "s.sqlite", policies=streams)
     made = frames([frame] * (4_000 // frame))
     half = len(made) // 2
-    made = [*made[:half], *(replace(one, shift=1_500) for one in made[half:])]  # wall ticks 0..1999, then 500..2499
+    made = [*made[:half], *(replace(frame, shift=1_500) for frame in made[half:])]  # wall ticks 0..1999, then 500..2499
     scene.record(*made)
     scene.record(*frames([100] * 60), stream="steps")
     keeper = Keeper(scene, "symbols=4h")
     for wall in range(100, 6_000, 491):
         keeper.now_us = (wall + 5 * 60) * 60 * SECOND_US
         keeper.run()
-        held = {tick for one in scene.store.symbols.following(1, 0) for tick in range(one.first, one.last + 1)}
+        held = {tick for frame in scene.store.symbols.following(1, 0) for tick in range(frame.first, frame.last + 1)}
         young = {tick for tick in range(4_000) if tick - (1_500 if tick >= 2_000 else 0) + 1 > wall + 60}
         assert young <= held
     assert not held
@@ -193,20 +193,20 @@ def test_a_gateway_whose_clock_has_jumped_ahead_removes_nothing_that_is_young(tm
 
 
 def test_a_removed_frame_that_is_sent_again_is_a_duplicate_and_not_stored_again(tmp_path: Path) -> None:
-    scene, made = symbols(tmp_path, 10)
+    scene, frames = symbols(tmp_path, 10)
     before = scene.committed()
     keeper = Keeper(scene, "symbols=4h")
     keeper.run(10)
     for restarted in (False, True):
         if restarted:
             keeper.reopen()
-        left = keeper.count("chunks")
-        scene.record(*made[:36])
-        scene.record(*made)
-        assert keeper.count("chunks") == left
+        chunks_before = keeper.count("chunks")
+        scene.record(*frames[:36])
+        scene.record(*frames)
+        assert keeper.count("chunks") == chunks_before
         assert scene.committed() == before  # nothing is asked for again
-    assert scene.counters["stored"] == len(made)
-    assert scene.counters["duplicate"] == 2 * (36 + len(made))
+    assert scene.counters["stored"] == len(frames)
+    assert scene.counters["duplicate"] == 2 * (36 + len(frames))
     assert scene.counters["conflict"] == 0
 
 
@@ -217,9 +217,9 @@ def test_a_frame_that_was_missing_and_is_older_than_what_is_kept_is_acknowledged
     assert scene.committed().streams[0].gaps
     keeper = Keeper(scene, "symbols=4h")
     keeper.run(10)
-    left = keeper.count("chunks")
+    chunks_before = keeper.count("chunks")
     scene.record(made[3])
-    assert (scene.counters["too_old"], keeper.count("chunks")) == (1, left)
+    assert (scene.counters["too_old"], keeper.count("chunks")) == (1, chunks_before)
     assert not scene.committed().streams[0].gaps
     scene.record(made[3])
     assert scene.counters["duplicate"] == 1
@@ -255,8 +255,8 @@ def test_a_missing_frame_that_is_young_enough_is_stored_after_those_before_it_ha
 
 def test_what_a_release_needs_that_is_still_to_be_made_stays(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(length=7200))
-    made = frames([600] * 60)
-    bench.scene.record(*made)  # the other device of the release has said nothing yet
+    arguments = frames([600] * 60)
+    bench.scene.record(*arguments)  # the other device of the release has said nothing yet
     keeper = Keeper(bench.scene, "symbols=1h")
     keeper.needed = bench.schedule.needed()
     keeper.run(10)
@@ -299,7 +299,7 @@ def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if
         scene.record(made[81])
         results.append((name, True, after(scene, made[80].first)))
     whole, removed = (
-        [(sealed, found) for name, sealed, found in results if name == wanted] for wanted in ("whole", "removed")
+        [(sealed, state) for name, sealed, state in results if name == wanted] for wanted in ("whole", "removed")
     )
     assert whole == removed
     assert len(whole[-1][1][0]) > 0  # type: ignore[arg-type]
@@ -308,18 +308,18 @@ def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if
 def test_points_go_as_symbols_do(tmp_path: Path) -> None:
     minutes = measure_policy(clock=Clock(epoch_us=0, period_us=60 * SECOND_US))
     scene = Scene(tmp_path / "p.sqlite", lag=3, policies=(minutes,))  # type: ignore[arg-type]
-    made = [
+    frames = [
         MeasureFrame(1, first - 1, first, 2, tuple(Released(0, (0, 0)) for _ in range(20)))
         for first in range(0, 180, 20)
     ]
-    scene.receive([Received("watch", "place", frame) for frame in made])
+    scene.receive([Received("watch", "place", frame) for frame in frames])
     keeper = Keeper(scene, "points=1h")
     keeper.run(3)
     assert keeper.first("measured") == 120
-    scene.receive([Received("watch", "place", made[0])])
+    scene.receive([Received("watch", "place", frames[0])])
     assert scene.counters["duplicate"] == 1
     scene.receive([Received("watch", "place", MeasureFrame(1, 179, 180, 2, (Released(0, (1, 1)),)))])
-    assert scene.counters["stored"] == len(made) + 1
+    assert scene.counters["stored"] == len(frames) + 1
 
 
 def test_a_round_removes_a_bounded_number_of_frames_and_the_rest_follows(
@@ -328,8 +328,8 @@ def test_a_round_removes_a_bounded_number_of_frames_and_the_rest_follows(
     monkeypatch.setattr("gateway.loop.retention._MOST_ROWS", 100)
     short = Window(name="high", length=4, stride=4, start=0, states=(1,), scale="2")
     scene = Scene(tmp_path / "s.sqlite", lag=2, policies=(policy(1, windows=(short,)),))
-    made = [WindowFrame(1, "high", i - 1, i, 4 * i, 4, 4, (1,)) for i in range(1_450)]
-    scene.receive([Received("watch", "hr", one) for one in made])
+    frames = [WindowFrame(1, "high", i - 1, i, 4 * i, 4, 4, (1,)) for i in range(1_450)]
+    scene.receive([Received("watch", "hr", frame) for frame in frames])
     keeper = Keeper(scene, "windows=1h")
     keeper.now_us = 5_800 * SECOND_US
     assert removed_by_rounds(keeper, "windows") == [100] * 5 + [50]
@@ -350,12 +350,12 @@ def test_a_round_removes_a_bounded_number_of_chunks_and_the_rest_follows(
 
 def removed_by_rounds(keeper: Keeper, table: str) -> list[int]:
     """How many rows went in each of some rounds in which any did."""
-    left = [keeper.count(table)]
+    counts = [keeper.count(table)]
     for _ in range(30):
         keeper.seconds += 61.0
         keeper.retention.pump()
-        left.append(keeper.count(table))
-    return [before - after for before, after in itertools.pairwise(left) if before > after]
+        counts.append(keeper.count(table))
+    return [before - after for before, after in itertools.pairwise(counts) if before > after]
 
 
 def test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_store_that_is_damaged_under_the_gateway_ends_it_and_nothing_more_is_c
     with closing(Store(store)) as again:
         number = again.stream_id("watch", "hr")
         assert number is not None
-        stored = {tick for one in again.symbols.following(number, 0) for tick in range(one.first, one.last + 1)}
+        stored = {tick for frame in again.symbols.following(number, 0) for tick in range(frame.first, frame.last + 1)}
     assert {tick for frame in held for tick in range(frame.first, frame.last + 1)} <= stored
     device.stop()
 

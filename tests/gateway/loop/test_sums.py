@@ -63,7 +63,9 @@ def test_a_window_opens_once_and_is_released_with_its_helper(tmp_path: Path) -> 
             wait_until(lambda: len(ear.of(topic)) >= 2, "two sums")
             gateway.kill()
             gateway = GatewayProcess(tmp_path, server.broker, releases=tmp_path / "releases.toml")
-            wait_until(lambda: len({one.first for one in frames(ear, topic)}) >= 3, "a sum after the gateway's death")
+            wait_until(
+                lambda: len({frame.first for frame in frames(ear, topic)}) >= 3, "a sum after the gateway's death"
+            )
             for home in homes:
                 home.stop()
         finally:

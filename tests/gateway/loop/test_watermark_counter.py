@@ -38,14 +38,14 @@ def counting(path: Path, now_us: int) -> Iterator[tuple[WatermarkCounter, Elapse
 
 
 def test_a_clock_that_goes_back_makes_no_device_deaf(tmp_path: Path) -> None:
-    said: list[int] = []
+    numbers: list[int] = []
     for now_us in (NOW_US, NOW_US - YEAR_US, 0, NOW_US - 1, NOW_US + 3600_000_000, NOW_US):
         with counting(tmp_path / "s.sqlite", now_us) as (counter, elapsed):
             for _ in range(3):
-                said.append(counter.next())
+                numbers.append(counter.next())
                 elapsed.us += 2 * RESERVED_US
-            said += [counter.next() for _ in range(1000)]
-    assert said == sorted(set(said))
+            numbers += [counter.next() for _ in range(1000)]
+    assert numbers == sorted(set(numbers))
 
 
 def test_a_gateway_with_a_new_store_is_above_the_one_before(tmp_path: Path) -> None:
@@ -63,13 +63,13 @@ def test_two_gateways_that_take_turns_are_above_each_other(tmp_path: Path) -> No
         counting(tmp_path / "b.sqlite", NOW_US + 60_000_000) as (second, second_elapsed),
     ):
         first_elapsed.us += 60_000_000
-        said = []
+        numbers = []
         for _ in range(20):
-            for one in (first, second):
-                said.append(one.next())
+            for counter in (first, second):
+                numbers.append(counter.next())
                 first_elapsed.us += 1_000
                 second_elapsed.us += 1_000
-    assert said == sorted(set(said))
+    assert numbers == sorted(set(numbers))
 
 
 def test_a_number_that_cannot_be_reserved_is_not_said(tmp_path: Path) -> None:
@@ -106,15 +106,15 @@ def test_each_device_s_watermark_has_a_tag_under_its_own_key(tmp_path: Path) -> 
         scene.record(SymbolFrame(1, -1, 0, b"\1"), device=name)
         publisher.born(name)
     publisher.pump(idle=False)
-    told = {
+    messages = {
         topic: Committed.decode(payload)
         for topic, payload in link.sent
         if topic in {topic_of("committed", "home", name) for name in names}
     }
     for name in names:
-        message = told[topic_of("committed", "home", name)]
+        message = messages[topic_of("committed", "home", name)]
         assert message.streams[0].through == 0
-        taken = {one for one, key in keys.items() if message.is_authentic(key, "home", name)}
+        taken = {name_ for name_, key in keys.items() if message.is_authentic(key, "home", name)}
         assert taken == {name} & keys.keys()
-    assert told[topic_of("committed", "home", "pen")].tag == b""
-    assert len({message.counter for message in told.values()}) == 3
+    assert messages[topic_of("committed", "home", "pen")].tag == b""
+    assert len({message.counter for message in messages.values()}) == 3

@@ -49,8 +49,8 @@ class Door:
 
     def leave(self) -> None:
         """Close all of it."""
-        for one in self._inside:
-            one.close()
+        for socket_ in self._inside:
+            socket_.close()
 
 
 def ended(reader: asyncio.StreamReader) -> bool:

@@ -20,7 +20,7 @@ from tests.support.measured import measure_policy
 from tests.support.processes import policy
 
 
-def told(view: DeviceView, description: Description) -> None:
+def take_description(view: DeviceView, description: Description) -> None:
     payload = description.encode()
     assert view.take(parse_topic(topic_of("description", "home", "watch", description.stream)), payload) is not None
 
@@ -29,44 +29,51 @@ def told(view: DeviceView, description: Description) -> None:
 def test_the_noise_of_a_count_is_within_its_range_with_95_percent_and_no_shorter_one_holds(scale: str) -> None:
     window = Window(name="high", length=20, stride=20, states=("high",), scale=scale)
     view = DeviceView()
-    told(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
+    take_description(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
     payload = WindowFrame(1, "high", -1, 0, 0, 20, 18, (7,)).encode()
-    said = view.take(parse_topic(topic_of("window", "home", "watch", "hr")), payload)
-    assert said is not None
-    assert (said["labels"], said["counts"], said["observed"], said["bytes"]) == (("high",), (7,), 18, payload.hex())
-    assert said["time"] == "1970-01-01T00:00:20Z", "when it was over: nothing of it has left before"
+    update = view.take(parse_topic(topic_of("window", "home", "watch", "hr")), payload)
+    assert update is not None
+    assert (update["labels"], update["counts"], update["observed"], update["bytes"]) == (
+        ("high",),
+        (7,),
+        18,
+        payload.hex(),
+    )
+    assert update["time"] == "1970-01-01T00:00:20Z", "when it was over: nothing of it has left before"
     a = math.exp(-1 / Fraction(scale))
-    inside = [(1 - a) / (1 + a) * (1 + 2 * sum(a**n for n in range(1, most + 1))) for most in range(said["noise"] + 1)]
+    inside = [
+        (1 - a) / (1 + a) * (1 + 2 * sum(a**n for n in range(1, most + 1))) for most in range(update["noise"] + 1)
+    ]
     assert inside[-1] >= 0.95
-    assert all(one < 0.95 for one in inside[:-1])
+    assert all(probability < 0.95 for probability in inside[:-1])
 
 
 def test_each_state_of_a_histogram_has_its_name_and_a_window_of_another_policy_has_none() -> None:
     window = Window(name="bars", length=20, stride=20, states="histogram", scale="5")
     view = DeviceView()
-    told(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
+    take_description(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
     topic = parse_topic(topic_of("window", "home", "watch", "hr"))
-    said = view.take(topic, WindowFrame(1, "bars", -1, 0, 0, 20, 20, (7, -2)).encode())
-    assert said is not None
-    assert said["labels"] == ("low", "high")
-    said = view.take(topic, WindowFrame(2, "bars", 0, 1, 20, 20, 20, (7, -2)).encode())
-    assert said is not None
-    assert (said.get("noise"), said["time"]) == (None, None)
+    update = view.take(topic, WindowFrame(1, "bars", -1, 0, 0, 20, 20, (7, -2)).encode())
+    assert update is not None
+    assert update["labels"] == ("low", "high")
+    update = view.take(topic, WindowFrame(2, "bars", 0, 1, 20, 20, 20, (7, -2)).encode())
+    assert update is not None
+    assert (update.get("noise"), update["time"]) == (None, None)
 
 
 def test_a_point_is_in_the_cell_that_has_it_and_where_that_is() -> None:
     cells = tuple((i % 3, i // 3) for i in range(9))
     grid = Cells(origin=(46.0, 14.25), step=(0.001, 0.00125), cells=cells, states=tuple("abcdefghi"))
     view = DeviceView()
-    told(view, describe(measure_policy(3, discretiser=grid, resolution=(100.0, 100.0), unit="m")))
+    take_description(view, describe(measure_policy(3, discretiser=grid, resolution=(100.0, 100.0), unit="m")))
     released = (Released(0, (0, 0)), Released(0, (2, 1)), Released(0, (-1, 0)))
     payload = MeasureFrame(1, -1, 0, 2, released).encode()
-    said = view.take(parse_topic(topic_of("symbols", "home", "watch", "place")), payload)
-    assert said is not None
-    assert [one["state"] for one in said["newest"]] == ["a", "f", None]
-    assert said["newest"][1]["latitude"] == pytest.approx(46.0015)
-    assert said["newest"][1]["longitude"] == pytest.approx(14.253125)
-    assert (said["points"], said["bytes"]) == ([[0, 0], [2, 1], [-1, 0]], payload.hex())
+    update = view.take(parse_topic(topic_of("symbols", "home", "watch", "place")), payload)
+    assert update is not None
+    assert [place["state"] for place in update["newest"]] == ["a", "f", None]
+    assert update["newest"][1]["latitude"] == pytest.approx(46.0015)
+    assert update["newest"][1]["longitude"] == pytest.approx(14.253125)
+    assert (update["points"], update["bytes"]) == ([[0, 0], [2, 1], [-1, 0]], payload.hex())
     (due,) = view.attacks_due()
     assert "reads points" in due(answer)["none"]
 

@@ -56,7 +56,7 @@ class Counter:
 
 async def _said(tab: AsyncGenerator[bytes]) -> bytes:
     async with asyncio.timeout(PATIENCE):
-        return await anext(said async for said in tab if said)
+        return await anext(event async for event in tab if event)
 
 
 def test_what_is_new_is_made_once_for_all_tabs_of_a_view() -> None:
@@ -65,8 +65,8 @@ def test_what_is_new_is_made_once_for_all_tabs_of_a_view() -> None:
         tabs = [channels.follow("view", lambda: source) for _ in range(3)]
         assert [await _said(tab) for tab in tabs] == [b"all 0;"] * 3
         source.count(1)
-        told = [await _said(tab) for tab in tabs]
-        assert told == [b"1;"] * 3
+        events = [await _said(tab) for tab in tabs]
+        assert events == [b"1;"] * 3
         assert source.made == 1
 
     asyncio.run(scene())

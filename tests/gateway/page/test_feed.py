@@ -18,7 +18,7 @@ from tests.support.processes import policy
 def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
     """By messages, what attackers make of them and what the ledger says, however often all has been taken."""
     described = describe(policy(epoch_us=0, period_us=1000)).encode()
-    told: Message = (topic_of("description", "home", "watch", "hr"), described, True)
+    message: Message = (topic_of("description", "home", "watch", "hr"), described, True)
 
     def frame(number: int) -> Message:
         payload = SymbolFrame(1, 10 * number - 1, 10 * number, bytes(10)).encode()
@@ -28,7 +28,7 @@ def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
         feed, kinds = Feed("home", Broker(port=free_port()), LedgerView(None)), []
         watcher = feed.watch("watch")
         hears = (
-            lambda: feed._received([told, frame(0)]),
+            lambda: feed._received([message, frame(0)]),
             feed._attack,
             lambda: feed._received([frame(1)]),
             feed._attack,
@@ -37,7 +37,7 @@ def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
         for hear in hears:
             await asyncio.to_thread(hear)
             await asyncio.wait_for(watcher.wake.wait(), PATIENCE)
-            kinds.append([one["kind"] for one in feed.take(watcher)])
+            kinds.append([event["kind"] for event in feed.take(watcher)])
         for look in (feed._attack, feed._account):  # nothing is new
             await asyncio.to_thread(look)
         assert not watcher.wake.is_set()
@@ -55,9 +55,11 @@ def test_what_a_device_said_of_itself_before_anybody_looked_is_among_what_left_i
         feed._received([(topic_of("status", "home", "watch"), status, True)])
         feed._received([(topic_of("policy_status", "home", "watch"), policies, True)])
         feed._received([(topic_of("status", "home", "ring"), status, True)])
-        found = feed.take(feed.watch("watch"))
+        events = feed.take(feed.watch("watch"))
         feed._received([(topic_of("status", "home", "watch"), status, False)])
-        return [(one["kind"], one["bytes"]) for one in (*found, *feed.take_and_show(feed._watchers["watch"][0])[0])]
+        return [
+            (event["kind"], event["bytes"]) for event in (*events, *feed.take_and_show(feed._watchers["watch"][0])[0])
+        ]
 
     expected = [("policy", policies.hex()), ("status", status.hex()), ("status", status.hex())]
     assert asyncio.run(scene()) == expected

@@ -64,7 +64,7 @@ def test_a_document_that_was_sent_is_waited_for_until_it_is_judged() -> None:
 def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -> None:
     view = FleetView()
     keys, body = Keys(), policy(epoch_us=0, period_us=1_000_000)
-    old, new = (keys.signed(policy_document(body, version=one)) for one in (6, 7))
+    old, new = (keys.signed(policy_document(body, version=version)) for version in (6, 7))
     judged = hashlib.sha256(new).digest()[:8]
     sent = dict.fromkeys(("runs", "refuses", "silent", "late", "away", "unheard"), new) | {"old": old}
     for name, payload in sent.items():
@@ -72,15 +72,15 @@ def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -
     for name in ("runs", "refuses", "silent", "late", "old", "other"):
         status(view, name)
     status(view, "away", StatusCode.CONNECTION_LOST, online=False)
-    said = {
+    statuses = {
         "runs": PolicyStatus(7, judged, "", "", 0, False),
         "refuses": PolicyStatus(6, judged, "ceiling", "too much", 1, False),
         "silent": PolicyStatus(6, b"", "", "", 0, False),
         "late": PolicyStatus(6, bytes(8), "ceiling", "of another document", 1, False),
         "old": PolicyStatus(6, hashlib.sha256(old).digest()[:8], "", "", 0, False),
     }
-    for name, one in said.items():
-        take(view, topic_of("policy_status", "home", name), one.encode())
+    for name, status_ in statuses.items():
+        take(view, topic_of("policy_status", "home", name), status_.encode())
     page = view.page(FleetQuery())
     assert page["waves"] == [
         {"version": 7, "sent": 6, "runs": 1, "refused": 1, "silent": 2, "away": 2},
@@ -91,7 +91,9 @@ def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -
 
 def test_a_document_without_a_version_is_no_wave() -> None:
     view = FleetView()
-    packed = [msgpack.packb(one) for one in ([], 1, {"version": True}, {"version": 0}, {"version": "1"}, {"other": 1})]
+    packed = [
+        msgpack.packb(body) for body in ([], 1, {"version": True}, {"version": 0}, {"version": "1"}, {"other": 1})
+    ]
     for number, document in enumerate([b"{", b"\x91" * 9000, *packed]):
         take(view, topic_of("policy_set", "home", f"d{number}"), Envelope("policy", document, ()).encode())
     assert view.page(FleetQuery())["waves"] == []

@@ -21,8 +21,8 @@ from tests.support.ledgers import ALLOWED, allow, key, open_ledger, release, res
 SUMS = "70211947"
 
 
-def numbers(found: dict[str, Any]) -> list[int]:
-    return [one["number"] for one in found["entries"]]
+def numbers(page: dict[str, Any]) -> list[int]:
+    return [row["number"] for row in page["entries"]]
 
 
 def everything(view: LedgerView, *devices: str) -> str:
@@ -44,7 +44,7 @@ def test_entries_come_newest_first_in_pages_and_of_one_audience(location: Locati
         assert first["more"]
         second = view.page("", first["entries"][-1]["number"])
         assert (numbers(second), second["more"]) == ([4, 3, 2, 1], False)
-        assert [one["state"] for one in second["entries"]] == ["reserved", "reserved", "published", "reserved"]
+        assert [row["state"] for row in second["entries"]] == ["reserved", "reserved", "published", "reserved"]
         assert numbers(view.page("lab", 2**62)) == [PAGE_ENTRIES + 4]
         assert view.page("nobody", 2**62)["entries"] == []
         assert first["audiences"] == ["lab", "public", "site"]

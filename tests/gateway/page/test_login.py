@@ -107,9 +107,9 @@ def test_the_file_has_no_password_and_one_without_a_hash_is_refused(tmp_path: Pa
 def test_other_machines_get_in_with_a_password_over_tls_only() -> None:
     password, tls = {"login_file": "file"}, {"tls_cert": "file", "tls_key": "file"}
     for host in ("0.0.0.0", "192.168.1.2", "[::]", "page.example"):
-        for given in ({}, password, tls, {**password, "tls_key": "file"}, {**tls, "no_login": True}):
+        for options in ({}, password, tls, {**password, "tls_key": "file"}, {**tls, "no_login": True}):
             with pytest.raises(ValidationError):
-                PageConfig(listen=f"{host}:8443", **given)
+                PageConfig(listen=f"{host}:8443", **options)
         PageConfig(listen=f"{host}:8443", **password, **tls)
     for seconds in (0.0, -1.0, float("nan")):
         with pytest.raises(ValidationError, match="session_seconds"):

@@ -43,8 +43,8 @@ def remembered(*counts: WindowCount) -> Memory:
     memory.remember(["watch"])
     described = describe(TOLD.model_copy(update={"windows": (window,)})).encode()
     memory.take(parse_topic(topic_of("description", "home", "watch", "hr")), described)
-    for one in counts:
-        memory.take(parse_topic(topic_of("count", "home", "watch", "hr")), one.encode())
+    for count in counts:
+        memory.take(parse_topic(topic_of("count", "home", "watch", "hr")), count.encode())
     return memory
 
 
@@ -59,7 +59,7 @@ def test_a_week_of_counts_is_remembered_as_shares_with_their_bands() -> None:
         assert len(rows) == span // step + 1
         assert all(row[0] // step != other[0] // step for row, other in pairwise(rows))
     last = (8 * 288 - 1) % 61
-    assert day[-1][1:] == [float(f"{one:.4g}") for one in (last / 60, (last - 6) / 60, min(1.0, (last + 6) / 60))]
+    assert day[-1][1:] == [float(f"{value:.4g}") for value in (last / 60, (last - 6) / 60, min(1.0, (last + 6) / 60))]
     assert json.loads(json.dumps(history, allow_nan=False))["stream"] == "hr"
 
 
@@ -83,10 +83,10 @@ def test_of_many_estimates_the_newest_is_read() -> None:
     memory = remembered()
     topic = parse_topic(topic_of("estimate", "home", "watch", "hr"))
     for second, shares in enumerate(({"low": 0.5, "high": 0.5}, {"low": 0.75, "high": 0.25})):
-        said: StateEstimate = replace(
+        estimate: StateEstimate = replace(
             STATE_ESTIMATE, time=BEGIN + timedelta(seconds=second), since=BEGIN, state="low", shares=shares
         )
-        memory.take(topic, said.encode())
+        memory.take(topic, estimate.encode())
     memory.read()
     (history,) = memory.histories("watch")
     assert (history["names"], [row[1:] for row in history["tiers"][0]]) == (("high",), [[0.25, None, None]])
@@ -142,11 +142,11 @@ def test_a_feed_asks_for_reports_of_what_it_remembers_and_for_frames_only_while_
         payload = describe(TOLD).encode()
         feed._received([(topic_of("description", "home", "watch", "hr"), payload, True)])
         feed.leave(watcher)
-        left = set(feed.link.subscriptions) - begun
+        subscriptions = set(feed.link.subscriptions) - begun
         again = feed.watch("watch")
-        assert [one["kind"] for one in feed.take(again)] == ["description"]  # the broker does not say it again
-        return looked, left
+        assert [event["kind"] for event in feed.take(again)] == ["description"]  # the broker does not say it again
+        return looked, subscriptions
 
-    looked, left = asyncio.run(scene())
+    looked, subscriptions = asyncio.run(scene())
     assert looked == {*report_topics("home", "watch"), *frame_topics("home", "watch")}
-    assert left == set(report_topics("home", "watch"))
+    assert subscriptions == set(report_topics("home", "watch"))

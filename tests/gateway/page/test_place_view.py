@@ -85,7 +85,7 @@ def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described(
     )
     assert after[0] is not None
     assert after[1] is not None
-    assert [one["state"] for one in after[0]["newest"]] == ["west", "east", "east"]
+    assert [place["state"] for place in after[0]["newest"]] == ["west", "east", "east"]
     assert after[0]["newest"][1]["longitude"] == pytest.approx(ORIGIN[1] + 1.5 * STEP[1])
     assert after[0]["newest"][1]["latitude"] == pytest.approx(ORIGIN[0] + 0.5 * STEP[0])
     assert after[1]["where"]["cells"] == [0.1, 0.9]

@@ -87,13 +87,13 @@ def test_stored_counts_are_what_the_gateway_would_say_and_their_bytes_are_what_l
     view = view_of(counted)
     frames = [frame(9998, 31), frame(9999, -3), frame(10_000, 70)]
     update, reports = view.take_stored(PLACE, [*frames, frame(10_001, 5, version=2)])
-    assert [bytes.fromhex(one["bytes"]) for one in update["messages"]] == [one.encode() for one in frames]
-    [said] = update["counts"]
+    assert [bytes.fromhex(message["bytes"]) for message in update["messages"]] == [frame.encode() for frame in frames]
+    [counts] = update["counts"]
     newest = window_count(counted, frames[-1])
-    assert {name: said[name] for name in newest.written()} == newest.written()
+    assert {name: counts[name] for name in newest.written()} == newest.written()
     [series] = update["series"]
     assert [row[1] for row in series["rows"]] == pytest.approx([31 / 60, 0.0, 1.0], rel=1e-3)
-    assert [report.time for report in reports] == [(one.last + 1) * PERIOD for one in frames]
+    assert [report.time for report in reports] == [(frame.last + 1) * PERIOD for frame in frames]
     [due] = view.attacks_due()
     assert len(due(answer)["times"]) == 3, "attackers read them"
 
@@ -132,12 +132,12 @@ def test_whoever_looks_at_a_device_is_told_what_the_store_has(
         await asyncio.to_thread(feed._attack)
         return feed.take(watcher)
 
-    told = {one["kind"]: one for one in asyncio.run(kinds(file))}
-    assert {*told} == {"description", "stored", "history", "attack"}
-    assert len(told["stored"]["messages"]) == len(told["attack"]["times"]) == 10
-    [attack] = [one for one in asyncio.run(kinds(None)) if one["kind"] == "attack"]
+    by_kind = {event["kind"]: event for event in asyncio.run(kinds(file))}
+    assert {*by_kind} == {"description", "stored", "history", "attack"}
+    assert len(by_kind["stored"]["messages"]) == len(by_kind["attack"]["times"]) == 10
+    [attack] = [event for event in asyncio.run(kinds(None)) if event["kind"] == "attack"]
     assert attack["waits"]
-    lost = {one["kind"] for one in asyncio.run(kinds(tmp_path / "other.db"))}
+    lost = {event["kind"] for event in asyncio.run(kinds(tmp_path / "other.db"))}
     assert "stored" not in lost
 
 

@@ -71,7 +71,7 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
     broker: Mosquitto, tmp_path: Path
 ) -> None:
     heart, ring = policy(1), policy(1, device="ring")
-    topics = {one.device: topic_of("description", "home", one.device, "hr") for one in (heart, ring)}
+    topics = {policy_.device: topic_of("description", "home", policy_.device, "hr") for policy_ in (heart, ring)}
     write_policies(tmp_path / "policies", [heart, ring])
     with listening(broker) as here:
         here.link.publish(topic_of("description", "home", "gone", "hr"), b"left by somebody", retain=True)
@@ -109,12 +109,12 @@ def test_descriptions_of_a_fleet_are_made_piece_by_piece_and_all_of_them(
     monkeypatch.setattr(describing, "REST_SECONDS", 0.01)
     write_policies(tmp_path / "policies", [policy(1, device=f"ring-{number}") for number in range(6)])
     pieces: list[int] = []
-    made = Described.of
+    of = Described.of
 
     def counted(stream: Running) -> Described:
         pieces.append(len(made_in_this_pump))
         made_in_this_pump.append(stream.policy.device)
-        return made(stream)
+        return of(stream)
 
     made_in_this_pump: list[str] = []
     pump = describing.Describing.pump
@@ -137,7 +137,7 @@ def test_the_version_that_a_device_names_is_described_and_survives_a_last_will_a
     versions = {number: policy(number) for number in (1, 2)}
     write_policies(tmp_path / "policies", list(versions.values()))
     topic, state = topic_of("description", "home", "watch", "hr"), topic_of("status", "home", "watch")
-    following = {number: describe(one).encode() for number, one in versions.items()}
+    following = {number: describe(version).encode() for number, version in versions.items()}
     with listening(broker) as here, running(broker, tmp_path) as gateway:
         sent = here.link.publish
         wait_until(lambda: topic in here.there, "a description")
@@ -189,7 +189,7 @@ def test_other_versions_are_left_out_the_oldest_first_where_a_message_has_no_roo
     fits = len(describe(policies[2], others=policies[1:2]).encode())
     monkeypatch.setattr(describing, "MAX_DESCRIPTION_BYTES", fits)
     made = describing.Described.of(Running(policies[2], True, tuple(policies[:2])))
-    assert [one.version for one in made.description.others] == [2]
+    assert [other.version for other in made.description.others] == [2]
     assert len(made.payload) == fits
 
 

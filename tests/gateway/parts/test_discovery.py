@@ -60,12 +60,12 @@ def named(labels: tuple[str, ...], **changes: Any) -> Description:
     return SYMBOLS.model_copy(update={"states": labels, **changes})
 
 
-def components(one: Description) -> dict[str, dict[str, Any]]:
+def components(description: Description) -> dict[str, dict[str, Any]]:
     """Entities of a device with this stream alone; its document is one that Home Assistant takes."""
-    document = device_document([one])
+    document = device_document([description])
     check_document(json.loads(json.dumps(document)))
-    found: dict[str, dict[str, Any]] = document["cmps"]
-    return found
+    cmps: dict[str, dict[str, Any]] = document["cmps"]
+    return cmps
 
 
 def value(component: dict[str, Any], payload: bytes) -> str:
@@ -73,8 +73,8 @@ def value(component: dict[str, Any], payload: bytes) -> str:
 
 
 def attributes(component: dict[str, Any], payload: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(rendered(component["json_attributes_template"], payload))
-    return found
+    document: dict[str, Any] = json.loads(rendered(component["json_attributes_template"], payload))
+    return document
 
 
 def test_a_share_is_a_measurement_in_percent_that_expires() -> None:
@@ -253,7 +253,9 @@ def test_names_do_not_depend_on_the_policy_and_belong_to_one_device() -> None:
     first, second = (components(named(("a", "b"), version=version)) for version in (1, 2))
     assert first == second
     other = components(named(("a", "b"), device="wa-tch"))
-    assert {one["unique_id"] for one in first.values()}.isdisjoint(one["unique_id"] for one in other.values())
+    assert {component["unique_id"] for component in first.values()}.isdisjoint(
+        component["unique_id"] for component in other.values()
+    )
     document = device_document([SYMBOLS])
     assert document["dev"]["via_device"] in gateway_document("home")["dev"]["identifiers"]
 
@@ -277,8 +279,8 @@ def test_devices_link_to_the_page(address: str, of_device: str) -> None:
 def test_every_entity_has_an_icon_of_its_own_or_of_its_class() -> None:
     points = [SYMBOLS.model_copy(update={"kind": "points", **more}) for more in ({"place": GRID}, {"unit": "lux"})]
     states = [named(labels, useful_for="state") for labels in (("off", "home"), ("a", "b"))]
-    for one in (SYMBOLS, COUNTED, *points, *states):
-        for component in components(one).values():
+    for description in (SYMBOLS, COUNTED, *points, *states):
+        for component in components(description).values():
             assert ("icon" in component) is not ("device_class" in component), component
 
 

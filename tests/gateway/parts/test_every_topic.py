@@ -28,8 +28,8 @@ MOST_ENTRIES = 4 * DEVICES
 def writable() -> set[str]:
     """The topics that a device with a stream may write at the shipped broker."""
     lines = access_list("home", [Account(name="watch", role="device", streams=("hr",))])
-    found = re.findall(r"^(?:pattern|topic) (?:readwrite|write) fugu/2/home/(\S+)$", lines, re.MULTILINE)
-    return {re.sub("^(%u|watch)/", "{device}/", topic).replace("/hr", "/{stream}") for topic in found}
+    matches = re.findall(r"^(?:pattern|topic) (?:readwrite|write) fugu/2/home/(\S+)$", lines, re.MULTILINE)
+    return {re.sub("^(%u|watch)/", "{device}/", topic).replace("/hr", "/{stream}") for topic in matches}
 
 
 def test_every_topic_that_a_device_may_write_has_its_generator() -> None:
@@ -43,11 +43,11 @@ def _resident() -> int:
 
 def _endless_caches() -> dict[str, int]:
     """Caches of functions without a limit that have many entries."""
-    every = [one for one in gc.get_objects() if isinstance(one, type(cache(gc.collect)))]
+    every = [cached for cached in gc.get_objects() if isinstance(cached, type(cache(gc.collect)))]
     return {
-        f"{one.__module__}.{one.__name__}": one.cache_info().currsize
-        for one in every
-        if one.cache_info().maxsize is None and one.cache_info().currsize > MOST_ENTRIES
+        f"{cached.__module__}.{cached.__name__}": cached.cache_info().currsize
+        for cached in every
+        if cached.cache_info().maxsize is None and cached.cache_info().currsize > MOST_ENTRIES
     }
 
 
@@ -128,7 +128,7 @@ def test_a_device_whose_description_takes_long_is_not_described_again_at_once(
         for _ in range(300):
             driver.round()
         described = describing(driver).described()["d7"]
-        assert [one.version for one in described] == [3]
+        assert [description.version for description in described] == [3]
 
 
 def describing(driver: Driver) -> Describing:

@@ -78,9 +78,9 @@ class Scene:
 
 @pytest.fixture
 def scene(broker: Mosquitto, tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(broker, tmp_path)
-    yield made
-    made.close()
+    scene = Scene(broker, tmp_path)
+    yield scene
+    scene.close()
 
 
 def test_every_device_has_a_retained_document_and_so_has_the_gateway(scene: Scene, broker: Mosquitto) -> None:

@@ -74,15 +74,15 @@ CASES = {
 
 
 def several(case: Case, kind: str, runs: int) -> list[Estimates]:
-    found = []
+    estimates = []
     for seed in range(runs):
         generator = np.random.default_rng(seed)
         windows, symbols = case.from_windows(generator), case.from_symbols(generator)
         total = {"windows": windows, "symbols": symbols, "both": combined(windows, symbols)}.get(kind)
         if total is None:  # two devices with equal states, one of which has symbols only
             total = added([combined(windows, symbols), case.from_symbols(generator)])
-        found.append(answer(case.query, total, CONFIDENCE))
-    return found
+        estimates.append(answer(case.query, total, CONFIDENCE))
+    return estimates
 
 
 @pytest.mark.long
@@ -92,12 +92,12 @@ def test_answers_are_unbiased_and_intervals_cover_at_least_as_often_as_they_say(
     case = CASES[name]
     truth = case.truth * (2 if kind == "two devices" and case.query.kind != "frequency" else 1)
     runs = RUNS if kind == "both" else 4 * RUNS
-    found = several(case, kind, runs)
-    values = np.array([one.values for one in found])
+    estimates = several(case, kind, runs)
+    values = np.array([estimate.values for estimate in estimates])
     errors = values.std(axis=0) / math.sqrt(runs)
     assert (np.abs(values.mean(axis=0) - truth) < 4.5 * errors).all()
-    assert (values.std(axis=0) <= np.mean([one.standard_errors for one in found], axis=0) * 1.06).all()
-    inside = np.mean([(one.low <= truth) & (truth <= one.high) for one in found], axis=0)
+    assert (values.std(axis=0) <= np.mean([estimate.standard_errors for estimate in estimates], axis=0) * 1.06).all()
+    inside = np.mean([(estimate.low <= truth) & (truth <= estimate.high) for estimate in estimates], axis=0)
     assert (inside >= CONFIDENCE - 3 * math.sqrt(CONFIDENCE * (1 - CONFIDENCE) / runs)).all()
 
 
@@ -126,11 +126,11 @@ def test_counts_of_windows_and_of_symbols_lose_no_more_together_than_both_are_ch
     emission = np.array(table.weights()) / SCALE
     worst = 0.0
     for up, out in product((1.0, -1.0), repeat=2):
-        told = np.exp(up * np.arange(2) / window) * (emission @ np.exp(out * np.arange(2) / release))
+        likelihood = np.exp(up * np.arange(2) / window) * (emission @ np.exp(out * np.arange(2) / release))
         ahead, behind = stationary(transition), np.ones(2)
         for _ in range(15):
-            ahead, behind = (ahead * told) @ transition, transition @ (told * behind)
-        distribution = ahead / stationary(transition) * told * behind
+            ahead, behind = (ahead * likelihood) @ transition, transition @ (likelihood * behind)
+        distribution = ahead / stationary(transition) * likelihood * behind
         worst = max(worst, abs(math.log(distribution[0] / distribution[1])))
     assert worst <= 1.0
     charged = exp_up(Fraction(base + units_above(charge(table, 1.0 / release)), PER_NAT))

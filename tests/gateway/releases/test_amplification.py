@@ -51,10 +51,10 @@ def named(text: str) -> tuple[float, NoiseTable]:
 @settings(max_examples=40, deadline=None)
 @given(st.fractions(Fraction(1, 10**9), 10**9))
 def test_a_scale_is_rounded_up_to_few_digits(scale: Fraction) -> None:
-    found = scale_above(scale)
-    assert found >= max(scale, LEAST_SCALE)
-    assert (found - scale) * 10**6 < 10**6 if scale >= 100 else found in (LEAST_SCALE, scale_above(found))
-    assert (found * 10**6).denominator == 1
+    fraction = scale_above(scale)
+    assert fraction >= max(scale, LEAST_SCALE)
+    assert (fraction - scale) * 10**6 < 10**6 if scale >= 100 else fraction in (LEAST_SCALE, scale_above(fraction))
+    assert (fraction * 10**6).denominator == 1
 
 
 @settings(max_examples=40, deadline=None)

@@ -41,8 +41,8 @@ def ledger(tmp_path: Path) -> Ledger:
 def test_a_change_is_found(ledger: Ledger, change: str, problem: str) -> None:
     ledger._db.execute(change)
     problems = charges_replayed(ledger).problems
-    assert any(part in found for found in problems for part in problem.split("|")), problems
-    assert all("\n" not in found for found in problems)
+    assert any(part in line for line in problems for part in problem.split("|")), problems
+    assert all("\n" not in problem for problem in problems)
 
 
 def test_what_was_seen_published_must_be_in_the_ledger_as_it_was(ledger: Ledger) -> None:

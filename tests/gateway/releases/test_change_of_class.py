@@ -146,10 +146,10 @@ def test_an_audit_counts_what_leaks_from_before_a_wider_class(
     scene, key, first = changed_class(tmp_path, stream)
     spent, allowed = scene.ledger.account(KEY).spent, scene.ledger.account(key).allowance
     truth = losses(0.05, (60, spent), (first - 60, 0), (2000, allowed))[first:].max()
-    found = audited(scene, with_store=True, key=key)
-    assert found.epsilon is not None
-    assert truth <= found.epsilon
-    assert found.wrong is not obeys
+    report = audited(scene, with_store=True, key=key)
+    assert report.epsilon is not None
+    assert truth <= report.epsilon
+    assert report.wrong is not obeys
     assert (truth > 1.0) is not obeys
     alone = audited(scene, with_store=False, key=key)
     assert alone.wrong
@@ -179,12 +179,12 @@ def test_between_devices_whose_clocks_were_set_an_audit_takes_no_numbers_for_a_w
         after = allow_by(ledger, wide, "ring", "watch")
         reserve(ledger, release(wall, wall + 99, after, "watch", shifts={"watch": shift}))
         losses_told = audit_ledger(ledger, history=lambda *_: history).streams
-    found = next(loss for loss in losses_told if loss.key == KEY)
+    loss = next(loss for loss in losses_told if loss.key == KEY)
     truth = float(losses(0.05, (300, before), (wall - 300, 0), (300, after))[wall:].max())
-    assert found.epsilon is not None
-    assert truth <= found.epsilon
-    assert found.wrong is (shift > 0)
-    assert (truth > 1.0) is found.wrong
+    assert loss.epsilon is not None
+    assert truth <= loss.epsilon
+    assert loss.wrong is (shift > 0)
+    assert (truth > 1.0) is loss.wrong
 
 
 def test_a_class_that_outlived_a_store_counts_for_nothing_that_was_told_before_it(location: Location) -> None:
@@ -194,10 +194,10 @@ def test_a_class_that_outlived_a_store_counts_for_nothing_that_was_told_before_i
             reserve(ledger, release(first, first + 59, allow_by(ledger, chains, "watch")))
             if first == 600:
                 ledger.begin([("watch", "hr", 660)], "new", "store")
-        (found,) = audit_ledger(ledger, history=lambda *_: history).streams
+        (stream,) = audit_ledger(ledger, history=lambda *_: history).streams
         (outlived,), lost = ledger.past([KEY[:2]])
     assert (classes_of(outlived[0]), lost) == ((WIDE,), False)
-    assert not found.wrong
+    assert not stream.wrong
 
 
 def test_before_anything_is_released_a_start_keeps_no_class(tmp_path: Path) -> None:
@@ -242,10 +242,10 @@ def test_a_narrower_class_that_follows_a_lost_store_takes_nothing_from_ticks_bef
         truth = losses(0.05, (60, before), (2000, following))[:60].max()
         assert (truth > 1.0) is not obeys
         for with_store in (True, False):
-            found = audited(scene, with_store=with_store, key=KEY._replace(audience=audience))
-            assert found.epsilon is not None
-            assert truth <= found.epsilon
-            assert found.wrong is not obeys
+            report = audited(scene, with_store=with_store, key=KEY._replace(audience=audience))
+            assert report.epsilon is not None
+            assert truth <= report.epsilon
+            assert report.wrong is not obeys
 
 
 @pytest.mark.parametrize("obeys", [True, False], ids=["releases wait", "releases go on"])

@@ -30,7 +30,7 @@ ALL = (
 LAVISH = '[audiences.public]\nepsilon = 50.0\nadversary = "informed"\n'
 
 
-def made(folder: Path, *releases: str, windows: int = 3) -> Bench:
+def bench_of(folder: Path, *releases: str, windows: int = 3) -> Bench:
     """Releases of two devices with different tables; afterwards, their symbols are gone."""
     bench = Bench(folder, *releases, audiences=LAVISH)
     for device in ("watch", "ring"):
@@ -46,7 +46,7 @@ def made(folder: Path, *releases: str, windows: int = 3) -> Bench:
 def change_inputs(ledger: Ledger, number: int, change: Callable[[dict[str, Any]], object], *, all_fits: bool) -> None:
     """Change what an entry was computed from, and its digest as well or not."""
     with ledger.snapshot() as rows:
-        questions = {one: text.encode() for one, _, text in rows.documents()}
+        questions = {digest: text.encode() for digest, _, text in rows.documents()}
         (entry,) = (row for row in rows.entries() if row["number"] == number)
     document = json.loads(entry["inputs"])
     change(document)
@@ -56,7 +56,7 @@ def change_inputs(ledger: Ledger, number: int, change: Callable[[dict[str, Any]]
 
 
 def test_a_count_keeps_little_and_its_question_and_tables_once(tmp_path: Path) -> None:
-    bench = made(tmp_path, scheduled(scale="20"), windows=5)
+    bench = bench_of(tmp_path, scheduled(scale="20"), windows=5)
     with bench.ledger.snapshot() as rows:
         sizes = [len(row["inputs"]) + len(row["inputs_digest"]) for row in rows.entries()]
         assert max(sizes) < 300
@@ -65,7 +65,7 @@ def test_a_count_keeps_little_and_its_question_and_tables_once(tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def six(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return made(tmp_path_factory.mktemp("six"), *ALL, windows=6)
+    return bench_of(tmp_path_factory.mktemp("six"), *ALL, windows=6)
 
 
 def test_every_kind_of_answer_is_computed_again_when_its_symbols_are_gone(six: Bench) -> None:
@@ -97,9 +97,9 @@ def test_a_changed_sum_or_noise_is_found(six: Bench) -> None:
         for all_fits, problem in ((False, "was changed"), (True, "is not that of its sums and noise")):
             bench.ledger._db.execute("SAVEPOINT before")
             change_inputs(bench.ledger, number, change, all_fits=all_fits)
-            (found,) = verify(bench.ledger).problems
-            assert found.startswith(f"entry {number}: ")
-            assert problem in found
+            (line,) = verify(bench.ledger).problems
+            assert line.startswith(f"entry {number}: ")
+            assert problem in line
             bench.ledger._db.execute("ROLLBACK TO before")
             bench.ledger._db.execute("RELEASE before")
     assert verify(bench.ledger).problems == ()
@@ -119,11 +119,11 @@ def test_a_changed_sum_or_noise_is_found(six: Bench) -> None:
     ],
 )
 def test_what_is_missing_or_was_replaced_is_found(tmp_path: Path, change: str, problem: str) -> None:
-    bench = made(tmp_path, scheduled(scale="20"), windows=1)
+    bench = bench_of(tmp_path, scheduled(scale="20"), windows=1)
     bench.ledger._db.execute(change)
     problems = verify(bench.ledger).problems
-    assert any(problem in found for found in problems), problems
-    assert all("\n" not in found for found in problems)
+    assert any(problem in line for line in problems), problems
+    assert all("\n" not in problem for problem in problems)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_is_missing_or_was_replaced_is_found(tmp_path: Path, change: str, p
     ],
 )
 def test_another_question_is_found(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
-    bench = made(tmp_path, scheduled(scale="20"), windows=1)
+    bench = bench_of(tmp_path, scheduled(scale="20"), windows=1)
     ((number, text),) = bench.ledger._db.execute(
         "SELECT id, document FROM documents JOIN entries ON question=id"
     ).fetchall()
@@ -165,12 +165,12 @@ def test_another_question_is_found(tmp_path: Path, change: dict[str, Any], probl
 def test_another_value_than_that_of_the_sums_is_found(
     tmp_path: Path, change: Callable[..., dict[str, Any]], problem: str
 ) -> None:
-    bench = made(tmp_path, scheduled(scale="20"), windows=1)
+    bench = bench_of(tmp_path, scheduled(scale="20"), windows=1)
     (frame,) = bench.frames
     other = replace(frame, **change(frame))
     bench.ledger._db.execute("UPDATE entries SET payload=?, scale=?", (other.encode(), other.scale))
-    (found,) = verify(bench.ledger).problems
-    assert found.startswith(f"entry 1: {problem}")
+    (line,) = verify(bench.ledger).problems
+    assert line.startswith(f"entry 1: {problem}")
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
@@ -181,11 +181,11 @@ def test_a_charge_that_is_not_that_of_the_noise_is_found(
 
     exact = release_maker.charge
     monkeypatch.setattr(release_maker, "charge", lambda table, spread: factor * exact(table, spread))
-    bench = made(tmp_path, scheduled(scale="20"), windows=1)
-    (found,) = verify(bench.ledger).problems
-    assert found.startswith("entry 1: ")
-    assert "is charged 0.0" in found
-    assert ", and its noise 0.0" in found
+    bench = bench_of(tmp_path, scheduled(scale="20"), windows=1)
+    (line,) = verify(bench.ledger).problems
+    assert line.startswith("entry 1: ")
+    assert "is charged 0.0" in line
+    assert ", and its noise 0.0" in line
 
 
 def forgotten(parts: tuple[Part, ...], _: Fraction, __: Callable[[int], int]) -> tuple[Part, ...]:
@@ -195,7 +195,7 @@ def forgotten(parts: tuple[Part, ...], _: Fraction, __: Callable[[int], int]) ->
 @pytest.mark.parametrize("windows", [2, 3])
 def test_a_gateway_that_adds_no_noise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: int) -> None:
     monkeypatch.setattr("gateway.releases.inputs.noisy", forgotten)
-    bench = made(tmp_path, scheduled(scale="20"), windows=windows)  # two tables: two numbers each
+    bench = bench_of(tmp_path, scheduled(scale="20"), windows=windows)  # two tables: two numbers each
     problems = verify(bench.ledger).problems
     assert problems == () if windows == 2 else "0 on average over 6 numbers" in problems[0]
 

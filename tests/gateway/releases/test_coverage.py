@@ -84,7 +84,7 @@ def test_an_interval_of_two_tables_covers_as_often_as_it_says() -> None:
         parts = tuple(Part(*of, 0, np.array([count])) for *of, count in zip(tables, ticks, pair, strict=True))
         found = estimate(COUNT, parts, scale)
         intervals.append((*found.low, *found.high))
-    low, high = (column.reshape([len(one) for one in counts]) for column in np.array(intervals).T)
+    low, high = (column.reshape([len(count) for count in counts]) for column in np.array(intervals).T)
     for inside in itertools.product(*(range(n + 1) for n in ticks)):
         of = zip(tables, ticks, inside, strict=True)
         first, second = (outputs(table, n, m, scale) for table, n, m in of)

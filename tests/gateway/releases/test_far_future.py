@@ -68,8 +68,8 @@ def test_one_frame_from_the_far_future_does_not_end_the_releases_of_the_fleet(
     assert [frame.first for frame in public.frames] == [now + 20 * i for i in range(5)]
     assert [frame.devices for frame in public.frames] == taking_part
     wait_until(lambda: devices[1].outbox == ([] if shifted else [far]))  # what is refused is kept, and sent again
-    for one in (public.link, *devices):
-        one.stop()
+    for client in (public.link, *devices):
+        client.stop()
     gateway.stop()
 
 

@@ -29,10 +29,10 @@ def test_two_states(adversary: Adversary, n: int, q: float, r: float, rho: tuple
     allowed = allowance(chains, epsilon, adversary)
     transition = np.array([[1 - q, q], [r, 1 - r]])
     hit = np.array([rho[0], 1 - rho[1]])
-    one = float(smallest_scale([table], 1, allowed))
+    scale = float(smallest_scale([table], 1, allowed))
     half = float(smallest_scale([table], 1, allowed // 2))
     initial, informed = stationary(transition), adversary == "informed"
-    assert worst_loss(initial, transition, hit, n, [one], informed=informed) <= epsilon
+    assert worst_loss(initial, transition, hit, n, [scale], informed=informed) <= epsilon
     few = min(n, 4)
     assert worst_loss(initial, transition, hit, few, [half, half], informed=informed) <= epsilon
 
@@ -95,7 +95,7 @@ def test_histograms_and_pairs_of_symbols(kind: QueryKind, rho: tuple[float, floa
     symbols = emission[paths[:, None, :], paths[None, :, :]].prod(axis=2)  # (states, symbols)
     worst = 0.0
     for tick in range(n):
-        given = [np.where(paths[:, tick] == x, distribution, 0.0) for x in (0, 1)]
-        values = [density @ (one @ symbols) / one.sum() for one in given]
+        densities = [np.where(paths[:, tick] == x, distribution, 0.0) for x in (0, 1)]
+        values = [density @ (one @ symbols) / one.sum() for one in densities]
         worst = max(worst, float(np.abs(np.log(values[0] / values[1])).max()))
     assert 0.3 * epsilon < worst <= epsilon

@@ -28,9 +28,9 @@ def test_two_audiences_are_within_the_joint_bound_and_not_within_the_sum_of_thei
     eight = joint_loss(chains, joint_charge([allowed] * 8, 0), "ignorant")
     assert eight > 8 * epsilon  # so a limit of .8 would be broken although eight times .1 is .8
     assert eight == pytest.approx(0.8646, abs=2e-4)
-    one = worst_loss(distribution, transition, hit, n, [scale], informed=False)
+    worst = worst_loss(distribution, transition, hit, n, [scale], informed=False)
     two = worst_loss(distribution, transition, hit, 4, [scale, scale], informed=False)
-    assert one <= epsilon
+    assert worst <= epsilon
     assert two <= joint_loss(chains, joint_charge([allowed] * 2, 0), "ignorant")
 
 

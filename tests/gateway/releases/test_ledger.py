@@ -314,7 +314,7 @@ def test_an_account_is_charged_by_its_mechanism_or_not_at_all(
             assert bool(account.exclusive) == (mechanism in ALONE and bool(ticks[device]))
         problems = charges_replayed(ledger).problems  # against the informed adversary, some have no allowance at all
         assert bool(problems) == any(not covers(mechanism, "informed") for mechanism in rules)
-        assert all("its allowance cannot be computed again" in found for found in problems)
+        assert all("its allowance cannot be computed again" in problem for problem in problems)
         ledger.close()
 
 
@@ -324,10 +324,10 @@ OTHERS = (Promise(0.6, "informed"), Promise(0.4, "informed"), Promise(0.5, "igno
 def test_what_an_audience_is_promised_never_changes(tmp_path: Path) -> None:
     """Limits of accounts are computed from it: a larger promise would break them behind their owners' backs."""
     ledger = Ledger(tmp_path / "l.sqlite")
-    made = Allowance(key(), 100, 0, Promise(0.5, "informed"), 10**6, "chain", FREE)
-    ledger.set_allowances([made], time_us=1)
-    ledger.set_allowances([made._replace(allowance=90)], time_us=2)  # a new policy may allow less
-    for other in (made._replace(promise=one) for one in OTHERS):
+    allowance = Allowance(key(), 100, 0, Promise(0.5, "informed"), 10**6, "chain", FREE)
+    ledger.set_allowances([allowance], time_us=1)
+    ledger.set_allowances([allowance._replace(allowance=90)], time_us=2)  # a new policy may allow less
+    for other in (allowance._replace(promise=promise) for promise in OTHERS):
         with pytest.raises(LedgerError, match=r"audience public was promised epsilon 0\.5 \(informed\) and cannot"):
             ledger.set_allowances([other._replace(key=key("ring"))], time_us=3)
     assert [account.allowance for account in ledger.accounts()] == [90]

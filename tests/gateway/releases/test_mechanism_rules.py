@@ -64,17 +64,17 @@ class Enumeration:
         for ticks, scale in releases:
             counts = (self.symbols[:, list(ticks)] == symbol).sum(axis=1)
             outputs = np.array([-50, *range(len(ticks) + 1), 50])
-            one = np.exp(-np.abs(outputs[:, None] - counts[None, :]) / scale)
-            density = (density[:, None, :] * one[None, :, :]).reshape(-1, len(self.symbols))
+            noise = np.exp(-np.abs(outputs[:, None] - counts[None, :]) / scale)
+            density = (density[:, None, :] * noise[None, :, :]).reshape(-1, len(self.symbols))
         likelihood = density @ self.given.T
-        found = []
+        losses = []
         for tick in range(self.states.shape[1]):
             distributions = []
             for state in np.unique(self.states):
                 at = self.states[:, tick] == state
                 distributions.append(np.log(likelihood[:, at] @ self.distribution[at] / self.distribution[at].sum()))
-            found.append(max(float((a - b).max()) for a in distributions for b in distributions))
-        return np.array(found)
+            losses.append(max(float((a - b).max()) for a in distributions for b in distributions))
+        return np.array(losses)
 
 
 LAYOUTS = [
@@ -149,10 +149,10 @@ def test_the_approximate_allowance_is_that_of_its_bounds_on_influence(
 ) -> None:
     """By trying all widths: the largest rate c with influence + c * (near ticks) within epsilon for some quilt."""
     members = tuple(MarkovChain.stationary(each) for each in transitions)
-    known = mixing(members)
+    mixed = mixing(members)
     widths = np.arange(1, 400)
-    bounds = width_influences(known, widths)
-    assert np.all(np.isinf(bounds[widths <= 2.0 * np.log(1.0 / known.rarest) / known.gap]))
+    bounds = width_influences(mixed, widths)
+    assert np.all(np.isinf(bounds[widths <= 2.0 * np.log(1.0 / mixed.rarest) / mixed.gap]))
     for width in (a for a in (6, 12, 25) if np.isfinite(bounds[a - 1])):
         exact = max(influence(chain, None, None, width) for chain in members)
         assert exact <= bounds[width - 1]
@@ -166,10 +166,10 @@ def test_the_approximate_allowance_is_that_of_its_bounds_on_influence(
 
 @pytest.mark.parametrize("mechanism", [*QUILTS, "wasserstein"])
 def test_only_the_ignorant_adversary_and_only_known_chains(mechanism: Mechanism) -> None:
-    one = BinaryChains(q=(0.1, 0.2), r=(0.2, 0.3))
+    chains = BinaryChains(q=(0.1, 0.2), r=(0.2, 0.3))
     for adversary in ("informed", "universal"):
         with pytest.raises(ChainClassError, match="protects against the ignorant adversary only"):
-            allowance(one, 1.0, adversary, mechanism)
+            allowance(chains, 1.0, adversary, mechanism)
     with pytest.raises(ChainClassError, match="no bound beside other releases"):
         joint_loss(class_of(ROOMS), 10, "ignorant")
     with pytest.raises(ChainClassError, match="needs transition matrices"):
@@ -247,27 +247,27 @@ def test_group_noise_hides_the_whole_window_from_everybody(kind: QueryKind) -> N
     """Any two sequences of symbols, whatever is known of the rest: at most epsilon, and for a count all of it."""
     table, epsilon, n = NoiseTable.binary(SCALE // 10, SCALE // 5), 0.8, 4
     states = (0, 1) if kind == "histogram" else (1,)
-    found = []
+    counts = []
     for path in product((0, 1), repeat=n):
         tally = SymbolCounter(Query(kind, states))
         tally.add(np.array(path), table)
-        found.append(tally.parts[0].counts.ravel())
-    scale = float(WholeWindow(moved=moved_by_all(kind, found[0].size, n)).scale(epsilon))
-    furthest = max(int(np.abs(a - b).sum()) for a in found for b in found)
+        counts.append(tally.parts[0].counts.ravel())
+    scale = float(WholeWindow(moved=moved_by_all(kind, counts[0].size, n)).scale(epsilon))
+    furthest = max(int(np.abs(a - b).sum()) for a in counts for b in counts)
     assert furthest / scale <= epsilon
     assert furthest / scale > (0.74 if kind == "dwell" else 0.99) * epsilon
 
 
 def test_what_a_release_is_judged_by_survives_the_ledger() -> None:
     chains = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
-    one = counted_symbols([chains, chains], NoiseTable.binary(SCALE // 10, SCALE // 10), (1,), [True, False, True])
-    assert one.chains == (chains,)
-    made = WholeWindow(symbols=(one,))
-    again = WholeWindow.model_validate_json(made.model_dump_json())
-    assert again == made
-    assert again.scale(1.0) == made.scale(1.0)
+    symbols = counted_symbols([chains, chains], NoiseTable.binary(SCALE // 10, SCALE // 10), (1,), [True, False, True])
+    assert symbols.chains == (chains,)
+    window = WholeWindow(symbols=(symbols,))
+    again = WholeWindow.model_validate_json(window.model_dump_json())
+    assert again == window
+    assert again.scale(1.0) == window.scale(1.0)
     with pytest.raises(ChainClassError, match="not an interval"):
-        CountedSymbols(**{**one.model_dump(), "chains": (BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4)),)}).check()
+        CountedSymbols(**{**symbols.model_dump(), "chains": (BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4)),)}).check()
 
 
 def test_a_symbol_without_a_state_can_move_the_distribution_further() -> None:
@@ -280,7 +280,7 @@ def test_a_symbol_without_a_state_can_move_the_distribution_further() -> None:
     emission = np.array(table.weights()) / SCALE
     of_tick = [emission, np.full((2, 2), 0.5), emission]  # the second is drawn from the public distribution
     paths.given = np.prod(
-        [one[paths.states[:, None, t], paths.symbols[None, :, t]] for t, one in enumerate(of_tick)], 0
+        [matrix[paths.states[:, None, t], paths.symbols[None, :, t]] for t, matrix in enumerate(of_tick)], 0
     )
     missing = max(
         infinity_wasserstein(*(distribution_of_hits(paths, [1], [True] * 3, tick, state) for state in (0, 1)))
@@ -293,7 +293,7 @@ def test_the_wasserstein_noise_is_that_of_the_furthest_class_of_any_device() -> 
     table = NoiseTable.binary(SCALE // 10, SCALE // 10)
     chains = [class_of(THETA["theta1"]), class_of(((0.5, 0.5), (0.5, 0.5)))]
     near, far = sorted(
-        (counted_symbols([one], table, (1,), [True] * 6) for one in chains), key=lambda one: one.distance
+        (counted_symbols([chain], table, (1,), [True] * 6) for chain in chains), key=lambda symbol: symbol.distance
     )
     assert near.distance < far.distance
     assert counted_symbols(chains, table, (1,), [True] * 6).distance == far.distance

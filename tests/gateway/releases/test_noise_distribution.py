@@ -16,10 +16,10 @@ from gateway.releases.allowance import FALSE_ALARMS, log_chance, noise_problems
 def sizes(scale: float, numbers: int, most: int) -> list[float]:
     """The distribution of the sum of the sizes of so many independent numbers, by adding them up one by one."""
     p = math.exp(-1.0 / scale)
-    one = np.array([1.0, *(2.0 * p**n for n in range(1, most))]) * (1.0 - p) / (1.0 + p)
+    law = np.array([1.0, *(2.0 * p**n for n in range(1, most))]) * (1.0 - p) / (1.0 + p)
     distribution = np.ones(1)
     for _ in range(numbers):
-        distribution = np.convolve(distribution, one)[:most]
+        distribution = np.convolve(distribution, law)[:most]
     return [float(weight) for weight in distribution]
 
 
@@ -50,8 +50,8 @@ def test_no_noise_and_the_wrong_scale_are_found_as_soon_as_they_cannot_be_chance
     scale = Fraction(20)
     enough = math.ceil(math.log(FALSE_ALARMS / 2.0) / math.log(math.tanh(0.5 / 20)))
     assert noise_problems({scale: (enough - 1, 0)}) == []
-    (found,) = noise_problems({scale: (enough, 0)})
-    assert found.startswith("noise of scale 20 is 0 on average over 6 numbers, and should be 19.9917: it was not drawn")
+    (line,) = noise_problems({scale: (enough, 0)})
+    assert line.startswith("noise of scale 20 is 0 on average over 6 numbers, and should be 19.9917: it was not drawn")
     for wrong in (Fraction(10), Fraction(40)):
         assert noise_problems({scale: (200, drawn(wrong, 200, 3))}) != []
     assert noise_problems({}) == []

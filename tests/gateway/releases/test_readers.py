@@ -37,11 +37,11 @@ LATER = {
 }
 
 
-def told(folder: Path, versions: tuple[Policy, ...]) -> int:
+def charged(folder: Path, versions: tuple[Policy, ...]) -> int:
     """Charge ticks 0..19 with all that both audiences may be told; return what a tick was charged in the ledger."""
-    known = catalogue(versions)
+    models = catalogue(versions)
     ledger = Ledger(folder / "l.sqlite")
-    granted, _ = allowances(CONFIG, jobs(CONFIG, known), known)
+    granted, _ = allowances(CONFIG, jobs(CONFIG, models), models)
     ledger.set_allowances(granted, time_us=1)
     for name in AUDIENCES:
         free = ledger.account(Key("watch", "hr", name)).remaining
@@ -60,7 +60,7 @@ def told(folder: Path, versions: tuple[Policy, ...]) -> int:
 def test_what_a_reader_was_told_before_a_policy_changed_still_counts(tmp_path: Path, later: Policy) -> None:
     """The allowance under the newest policy is no bound of what was charged to ticks of an earlier one."""
     first = policy(1)
-    real = joint_loss(STICKY, told(tmp_path, (first,)), "informed")
+    real = joint_loss(STICKY, charged(tmp_path, (first,)), "informed")
     reader = Reader(name="both", audiences=AUDIENCES, epsilon=50.0, adversary="informed")
     (before,) = reader.check(CONFIG, catalogue((first,)))
     (after,) = reader.check(CONFIG, catalogue((first, later)))

@@ -81,8 +81,10 @@ def distribution_of(drawn: list[int], scale: float) -> float:
     values = np.arange(-60 * edge, 60 * edge + 1)
     weights = (1.0 - p) / (1.0 + p) * p ** np.abs(values)
     expected = np.bincount(np.digitize(values, bins), weights, len(bins) + 1) * len(drawn)
-    found = np.bincount(np.digitize(drawn, bins), minlength=len(bins) + 1)
-    return float(stats.power_divergence(found, expected / expected.sum() * len(drawn), lambda_="log-likelihood").pvalue)
+    observed = np.bincount(np.digitize(drawn, bins), minlength=len(bins) + 1)
+    return float(
+        stats.power_divergence(observed, expected / expected.sum() * len(drawn), lambda_="log-likelihood").pvalue
+    )
 
 
 @pytest.fixture
@@ -181,9 +183,9 @@ def test_auto_is_the_least_noise_that_composes(tmp_path: Path) -> None:
 )
 def test_what_auto_compared_is_said_before_anything_is_released(tmp_path: Path, adversary: str, words: str) -> None:
     config = write_config(tmp_path, scheduled(mechanism="auto"), audiences=NOBODY.replace("ignorant", adversary))
-    (said,) = compared(jobs(ReleaseConfig.load(config), catalogue(FLEET))).values()
-    assert said.startswith("mechanism chain: ")
-    assert words in said
+    (reason,) = compared(jobs(ReleaseConfig.load(config), catalogue(FLEET))).values()
+    assert reason.startswith("mechanism chain: ")
+    assert words in reason
 
 
 @pytest.mark.parametrize(("runs", "gaps", "observed"), [([33], [7], 13), ([3, 5, 30], [0, 6, 1], 0)])
@@ -233,9 +235,9 @@ def test_verify_recomputes_by_the_rule_of_each_mechanism(
     bench.work()
     assert verify(bench.ledger).problems == ()
     bench.ledger._db.execute(change)
-    found = verify(bench.ledger).problems
-    assert any(problem in one for one in found) if problem else found == (), found
-    assert all("\n" not in one for one in found)
+    problems = verify(bench.ledger).problems
+    assert any(problem in line for line in problems) if problem else problems == (), problems
+    assert all("\n" not in problem for problem in problems)
 
 
 @pytest.mark.parametrize("mechanism", ["wasserstein", "group"])
@@ -359,7 +361,7 @@ def test_a_release_about_three_states_has_chains_of_its_own(tmp_path: Path, mech
     assert {frame.mechanism for frame in bench.frames} == {mechanism}
     assert verify(bench.ledger, policies=TrustedPolicies(fleet)).problems == ()
     audit = audit_ledger(bench.ledger)
-    assert [one.wrong for one in audit.streams] == [False]
+    assert [stream.wrong for stream in audit.streams] == [False]
     both = Reader(name="anna", audiences=("public", "press"), epsilon=9.0, adversary="ignorant")
     press = NOBODY.replace("public", "press")
     config = ReleaseConfig.load(write_config(tmp_path, planned(mechanism, chains=ROOMS), audiences=NOBODY + press))
@@ -379,30 +381,30 @@ def test_chains_of_a_release_are_for_mechanisms_that_take_them(tmp_path: Path, m
 def test_symbols_of_two_tables_are_two_numbers(tmp_path: Path) -> None:
     other = policy(2, chains=CHAINS, table=NoiseTable.binary(SCALE // 5, SCALE // 5)).model_copy(update=COMPLETE)
     fleet = (*FLEET, other)
-    for mechanism, made in (("wasserstein", 0), ("group", 1)):
+    for mechanism, expected in (("wasserstein", 0), ("group", 1)):
         (tmp_path / mechanism).mkdir()
         bench = Bench(tmp_path / mechanism, planned(mechanism), audiences=NOBODY, fleet=fleet)
         bench.scene.record(*frames([10] * 5, versions=[1, 2]))
         bench.work()
-        assert (len(bench.frames), bench.counters["releases_refused"]) == (made, 1 - made)
+        assert (len(bench.frames), bench.counters["releases_refused"]) == (expected, 1 - expected)
 
 
 def test_a_reader_of_what_does_not_compose_belongs_to_no_other_audience(tmp_path: Path) -> None:
-    known = catalogue(FLEET)
+    models = catalogue(FLEET)
     press = NOBODY.replace("public", "press")
     config = ReleaseConfig.load(
         write_config(tmp_path, planned("wasserstein"), scheduled("b", "press"), audiences=NOBODY + press)
     )
-    jobs(config, known)
-    one = Reader(name="anna", audiences=("public",), epsilon=1.0, adversary="ignorant")
-    assert [bound.epsilon for bound in one.check(config, known)] == [1.0]
+    jobs(config, models)
+    reader = Reader(name="anna", audiences=("public",), epsilon=1.0, adversary="ignorant")
+    assert [bound.epsilon for bound in reader.check(config, models)] == [1.0]
     for other, text in (
         ({"audiences": ("public", "press"), "epsilon": 9.0}, "may belong to no audience beside public, whose release"),
         ({"epsilon": 0.9}, "its limit is 0.9"),
         ({"adversary": "informed"}, "by wasserstein, which has no bound against it"),
     ):
         with pytest.raises(FuguError, match=text):
-            one.model_copy(update=other).check(config, known)
+            reader.model_copy(update=other).check(config, models)
 
 
 def test_a_release_that_does_not_compose_is_not_forgotten_with_its_configuration(tmp_path: Path) -> None:
@@ -471,7 +473,7 @@ def test_the_table_of_the_manual(tmp_path: Path) -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| ([\d.]+) \| ([\d.]+) \| (\S+) \| (yes|no) \|$", page, re.MULTILINE)
     assert [row[0] for row in rows] == list(SCALES)
     for name, counted, symbols, against, further in rows:
-        mechanism = next(one for one in SCALES if one == name)
+        mechanism = next(scaled_name for scaled_name in SCALES if scaled_name == name)
         composes = mechanism not in ALONE
         request = WindowRequest(CHAINS, 1.0, None if composes else 100, "count", "ignorant", (1,))
         assert f"{window_noise(request, mechanism).scale:.3f}" == counted

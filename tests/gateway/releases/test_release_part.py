@@ -33,8 +33,8 @@ class Parts:
         scene.record(*frames([10] * 4))
         config = write_config(folder, *(releases or [scheduled(devices=["watch"])]), audiences=audiences)
         self.counters: Counter[str] = Counter()
-        self.noted, known = Noted(), catalogue(fleet)
-        self.part = releasing(scene, config, known, self.counters, self.noted)
+        self.noted, models = Noted(), catalogue(fleet)
+        self.part = releasing(scene, config, models, self.counters, self.noted)
         self.ledger = Ledger(folder / "s-ledger.sqlite", create=False)
 
 
@@ -104,9 +104,9 @@ def test_a_refusal_is_held_until_the_device_accepts_a_document(tmp_path: Path) -
     link = Link(Broker(), client_id="none")
     describing = Describing(link, catalogue(FLEET), versions, Counter(), lambda _device: False, held.append)
     for reason, devices in (("guarantee", ["watch"]), ("", [])):
-        said = PolicyStatus(1, b"12345678", reason, "", 1, False)
+        status = PolicyStatus(1, b"12345678", reason, "", 1, False)
         for fleet, expected in (("other", held[-1:]), ("home", [devices])):
-            describing.heard(Message(topic_of("policy_status", fleet, "watch"), said.encode()))
+            describing.heard(Message(topic_of("policy_status", fleet, "watch"), status.encode()))
             describing.pump()
             assert held[-1:] == expected
 

@@ -78,8 +78,8 @@ def killed_at(site: Path, statement: int) -> bool:
             _die_at(statement)
             for first in (0, 20):
                 entry = released(site, first)
-                with (site / "published").open("a") as told:
-                    told.write(f"{entry}\n")
+                with (site / "published").open("a") as written:
+                    written.write(f"{entry}\n")
             os._exit(0)
         finally:
             os._exit(1)
@@ -313,7 +313,7 @@ def test_the_doctor_and_the_page_say_before_which_time_there_is_no_release(site:
     resume_ledger(site / "l.sqlite", site / "s.sqlite", 59)
     limit = no_release_before(60 * 10**6)
     findings = examine(Installation("home", store=site / "s.sqlite", ledger=site / "l.sqlite"))
-    assert [one.text for one in findings if one.check == "releases"] == [limit]
+    assert [finding.text for finding in findings if finding.check == "releases"] == [limit]
     assert LedgerView(site / "l.sqlite").page("", 2**53)["limit"] == limit
 
 
@@ -338,8 +338,8 @@ def test_a_schedule_goes_on_with_the_first_whole_window_after_what_was_published
 def test_a_gateway_whose_store_was_given_another_ledger_publishes_nothing(site: Path) -> None:
     """Two ledgers of one store would each allow the whole."""
     with closing(Store(site / "s.sqlite")) as store:
-        known = catalogue(FLEET)
-        running = open_releases(site / "releases.toml", site / "first.sqlite", store, known)
+        models = catalogue(FLEET)
+        running = open_releases(site / "releases.toml", site / "first.sqlite", store, models)
         released(site, 0)  # with l.sqlite
         with pytest.raises(LedgerError, match="the store has begun another ledger meanwhile"):
             ReleaseRecord(store).note(running.ledger, 1)

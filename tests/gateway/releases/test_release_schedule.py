@@ -201,8 +201,8 @@ def test_a_release_that_was_kept_by_a_server_whose_answer_was_lost_is_made_once_
     reserve = bench.ledger.reserve
     with monkeypatch.context() as patched:
 
-        def lost(release: Release, *given: Any, **more: Any) -> Entry:
-            entry = reserve(release, *given, **more)
+        def lost(release: Release, *arguments: Any, **more: Any) -> Entry:
+            entry = reserve(release, *arguments, **more)
             if release.first == 20:
                 raise AwayError("the connection broke")
             return entry

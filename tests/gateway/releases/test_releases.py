@@ -79,8 +79,8 @@ def test_a_scheduled_release_arrives_and_its_entry_was_there_before(
     late = Public(broker)  # the newest one is retained
     wait_until(lambda: late.payloads)
     assert (late.payloads, late.retained) == ([public.payloads[1]], [True])
-    for one in (public, late):
-        one.link.stop()
+    for client in (public, late):
+        client.link.stop()
     for device in devices:
         device.stop()
 
@@ -156,6 +156,6 @@ def test_what_the_broker_refuses_is_published_at_the_next_start_with_the_same_by
 
 def pending(folder: Path) -> list[bytes]:
     ledger = Ledger(folder / "l.sqlite", create=False)
-    found = [entry.payload for entry in ledger.pending()]
+    payloads = [entry.payload for entry in ledger.pending()]
     ledger.close()
-    return found
+    return payloads

@@ -45,7 +45,7 @@ def owner_of(frames: list[tuple[int, int, int]], wall: int) -> int:
 
 def histories(count: int) -> list[list[tuple[int, int, int]]]:
     """Frames (shift, first, last) of devices whose clocks go back at times, in the order of their numbers."""
-    generator, made = random.Random(11), []
+    generator, generated = random.Random(11), []
     for _ in range(count):
         number, shift, frames = generator.randrange(4), generator.choice([0, 0, 6]), []
         number += shift
@@ -56,8 +56,8 @@ def histories(count: int) -> list[list[tuple[int, int, int]]]:
             size = generator.randrange(1, 5)
             frames.append((shift, number, number + size - 1))
             number += size + generator.choice([0, 0, 2])
-        made.append(frames)
-    return made
+        generated.append(frames)
+    return generated
 
 
 @pytest.mark.long
@@ -73,8 +73,8 @@ def test_the_owner_of_every_window_is_that_of_all_its_ticks_in_whatever_order_fr
                 assert owned[wall] == owner_of(frames, wall)
                 for end in range(wall, top):
                     owners = {owner_of(frames, tick) for tick in range(wall, end + 1)}
-                    found, _ = shifts.owner(wall, end)
-                    assert found == (owners.pop() if len(owners) == 1 else None), (frames, wall, end)
+                    owner, _ = shifts.owner(wall, end)
+                    assert owner == (owners.pop() if len(owners) == 1 else None), (frames, wall, end)
 
 
 def test_a_shift_that_falls_is_refused_wherever_its_frame_lies() -> None:
@@ -102,19 +102,19 @@ def test_a_frame_whose_shift_fell_is_counted_and_never_stored(tmp_path: Path) ->
     assert (scene.counters["shift_fell"], scene.counters["stored"]) == (4, 2)
     scene.record(SymbolFrame(1, 24, 25, bytes(5), shift=5), SymbolFrame(1, 4, 6, bytes(3)))
     assert scene.counters["stored"] == 4
-    (commit,) = (one for one in scene.committed().streams if one.stream == "hr")
+    (commit,) = (stream for stream in scene.committed().streams if stream.stream == "hr")
     assert (commit.through, commit.gaps) == (29, ())
 
 
 def test_a_device_whose_clock_goes_back_with_every_frame_grows_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite")
-    made = [SymbolFrame(1, n - 1, n, b"\1", shift=n - n // 2) for n in range(2 * MOST_SHIFTS + 40)]
-    scene.record(*made)
-    assert scene.counters["stored"] == len(made)
+    frames = [SymbolFrame(1, n - 1, n, b"\1", shift=n - n // 2) for n in range(2 * MOST_SHIFTS + 40)]
+    scene.record(*frames)
+    assert scene.counters["stored"] == len(frames)
     (rows,) = scene.store._db.execute("SELECT COUNT(*) FROM shifts").fetchone()
     assert rows == MOST_SHIFTS
     scene.reopen()
-    assert scene.recorder.known("watch", "hr")[1].newest == made[-1].shift
+    assert scene.recorder.coverage_of("watch", "hr")[1].newest == frames[-1].shift
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -124,25 +124,25 @@ def test_estimates_tell_the_time_on_the_wall_and_begin_anew_where_the_clock_was_
     scene, alone = Scene(tmp_path / "s.sqlite", 2), Scene(tmp_path / "alone.sqlite", 2)
     before, after = SymbolFrame(1, -1, 0, b"\1" * 9), SymbolFrame(1, 8, 9, b"\0" * 9, shift=7)
 
-    def told(here: Scene) -> StateEstimate | None:
+    def estimate_of(here: Scene) -> StateEstimate | None:
         (report,) = here.recorder.symbols.reports.take(9)
         return report.estimate
 
     scene.record(before)
-    first = told(scene)
+    first = estimate_of(scene)
     scene.record(after)
-    second = told(scene)
+    second = estimate_of(scene)
     alone.record(replace(after, previous=-1))
     assert isinstance(first, StateEstimate)
     assert isinstance(second, StateEstimate)
     assert [unix_us(time) for time in (first.since, first.time)] == [0, 8_000_000]
     assert [unix_us(time) for time in (second.since, second.time)] == [2_000_000, 10_000_000]
-    assert told(alone) == second
+    assert estimate_of(alone) == second
     rows = list(estimates_between(scene.path, "watch", "hr", lag=2))
     assert {(row.tick, row.shift) for row in rows} == {(tick, 0 if tick < 9 else 7) for tick in range(16)}
     assert [row for row in rows if row.tick >= 9] == list(estimates_between(alone.path, "watch", "hr", lag=2))
     scene.reopen()
-    assert told(scene) == second
+    assert estimate_of(scene) == second
     if sealed:
         scene.recorder.seal(now=True)
         scene.reopen()
@@ -165,11 +165,11 @@ class Clocked:
             self.shift += self._jump + self._back
             self._back = 0
         symbols = bytes(self._random.choices((0, 1), k=5))
-        made = SymbolFrame(1, self.previous, self.number, symbols, shift=self.shift)
-        self.sent.append((self.shift, made.first, made.last))
-        self.symbols.update((n, (n - self.shift, s)) for n, s in enumerate(symbols, made.first))
-        self.previous, self.number = made.last, made.last + 1
-        return made
+        frame = SymbolFrame(1, self.previous, self.number, symbols, shift=self.shift)
+        self.sent.append((self.shift, frame.first, frame.last))
+        self.symbols.update((n, (n - self.shift, s)) for n, s in enumerate(symbols, frame.first))
+        self.previous, self.number = frame.last, frame.last + 1
+        return frame
 
     def part(self, first: int, last: int) -> set[int]:
         """The numbers with which it is a part of a window of wall ticks, by what it has sent so far."""
@@ -195,10 +195,10 @@ def test_every_window_has_the_right_sums_and_no_tick_is_in_two_or_uncharged(
     for _ in range(32):
         for name, device in devices.items():
             bench.scene.record(device.frame(), device=name)
-        known = len(bench.frames)
+        count = len(bench.frames)
         bench.work()
         sums = inputs_of(bench.ledger)
-        for release in bench.frames[known:]:
+        for release in bench.frames[count:]:
             parts = {name: device.part(release.first, release.last) for name, device in devices.items()}
             parts = {name: part for name, part in parts.items() if part}
             absent += 2 - len(parts)
@@ -237,7 +237,7 @@ def test_a_lost_ledger_begins_after_what_was_released_whatever_the_clocks_say(tm
     (tmp_path / "l.sqlite").unlink()
     bench.scene.store.close()
     begun = resume_ledger(tmp_path / "l.sqlite", tmp_path / "s.sqlite")
-    assert [(one.device, one.first) for one in begun] == [("ring", 60), ("watch", 80)]
+    assert [(start.device, start.first) for start in begun] == [("ring", 60), ("watch", 80)]
     bench.scene.open()
     bench.open()
     for _ in range(12):

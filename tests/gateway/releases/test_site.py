@@ -40,7 +40,7 @@ def bench(folder: Path, *fleet: Policy, **release: object) -> Bench:
     return Bench(folder, scheduled(audience="site", scale="1", **release), audiences="[audiences]\n", fleet=fleet)
 
 
-def told(scene: Bench) -> ReleaseFrame:
+def released_frame(scene: Bench) -> ReleaseFrame:
     scene.work()
     return scene.frames[-1]
 
@@ -57,7 +57,7 @@ def test_the_newest_policy_that_no_frame_has_says_nothing(tmp_path: Path, versio
     """It was refused, is on its way, or waits for an offline device."""
     scene = bench(tmp_path, WEAK_1, STRONG_2)
     scene.scene.record(*frames([20] * 3, versions=[version]))
-    assert told(scene).epsilon == made_by.bound().epsilon(1)
+    assert released_frame(scene).epsilon == made_by.bound().epsilon(1)
 
 
 def test_half_way_through_a_rollout_the_largest_of_the_devices_counts(tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ def test_a_policy_that_comes_while_the_gateway_runs_counts_from_its_first_frame(
     scene = bench(tmp_path, strong)
     begun, *later = frames([30, 30, 20], versions=[1, 2, 2])
     scene.scene.record(begun)
-    assert told(scene).epsilon == strong.guarantee.epsilon, "nobody knows yet that a weaker one follows"
+    assert released_frame(scene).epsilon == strong.guarantee.epsilon, "nobody knows yet that a weaker one follows"
     scene.catalogue.add(weak)
     scene.scene.catalogue.add(weak)
     scene.scene.record(*later)
-    assert told(scene).epsilon == weak.guarantee.epsilon
+    assert released_frame(scene).epsilon == weak.guarantee.epsilon
 
 
 def test_it_is_against_the_weakest_adversary_and_of_the_shortest_stretch(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_it_is_against_the_weakest_adversary_and_of_the_shortest_stretch(tmp_pat
     scene = bench(tmp_path, known, of("ring", lasting))
     scene.scene.record(*frames([20] * 3))
     scene.scene.record(*frames([20] * 3), device="ring")
-    frame = told(scene)
+    frame = released_frame(scene)
     assert (frame.adversary, frame.stretch_ticks) == ("ignorant", 1)
     assert frame.epsilon == known.bound().epsilon(1) > lasting.bound().epsilon(1)
 
@@ -153,12 +153,16 @@ def test_a_retired_version_counts_while_frames_of_it_do(tmp_path: Path) -> None:
 
 def test_windows_of_the_device_tell_their_own_version(tmp_path: Path) -> None:
     window = Window(name="active", length=20, stride=20, states=("level 1",), scale="2")
-    windows = [one.model_copy(update={"windows": (window,)}) for one in (WEAK_1, STRONG_2)]
+    windows = [policy_.model_copy(update={"windows": (window,)}) for policy_ in (WEAK_1, STRONG_2)]
     wide = Guarantee(epsilon=50.0, adversary="informed")
-    fleet = [one.model_copy(update={"guarantee": wide, "windows_guarantee": wide, "table": None}) for one in windows]
+    fleet = [
+        window.model_copy(update={"guarantee": wide, "windows_guarantee": wide, "table": None}) for window in windows
+    ]
     fleet[1] = fleet[1].model_copy(update={"guarantee": Guarantee(epsilon=40.0, adversary="informed")})
     scene = bench(tmp_path, *fleet)
     counts = [WindowFrame(version, "active", i - 1, i, 20 * i, 20, 20, (3,)) for i, version in enumerate((1, 2, 2))]
     scene.scene.receive([Received("watch", "hr", frame) for frame in counts])
     scene.work()
-    assert [frame.epsilon for frame in scene.frames] == [one.bound().epsilon(1) for one in (fleet[0], *fleet[1:] * 2)]
+    assert [frame.epsilon for frame in scene.frames] == [
+        policy_.bound().epsilon(1) for policy_ in (fleet[0], *fleet[1:] * 2)
+    ]

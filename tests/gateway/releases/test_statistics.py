@@ -87,13 +87,13 @@ def simulate(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], list[Estimates]]:
     """Errors (windows, values) and whether the interval holds the truth, for the noise of one scale."""
     draws = random.Random(12)
-    errors, covered, found = [], [], []
+    errors, covered, estimates = [], [], []
     for parts, expected in tallied(query, table, states, n, windows):
         one = estimate(query, noisy(parts, scale, draws.randrange), scale)
         errors.append(one.values - expected)
         covered.append((one.low <= expected) & (expected <= one.high))
-        found.append(one)
-    return np.array(errors), np.array(covered), found
+        estimates.append(one)
+    return np.array(errors), np.array(covered), estimates
 
 
 @pytest.mark.long
@@ -111,12 +111,12 @@ def test_estimates_are_unbiased_and_intervals_cover(
     query: Query, table: NoiseTable, states: int, scale: Fraction
 ) -> None:
     windows = 700
-    errors, covered, found = simulate(query, table, states, 250, scale, windows)
+    errors, covered, estimates = simulate(query, table, states, 250, scale, windows)
     spread = errors.std(axis=0)
     assert np.all(np.abs(errors.mean(axis=0)) < 4 * spread / math.sqrt(windows))
     assert np.all(covered.mean(axis=0) >= 0.95)
-    stated = np.sqrt(np.mean([one.standard_errors**2 for one in found], axis=0))
-    assert np.all(np.mean([one.high - one.low for one in found], axis=0) < 6.0 * stated)
+    stated = np.sqrt(np.mean([estimate.standard_errors**2 for estimate in estimates], axis=0))
+    assert np.all(np.mean([estimate.high - estimate.low for estimate in estimates], axis=0) < 6.0 * stated)
     assert stated == pytest.approx(spread, rel=0.1)
 
 
@@ -132,10 +132,10 @@ def test_dwell_times_are_right_within_their_intervals(
     table: NoiseTable, states: int, chosen: tuple[int, ...], scale: Fraction
 ) -> None:
     query = Query("dwell", chosen)
-    errors, covered, found = simulate(query, table, states, 4000, scale, 60)
+    errors, covered, estimates = simulate(query, table, states, 4000, scale, 60)
     assert covered.mean() >= 0.95
     # A ratio of unbiased numbers is right in the middle, not on average.
-    assert abs(np.median(errors)) < 0.2 * np.median([one.standard_errors[0] for one in found])
+    assert abs(np.median(errors)) < 0.2 * np.median([estimate.standard_errors[0] for estimate in estimates])
 
 
 def test_a_group_is_added_up_before_the_noise_and_tables_are_counted_apart() -> None:

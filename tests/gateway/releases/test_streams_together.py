@@ -38,7 +38,7 @@ def joint(*names: str) -> JointChains:
     return JointChains(streams=streams, period_us=PERIOD, shows=shows, odds_ratio=4.0)
 
 
-def made(
+def stream_policy(
     stream: str, chains: ChainClass, *, device: str = "watch", version: int = 1, epoch: int = 0, scale: str = "10"
 ) -> Policy:
     return Policy(
@@ -55,71 +55,71 @@ def made(
 
 
 def catalogue(*policies: Policy) -> Catalogue:
-    found = Catalogue("home")
+    catalogue = Catalogue("home")
     for policy in policies:
-        found.add(policy)
-    return found
+        catalogue.add(policy)
+    return catalogue
 
 
-def granted(known: Catalogue) -> Allowance:
-    (one,), _ = allowances(CONFIG, jobs(CONFIG, known), known)
-    return one
+def granted(catalogue: Catalogue) -> Allowance:
+    (allowance,), _ = allowances(CONFIG, jobs(CONFIG, catalogue), catalogue)
+    return allowance
 
 
 def test_streams_of_a_device_and_of_a_room() -> None:
     both, room = joint("hr", "steps"), joint("lamp/light", "door/motion")
-    known = catalogue(
-        *(made(stream, both, device=device) for device in ("watch", "ring") for stream in ("hr", "steps")),
-        made("light", room, device="lamp"),
-        made("motion", room, device="door"),
-        made("door", ALONE, device="door"),
-        made("pairs", joint("pairs"), device="door"),
+    models = catalogue(
+        *(stream_policy(stream, both, device=device) for device in ("watch", "ring") for stream in ("hr", "steps")),
+        stream_policy("light", room, device="lamp"),
+        stream_policy("motion", room, device="door"),
+        stream_policy("door", ALONE, device="door"),
+        stream_policy("pairs", joint("pairs"), device="door"),
     )
-    groups = streams_together(known)
+    groups = streams_together(models)
     assert sorted(map(together_name, groups)) == ["door/motion+lamp/light", "ring/hr+steps", "watch/hr+steps"]
     assert named_streams(joint("pairs"), "door") == frozenset()
 
 
 def test_classes_that_share_a_stream_are_charged_together() -> None:
     """Of a stream's versions, too: what was told under the first is still known."""
-    known = catalogue(
-        made("hr", joint("hr", "steps")),
-        made("hr", joint("hr", "sleep"), version=2),
-        made("steps", joint("hr", "steps")),
-        made("sleep", joint("hr", "sleep")),
+    models = catalogue(
+        stream_policy("hr", joint("hr", "steps")),
+        stream_policy("hr", joint("hr", "sleep"), version=2),
+        stream_policy("steps", joint("hr", "steps")),
+        stream_policy("sleep", joint("hr", "sleep")),
     )
-    assert [together_name(group) for group in streams_together(known)] == ["watch/hr+sleep+steps"]
+    assert [together_name(group) for group in streams_together(models)] == ["watch/hr+sleep+steps"]
 
 
 def test_a_stream_whose_partner_has_no_policy_yet() -> None:
-    known = catalogue(made("hr", joint("hr", "steps")))
-    assert streams_together(known) == [frozenset({("watch", "hr"), ("watch", "steps")})]
-    assert granted(known).base == units_above(made("hr", ALONE).window_rate)
+    models = catalogue(stream_policy("hr", joint("hr", "steps")))
+    assert streams_together(models) == [frozenset({("watch", "hr"), ("watch", "steps")})]
+    assert granted(models).base == units_above(stream_policy("hr", ALONE).window_rate)
 
 
 def test_one_allowance_and_the_windows_of_all_stand_against_it() -> None:
     both = joint("hr", "steps")
-    known = catalogue(made("hr", both), made("steps", both, scale="5"))
-    one = granted(known)
+    models = catalogue(stream_policy("hr", both), stream_policy("steps", both, scale="5"))
+    one = granted(models)
     assert one.allowance == allowance(both, 1.0, "universal")
-    assert one.base == sum(units_above(made("hr", ALONE, scale=scale).window_rate) for scale in ("10", "5"))
+    assert one.base == sum(units_above(stream_policy("hr", ALONE, scale=scale).window_rate) for scale in ("10", "5"))
     assert one.chains == (both,)
-    known.add(made("steps", ALONE, version=2, scale="20"))
+    models.add(stream_policy("steps", ALONE, version=2, scale="20"))
     spare = with_slack(1.0)  # versions allow differently: what leaks from one to the other
-    assert granted(known).allowance == min(allowance(each, spare, "universal") for each in (both, ALONE))
-    assert granted(known).base == one.base
+    assert granted(models).allowance == min(allowance(each, spare, "universal") for each in (both, ALONE))
+    assert granted(models).base == one.base
 
 
 def test_a_part_of_epsilon_is_left_where_a_period_changes_or_charges_are_lost() -> None:
     """An hour of longer ticks has fewer, of which each was allowed more: that leaks over the change."""
-    known = catalogue(made("hr", ALONE))
+    models = catalogue(stream_policy("hr", ALONE))
     hour = {"public": Audience(epsilon=1.0, adversary="universal", protect=3600)}
     config = CONFIG.model_copy(update={"audiences": CONFIG.audiences | hour})
-    wanted = jobs(config, known)
+    wanted = jobs(config, models)
 
     def allowed(past: Past) -> int:
-        (one,), _ = allowances(config, wanted, known, lambda _: past)
-        return one.allowance
+        (account,), _ = allowances(config, wanted, models, lambda _: past)
+        return account.allowance
 
     spare = allowance(ALONE, with_slack(1.0), "universal", ticks=Promise(1.0, "universal", 3600).ticks(PERIOD))
     assert allowed(Past()) > spare
@@ -132,32 +132,32 @@ def test_a_part_of_epsilon_is_left_where_a_period_changes_or_charges_are_lost() 
 
 def test_streams_that_move_together_need_one_clock() -> None:
     both = joint("hr", "steps")
-    known = catalogue(made("hr", both), made("steps", both, epoch=7))
+    models = catalogue(stream_policy("hr", both), stream_policy("steps", both, epoch=7))
     with pytest.raises(FuguError, match=r"streams watch/hr\+steps move together and do not have one clock"):
-        granted(known)
+        granted(models)
 
 
 def test_a_reader_of_two_audiences_is_bound_by_the_joint_class() -> None:
     """Allowances of both audiences for both streams, under the class that holds both."""
     both = joint("hr", "steps")
-    known = catalogue(made("hr", both), made("steps", both))
+    models = catalogue(stream_policy("hr", both), stream_policy("steps", both))
     reader = Reader(name="news", audiences=("public", "press"), epsilon=9.0, adversary="universal")
-    bounds = {bound.stream: bound.epsilon for bound in reader.check(CONFIG, known)}
+    bounds = {bound.stream: bound.epsilon for bound in reader.check(CONFIG, models)}
     assert bounds["hr"] == bounds["steps"] > 1.0
     with pytest.raises(FuguError, match="its limit is 1 "):
-        reader.model_copy(update={"epsilon": 1.0}).check(CONFIG, known)
+        reader.model_copy(update={"epsilon": 1.0}).check(CONFIG, models)
 
 
 def test_a_reader_s_bound_counts_classes_of_a_lost_store_and_what_leaks_of_lost_charges() -> None:
-    known = catalogue(made("hr", ALONE))
+    models = catalogue(stream_policy("hr", ALONE))
     reader = Reader(name="news", audiences=("public", "press"), epsilon=9.0, adversary="universal")
 
     def bound(past: Past) -> float:
-        return reader.check(CONFIG, known, (), lambda _: past)[0].epsilon
+        return reader.check(CONFIG, models, (), lambda _: past)[0].epsilon
 
     loose, leaks = BinaryChains(q=(0.45, 0.45), r=(0.45, 0.45)), 1.5 / 1024
     spare = [allowance(ALONE, with_slack(epsilon), "universal") for epsilon in (1.0, 0.5)]
-    base = units_above(made("hr", ALONE).window_rate)
+    base = units_above(stream_policy("hr", ALONE).window_rate)
     assert bound(Past(lost=True)) >= joint_loss(ALONE, sum(spare) - base, "universal") + leaks
     least = [max(allowance(loose, with_slack(epsilon), "universal") - base, 0) for epsilon in (1.0, 0.5)]
     assert bound(Past(frozenset([(loose, PERIOD)]))) >= joint_loss(loose, sum(least) + base, "universal") + leaks

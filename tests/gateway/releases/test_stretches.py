@@ -49,10 +49,10 @@ def spread(length: int, stride: int) -> list[tuple[int, int]]:
     return [(first, first + length - 1) for first in range(0, N - length + 1, stride)]
 
 
-def stretches_lose(matrix: tuple[tuple[float, ...], ...], told: list[Told], ticks: int, *, known: bool) -> float:
+def stretches_lose(matrix: tuple[tuple[float, ...], ...], tolds: list[Told], ticks: int, *, is_known: bool) -> float:
     """The largest log-likelihood ratio of two courses of so many ticks in a row, over all outputs; what is hit is 1.
 
-    With `known`, also for those who know states of ticks outside.
+    With `is_known`, also for those who know states of ticks outside.
     """
     transition = np.array(matrix)
     states = len(transition)
@@ -62,27 +62,27 @@ def stretches_lose(matrix: tuple[tuple[float, ...], ...], told: list[Told], tick
     weights = np.array(TABLE.weights()) / SCALE
     shown = np.minimum(paths, 1)
     likely = weights[shown[:, None, :], symbols[None, :, :]].prod(axis=2)  # (paths, symbols)
-    outputs = np.array(list(product(FAR, repeat=len(told))))
+    outputs = np.array(list(product(FAR, repeat=len(tolds))))
     by_path, by_symbols = np.ones((len(outputs), len(paths))), np.ones((len(outputs), len(symbols)))
-    for column, one in zip(outputs.T, told, strict=True):
-        counted = symbols if one.symbols else shown
-        counts = counted[:, one.first : one.last + 1].sum(axis=1)
-        density = np.exp(-np.abs(column[:, None] - counts) / one.scale)
-        if one.symbols:
+    for column, release in zip(outputs.T, tolds, strict=True):
+        counted = symbols if release.symbols else shown
+        counts = counted[:, release.first : release.last + 1].sum(axis=1)
+        density = np.exp(-np.abs(column[:, None] - counts) / release.scale)
+        if release.symbols:
             by_symbols *= density
         else:
             by_path *= density
-    given = by_path * (by_symbols @ likely.T)  # (outputs, paths)
+    weighted = by_path * (by_symbols @ likely.T)  # (outputs, paths)
     worst = 0.0
     for first in range(N - ticks + 1):
         inside = paths[:, first : first + ticks]
         outside = np.delete(paths, np.arange(first, first + ticks), axis=1)
-        for fixed in product(range(-1, states) if known else (-1,), repeat=N - ticks):
+        for fixed in product(range(-1, states) if is_known else (-1,), repeat=N - ticks):
             possible = np.all((np.array(fixed) < 0) | (outside == np.array(fixed)), axis=1)
             values = []
             for course in product(range(states), repeat=ticks):
                 mass = np.where(possible & np.all(inside == course, axis=1), prior, 0.0)
-                values.append(given @ mass / mass.sum())
+                values.append(weighted @ mass / mass.sum())
             table = np.log(np.array(values))
             worst = max(worst, float((table.max(axis=0) - table.min(axis=0)).max()))
     return worst
@@ -115,8 +115,8 @@ def test_no_stretch_loses_more_than_is_promised(
         [Told(*window, half) for window in spread(2, 1)],
         [Told(*window, half) for window in spread(5, 5)] + [Told(*window, device, False) for window in spread(2, 2)],
     ]
-    known = adversary != "ignorant"
-    worst = [stretches_lose(matrix, told, ticks, known=known) for told in layouts]
+    is_known = adversary != "ignorant"
+    worst = [stretches_lose(matrix, layout, ticks, is_known=is_known) for layout in layouts]
     assert max(worst) <= epsilon
     assert max(worst) > 0.2 * epsilon
 
@@ -163,9 +163,9 @@ def test_several_audiences_of_one_reader_are_within_one_bound(ticks: int) -> Non
     promised = ((0.1, ticks), (0.05, 1))
     allowances = [allowance(chains, epsilon, "ignorant", ticks=n) for epsilon, n in promised]
     bound = joint_loss(chains, joint_charge(allowances, 0), "ignorant", ticks)
-    scales = [float(smallest_scale([TABLE], 1, one)) for one in allowances]
-    told = [Told(*window, scale) for scale in scales for window in spread(2, 2)]
-    worst = stretches_lose(matrix, told, ticks, known=False)
+    scales = [float(smallest_scale([TABLE], 1, allowance)) for allowance in allowances]
+    tolds = [Told(*window, scale) for scale in scales for window in spread(2, 2)]
+    worst = stretches_lose(matrix, tolds, ticks, is_known=False)
     assert 0.0 < worst <= bound
     many = joint_loss(chains, joint_charge([allowances[0]] * 8, 0), "ignorant", ticks)
     assert many > 8 * 0.1
@@ -177,7 +177,7 @@ def test_a_charge_over_symbols_adds_up_over_the_ticks_of_a_stretch() -> None:
     scale = 2.0
     due = charge(TABLE, 1 / scale)
     for ticks in (1, 2, 3):
-        worst = stretches_lose(((0.5, 0.5), (0.5, 0.5)), [Told(0, 4, scale)], ticks, known=False)
+        worst = stretches_lose(((0.5, 0.5), (0.5, 0.5)), [Told(0, 4, scale)], ticks, is_known=False)
         assert worst <= ticks * due <= joint_loss(chains, units_above(due), "ignorant", ticks)
 
 
@@ -199,20 +199,20 @@ def test_other_mechanisms_are_for_single_ticks(mechanism: Mechanism, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"),
+    ("text", "seconds"),
     [('"tick"', 0), ("600", 600), ('"10m"', 600), ('"1h"', 3600), ('"90s"', 90), ('"1.5h"', 5400), ('"600"', 600)],
 )
-def test_a_stretch_is_a_time(given: str, seconds: int, tmp_path: Path) -> None:
-    audience = ReleaseConfig.load(_config(tmp_path, given)).audiences["street"]
+def test_a_stretch_is_a_time(text: str, seconds: int, tmp_path: Path) -> None:
+    audience = ReleaseConfig.load(_config(tmp_path, text)).audiences["street"]
     assert audience.promise == (1.0, "informed", seconds)
     for period in (10**5, 10**6, 60 * 10**6):
         assert audience.promise.ticks(period) == (stretch_ticks(seconds, period) if seconds else 1)
 
 
-@pytest.mark.parametrize("given", ['"an hour"', "0", '"0h"', "-1", '"h"', "true", '"400d"', "1.5"])
-def test_what_is_no_time_is_refused(given: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['"an hour"', "0", '"0h"', "-1", '"h"', "true", '"400d"', "1.5"])
+def test_what_is_no_time_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(FuguError, match=r"audiences\.street\.protect: "):
-        ReleaseConfig.load(_config(tmp_path, given))
+        ReleaseConfig.load(_config(tmp_path, text))
 
 
 def _config(folder: Path, protect: str) -> Path:

@@ -50,21 +50,21 @@ def altered(answer: bytes, **changes: Any) -> bytes:
     """The helper's answer with other words in it, signed by the helper as well."""
     from dataclasses import replace
 
-    told = OpeningAnswer.decode(Envelope.decode(answer).payload)
-    return sign("answer", replace(told, **changes).encode(), [HELPER]).encode()
+    opening = OpeningAnswer.decode(Envelope.decode(answer).payload)
+    return sign("answer", replace(opening, **changes).encode(), [HELPER]).encode()
 
 
 def test_a_window_is_settled_at_its_deadline_and_opens_as_the_sum(site: Site, helper: Helper) -> None:
     for place in range(5):
         site.report(place, helper, place)
     assert site.owed == [home.name for home in HOMES[:5]]
-    coverage, _ = site.recorder.known(HOMES[0].name, sequence_name("power", DOCUMENT.name))
+    coverage, _ = site.recorder.coverage_of(HOMES[0].name, sequence_name("power", DOCUMENT.name))
     assert coverage.end == NUMBER
     site.now_us = DUE - 1
     assert site.round() == []
     site.now_us = DUE
     asked = site.round()
-    assert [one.device for one in asked[0].reports] == [home.name for home in HOMES[:5]]
+    assert [report.device for report in asked[0].reports] == [home.name for home in HOMES[:5]]
     site.answer(take(helper, asked))
     (frame,) = site.released()
     assert frame.values == (10.0,)
@@ -103,7 +103,7 @@ def test_blocks_of_a_day_are_released_each_under_a_name_that_no_group_has(tmp_pa
 PRESS: Adversary = "universal"
 
 
-def told(**audiences: float) -> ReleaseConfig:
+def config_of(**audiences: float) -> ReleaseConfig:
     """Audiences that are told the sums of the group, with their epsilons."""
     every = audiences.items()
     return ReleaseConfig(
@@ -119,7 +119,7 @@ def least() -> float:
 
 
 def test_an_audience_may_be_told_and_another_may_not(tmp_path: Path, helper: Helper, least: float) -> None:
-    releases = told(press=least * 1.001, street=least * 0.999)
+    releases = config_of(press=least * 1.001, street=least * 0.999)
     with closing(Site(tmp_path, releases=releases)) as site:
         site.answer(take(helper, settled(site, helper)))
         own, press = site.released()
@@ -130,13 +130,15 @@ def test_an_audience_may_be_told_and_another_may_not(tmp_path: Path, helper: Hel
         assert refused.keys() == {"street"}
         assert site.releasing.impossible.keys() == {"street"}
         assert "power, audience street: nothing can be released" in site.releasing.impossible["street"]
-        assert site.releasing.topics == {f"fugu/2/home/release/{one}/street" for one in ("site", "press", "street")}
+        assert site.releasing.topics == {
+            f"fugu/2/home/release/{audience}/street" for audience in ("site", "press", "street")
+        }
         policies = TrustedPolicies(member_policy(home.name, WINDOW) for home in HOMES)
         assert verify(site.ledger, policies=policies).problems == ()
 
 
 def test_a_window_of_which_nobody_may_be_told_is_not_asked_for(tmp_path: Path, helper: Helper, least: float) -> None:
-    with closing(Site(tmp_path, releases=told(press=least * 2))) as site:
+    with closing(Site(tmp_path, releases=config_of(press=least * 2))) as site:
         site.ledger.begin([(HOMES[4].name, "power", WINDOW.group.start + 60)], "other", "store")
         assert settled(site, helper) == []
         ((group, why),) = site.lost
@@ -148,7 +150,7 @@ def test_a_window_of_which_nobody_may_be_told_is_not_asked_for(tmp_path: Path, h
 def test_killed_between_two_audiences_a_sum_is_released_to_both_or_none(
     tmp_path: Path, helper: Helper, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(Site(tmp_path, releases=told(press=least * 2))) as site:
+    with closing(Site(tmp_path, releases=config_of(press=least * 2))) as site:
         good = take(helper, settled(site, helper))
         reserve, calls = Ledger.reserve, list[str]()
 
@@ -203,12 +205,12 @@ def test_parts_are_in_a_file_that_nobody_copies_and_in_none_once_the_sum_is_open
     site: Site, helper: Helper, tmp_path: Path
 ) -> None:
     asked = settled(site, helper)
-    parts = [bytes(one.parts) for one in site.store.sums.chosen(DOCUMENT.digest, NUMBER)]
+    parts = [bytes(report.parts) for report in site.store.sums.chosen(DOCUMENT.digest, NUMBER)]
     assert len(parts) == 5
 
     def holding() -> set[str]:
-        found = {file for file in tmp_path.iterdir() for part in parts if part in file.read_bytes()}
-        return {file.name.removesuffix("-wal") for file in found}
+        files = {file for file in tmp_path.iterdir() for part in parts if part in file.read_bytes()}
+        return {file.name.removesuffix("-wal") for file in files}
 
     assert holding() == {"store-reports.sqlite"}
     site.answer(take(helper, asked))
@@ -287,7 +289,7 @@ def test_a_clock_that_was_set_years_ahead_loses_no_later_window(site: Site, help
     for place in range(5):
         site.report(place, helper, place, number=NUMBER + 1)
     site.now_us = DOCUMENT.due_us(NUMBER + 1)
-    assert [one.number for one in site.round()] == [NUMBER + 1]
+    assert [request.number for request in site.round()] == [NUMBER + 1]
 
 
 def test_a_report_that_comes_again_is_one_and_another_is_a_conflict(site: Site, helper: Helper) -> None:
@@ -315,7 +317,7 @@ def test_without_a_connection_a_request_begins_anew_with_its_first_page(site: Si
     site.line.connected = False
     assert settled(site, helper) == []
     site.line.connected = True
-    assert [one.page for one in site.round()] == [0]
+    assert [request.page for request in site.round()] == [0]
 
 
 def test_only_the_first_answer_to_the_very_set_opens_it(site: Site, helper: Helper) -> None:
@@ -341,8 +343,8 @@ def test_an_answer_of_another_root_is_none(site: Site, helper: Helper) -> None:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     good = take(helper, settled(site, helper))
-    told = Envelope.decode(good)
-    site.answer(sign("answer", told.payload, [Ed25519PrivateKey.from_private_bytes(b"x" * 32)]).encode())
+    envelope = Envelope.decode(good)
+    site.answer(sign("answer", envelope.payload, [Ed25519PrivateKey.from_private_bytes(b"x" * 32)]).encode())
     assert site.released() == []
     assert site.counters["wrong_role"] == 1
 

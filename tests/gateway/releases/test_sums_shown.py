@@ -59,21 +59,21 @@ def test_it_is_in_a_release_wherever_its_epsilon_is(release: tuple[Site, Release
 
 
 def test_it_is_in_all_that_is_said_of_a_stream() -> None:
-    told = describe(POLICY)
-    assert WINDOW.condition in told.does_not_protect
-    assert any(WINDOW.condition in line for line in description_lines(told))
-    (entity,) = device_document([told])["cmps"].values()  # and none for numbers that it never says by itself
+    description = describe(POLICY)
+    assert WINDOW.condition in description.does_not_protect
+    assert any(WINDOW.condition in line for line in description_lines(description))
+    (entity,) = device_document([description])["cmps"].values()  # and none for numbers that it never says by itself
     escaped = entity["json_attributes_template"]
     assert WINDOW.condition in re.sub(r"\\U([0-9a-f]{8})", lambda code: chr(int(code[1], 16)), escaped)
     assert worth(POLICY).conditions == (WINDOW.condition,)
     assert WINDOW.condition in policy_statement(POLICY.to_json().encode()).document()["assumptions"]
     place = parse_topic(topic_of("description", "home", "home-0", "power"))
-    update = DeviceView().take(place, told.encode())
+    update = DeviceView().take(place, description.encode())
     assert update is not None
     assert update["conditions"] == [WINDOW.condition]
     memory = Memory()
     memory.remember(["home-0"])
-    memory.take(place, told.encode())
+    memory.take(place, description.encode())
     (headline,) = memory.headlines("home-0")
     assert headline["promise"]["conditions"] == [WINDOW.condition]
 

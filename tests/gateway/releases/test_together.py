@@ -70,8 +70,8 @@ def losses(
     for states, first in product((paths, shown[:, :, 0], shown[:, :, 1]), range(ticks - stretch + 1)):
         _, courses = np.unique(states[:, first : first + stretch], axis=0, return_inverse=True)
         groups = [courses.ravel() == course for course in range(courses.max() + 1)]
-        told = np.log([density[group].sum(axis=0) / weight[group].sum() for group in groups])
-        worst = max(worst, float((told.max(axis=0) - told.min(axis=0)).max()))
+        logs = np.log([density[group].sum(axis=0) / weight[group].sum() for group in groups])
+        worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
     return worst
 
 
@@ -229,7 +229,7 @@ def test_the_audit_finds_what_was_taken_apart(ledger: Ledger, change: str, probl
         reserve(ledger, release(0, 9, allowed // 2, stream=stream, audience="guild"))
     assert charges_replayed(ledger).problems == ()
     ledger._db.execute(change)
-    assert any(problem in found for found in charges_replayed(ledger).problems), charges_replayed(ledger).problems
+    assert any(problem in line for line in charges_replayed(ledger).problems), charges_replayed(ledger).problems
 
 
 def test_of_two_devices_together_no_wall_tick_is_told_too_much_whatever_their_clocks_do(tmp_path: Path) -> None:
@@ -238,10 +238,10 @@ def test_of_two_devices_together_no_wall_tick_is_told_too_much_whatever_their_cl
     for case in range(12):
         ledger = open_ledger(tmp_path / f"{case}.sqlite", "watch", "ring")
         ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
-        told: dict[str, Counter[int]] = {"watch": Counter(), "ring": Counter()}
-        shifts = dict.fromkeys(told, 0)
+        counters: dict[str, Counter[int]] = {"watch": Counter(), "ring": Counter()}
+        shifts = dict.fromkeys(counters, 0)
         for _ in range(16):
-            device = generator.choice(list(told))
+            device = generator.choice(list(counters))
             shifts[device] += generator.choice([0, 0, 0, 0, 100])
             first, part = generator.randrange(20), int(generator.choice([0.2, 0.4, 0.6]) * ALLOWED)
             try:
@@ -250,14 +250,14 @@ def test_of_two_devices_together_no_wall_tick_is_told_too_much_whatever_their_cl
                 refused += 1
                 continue
             taken += 1
-            told[device].update({tick + shifts[device]: part for tick in range(first, first + 5)})
+            counters[device].update({tick + shifts[device]: part for tick in range(first, first + 5)})
             assert all(
-                one + other <= ALLOWED
-                for (n, one), (m, other) in product(told["watch"].items(), told["ring"].items())
+                own_units + other <= ALLOWED
+                for (n, own_units), (m, other) in product(counters["watch"].items(), counters["ring"].items())
                 if n % 100 == m % 100
             )
         assert charges_replayed(ledger).problems == ()
-        for device, spent in told.items():
+        for device, spent in counters.items():
             runs = ledger.spent(key(device), 0, 10**6)
             assert {tick: run.charge for run in runs for tick in range(run.first, run.last + 1)} == spent
         ledger.close()
@@ -270,30 +270,30 @@ def test_no_tick_that_was_told_more_than_is_allowed_now_is_missed_whatever_the_c
     for case in range(40):
         ledger = open_ledger(tmp_path / f"{case}.sqlite", "watch", "ring")
         ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
-        told: dict[str, Counter[int]] = {"watch": Counter(), "ring": Counter()}
-        shifts = dict.fromkeys(told, 0)
+        counters: dict[str, Counter[int]] = {"watch": Counter(), "ring": Counter()}
+        shifts = dict.fromkeys(counters, 0)
         for _ in range(generator.randint(1, 6)):
-            device = generator.choice(list(told))
+            device = generator.choice(list(counters))
             shifts[device] += generator.choice([0, 0, 0, 100]) if case % 2 else 0
             first, part = generator.randrange(60), int(generator.choice([0.2, 0.4, 0.6]) * ALLOWED)
             with suppress(LedgerError):
                 reserve(ledger, release(first, first + 4, part, device, shifts={device: shifts[device]}))
-                told[device].update({tick + shifts[device]: part for tick in range(first, first + 5)})
+                counters[device].update({tick + shifts[device]: part for tick in range(first, first + 5)})
         allow(ledger, "watch", "ring", allowance=(less := ALLOWED // 2))
-        own, other = told["watch"], told["ring"]
-        pairs = {(n, one + two) for n, one in own.items() for m, two in other.items() if n % 100 == m % 100}
+        own, other = counters["watch"], counters["ring"]
+        pairs = {(n, own_units + two) for n, own_units in own.items() for m, two in other.items() if n % 100 == m % 100}
         ticks = {*pairs, *own.items(), *((m % 100 + shifts["watch"], charge) for m, charge in other.items())}
         above = {(n, charge - less) for n, charge in ticks if charge > less}
-        found = ledger.louder(key(), shifts["watch"])
+        louders = ledger.louder(key(), shifts["watch"])
         if above:
-            (one,) = found
-            assert one.last >= max(n for n, _ in above)
-            assert one.excess is not None
-            assert one.excess >= max(excess for _, excess in above)
+            (run,) = louders
+            assert run.last >= max(n for n, _ in above)
+            assert run.excess is not None
+            assert run.excess >= max(excess for _, excess in above)
             loud += 1
         if not any(shifts.values()):
             exact += 1
-            assert found == ([(max(n for n, _ in above), max(excess for _, excess in above))] if above else [])
+            assert louders == ([(max(n for n, _ in above), max(excess for _, excess in above))] if above else [])
         ledger.close()
     assert loud > 10 < exact
 
@@ -331,8 +331,8 @@ def test_the_audit_finds_no_less_than_what_both_streams_tell_together(ledger: Le
     told(ledger, "steps", "guild", allowed // 2)
     streams = audit_ledger(ledger).streams
     assert alone.epsilon is not None
-    assert alone.epsilon < enumerated <= max(one.epsilon or 0.0 for one in streams) <= 1.0
-    assert not any(one.wrong for one in streams)
+    assert alone.epsilon < enumerated <= max(stream.epsilon or 0.0 for stream in streams) <= 1.0
+    assert not any(stream.wrong for stream in streams)
 
 
 @pytest.mark.long
@@ -342,7 +342,7 @@ def test_a_reader_whose_audiences_are_told_of_one_stream_each_was_told_of_both(l
     told(ledger, "steps", "town", allowed)
     readers = reader("one", "guild", epsilon=1.2), reader("both", "guild", "town", epsilon=1.2)
     broker = broker_of(tmp_path / "broker", *readers)
-    found = {one.reader: one for one in audit_ledger(ledger, broker).readers}
+    found = {reader.reader: reader for reader in audit_ledger(ledger, broker).readers}
     table = NoiseTable.binary(SCALE // 10, SCALE // 10)
     scale = smallest_scale([table], 1, allowed)
     assert {one.stream for one in found.values()} == {"hr+steps"}

@@ -34,14 +34,14 @@ AUDIENCE = '[audiences.public]\nepsilon = 1.0\nadversary = "ignorant"\n'
 def judged(folder: Path, *policies: Policy, **more: object) -> tuple[Worth | None, str, int]:
     """A release's worth, what is said of it, and what each tick may be charged."""
     plan = ReleaseConfig.load(write_config(folder, scheduled(**more), audiences=AUDIENCE))
-    known = catalogue(policies)
-    made = jobs(plan, known)
-    granted, impossible = allowances(plan, made, known)
+    models = catalogue(policies)
+    jobs_ = jobs(plan, models)
+    granted, impossible = allowances(plan, jobs_, models)
     assert not impossible
-    allowed = min(one.allowance - one.base for one in granted)
+    allowed = min(grant.allowance - grant.base for grant in granted)
     return (
-        worth_of(made[0], kinds_of(made[0], known), allowed, made[0].plan.length),
-        not_useful(made, granted, known).get("active", ""),
+        worth_of(jobs_[0], kinds_of(jobs_[0], models), allowed, jobs_[0].plan.length),
+        not_useful(jobs_, granted, models).get("active", ""),
         allowed,
     )
 
@@ -95,8 +95,8 @@ def test_both_sources_and_several_devices_add_up(tmp_path: Path) -> None:
 def test_what_is_said_of_a_release_that_is_not_useful_is_useful(tmp_path: Path) -> None:
     sticky = BinaryChains(q=(0.01, 0.01), r=(0.02, 0.02))
     device = policy(1, chains=sticky, table=TABLE)
-    _, said, allowed = judged(tmp_path, device, mechanism="mqm-exact", length=100)
-    assert said == (
+    _, reason, allowed = judged(tmp_path, device, mechanism="mqm-exact", length=100)
+    assert reason == (
         "off by 389 of 100 ticks, always saying the same by 31.7: not useful; useful are windows of 51,200 ticks (off "
         "by 398), or windows of 51,200 ticks that devices count, with noise of scale 275.1 (off by 389; fugu plan "
         "window)"
@@ -129,10 +129,10 @@ def test_the_page_says_from_which_lengths_on_a_release_is_useful(tmp_path: Path)
         chains = BinaryChains(q=q, r=r)
         device = policy(1, chains=chains, table=TABLE)
         for mechanism, length in zip(("chain", "mqm-exact"), lengths, strict=False):
-            said = judged(tmp_path, device, mechanism=mechanism, length=50)[1]
-            useful = re.search(r"windows of ([\d,]+) ticks \(off", said)
+            reason = judged(tmp_path, device, mechanism=mechanism, length=50)[1]
+            useful = re.search(r"windows of ([\d,]+) ticks \(off", reason)
             assert (useful[1] if useful else "none") == length
-        counted = re.search(r"windows of ([\d,]+) ticks that devices count", said)
+        counted = re.search(r"windows of ([\d,]+) ticks that devices count", reason)
         assert counted is not None
         assert counted[1] == lengths[2]
 
@@ -145,14 +145,14 @@ def test_it_is_said_when_a_release_is_configured_and_when_it_is_made(tmp_path: P
     scene = Scene(tmp_path / "s.sqlite", 8, fleet)
     scene.record(*frames([20]))
     scene.store.close()
-    said: list[str] = []
+    lines: list[str] = []
     files = {"config": config, "store": tmp_path / "s.sqlite", "policies": tmp_path / "policies"}
-    release_now(**files, name="active", first=0, say=said.append)
-    (line,) = said
+    release_now(**files, name="active", first=0, say=lines.append)
+    (line,) = lines
     assert line.startswith("release active: off by ")
     installation = Installation("home", policies=tmp_path / "policies", releases=config)
-    (found,) = (one for one in examine(installation) if one.check == "releases")
-    assert (found.verdict, f"release {found.text}") == ("warn", line)
+    (finding,) = (finding for finding in examine(installation) if finding.check == "releases")
+    assert (finding.verdict, f"release {finding.text}") == ("warn", line)
     config.write_text(config.read_text().replace("level 1", "level 9"))
-    (found,) = (one for one in examine(installation) if one.check == "releases")
-    assert found.verdict == "FAIL"
+    (finding,) = (finding for finding in examine(installation) if finding.check == "releases")
+    assert finding.verdict == "FAIL"

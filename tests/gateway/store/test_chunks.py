@@ -65,23 +65,23 @@ def test_what_is_sealed_is_read_back_as_it_came_of_every_policy_clock_and_gap(tm
     laid_out(scene.store, before.symbols)
     for low, high in ((0, 0), (399, 1_400), (5_000, 80_000), (MIXED[-1].last, 2**53), (3_000, 3_001)):
         held = scene.store.symbols.holding(1, low, high)
-        assert symbols_of(held) == [one for one in before.symbols if low <= one[0] <= high]
-        assert all(low <= one.first <= one.last <= high for one in held)
+        assert symbols_of(held) == [symbol for symbol in before.symbols if low <= symbol[0] <= high]
+        assert all(low <= frame.first <= frame.last <= high for frame in held)
 
 
 def laid_out(store: Store, symbols: list[tuple[int, int]]) -> None:
     """See that symbols are right as a release reads them: of many sequences at once, a line each."""
     for low, high in ((5_000, 80_000), (0, 0), (399, 1_400), (4_000, 9_000), (3_000, 3_001)):
-        wanted = {one[0]: one for one in symbols if low <= one[0] <= high}
+        wanted = {symbol[0]: symbol for symbol in symbols if low <= symbol[0] <= high}
         columns = store.symbols.across([7, 1], low, high)
         rows, lines = range(columns.rows), np.full((2, high - low + 1), -1)
         assert all(columns.first[row] <= high and columns.last[row] >= low for row in rows)
-        found = (one for row in rows for one in symbols_of([columns.frame(row)]) if low <= one[0] <= high)
-        assert set(found) == {*wanted.values()}
+        symbols_ = (one for row in rows for one in symbols_of([columns.frame(row)]) if low <= one[0] <= high)
+        assert set(symbols_) == {*wanted.values()}
         columns.lay_out(rows, [1] * columns.rows, low, lines)
         assert lines[0].max() == -1
         assert {tick: symbol for tick, symbol in enumerate(lines[1].tolist(), low) if symbol >= 0} == {
-            tick: one[-1] for tick, one in wanted.items()
+            tick: symbol[-1] for tick, symbol in wanted.items()
         }
 
 
@@ -104,7 +104,7 @@ def test_chunks_of_a_fast_stream_have_1000_to_4000_ticks_however_often_it_is_sea
         sent += step
         scene.recorder.seal(now=True)
         found = chunks(scene)
-        assert all(1_000 <= one.ticks <= 4_000 for one in found[:-1])
+        assert all(1_000 <= chunk.ticks <= 4_000 for chunk in found[:-1])
         assert found[-1].ticks <= 4_000
     assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(made)
 
@@ -117,7 +117,7 @@ def test_a_slow_stream_has_chunks_of_a_bounded_span(tmp_path: Path) -> None:
         scene.record(*made[begin : begin + 7])
         scene.recorder.seal(now=True)
     found = chunks(scene)
-    assert all(one.last - one.first < 1 << 16 for one in found)
+    assert all(chunk.last - chunk.first < 1 << 16 for chunk in found)
     assert len(found) == -(-300 // 66)  # 66 ticks, one in a thousand, are the most that fit into a span
     assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(made)
 
@@ -171,7 +171,7 @@ def test_a_binary_symbol_takes_no_more_than_a_fifth_of_a_byte_everything_include
     devices, each = [f"d{number:02d}" for number in range(50)], 120_000
     scene = Scene(tmp_path / "s.sqlite", policies=tuple(policy(1, device=device) for device in devices))
     held = random.Random(1).randbytes(4_000)
-    symbols = bytes(one & 1 for one in held)
+    symbols = bytes(symbol & 1 for symbol in held)
     for begin in range(0, each, 4_000):
         frame = SymbolFrame(1, begin - 1, begin, symbols)
         scene.receive([Received(device, "hr", frame) for device in devices])
@@ -182,7 +182,7 @@ def test_a_binary_symbol_takes_no_more_than_a_fifth_of_a_byte_everything_include
     (free,) = scene.store._db.execute("PRAGMA freelist_count").fetchone()
     (page,) = scene.store._db.execute("PRAGMA page_size").fetchone()
     assert (bytes_of_all - free * page) / (len(devices) * each) <= 0.20
-    assert sum(len(one.symbols) for one in scene.store.symbols.following(1, 0)) == each
+    assert sum(len(frame.symbols) for frame in scene.store.symbols.following(1, 0)) == each
 
 
 class Interrupted(sqlite3.OperationalError):
@@ -272,16 +272,19 @@ BATCHES = [
 
 def some_batches() -> list[list[Received]]:
     """With frames that policies allow only: the other streams have but the first version."""
-    return [[one for one in batch if one.stream == "hr" or one.frame.policy_version == 1] for batch in BATCHES]
+    return [
+        [received for received in batch if received.stream == "hr" or received.frame.policy_version == 1]
+        for batch in BATCHES
+    ]
 
 
 def finals(scene: Scene) -> list[object]:
     """The final states of all streams."""
-    found: list[object] = [final_state(scene)]
+    finals: list[object] = [final_state(scene)]
     for device, stream in (("watch", "steps"), ("ring", "hr")):
         if scene.store.stream_id(device, stream) is not None:
-            found.append(final_state(scene, device, stream))
-    return found
+            finals.append(final_state(scene, device, stream))
+    return finals
 
 
 Step = tuple[str, Callable[[Scene], None]]
@@ -289,11 +292,11 @@ Step = tuple[str, Callable[[Scene], None]]
 
 def steps() -> list[Step]:
     """Batches and seals in turn."""
-    found: list[Step] = []
+    steps: list[Step] = []
     for batch in some_batches():
-        found.append(("record", lambda scene, batch=batch: scene.receive(batch)))  # type: ignore[misc]
-        found.append(("seal", lambda scene: scene.recorder.seal(now=True)))
-    return found
+        steps.append(("record", lambda scene, batch=batch: scene.receive(batch)))  # type: ignore[misc]
+        steps.append(("seal", lambda scene: scene.recorder.seal(now=True)))
+    return steps
 
 
 @pytest.mark.long
@@ -365,7 +368,7 @@ def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late
     first, second = made[:25], made[25:]
     missing = generator.sample(first, 4) if late else []
     begun = Scene(tmp_path / "begun.sqlite")
-    begun.record(*(one for one in first if one not in missing))
+    begun.record(*(received for received in first if received not in missing))
     begun.recorder.seal(now=True)
     begun.record(*second, *missing)
     begun.store.close()
@@ -417,17 +420,17 @@ def test_who_reads_sees_every_tick_once_while_chunks_are_cut_anew(
     begin = 5500
     page = 1
     monkeypatch.setattr("gateway.store.symbols._PAGE", page)
-    made, late, seals = CUT_ANEW[case]
+    frames, late, seals = CUT_ANEW[case]
     begun = Scene(tmp_path / "begun.sqlite")
-    for i, frame in enumerate(made):
+    for i, frame in enumerate(frames):
         if i != late:
             begun.record(frame)
         if i in seals:
             begun.recorder.seal(now=True)
     begun.recorder.seal(now=True)
-    begun.record(made[late])
+    begun.record(frames[late])
     begun.store.close()
-    wanted = [one for one in symbols_of(made) if one[0] >= begin]
+    wanted = [one for one in symbols_of(frames) if one[0] >= begin]
     for statement in range(40):
         scene = Scene(copied(begun, statement))
         reader = Store(scene.path)
@@ -508,11 +511,11 @@ def test_an_empty_journal_and_a_journal_that_only_accounts_for_ticks_can_be_seal
 @pytest.mark.long
 def test_a_recorder_takes_arrivals_of_many_streams_at_once_as_it_takes_them_alone(tmp_path: Path) -> None:
     together, alone = Scene(tmp_path / "t.sqlite"), Scene(tmp_path / "a.sqlite")
-    every = [one for batch in some_batches() for one in batch]
+    every = [received for batch in some_batches() for received in batch]
     random.Random(2).shuffle(every)
     together.recorder.record(Arrivals.of(together.recorder.streams, every))
-    for one in every:
-        alone.receive([one])
+    for received in every:
+        alone.receive([received])
     assert finals(together) == finals(alone)
     for each in (together, alone):
         each.recorder.seal(now=True)

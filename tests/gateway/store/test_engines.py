@@ -47,11 +47,13 @@ def table(number: int, constraint: int = 1) -> TimedTable:
 
 def test_a_stream_keeps_its_number(store: Store, location: Location) -> None:
     assert store.stream_id("watch", "hr") is None
-    given = {(device, stream): store.number(device, stream) for device in ("watch", "ring") for stream in ("hr", "s/d")}
-    assert len(set(given.values())) == 4
+    numbers = {
+        (device, stream): store.number(device, stream) for device in ("watch", "ring") for stream in ("hr", "s/d")
+    }
+    assert len(set(numbers.values())) == 4
     store.close()
     again = Store(location)
-    assert {key: again.stream_id(*key) for key in given} == given == {key: again.number(*key) for key in given}
+    assert {key: again.stream_id(*key) for key in numbers} == numbers == {key: again.number(*key) for key in numbers}
     again.close()
 
 
@@ -81,12 +83,15 @@ def test_what_is_queued_again_waits_under_a_new_number(store: Store, location: L
         for frame in (10, 20, 10):
             store.queue_estimates(number, frame)
     waiting = store.outbox(0, 10)
-    assert [(one.stream, one.window, one.frame) for one in waiting] == [("place", "day", 20), ("place", "day", 10)]
+    assert [(waiting.stream, waiting.window, waiting.frame) for waiting in waiting] == [
+        ("place", "day", 20),
+        ("place", "day", 10),
+    ]
     assert store.outbox(waiting[0].serial, 10) == waiting[1:]
     store.forget_outgoing([waiting[0].serial])
     store.queue_estimates(number, 30)
-    assert [one.frame for one in store.outbox(0, 1)] == [10]
-    assert max(one.serial for one in store.outbox(0, 3)) > max(one.serial for one in waiting)
+    assert [waiting.frame for waiting in store.outbox(0, 1)] == [10]
+    assert max(waiting.serial for waiting in store.outbox(0, 3)) > max(waiting.serial for waiting in waiting)
 
 
 def test_the_counter_of_watermarks_never_goes_back(store: Store) -> None:
@@ -103,7 +108,7 @@ def test_points_come_back_as_they_were(store: Store) -> None:
     assert found.frame == POINTS
     assert found.belief.tobytes() == BELIEF.tobytes()
     store.points.set_belief(1, FAR, BELIEF[::-1])
-    assert [one.belief.tolist() for one in store.points.following(1, 0)] == [[0.75, 0.25]]
+    assert [frame.belief.tolist() for frame in store.points.following(1, 0)] == [[0.75, 0.25]]
     assert store.points.overlapping(1, replace(POINTS, first=FAR + 1)) == POINTS
     assert store.points.holding(1, FAR + 2, FAR + 9) == store.points.holding(2, 0, 2 * FAR) == []
     with pytest.raises(DatabaseError):
@@ -212,8 +217,8 @@ def test_one_gateway_has_a_store_and_gives_it_back(location: Location) -> None:
             Store(location, lease=lease)
     first.close()
     Store(location, lease=Lease()).close()
-    for one in (shard, reader):
-        one.close()
+    for store_ in (shard, reader):
+        store_.close()
 
 
 def test_a_store_that_is_not_there_is_made_only_for_a_gateway(location: Location) -> None:
@@ -272,9 +277,9 @@ def test_a_location_that_cannot_be_used_is_refused_without_saying_a_secret(text:
 
 def test_a_location_is_a_path_or_a_server_that_messages_call_by_host_and_database() -> None:
     assert store_location("some/home.db") == Path("some/home.db")
-    found = store_location("postgresql://fugu@db.example:5433/home?sslmode=verify-full")
-    assert isinstance(found, Server)
-    assert f"{found}" == found.name == "postgresql://db.example:5433/home"
+    location = store_location("postgresql://fugu@db.example:5433/home?sslmode=verify-full")
+    assert isinstance(location, Server)
+    assert f"{location}" == location.name == "postgresql://db.example:5433/home"
 
 
 def test_a_server_that_cannot_be_reached_is_one_line() -> None:

@@ -40,19 +40,19 @@ def frames_of(device: str) -> list[Received]:
     """Frames with gaps, under two policies, some of which contradict others; and windows."""
     gaps, versions = (0, 0, 7), (1, 1, 1, 2) if device == "watch" else (1,)
     made = frames([13, 10, 31] * MOST, gaps=gaps, versions=versions, seed=len(device))
-    others = [replace(one, symbols=bytes(1 - value for value in one.symbols)) for one in made[::7]]
-    found = [Received(device, "hr", one) for one in (*made, *others)]
+    others = [replace(frame, symbols=bytes(1 - value for value in frame.symbols)) for frame in made[::7]]
+    receiveds = [Received(device, "hr", frame) for frame in (*made, *others)]
     if device == "watch":
         counts = [WindowFrame(1, "high", i - 1, i, 3 + 10 * i, 10, 10, (i - 4,)) for i in range(MOST)]
-        found += [Received(device, "hr", one) for one in (*counts, replace(counts[3], counts=(9,)))]
-    return found
+        receiveds += [Received(device, "hr", frame) for frame in (*counts, replace(counts[3], counts=(9,)))]
+    return receiveds
 
 
 @pytest.mark.long
 @pytest.mark.processes
 def test_both_engines_come_to_the_same_state(tmp_path: Path, server: Server) -> None:
     drawn = random.Random(18)
-    sent = [one for device in ("watch", "ring") for one in frames_of(device)]
+    sent = [received for device in ("watch", "ring") for received in frames_of(device)]
     places: tuple[Location, ...] = (tmp_path / "s.sqlite", server)
     scenes = [Scene(place, policies=POLICIES) for place in places]  # type: ignore[arg-type]
     for _ in range(STEPS):

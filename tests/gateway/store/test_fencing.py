@@ -115,9 +115,9 @@ def test_of_many_that_take_it_at_once_one_has_it(server: Server) -> None:
     for thread in threads:
         await_end(thread)
     with closing(Store(server, lease=TAKE)) as last:
-        for one in opened:
-            refused(lambda one=one: one.add_policy(1, 2, "of the dead"))  # type: ignore[misc]
-            one.close()
+        for store in opened:
+            refused(lambda store=store: store.add_policy(1, 2, "of the dead"))  # type: ignore[misc]
+            store.close()
         last.add_policy(1, 1, "of the last")
         assert last.policy_documents() == ["of the last"]
 
@@ -167,13 +167,13 @@ def test_a_new_generation_keeps_all_of_before_out_also_one_that_is_frozen(server
 
         with pytest.raises(AwayError):
             frozen()
-        for one in old:
-            refused_anew(lambda one=one: one.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
-            refused_anew(one.check)
+        for store in old:
+            refused_anew(lambda store=store: store.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
+            refused_anew(store.check)
         fleet.arrange(2, lambda: None)  # again as many as they were
-        for one in old:
-            refused_anew(lambda one=one: one.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
-            one.close()
+        for store_ in old:
+            refused_anew(lambda store=store_: store.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
+            store_.close()
         fleet.reserve_counter(7)
         assert (fleet.shards, fleet.policy_documents()) == (2, [])
 

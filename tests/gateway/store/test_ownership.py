@@ -24,7 +24,7 @@ GOLDEN = [3, 5, 0, 5, 7]
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 def test_one_more_shard_takes_its_part_and_nobody_else_moves(shards: int) -> None:
     before, after = [owner(name, shards) for name in NAMES], [owner(name, shards + 1) for name in NAMES]
-    moved = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
+    moved = [(former, other) for former, other in zip(before, after, strict=True) if former != other]
     assert {other for _, other in moved} == {shards}
     mean = len(NAMES) / (shards + 1)
     assert abs(len(moved) - mean) < 5 * mean**0.5

@@ -140,7 +140,9 @@ def test_who_opens_what_another_process_makes_waits_until_it_is_made(
     def slowly(database: PostgresDatabase) -> None:
         making.set()
         with psycopg.connect(server.url, autocommit=True) as looking:
-            wait_until(lambda: looking.execute(query).fetchone() == (True,) or any(one.done() for one in opening))
+            wait_until(
+                lambda: looking.execute(query).fetchone() == (True,) or any(opening.done() for opening in opening)
+            )
         usual(database)
 
     monkeypatch.setattr(PostgresDatabase, "_leave_as_it_is", slowly)
@@ -149,8 +151,8 @@ def test_who_opens_what_another_process_makes_waits_until_it_is_made(
         for _ in range(2):
             opening.append(threads.submit(PostgresDatabase, server, kind, create=True))
             assert making.wait(PATIENCE)
-        for one in opening:
-            one.result().close()
+        for opening_ in opening:
+            opening_.result().close()
 
 
 def test_what_the_journal_has_is_sealed_also_after_it_could_not_be_read_for_a_while(server: Server) -> None:
@@ -169,5 +171,5 @@ def test_what_the_journal_has_is_sealed_also_after_it_could_not_be_read_for_a_wh
     number = scene.store.stream_id("watch", "hr")
     assert number is not None
     stored = scene.store.symbols.holding(number, 0, sent[-1].last)
-    assert b"".join(one.symbols for one in stored) == b"".join(one.symbols for one in sent)
+    assert b"".join(frame.symbols for frame in stored) == b"".join(frame.symbols for frame in sent)
     scene.store.close()

@@ -14,8 +14,8 @@ def test_shards_are_known_by_what_they_say(tmp_path: Path) -> None:
     shards.begin()
 
     def say(shard: int, since: float, stored: int, **more: object) -> None:
-        said = {"alive": True, "connected": True, "since": since, "counters": {"stored": stored}}
-        shards.beat(shard, said | more)
+        beat = {"alive": True, "connected": True, "since": since, "counters": {"stored": stored}}
+        shards.beat(shard, beat | more)
         watch.read()
 
     watch = ShardWatch(ShardChannel(tmp_path / "c.db"), 2, counters, lambda: now[0])
@@ -41,6 +41,6 @@ def test_shards_are_known_by_what_they_say(tmp_path: Path) -> None:
     shards.beat(0, {"alive": True, "connected": True, "since": 109.0, "counters": {"stored": 5}})
     again.read()
     assert (again.missing, again.counters(), counters["shards_restarted"]) == ((1,), Counter(stored=5), 2)
-    for one in (watch, again):
-        one.stop()
+    for shard in (watch, again):
+        shard.stop()
     shards.close()

@@ -35,10 +35,10 @@ SHARDS = 3
 @pytest.fixture
 def scenes(server: Server) -> Iterator[list[Scene]]:
     """A recorder of each shard."""
-    made = [Scene(server, policies=POLICIES, shard=Shard(index, SHARDS)) for index in range(SHARDS)]
-    yield made
-    for one in made:
-        one.store.close()
+    scenes = [Scene(server, policies=POLICIES, shard=Shard(index, SHARDS)) for index in range(SHARDS)]
+    yield scenes
+    for scene in scenes:
+        scene.store.close()
 
 
 def of(scenes: list[Scene], device: str) -> Scene:
@@ -67,10 +67,10 @@ def test_a_shard_sees_nothing_of_others_devices(scenes: list[Scene], server: Ser
         mine = {device for device in DEVICES if owner(device, SHARDS) == index}
         store = scene.store
         wait = store.outbox(0, 2)
-        assert {one.device for one in wait} <= mine
-        seen = {one.device for one in wait}
+        assert {device.device for device in wait} <= mine
+        seen = {device.device for device in wait}
         while wait := store.outbox(wait[-1].serial, 2):
-            seen |= {one.device for one in wait}
+            seen |= {device.device for device in wait}
         assert seen == mine
         assert {one.device for one in store.aged.sequences(0, 1000)} == mine
         assert {one.device for one in store.places(store.symbols.tail.numbers)} == mine
@@ -79,8 +79,8 @@ def test_a_shard_sees_nothing_of_others_devices(scenes: list[Scene], server: Ser
         assert len(store.policy_documents()) == 2 * len(mine)
     scenes[0].recorder.seal(now=True)
     with closing(Store(server)) as whole:
-        left = {one.device for one in whole.places(whole.symbols.tail.numbers)}
-    assert left == {device for device in DEVICES if owner(device, SHARDS) != 0}
+        devices = {one.device for one in whole.places(whole.symbols.tail.numbers)}
+    assert devices == {device for device in DEVICES if owner(device, SHARDS) != 0}
 
 
 def test_a_shard_says_and_stops_its_own_contradictions_only(scenes: list[Scene]) -> None:
@@ -89,7 +89,7 @@ def test_a_shard_says_and_stops_its_own_contradictions_only(scenes: list[Scene])
         of(scenes, device).store.conflicts.stop(device, 1)
     for index, scene in enumerate(scenes):
         mine = {device for device in DEVICES if owner(device, SHARDS) == index}
-        assert {one.device for one in scene.store.conflicts.every()} == mine
+        assert {conflict.device for conflict in scene.store.conflicts.every()} == mine
         assert scene.store.conflicts.stops().keys() == mine
 
 
@@ -107,13 +107,13 @@ def test_the_fleet_sees_what_shards_have_stored_whatever_they_seal(scenes: list[
             look()
             fresh = Scene(server, policies=POLICIES)
             with closing(fresh.store):
-                plain = StoreProgress(fresh.store, fresh.recorder.known)
-                for one in asked:
-                    assert progress.reached(one) == plain.reached(one)
-                    assert progress.wall_tick(one, {DEVICES[0]: 17}) == plain.wall_tick(one, {DEVICES[0]: 17})
+                plain = StoreProgress(fresh.store, fresh.recorder.coverage_of)
+                for question in asked:
+                    assert progress.reached(question) == plain.reached(question)
+                    assert progress.wall_tick(question, {DEVICES[0]: 17}) == plain.wall_tick(question, {DEVICES[0]: 17})
                     for tick in (0, 15, 50, 1000):
-                        assert progress.next_frame(one, tick) == plain.next_frame(one, tick)
-                        assert progress.complete(one, tick, tick + 19) == plain.complete(one, tick, tick + 19)
+                        assert progress.next_frame(question, tick) == plain.next_frame(question, tick)
+                        assert progress.complete(question, tick, tick + 19) == plain.complete(question, tick, tick + 19)
 
         as_a_recorder_sees_it()
         for turn in range(4):
@@ -126,8 +126,8 @@ def test_the_fleet_sees_what_shards_have_stored_whatever_they_seal(scenes: list[
             as_a_recorder_sees_it()
         for device in DEVICES:  # what it has read of the journal is stored once, sealed or not
             number = store.numbers("hr", [device])[device]
-            told = b"".join(one.symbols for one in store.symbols.following(number, 0))
-            assert told == b"".join(one.frame.symbols for one in made_of(device)[:4])  # type: ignore[union-attr]
+            symbols = b"".join(frame.symbols for frame in store.symbols.following(number, 0))
+            assert symbols == b"".join(received.frame.symbols for received in made_of(device)[:4])  # type: ignore[union-attr]
         look()
         assert not progress.look(), "not all the time"
         missing.append(1)
@@ -170,6 +170,6 @@ def test_whoever_has_a_device_after_another_goes_on_where_that_one_was(server: S
 
 def seal(store: Store) -> None:
     """Leave nothing in a store's journal, as a gateway does."""
-    known = Catalogue("home")
-    known.retire(store.policy_documents())
-    Recorder(store, known, 8, Counter()).seal(now=True)
+    catalogue = Catalogue("home")
+    catalogue.retire(store.policy_documents())
+    Recorder(store, catalogue, 8, Counter()).seal(now=True)

@@ -19,7 +19,7 @@ EXTREME = (0, 1, 2, 255, 256, 2**16, 2**31, 2**32 - 1, 2**32, 2**53 - MAX_FRAME_
 
 def ticks(lowest: int, highest: int) -> st.SearchStrategy[int]:
     """Integers, and often those at the edges of what can be written."""
-    edges = sorted({lowest, highest, *(one for one in EXTREME if lowest <= one <= highest)})
+    edges = sorted({lowest, highest, *(value for value in EXTREME if lowest <= value <= highest)})
     return st.sampled_from(edges) | st.integers(lowest, highest)
 
 
@@ -34,7 +34,7 @@ def valid_frames(draw: st.DrawFn) -> SymbolFrame:
         draw(st.sampled_from([1, 2**31, 2**32 - 1]) | st.integers(1, 2**32 - 1)),
         draw(ticks(-1, first - 1)),
         first,
-        bytes(one % (1 << bits) for one in (pattern * (count // len(pattern) + 1))[:count]),
+        bytes(value % (1 << bits) for value in (pattern * (count // len(pattern) + 1))[:count]),
         padding=min(draw(st.sampled_from([0, 1, 3, 7, 8, MAX_FRAME_TICKS])), MAX_FRAME_TICKS - count),
         bits=bits,
         shift=draw(ticks(0, first)),
@@ -79,7 +79,7 @@ def test_no_bit_that_is_flipped_lets_a_frame_pass_that_the_contract_refuses(fram
     payload = frame.encode()
     number, size = int.from_bytes(payload, "big"), len(payload)
     flipped = [(number ^ (1 << bit)).to_bytes(size, "big") for bit in range(8 * size)]
-    valid = [by_contract(one) is not None for one in flipped]
+    valid = [by_contract(payload) is not None for payload in flipped]
     assert check(flipped) == sum(valid), "what remains valid has the layout of the encoder"
 
 
@@ -131,7 +131,7 @@ def layouts(frame: SymbolFrame) -> list[bytes]:
 def test_other_layouts_of_the_same_numbers_are_left_to_the_contract_or_read_the_same(frame: SymbolFrame) -> None:
     some = layouts(frame)
     check(some)
-    assert any(by_contract(one) is not None for one in some), "the contract takes some of them"
+    assert any(by_contract(payload) is not None for payload in some), "the contract takes some of them"
 
 
 FIELDS = {"version": (3, 4), "shift": (8, 8), "previous": (17, 8), "first": (26, 8), "bits": (35, 1), "count": (37, 2)}

@@ -21,15 +21,15 @@ TWO = tuple(
 )
 HOUR = Window(name="hour", length=60, stride=60, states=(1,), scale="20")
 COUNTS = tuple(
-    one.model_copy(update={"table": None, "windows": (HOUR,), "frame_ticks": 1, "windows_guarantee": None})
-    for one in TWO
+    policy_.model_copy(update={"table": None, "windows": (HOUR,), "frame_ticks": 1, "windows_guarantee": None})
+    for policy_ in TWO
 )
 
 
 def rows(scene: Scene, stream: str = "hr") -> list[tuple[int, int, int]]:
     """(version, first, last) of the intervals that the store has, the last one up to what is accounted for."""
     timeline = scene.store.versions.timeline("watch", stream)
-    coverage, _ = scene.recorder.known("watch", stream)
+    coverage, _ = scene.recorder.coverage_of("watch", stream)
     timeline.extend(coverage.end)
     return [(row.version, row.first, row.last) for row in timeline.rows]
 
@@ -50,7 +50,7 @@ def test_frames_in_any_order_leave_the_same_intervals_and_a_restart_loses_none(l
     scene.recorder.seal(now=True)
     scene.reopen()
     assert rows(scene) == expected
-    noises = {one.version: Noise.of(one) for one in TWO}
+    noises = {policy_.version: Noise.of(policy_) for policy_ in TWO}
     history = history_of(scene.store.versions.timeline("watch", "hr").rows, noises)
     assert history.complete
     assert [span[:1] + span[2:] for span in history.spans][:-1] == expected[:-1]
@@ -77,10 +77,10 @@ def test_windows_count_where_there_are_no_symbols(location: Location) -> None:
         frame = WindowFrame(version, "hour", previous, index, index * 60, 60, observed, (30,))
         scene.receive([Received("watch", "hr", frame)])
     scene.reopen()
-    found = scene.store.versions.timeline("watch", "hr").rows
-    assert found == [Drawn(0, 119, 1, 0), Drawn(120, 179, 1, 120, 10), Drawn(240, 359, 2, 180)]
-    noises = {one.version: Noise.of(one) for one in COUNTS}
-    spans = history_of(found, noises).spans
+    rows = scene.store.versions.timeline("watch", "hr").rows
+    assert rows == [Drawn(0, 119, 1, 0), Drawn(120, 179, 1, 120, 10), Drawn(240, 359, 2, 180)]
+    noises = {policy_.version: Noise.of(policy_) for policy_ in COUNTS}
+    spans = history_of(rows, noises).spans
     assert [span[:1] + span[2:] for span in spans] == [
         (1, 0, 119),
         (0, 120, 129),
@@ -98,7 +98,7 @@ def test_where_symbols_are_windows_are_not_counted_again(location: Location) -> 
 
 
 def test_of_missing_ticks_any_version_between_may_have_been_in_force() -> None:
-    first, last = (Noise.of(one) for one in TWO)
+    first, last = (Noise.of(policy_) for policy_ in TWO)
     middle = Noise.of(policy(2, table=NoiseTable.binary(SCALE // 9, SCALE // 9)))
     far = [Drawn(0, 9, 1, 0), Drawn(30, 39, 3, 25)]
     spans = history_of(far, {1: first, 2: middle, 3: last}).spans
@@ -113,7 +113,7 @@ def test_of_missing_ticks_any_version_between_may_have_been_in_force() -> None:
 
 
 def test_a_version_that_is_named_comes_after_what_is_stored() -> None:
-    first, last = (Noise.of(one) for one in TWO)
+    first, last = (Noise.of(policy_) for policy_ in TWO)
     stored = [Drawn(0, 99, 1, 0)]
     named = history_of(stored, {1: first, 2: last}, Named(2, 150))
     assert named.spans == (Span(1, first, 0, 99), Span(0, first, 100, 149), Span(2, last, 150))
@@ -133,4 +133,4 @@ def test_the_oldest_intervals_are_merged_or_forgotten() -> None:
     for begin in range(80, 120, 10):
         timeline.add(Drawn(begin, begin + 4, 2, begin))
     assert [row.version for row in timeline.rows] == [2] * 4 or timeline.rows[0].begin > 0
-    assert all(one.last < other.first for one, other in pairwise(timeline.rows))
+    assert all(row.last < other.first for row, other in pairwise(timeline.rows))

@@ -102,8 +102,8 @@ def test_a_binary_count_is_exact(seed: int) -> None:
     n, scale = int(generator.integers(3, 9)), float(generator.uniform(0.3, 4.0))
     transition, initial = np.array([[1 - q, q], [r, 1 - r]]), generator.dirichlet(np.ones(2))
     worst = worst_release_loss(initial, transition, n, count_density(scale, 0, n - 1))
-    found = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(np.full(n, 1 / scale))
-    assert found.by_tick == pytest.approx(worst.max(axis=(1, 2)), rel=1e-9)
+    loss = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(np.full(n, 1 / scale))
+    assert loss.by_tick == pytest.approx(worst.max(axis=(1, 2)), rel=1e-9)
 
 
 @pytest.mark.parametrize("start", ["given", "zeros", "any", "stationary"])
@@ -130,8 +130,8 @@ def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
         ),
     ):
         worst = worst_release_loss(distribution, transition, n, release)
-        found = ChainAccountant((chain,)).schedule_loss(rates)
-        assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
+        loss = ChainAccountant((chain,)).schedule_loss(rates)
+        assert np.all(worst.max(axis=(1, 2)) <= loss.by_tick + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -155,9 +155,9 @@ def test_no_member_of_an_interval_class_loses_more(seed: int) -> None:
 def test_a_state_that_cannot_occur_is_no_secret() -> None:
     """Started in state 0, the first tick has nothing to hide, whatever is released."""
     chain = MarkovChain(THETA["theta1"], np.array([1.0, 0.0]))
-    found = ChainAccountant((chain,)).schedule_loss(np.full(5, 0.5))
-    assert found.by_tick[0] == 0.0
-    assert found.by_tick[1] > 0.5
+    loss = ChainAccountant((chain,)).schedule_loss(np.full(5, 0.5))
+    assert loss.by_tick[0] == 0.0
+    assert loss.by_tick[1] > 0.5
 
 
 # Backward, and from both sides

@@ -99,27 +99,27 @@ def constant_attack(pairs: Array, losses: Array) -> Array:
     Plain vectors Pr(outputs, known state | state) over Pr(known state | state), for both symbols.
     """
     q, r = pairs.T
-    n, found = len(losses), np.zeros(len(pairs))
+    n, array = len(losses), np.zeros(len(pairs))
     transition = np.array([[1 - q, q], [r, 1 - r]]).transpose(2, 0, 1)
     starts = [transition[:, :, 0], transition[:, :, 1], None]
     for favoured in (0, 1):
         worst = [np.zeros((n, len(pairs))) for _ in range(2)]
         for way, order in enumerate((losses, losses[::-1])):
-            for known, start in ((known, start) for known in range(n) for start in starts):
-                if start is None and known != n - 1:
+            for reading, start in ((reading, start) for reading in range(n) for start in starts):
+                if start is None and reading != n - 1:
                     continue
                 seen = without = np.ones((len(pairs), 2)) if start is None else start
-                for tick in range(known if start is None else known - 1, -1, -1):
+                for tick in range(reading if start is None else reading - 1, -1, -1):
                     ratio = np.log(seen / without)
-                    if start is not None or tick < known:
+                    if start is not None or tick < reading:
                         side = ratio[:, favoured] - ratio[:, 1 - favoured]
                         worst[way][tick] = np.maximum(worst[way][tick], side)
                     weights = np.ones(2)
                     weights[favoured] = math.exp(order[tick])
                     seen = np.einsum("pxy,py->px", transition, seen * weights)
                     without = np.einsum("pxy,py->px", transition, without)
-        found = np.maximum(found, (losses[:, None] + worst[0] + worst[1][::-1]).max(axis=0))
-    return found
+        array = np.maximum(array, (losses[:, None] + worst[0] + worst[1][::-1]).max(axis=0))
+    return array
 
 
 def test_the_attack_with_one_symbol_is_as_strong_as_all_of_them() -> None:
@@ -163,5 +163,5 @@ def test_no_one_of_a_hundred_thousand_members_loses_more_than_its_class() -> Non
 @pytest.mark.parametrize("rate", [1e-9, 50.0, 200.0, 650.0])
 def test_extreme_losses_and_rare_changes_get_a_bound(rate: float) -> None:
     for q, r in (((1e-300, 0.5), (1e-300, 0.5)), ((0.2, 0.5), (0.1, 0.5)), ((1e-8, 1e-7), (0.3, 0.9))):
-        found = ChainAccountant(BinaryChains(q=q, r=r)).schedule_loss(np.full(5, rate), "informed").epsilon
-        assert rate <= found <= 5 * rate * (1.0 + 1e-9)
+        epsilon = ChainAccountant(BinaryChains(q=q, r=r)).schedule_loss(np.full(5, rate), "informed").epsilon
+        assert rate <= epsilon <= 5 * rate * (1.0 + 1e-9)

@@ -42,11 +42,11 @@ def test_any_start_counts_with_its_limits(
     """Where a step is impossible the worst start is a limit that none attains; leaving it out claimed 1 here."""
     transition, n = np.array(rows), ticks or 7
     density = count_density(scale, 0, n - 1) if ticks else symbol_density(two_symbols(1.0 / scale), n)
-    found = float(enumerated_losses(NEAR_AN_END, transition, n, density, informed=False).max())
-    assert found == pytest.approx(real, abs=6e-4)
+    exact = float(enumerated_losses(NEAR_AN_END, transition, n, density, informed=False).max())
+    assert exact == pytest.approx(real, abs=6e-4)
     accountant = ChainAccountant((MarkovChain(transition, None),))
-    assert found <= accountant.loss(1.0 / scale, length=ticks).epsilon
-    assert found == pytest.approx(accountant.loss(1.0 / scale, length=n).epsilon, rel=0.02)
+    assert exact <= accountant.loss(1.0 / scale, length=ticks).epsilon
+    assert exact == pytest.approx(accountant.loss(1.0 / scale, length=n).epsilon, rel=0.02)
     assert 1.0 / accountant.allowance(1.0, length=ticks) > 1.1 * scale
 
 
@@ -91,9 +91,9 @@ def test_products_too_small_for_a_float_are_possible(start: list[float] | None, 
     for n, scale in ((2, 0.5), (3, 0.5), (4, 2.0)):
         for counted in ((0,), (1,), (2,)):
             density = count_density(scale, 0, n - 1, counted)
-            found = enumerated_losses(starts, chain.transition, n, density, informed=informed).max()
+            exact = enumerated_losses(starts, chain.transition, n, density, informed=informed).max()
             claim = ChainAccountant((chain,)).schedule_loss(np.full(n, 1.0 / scale), adversary)
-            assert found <= claim.epsilon * (1.0 + 1e-12)
+            assert exact <= claim.epsilon * (1.0 + 1e-12)
             assert claim.epsilon <= n / scale * (1.0 + 1e-9)
 
 
@@ -138,21 +138,21 @@ def test_a_count_of_alternating_readings_is_a_bound(informed: bool) -> None:
             found = accountant.loss(1.0, adversary, length)
             assert found.bound in ("alternating bound", "odds-ratio bound")
     counted = enumerated_losses(chain.initial[None], transition, 6, count_density(1.0, 0, 5), informed=informed).max()
-    said = enumerated_losses(
+    exact = enumerated_losses(
         chain.initial[None], transition, 6, symbol_density(two_symbols(1.0), 6), informed=informed
     ).max()
     claim = ChainAccountant((chain,)).loss(1.0, adversary, 6).epsilon
     assert counted < 0.6 * claim
-    assert said <= claim * (1.0 + 1e-12) <= said * (1.1 if informed else 1.0 + 1e-9)
+    assert exact <= claim * (1.0 + 1e-12) <= exact * (1.1 if informed else 1.0 + 1e-9)
 
 
 def test_a_positively_correlated_count_is_exact() -> None:
     transition = np.array([[0.9, 0.1], [0.3, 0.7]])
     for start in (np.array([0.2, 0.8]), np.array([1.0, 0.0])):
         claim = ChainAccountant((MarkovChain(transition, start),)).loss(0.5, length=6)
-        found = enumerated_losses(start[None], transition, 6, count_density(2.0, 0, 5), informed=False).max()
+        exact = enumerated_losses(start[None], transition, 6, count_density(2.0, 0, 5), informed=False).max()
         assert claim.bound == "exact"
-        assert found == pytest.approx(claim.epsilon, rel=1e-9)
+        assert exact == pytest.approx(claim.epsilon, rel=1e-9)
     assert ChainAccountant(BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))).loss(0.5).bound == "exact"
 
 

@@ -28,9 +28,9 @@ def by_linear_programme(above: np.ndarray, below: np.ndarray, bounds: np.ndarray
                 row = np.zeros(k)
                 row[y], row[z] = 1.0, -np.exp(bounds[y, z])
                 rows.append(row)
-    found = linprog(-above, A_ub=np.array(rows), b_ub=np.zeros(len(rows)), A_eq=below[None], b_eq=[1.0])
-    assert found.status == 0
-    return float(np.log(-found.fun))
+    solution = linprog(-above, A_ub=np.array(rows), b_ub=np.zeros(len(rows)), A_eq=below[None], b_eq=[1.0])
+    assert solution.status == 0
+    return float(np.log(-solution.fun))
 
 
 def problem(seed: int, rows: int, columns: int, largest: float) -> tuple[np.ndarray, np.ndarray]:

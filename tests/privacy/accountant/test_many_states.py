@@ -40,13 +40,13 @@ def by_halving(above: Array, below: Array, bounds: Array, most: float) -> float:
     bottom, top = 0.0, most
     for _ in range(40):
         middle = (bottom + top) / 2.0
-        left = above - np.exp(middle) * below
+        surplus = above - np.exp(middle) * below
         for y, z in cheapest:
-            if left[y] > 0.0 > left[z]:
-                moved = min(left[y], -left[z] / np.exp(bounds[y, z]))
-                left[y] -= moved
-                left[z] = min(left[z] + moved * np.exp(bounds[y, z]), 0.0)
-        bottom, top = (bottom, middle) if left.max() <= 1e-15 else (middle, top)
+            if surplus[y] > 0.0 > surplus[z]:
+                moved = min(surplus[y], -surplus[z] / np.exp(bounds[y, z]))
+                surplus[y] -= moved
+                surplus[z] = min(surplus[z] + moved * np.exp(bounds[y, z]), 0.0)
+        bottom, top = (bottom, middle) if surplus.max() <= 1e-15 else (middle, top)
     return top
 
 
@@ -117,12 +117,12 @@ def test_what_is_known_is_not_looked_for_again() -> None:
     distributions, bounds = problem(9)
     order = ratio_order(distributions)
     free = step(distributions, order, bounds)
-    known = free + np.where(np.arange(4) % 2, 0.05, -0.05)
-    found = step(distributions, order, bounds, known, no_moves(4, 16))
+    lower = free + np.where(np.arange(4) % 2, 0.05, -0.05)
+    found = step(distributions, order, bounds, lower, no_moves(4, 16))
     box = box_step(distributions, order, bounds)
     assert np.all(found >= by_simplex(distributions, bounds) - 1e-12)
-    assert np.minimum(found, known)[:, 1::2] == pytest.approx(free[:, 1::2], rel=1e-2)
-    assert np.all((found == box) | (found < known))
+    assert np.minimum(found, lower)[:, 1::2] == pytest.approx(free[:, 1::2], rel=1e-2)
+    assert np.all((found == box) | (found < lower))
 
 
 def test_log_ratios_with_zeros_and_numbers_whose_inverse_is_infinite() -> None:

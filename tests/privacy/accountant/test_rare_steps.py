@@ -29,12 +29,12 @@ SMALL = [1e-16, 2e-16, 3e-14, 1e-12, 5e-9, 1e-6, 1e-3, 0.1, 1.0]
 def test_no_claim_of_the_accountant_is_below_what_symbols_lose() -> None:
     step = 1e-16
     for q, r in ((step, step), (step, min(3.0 * step, 0.5)), (step, 0.4)):
-        known = ChainAccountant((MarkovChain.stationary([[1.0 - q, q], [r, 1.0 - r]]),))
+        fixed = ChainAccountant((MarkovChain.stationary([[1.0 - q, q], [r, 1.0 - r]]),))
         declared = ChainAccountant(BinaryChains(q=(q, q), r=(r, r)))
         for rate in SMALL[::4]:
             for adversary in ADVERSARIES:
                 truth = lost(q, r, rate, adversary) * (1.0 - 1e-15)
-                for accountant in (known, declared):
+                for accountant in (fixed, declared):
                     found = accountant.loss(rate, adversary)
                     assert truth <= found.epsilon, (q, r, rate, adversary, found)
 

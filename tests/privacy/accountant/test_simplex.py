@@ -41,16 +41,16 @@ def test_lists_and_arrays_give_the_same_bits(k: int) -> None:
 
 def exact_distribution(transition: Array) -> list[Fraction]:
     """By elimination without subtractions, in fractions."""
-    left = [[Fraction(float(p)) for p in row] for row in transition]
-    for last in range(len(left) - 1, 0, -1):
-        leaving = sum(left[last][:last])
+    fractions = [[Fraction(float(p)) for p in row] for row in transition]
+    for last in range(len(fractions) - 1, 0, -1):
+        leaving = sum(fractions[last][:last])
         for x in range(last):
-            left[x][last] /= leaving
+            fractions[x][last] /= leaving
             for y in range(last):
-                left[x][y] += left[x][last] * left[last][y]
+                fractions[x][y] += fractions[x][last] * fractions[last][y]
     distribution = [Fraction(1)]
-    for state in range(1, len(left)):
-        distribution.append(sum((distribution[x] * left[x][state] for x in range(state)), Fraction(0)))
+    for state in range(1, len(fractions)):
+        distribution.append(sum((distribution[x] * fractions[x][state] for x in range(state)), Fraction(0)))
     return [p / sum(distribution) for p in distribution]
 
 

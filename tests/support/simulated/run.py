@@ -164,12 +164,12 @@ def unsent(hardware) -> None:
 
     for data in image.POLICIES:
         policy = read_policy(data)
-        outbox, one = Outbox("outbox/" + policy.stream, policy), 0
+        outbox, number = Outbox("outbox/" + policy.stream, policy), 0
         while True:
-            found = outbox.next(one)
-            if found is None:
+            batch = outbox.next(number)
+            if batch is None:
                 break
-            one, frames = found
+            number, frames = batch
             for name, _, last, _ in frames:
                 hardware.say("k", name, last)
 
@@ -186,16 +186,16 @@ async def run(hardware) -> None:
     settings = hardware.settings
     clock = device_clock(settings["jump"])
     sensors = {name: hardware.sensor(*shown) for name, shown in settings["streams"].items()}
-    made = board(image, sensors, clock)
+    device = board(image, sensors, clock)
     hardware.watch()
     hardware.say("b")
     suffering = asyncio.create_task(hardware.suffer(clock))
-    task = asyncio.create_task(made.run())
+    task = asyncio.create_task(device.run())
     while not task.done():
         await asyncio.sleep_ms(LOOK_MS)
         try:
             os.stat(settings["stop"])
-            made.stopping = True
+            device.stopping = True
         except OSError:
             pass
     suffering.cancel()

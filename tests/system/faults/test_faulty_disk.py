@@ -43,12 +43,12 @@ def run(disk: FaultyDisk, folder: Path, program: str) -> subprocess.CompletedPro
     return subprocess.run([sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(("level", "left"), [("FULL", 2), ("OFF", 1)])
-def test_a_row_outlasts_a_power_cut_if_it_was_synced(disk: FaultyDisk, tmp_path: Path, level: str, left: int) -> None:
+@pytest.mark.parametrize(("level", "rows"), [("FULL", 2), ("OFF", 1)])
+def test_a_row_outlasts_a_power_cut_if_it_was_synced(disk: FaultyDisk, tmp_path: Path, level: str, rows: int) -> None:
     run(disk, tmp_path, ROWS.format(level=level))
     disk.lose_power()
     with closing(connect(tmp_path / "state" / "rows.sqlite")) as db:
-        assert db.execute("SELECT COUNT(*) FROM rows").fetchone() == (left,)
+        assert db.execute("SELECT COUNT(*) FROM rows").fetchone() == (rows,)
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
@@ -82,9 +82,9 @@ def test_parts_of_files_names_and_ends_are_as_they_were_synced(disk: FaultyDisk,
     ):
         assert run(disk, tmp_path, PUT + steps).returncode == 0
     disk.lose_power()
-    found = {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()}
+    contents = {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()}
     durable = {"a": b"01xy4567z9", "c": b"new", "d": b"12345", "g": b"2"}
-    assert found == {**durable, "back": b"x", "e": b"old", "f": b"new"}, "names that nobody synced are as before"
+    assert contents == {**durable, "back": b"x", "e": b"old", "f": b"new"}, "names that nobody synced are as before"
 
 
 def test_sectors_of_a_database_are_written_or_not(disk: FaultyDisk, tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_sectors_of_a_database_are_written_or_not(disk: FaultyDisk, tmp_path: Pa
     )
     assert run(disk, tmp_path, PUT + steps + "; put('y', (0, b'w' * 8192), sync=False)").returncode == 0
     disk.lose_power(0.9)
-    found = (tmp_path / "state" / "x.sqlite").read_bytes()
-    sectors = {found[at : at + 512] for at in range(0, len(found), 512)}
+    content = (tmp_path / "state" / "x.sqlite").read_bytes()
+    sectors = {content[at : at + 512] for at in range(0, len(content), 512)}
     assert sectors == {b"s" * 512, b"w" * 512}
     assert len(set((tmp_path / "state" / "y").read_bytes())) == 1
 

@@ -151,10 +151,12 @@ def check(server: Server, sent: dict[str, list[SymbolFrame]], public: Public) ->
             number = store.stream_id(name, "hr")
             assert number is not None
             stored = store.symbols.following(number, 0)
-            assert b"".join(one.symbols for one in stored) == b"".join(one.symbols for one in some), name
-    wait_until(lambda: len({ReleaseFrame.decode(one).first for one in public.payloads}) >= ticks // 20 - 1, "releases")
+            assert b"".join(frame.symbols for frame in stored) == b"".join(frame.symbols for frame in some), name
+    wait_until(
+        lambda: len({ReleaseFrame.decode(payload).first for payload in public.payloads}) >= ticks // 20 - 1, "releases"
+    )
     payloads = dict.fromkeys(public.payloads)  # the newest is published again at every start
     released = {payload: ReleaseFrame.decode(payload) for payload in payloads}
-    assert len({one.first for one in released.values()}) == len(released), "nothing is released twice"
+    assert len({frame.first for frame in released.values()}) == len(released), "nothing is released twice"
     with closing(Ledger(ledger_beside(server))) as ledger:
-        assert verify(ledger, {one.entry: payload for payload, one in released.items()}).problems == ()
+        assert verify(ledger, {frame.entry: payload for payload, frame in released.items()}).problems == ()

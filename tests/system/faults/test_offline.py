@@ -53,7 +53,7 @@ def test_a_device_that_was_offline_drains_in_order(broker: Mosquitto, tmp_path: 
     assert gateway.stop() == 0
     print(f"{ticks} ticks: {size / 1e6:.2f} MB in the outbox, drained in {seconds:.2f} s")
     frames = gateway.frames()
-    sent = sorted({(one.first, one.previous, one.last) for one in recorder.frames()})
+    sent = sorted({(frame.first, frame.previous, frame.last) for frame in recorder.frames()})
     assert [previous for _, previous, _ in sent] == [-1, *(last for _, _, last in sent[:-1])]
     stored = [tick for frame in frames for tick in range(frame.first, frame.last + 1)]
     assert stored == [tick for first, _, last in sent for tick in range(first, last + 1)]

@@ -96,7 +96,7 @@ def test_publications_of_opposite_recordings_have_the_same_lengths(scene: Scene)
     with Lines(scene.broker.port, Opened.of(scene.broker.folder), lambda _topic: True) as lines:
         for recording in RECORDINGS:
             line = scene.replay(
-                recording, lines, lambda line: sum("/symbols/" in one for one, _ in list(line.said)) > 10
+                recording, lines, lambda line: sum("/symbols/" in topic for topic, _ in list(line.said)) > 10
             )
             for topic, payload in line.said:
                 lengths[recording][parse_topic(topic).kind].add(len(payload))

@@ -93,7 +93,7 @@ class Kernel:
                 ratio += min((-(-more * wide[a][b] // below[b]) for b in at if below[b]), default=LIMIT)
         return min(ratio, LIMIT)
 
-    def told(self, n: int) -> Matrix:
+    def tick_ratios(self, n: int) -> Matrix:
         """The largest K^n[x][z] / K^n[y][z]; `error` is how much too large an entry can be."""
         power, error = self.up, 1
         for bit in bin(n)[3:]:
@@ -181,7 +181,7 @@ def quilts(kernel: Kernel, most: int, worth: Callable[[int, Matrix, Matrix], Mat
         return paid[n - 1]
 
     for n in useful_distances(kernel.rough, all_told, worth, ONE, LIMIT):
-        quilt = each(min, quilt, worth(all_told(n), kernel.told(n), kernel.told(n + 1)))
+        quilt = each(min, quilt, worth(all_told(n), kernel.tick_ratios(n), kernel.tick_ratios(n + 1)))
     return quilt
 
 
