@@ -37,8 +37,9 @@ from fugu.host.arguments import number
 from fugu.host.database import STORE
 from fugu.library.recordings import read
 from fugu.mqtt import Broker
+from fugu.planning.question import choose_states
 from fugu.recordings.errors import QuestionError
-from fugu_cli.commands.auto_plan import answers
+from fugu_cli.commands.auto_plan import answers, question_asked
 from fugu_cli.commands.doctor import of_gateway
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.connection import broker_of
@@ -203,6 +204,10 @@ class _Wizard:
                 recording = read(path)
                 understood = [*recording.summary]
                 show_readings(self.page, recording.readings)
+                if recording.readings is not None:
+                    with suppress(FuguError):  # a plan says what it lacks
+                        chosen = choose_states(recording.readings, question_asked(AutoOptions()))
+                        understood.append(f"states: {', '.join(chosen.discretiser.states)}")
         except QuestionError as error:
             stalled, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
         except (FuguError, OSError) as error:

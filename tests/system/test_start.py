@@ -342,6 +342,7 @@ def test_from_a_file_to_an_agent_that_checks(
     browser.run("document.getElementById('topic').open = true")
     overwrite(browser, topic="lab/door", local=f"127.0.0.1:{broker.port}")
     wait_until(lambda: "readings in column value" in browser.text("#understood"), "what was understood")
+    assert "states: below, above" in browser.text("#understood")
     browser.click("#more summary")
     browser.type("[name=threshold]", "10")
     browser.type("[name=protect]", "single")
