@@ -22,10 +22,18 @@ from figures import show
 
 from firmware_sim.build import Burnt, build, enrolled
 from fugu.contract.chains import BinaryChains
-from fugu.contract.compiler import compile_document, compile_for_boards
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import key_name, sign
-from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, Role, RootDocument, write_document
+from fugu.contract.fleet_documents import (
+    Address,
+    Enrolment,
+    PolicyDocument,
+    Role,
+    RootDocument,
+    compile_document,
+    compile_for_boards,
+    write_document,
+)
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy

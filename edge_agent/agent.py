@@ -81,7 +81,7 @@ class Agent:
             for stream in self._ticks.streams
             if stream.mechanism.offer is not None and plan.managed is None
         }
-        self._signed = 0 if plan.managed is None else plan.managed.time
+        self._signed = 0 if plan.managed is None else plan.managed.trusted.time
         self._fleet: FleetPolicy | None = None
         if plan.managed is not None:
             from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
@@ -163,8 +163,8 @@ class Agent:
         try:
             while not self._ticks.over:
                 self._notifier.alive(time.monotonic())
-                if self._fleet is not None and self._fleet.managed.time > self._signed:
-                    self._signed = self._fleet.managed.time  # it can confirm the device's clock
+                if self._fleet is not None and self._fleet.trusted.time > self._signed:
+                    self._signed = self._fleet.trusted.time  # it can confirm the device's clock
                     self._time.follow(self._signed)
                 self._look_at_pause()
                 self._ticks.catch_up()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from argparse import Namespace
@@ -145,7 +144,7 @@ def _set_back(path: Path, config: AgentConfig, outbox: Path) -> str:
     after = trust.set_back(now)
     if after == before:
         return f"nothing changes: the newest signed time, {before}, is not ahead of this machine's clock, {now}"
-    write_secret(path.parent / config.trust, json.dumps(trust.state.to_json()))
+    write_secret(path.parent / config.trust, bytes(trust.state.pack()))
     floor = "" if after == now else ", where the newest document that was accepted begins"
     return f"the newest signed time was {before} and is {after} now{floor}; see that the gateway's clock is right"
 

@@ -85,8 +85,15 @@ def _plan(checked: dict[str, Any]) -> AgentPlan:
     return AgentPlan(
         **{**checked, "broker": Broker(**checked["broker"]), "streams": streams, "groups": tuple(checked["groups"])},
         clock=ClockSettings(**clock),
-        managed=None if managed is None else Managed(**{**managed, "streams": tuple(managed["streams"])}),
+        managed=None if managed is None else _managed(managed),
     )
+
+
+def _managed(checked: dict[str, Any]) -> Managed:
+    from fugu.core.trust import unpack
+
+    trusted = unpack(bytes.fromhex(checked["trusted"]))
+    return Managed(**{**checked, "streams": tuple(checked["streams"]), "trusted": trusted})
 
 
 def _checked(path: Path) -> dict[str, Any]:

@@ -277,7 +277,7 @@ class AgentConfig(Document):
     device: str
     outbox: FileName
     enrolment: FileName | None = None
-    trust: FileName = "trust.json"
+    trust: FileName = "trust"
     ceiling: Ceiling | None = None
     total_ceiling: Ceiling | None = None
     measurement_ceiling: float | None = Field(default=None, gt=0)

@@ -25,7 +25,6 @@ from edge_agent.sensors.sharing import open_sensors
 from edge_agent.sensors.source import Sensor
 from fugu.contract.classify import classifier_of
 from fugu.contract.errors import FuguError, Reason, StatusCode
-from fugu.contract.fleet_documents import TimeDocument
 from fugu.contract.topics import topic_of
 from fugu.host import checks
 from fugu.host.checks import Finding, loopback_only
@@ -159,12 +158,12 @@ def examine(
 
 def _policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
     managed = plan.managed
-    ends = [stream.valid_until for stream in plan.streams] + ([] if managed is None else [managed.valid_until])
-    dated = [end for end in ends if end is not None]
-    if managed is not None and managed.stopped >= max(managed.version, 1):
+    ends = [stream.valid_until for stream in plan.streams] + ([] if managed is None else [managed.trusted.valid_until])
+    dated = [end for end in ends if end]
+    if managed is not None and managed.trusted.silent(int(now), managed.trusted.version) == "stopped":
         text = "the gateway has stopped this device: find its copy, then have a newer policy document signed"
         yield Finding("policy", "FAIL", text)
-    elif managed is not None and not managed.version:
+    elif managed is not None and not managed.trusted.version:
         yield Finding("policy", "warn", "none has come yet: fugu fleet push")
     elif dated and min(dated) <= now:
         yield Finding("policy", "FAIL", "one is past its time: sign a newer one, or give the device a newer file")
@@ -275,13 +274,12 @@ def _signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Fi
         return Finding("signed time", "warn", "the broker has none: the gateway does not run, or has no key")
     now = time.time()
     try:
-        document = open_trust(config, folder).judge(payload, "time", int(now)).document
+        signed = open_trust(config, folder).judge(payload, "time", int(now)).state.time
     except FuguError as error:
         if error.reason is Reason.REPLAYED:
             return Finding("signed time", "warn", "older than one that this device has seen: does the gateway run?")
         return Finding("signed time", "FAIL", f"it is not believed, {error}: has the fleet another root?")
-    assert isinstance(document, TimeDocument)
-    age = now - document.time
+    age = now - signed
     if age < -_AHEAD_SECONDS:
         return Finding("signed time", "FAIL", f"this clock is {-age:.0f} s behind the gateway's: set it")
     if age > _AGE_SECONDS:

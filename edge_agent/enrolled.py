@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ from edge_agent.config_schema import AgentConfig
 from edge_agent.joined import check_joined
 from edge_agent.sensors.source import ConfigError
 from fugu.contract.errors import Reason, TrustError
-from fugu.contract.fleet_documents import PolicyDocument, read_enrolment
+from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.history import Noise
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.trust import Trust, TrustState, Verdict
+from fugu.contract.trust import Trust, Verdict
 
 __all__ = ["accepted", "open_trust", "to_run", "to_run_of"]
 
@@ -28,31 +27,12 @@ def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tupl
         "streams": [stream.stream for stream in config.streams],
         "config": str(path.resolve()),
         "trust": str((path.parent / config.trust).resolve()),
-        "version": 0,
-        "valid_until": None,
-        "on_expiry": "hold",
-        "time": trust.state.time,
-        "stopped": trust.state.stopped,
+        "trusted": trust.state.pack().hex(),
         "fresh_seconds": trust.enrolment.fresh_seconds,
         "key": trust.enrolment.key,
     }
-    if (verdict := trust.in_force()) is None:
-        return managed, []
-    documents = to_run(verdict, config, path.parent)
-    plans = documents.pop("plans")
-    return managed | documents, plans
-
-
-def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> dict[str, Any]:
-    """Parts of a policy document that an agent needs, as JSON can carry them."""
-    document = verdict.document
-    assert isinstance(document, PolicyDocument)
-    return {
-        "version": document.version,
-        "valid_until": document.valid_until,
-        "on_expiry": document.on_expiry,
-        "plans": _streams(verdict, config, folder),
-    }
+    verdict = trust.in_force()
+    return managed, [] if verdict is None else to_run(verdict, config, path.parent)
 
 
 def to_run_of(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
@@ -66,8 +46,11 @@ def to_run_of(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
     return form | {"rate": float(policy.outputs.rate), "noise_bound": Noise.of(policy).text()}
 
 
-def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each policy with its stream's sensor. Raises TrustError without one, ConfigError if it does not fit."""
+def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each policy with its stream's sensor, as JSON can carry them.
+
+    Raises TrustError without a sensor, ConfigError if it does not fit.
+    """
     streams = {stream.stream: stream for stream in config.streams}
     to_runs = []
     for policy, compiled in zip(verdict.policies, verdict.compiled, strict=True):
@@ -97,7 +80,7 @@ def open_trust(config: AgentConfig, folder: Path) -> Trust:
     if (enrolment.fleet, enrolment.device) != (config.fleet, config.device):
         raise ConfigError(f"the enrolment is that of {enrolment.fleet}/{enrolment.device}, not of this device")
     sensors = {stream.stream or "": stream.sensor.model_dump_json() for stream in config.streams}
-    return Trust(enrolment, _stored_state(folder / config.trust), sensors)
+    return Trust(enrolment, _stored(folder / config.trust), sensors)
 
 
 def _of_systemd(path: Path) -> bool:
@@ -106,14 +89,10 @@ def _of_systemd(path: Path) -> bool:
     return folder is not None and path.resolve().parent == Path(folder).resolve()
 
 
-def _stored_state(path: Path) -> TrustState | None:
+def _stored(path: Path) -> bytes | None:
     try:
-        text = path.read_text()
+        return path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        return TrustState.from_json(json.loads(text))
-    except ValueError:
-        raise TrustError(f"{path} is damaged") from None

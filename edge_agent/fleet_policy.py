@@ -19,7 +19,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import FuguError, Reason, StatusCode, cause, printable
 from fugu.contract.frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicyStatus
 from fugu.contract.topics import topic_of
+from fugu.core.trust import unpack
 from fugu.host.clock import known_synchronised
 from fugu.host.files import write_secret
 from fugu.host.process import NOTICES
@@ -67,7 +67,8 @@ class FleetPolicy:
         sure: Callable[[], bool] = known_synchronised,
     ) -> None:
         self.managed = managed
-        self._stored_time = managed.time
+        self.trusted = managed.trusted
+        self._stored_time = managed.trusted.time
         self._later = later
         self._switch = switch
         self._offer_table = offer_table
@@ -127,19 +128,18 @@ class FleetPolicy:
 
     def silent(self, seconds: float) -> StatusCode | None:
         """Why nothing may be drawn, at a Unix time in seconds: the gateway's stop, or an expired policy."""
-        if self.managed.stopped >= max(self.managed.version, 1):
-            return StatusCode.STOPPED
-        return StatusCode.POLICY_EXPIRED if self._expired(seconds) and self.managed.on_expiry == "stop" else None
+        code = self.trusted.silent(int(seconds), self.trusted.version)
+        return None if code is None else StatusCode(code)
 
     def ahead(self, seconds: float) -> bool:
         """True if the gateway's time is more than a day ahead of this device's clock, which is synchronised."""
-        return self._far or (self.managed.time > seconds + DAY_SECONDS and self._sure())
+        return self._far or (self.trusted.time > seconds + DAY_SECONDS and self._sure())
 
     def next_status(self, seconds: float, connected_anew: bool) -> tuple[str, bytes] | None:
         """Topic and bytes of the status at a Unix time, if it is new or `connected_anew`."""
-        status = PolicyStatus(
-            self.managed.version, self._judged, self._reason, self._detail, self._refused, self._stale(seconds)
-        )
+        trusted = self.trusted
+        stale = trusted.stale(int(seconds), self.managed.fresh_seconds or 0)
+        status = PolicyStatus(trusted.version, self._judged, self._reason, self._detail, self._refused, stale)
         if status == self._said and not connected_anew:
             return None
         self._said = status
@@ -151,15 +151,6 @@ class FleetPolicy:
         if self._judging is not None:
             self._judging.kill()
 
-    def _expired(self, seconds: float) -> bool:
-        """By the clock, or by the newest signed time if that is ahead: a clock that is set back renews nothing."""
-        end = self.managed.valid_until
-        return end is not None and max(seconds, self.managed.time) >= end
-
-    def _stale(self, seconds: float) -> bool:
-        fresh = self.managed.fresh_seconds
-        return self._expired(seconds) or (fresh is not None and abs(seconds - self.managed.time) > fresh)
-
     # Judgement
 
     def _next(self) -> None:
@@ -170,7 +161,7 @@ class FleetPolicy:
         payload = self._waiting.pop(topic)
         self._busy = True
         kind, now, sure = self._kinds[topic], int(self._now()), self._sure()
-        now = now if kind == "time" else max(now, self.managed.time)
+        now = now if kind == "time" else max(now, self.trusted.time)
         threading.Thread(target=self._judge, args=(kind, payload, now, sure), name="judge", daemon=True).start()
 
     def _judge(self, kind: str, payload: bytes, now: int, sure: bool) -> None:
@@ -225,33 +216,31 @@ class FleetPolicy:
             del self._again[topic]
 
     def _accept(self, kind: str, payload: bytes, answer: dict[str, Any]) -> None:
-        if answer["kind"] == "table":
+        if kind == "table":
             if not self._offer_table(answer["stream"], base64.b64decode(answer["table"])):
                 self._refused += 1
                 self.refused["table"] += 1
             return
         if answer["changes"]:
-            running = self.managed.version
-            if answer["state"]["version"] < running + (answer["kind"] == "policy"):
+            running = self.trusted.version
+            trusted = unpack(bytes.fromhex(answer["state"]))
+            if trusted.version < running + (kind == "policy"):
                 self._refuse(kind, payload, Reason.REPLAYED, f"version {running} is in force, not in the file of trust")
                 return
-            new_state = answer["state"]
-            if answer["kind"] != "root":  # which forgets the time
-                new_state = {**new_state, "time": max(new_state["time"], self.managed.time)}
-            state = json.dumps(new_state)
-            managed = replace(self.managed, time=new_state["time"], stopped=new_state["stopped"])
-            if answer["kind"] == "policy":
-                managed = replace(managed, **{key: answer[key] for key in ("version", "valid_until", "on_expiry")})
+            if kind != "root":  # which forgets the time
+                trusted = trusted.with_changes(time=max(trusted.time, self.trusted.time))
+            stored_time, file, state = trusted.time, Path(self.managed.trust), bytes(trusted.pack())
+            if kind == "policy":
                 plans = [StreamPlan.of(policy, sensor) for policy, sensor in answer["plans"]]
-                self._switch(plans, lambda: write_secret(Path(self.managed.trust), state))
-            elif answer["kind"] != "time" or new_state["time"] >= self._stored_time + TIME_STORED_SECONDS:
-                write_secret(Path(self.managed.trust), state)
+                self._switch(plans, lambda: write_secret(file, state))
+            elif kind != "time" or trusted.time >= self._stored_time + TIME_STORED_SECONDS:
+                write_secret(file, state)
             else:
-                new_state = {**new_state, "time": self._stored_time}
-            self.managed, self._stored_time = managed, new_state["time"]
-            if answer["kind"] == "root":
+                stored_time = self._stored_time
+            self.trusted, self._stored_time = trusted, stored_time
+            if kind == "root":
                 self._answered.clear()
-            if answer["kind"] == "root" and self._newest_refused:  # it may be of keys that were not known yet
+            if kind == "root" and self._newest_refused:  # it may be of keys that were not known yet
                 self._waiting.setdefault(self._policy_topic, self._newest_refused)
         self._settle(kind, payload, "")
         self._far = self._far and kind not in ("time", "root")
@@ -262,7 +251,7 @@ class FleetPolicy:
             self._policy = self._judged, ""
             self._newest_refused = b""
             if answer["changes"]:
-                NOTICES.info("policy version %d is in force", self.managed.version)
+                NOTICES.info("policy version %d is in force", self.trusted.version)
 
     def _settle(self, kind: str, payload: bytes, reason: str) -> None:
         """Store the newest document of a kind whose judgement would be the same again."""

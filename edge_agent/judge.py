@@ -19,12 +19,12 @@ from edge_agent.config_file import read_config
 from edge_agent.enrolled import open_trust, to_run
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Kind
 from fugu.contract.errors import FuguError, Reason, TrustError, cause
-from fugu.contract.fleet_documents import PolicyDocument, TableDocument
+from fugu.contract.fleet_documents import TableDocument
 from fugu.host.process import end_with_parent
 
 MEMORY_BYTES = 1 << 29
 PROCESSOR_SECONDS = 60
-_SENT: dict[str, Kind] = {"policy": "policy", "table": "table", "time": "time", "stop": "stop"}
+_SENT: dict[str, Kind] = {"root": "root", "policy": "policy", "table": "table", "time": "time", "stop": "stop"}
 
 
 def main(arguments: list[str]) -> int:
@@ -55,19 +55,12 @@ def judge(path: Path, kind: str, payload: bytes, now: int, *, sure: bool = False
     """Judge a document as the device of a configuration; returns the answer to its agent. Raises TrustError."""
     config = read_config(path)
     trust = open_trust(config, path.parent)
-    if kind == "root":
-        verdict = trust.follow_roots(payload)
-    elif expected := _SENT.get(kind):
-        verdict = trust.judge(payload, expected, now, sure=sure)
-    else:
+    if (expected := _SENT.get(kind)) is None:
         raise TrustError(f"documents of kind {kind} are not sent")
-    answer: dict[str, Any] = {
-        "kind": verdict.document.document,
-        "changes": verdict.changes,
-        "state": verdict.state.to_json(),
-    }
-    if isinstance(verdict.document, PolicyDocument):
-        answer |= to_run(verdict, config, path.parent)
+    verdict = trust.judge(payload, expected, now, sure=sure)
+    answer: dict[str, Any] = {"kind": kind, "changes": verdict.changes, "state": verdict.state.pack().hex()}
+    if verdict.compiled:
+        answer["plans"] = to_run(verdict, config, path.parent)
     elif isinstance(verdict.document, TableDocument):
         try:
             base64.b64decode(verdict.document.table, validate=True)

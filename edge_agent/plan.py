@@ -12,6 +12,7 @@ from fugu.core.policy import ADVERSARIES, BOUNDED, JOINT
 
 if TYPE_CHECKING:
     from edge_agent.measurer import PointSource
+    from fugu.core.trust import TrustState
     from fugu.mqtt import Broker
 
 __all__ = ["AgentPlan", "ClockSettings", "Managed", "StreamPlan"]
@@ -100,23 +101,17 @@ class Managed:
 
     Attributes:
         trust: file of what was accepted.
-        version, valid_until: of the policy document in force, 0 for none; in Unix seconds, None for ever.
-        on_expiry: what is done from then on, "hold" or "stop".
-        time, fresh_seconds: the newest that the gateway has signed; the age that makes the device stale, or None.
+        trusted: what it holds.
+        fresh_seconds: how old the newest signed time may be before the device is stale; None for any age.
         key: by which the gateway's watermarks are known, in hexadecimal; None takes those of anybody.
-        stopped: the gateway has said to draw nothing under documents up to this version; 0 for none.
     """
 
     streams: tuple[str, ...]
     config: str
     trust: str
-    version: int
-    valid_until: int | None
-    on_expiry: Literal["hold", "stop"]
-    time: int
-    fresh_seconds: int | None
+    trusted: TrustState
+    fresh_seconds: int | None = None
     key: str | None = field(default=None, repr=False)
-    stopped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,6 @@ An agent's readings are doubles, and a threshold is compiled to the place of a d
 that stand for n * unit. Floating-point numbers are decided about here, once, and become integers to compare with: on
 both the states are those of the JSON form. docs/firmware.md has the layout, `fugu.contract.compiled` and
 `fugu.core.compiled` the readers.
-
-Whoever signs a document compiles its policies, and whoever takes one in compiles them again and refuses a difference.
 """
 
 from __future__ import annotations
@@ -13,47 +11,33 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, is_dataclass
 from fractions import Fraction
-from functools import partial
-from itertools import zip_longest
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fugu.contract.chains import JointChains
 from fugu.contract.classify import least, least_double, place
-from fugu.contract.compiled import BLOCKS, CELLS, read_policy
+from fugu.contract.compiled import BLOCKS, CELLS
 from fugu.contract.discretisers import Baseline, Categories, Cells, Discretiser, Thresholds
 from fugu.contract.errors import PolicyError
-from fugu.contract.fleet_documents import PolicyDocument
 from fugu.contract.groups import SharedWindow
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Policy
 from fugu.contract.rounding import claimed_ratio, ratio_below
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Blocks, Window
 from fugu.core.compiled import PolicyReader
-from fugu.core.compiled import read_policy as read_board_policy
 from fugu.core.leakage import MOST_NATS
 from fugu.core.policy import ADVERSARIES, BASELINE, BINARY, BOUNDED, CATEGORIES, JOINT, NONE, POINTS, THRESHOLDS
-from fugu.core.policy import PolicyError as CompiledError
 from fugu.core.states import STEPS, UNIT
 
-__all__ = [
-    "check_compiled",
-    "compile_board_policy",
-    "compile_discretiser",
-    "compile_document",
-    "compile_for_boards",
-    "compile_policy",
-    "units",
-]
+if TYPE_CHECKING:
+    from fugu.contract.policies import AnyPolicy
+    from fugu.contract.policy import Policy
+
+__all__ = ["compile_board_policy", "compile_discretiser", "compile_policy"]
 
 
 _FAR = 1 << 62
 _EXACT = 1 << 53
-_MOST_SHOWN = 60
 
 
 class _Agent:
@@ -203,7 +187,7 @@ def _compiled(policy: AnyPolicy, form: _Form) -> bytes:
         struct.pack(">QQ", policy.clock.epoch_us, policy.clock.period_us),
         struct.pack(">H", policy.frame_ticks),
         _discretiser(policy.discretiser, form),
-        _outputs(policy, form) if isinstance(policy, Policy) else form.points(),
+        _outputs(policy, form) if policy.kind == "symbols" else form.points(),
     ]
     result = b"".join(parts)
     if len(result) > form.most_bytes:
@@ -350,100 +334,3 @@ def _chains(policy: Policy, form: _Form) -> bytes:
 def _guarantee(guarantee: Guarantee, form: _Form) -> bytes:
     adversary = bytes([ADVERSARIES.index(guarantee.adversary)])
     return adversary + _big(form.ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)
-
-
-# Documents
-
-_SOMEBODY = "device"
-"""Whom the compiled policies of a document for several devices name; each puts its own name there."""
-
-
-def _policies(document: PolicyDocument) -> tuple[AnyPolicy, ...]:
-    return document.for_device(document.to.device or _SOMEBODY)
-
-
-def compile_document(document: PolicyDocument) -> PolicyDocument:
-    """The same document with what agents run; PolicyError if an agent does not do what a policy says."""
-    forms = tuple(compile_policy(policy).hex() for policy in _policies(document))
-    return document.model_copy(update={"compiled": forms})
-
-
-def compile_for_boards(document: PolicyDocument, unit: Mapping[str, Fraction]) -> PolicyDocument:
-    """The same document, for boards too; units are by stream, as the images were built with, by default 1.
-
-    Raises:
-        PolicyError: a board does not do what a policy says, or no policy is of such a stream.
-    """
-    policies = _policies(document)
-    if unknown := set(unit) - {policy.stream for policy in policies}:
-        raise PolicyError(f"a unit of stream {min(unknown)}, of which there is no policy")
-    forms = tuple(compile_board_policy(policy, unit.get(policy.stream, Fraction(1))).hex() for policy in policies)
-    return document.model_copy(update={"boards": forms})
-
-
-def units(document: PolicyDocument) -> dict[str, Fraction]:
-    """By stream, the unit that a document was compiled with for boards; PolicyError if a compiled policy is none."""
-    try:
-        policies = [read_board_policy(bytes.fromhex(data)) for data in document.boards]
-    except CompiledError as error:
-        raise PolicyError(f"a compiled policy of the document is none: {error}") from None
-    return {policy.stream: Fraction(*policy.unit) for policy in policies}
-
-
-def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
-    """Compile the policies of a document again, for its boards too, and refuse a difference; what agents run of them.
-
-    Raises:
-        PolicyError: something differs: what, and where.
-    """
-    policies = _policies(document)
-    _check(policies, document.compiled, compile_policy, read_policy)
-    if document.boards:
-        _check(policies, document.boards, partial(_compiled_again, units(document)), read_board_policy)
-    return tuple(map(bytes.fromhex, document.compiled))
-
-
-def _compiled_again(unit: Mapping[str, Fraction], policy: AnyPolicy) -> bytes:
-    return compile_board_policy(policy, unit.get(policy.stream, Fraction(1)))
-
-
-def _check(
-    policies: tuple[AnyPolicy, ...],
-    forms: tuple[str, ...],
-    compiled: Callable[[AnyPolicy], bytes],
-    read: Callable[[bytes], Any],
-) -> None:
-    if len(forms) != len(policies):
-        raise PolicyError(f"{len(forms)} compiled policies for the {len(policies)} of the document: sign it again")
-    for policy, form in zip(policies, forms, strict=True):
-        actual, expected = bytes.fromhex(form), compiled(policy)
-        if actual == expected:
-            continue
-        try:
-            where = _difference("", _plain(read(actual)), _plain(read(expected)))
-        except CompiledError as error:
-            where = f"it cannot be read: {error}"
-        raise PolicyError(f"the compiled policy of stream {policy.stream} is not its JSON form: {where}")
-
-
-def _difference(where: str, actual: Any, expected: Any) -> str:
-    """The first place at which two values differ, and what they are there."""
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        pairs = [(name, actual.get(name), expected.get(name)) for name in (*expected, *actual)]
-    elif isinstance(expected, list) and isinstance(actual, list):
-        pairs = [(str(number), *both) for number, both in enumerate(zip_longest(actual, expected))]
-    else:
-        pairs = []
-    for name, value, other in pairs:
-        if value != other:
-            return _difference(f"{where}.{name}" if where else name, value, other)
-    return f"{where} is {actual!r:.{_MOST_SHOWN}}, and {expected!r:.{_MOST_SHOWN}} by the JSON form"
-
-
-def _plain(value: Any) -> Any:
-    """A compiled policy, or a part of it, as values that can be compared."""
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: _plain(each) for name, each in asdict(value).items()}
-    return {name: _plain(each) for name, each in vars(value).items()} if hasattr(value, "__dict__") else value

@@ -59,7 +59,7 @@ class Reason(StrEnum):
     FROM_THE_FUTURE = "from_the_future"
     SHIFT_FELL = "shift_fell"
 
-    # Documents: the rules of `fugu.contract.trust`, in their order
+    # Documents: the rules of `fugu.core.judge`, in their order
     WRONG_ROLE = "wrong_role"
     BAD_SIGNATURE = "bad_signature"
     THRESHOLD = "threshold"
@@ -122,7 +122,7 @@ class FrameError(FuguError, reason=Reason.MALFORMED):
 
 
 class TrustError(FuguError, reason=Reason.MALFORMED):
-    """A document is not accepted; the reason says which rule of `fugu.contract.trust` it breaks."""
+    """A document is not accepted; the reason says which rule of `fugu.core.judge` it breaks."""
 
 
 class RefusedError(FuguError):

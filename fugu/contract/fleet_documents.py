@@ -1,9 +1,14 @@
-"""The signed documents of a fleet, read only after `fugu.contract.trust` has had their signatures checked."""
+"""The signed documents of a fleet, read only after `fugu.core.judge` has had their signatures checked."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import zip_longest
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from cryptography.exceptions import InvalidSignature
@@ -11,6 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, ValidationError, model_validator
 
 from fugu.contract._document import Document, DocumentFile, first_problem, read_document, write_document
+from fugu.contract.compiled import read_policy
+from fugu.contract.compiler import compile_board_policy, compile_policy
 from fugu.contract.envelope import Envelope, key_name
 from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.frames import KEY_BYTES
@@ -20,6 +27,10 @@ from fugu.contract.pins import Pins
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy
 from fugu.contract.stretches import Ceiling
+from fugu.core import judge as core
+from fugu.core.compiled import read_policy as read_board_policy
+from fugu.core.policy import PolicyError as CompiledError
+from fugu.core.trust import RefusedError
 
 __all__ = [
     "Address",
@@ -30,9 +41,14 @@ __all__ = [
     "StopDocument",
     "TableDocument",
     "TimeDocument",
+    "check_compiled",
+    "compile_document",
+    "compile_for_boards",
     "read_document",
     "read_enrolment",
-    "signers",
+    "refusals",
+    "signatures_match",
+    "units",
     "verified",
     "write_document",
 ]
@@ -43,6 +59,7 @@ Compiled = Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 21)]
 Seconds = Annotated[int, Field(ge=0, le=2**53)]
 Version = Annotated[int, Field(ge=1, le=2**32 - 1)]
 _INSERTED = ("fleet", "device", "version")
+_MOST_SHOWN = 60
 
 
 class Role(Document):
@@ -239,35 +256,123 @@ def read_enrolment(text: str | bytes) -> Enrolment:
         raise PolicyError(f"enrolment: {first_problem(error, 'enrolment')}") from None
 
 
-def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[bytes]:
-    """The names of a role's keys that have validly signed an envelope, of all roles' 32-byte public keys by name."""
-    return {
-        signature.key
-        for signature in envelope.signatures
-        if signature.key in role.names
-        and signature.key in keys
-        and _valid(keys[signature.key], signature.signature, envelope.message)
-    }
-
-
 def verified(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
-    """Refuse an envelope unless enough of a role's keys have signed it, each of them validly; others do not count.
-
-    The reasons: no key of the role has signed it, a signature of such a key does not match, too few of them signed.
-    """
-    claimed = {signature.key for signature in envelope.signatures} & role.names & set(keys)
-    if not claimed:
-        raise TrustError(f"no key that may sign a {envelope.kind} document has signed it", Reason.WRONG_ROLE)
-    valid = signers(envelope, role, keys)
-    if valid != claimed:
-        raise TrustError("a signature does not match the document", Reason.BAD_SIGNATURE)
-    if len(valid) < role.threshold:
-        raise TrustError(f"{len(valid)} of the {role.threshold} signatures that are needed", Reason.THRESHOLD)
+    """Refuse an envelope unless enough of a role's keys have signed it, as `core.verify` says; TrustError."""
+    with refusals():
+        core.verify(core.Envelope(envelope.encode()), dict(keys), (role.names, role.threshold), signatures_match)
 
 
-def _valid(public: bytes, signature: bytes, message: bytes) -> bool:
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise what the core refuses as a TrustError."""
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+        yield
+    except RefusedError as error:
+        raise TrustError(error.detail, Reason(error.reason)) from None
+
+
+def signatures_match(checks: Iterable[tuple[bytes, tuple[bytes, ...], bytes]]) -> bool:
+    """True if signatures are right; of each the public key, the message in parts, and the signature."""
+    try:
+        for public, message, signature in checks:
+            Ed25519PublicKey.from_public_bytes(public).verify(signature, b"".join(message))
     except InvalidSignature:
         return False
     return True
+
+
+# Compiled policies: whoever signs a document compiles its policies, and whoever takes one in compiles them again.
+
+_SOMEBODY = "device"
+"""Whom the compiled policies of a document for several devices name; each puts its own name there."""
+
+
+def _policies(document: PolicyDocument) -> tuple[AnyPolicy, ...]:
+    return document.for_device(document.to.device or _SOMEBODY)
+
+
+def compile_document(document: PolicyDocument) -> PolicyDocument:
+    """The same document with what agents run; PolicyError if an agent does not do what a policy says."""
+    forms = tuple(compile_policy(policy).hex() for policy in _policies(document))
+    return document.model_copy(update={"compiled": forms})
+
+
+def compile_for_boards(document: PolicyDocument, unit: Mapping[str, Fraction]) -> PolicyDocument:
+    """The same document, for boards too; units are by stream, as the images were built with, by default 1.
+
+    Raises:
+        PolicyError: a board does not do what a policy says, or no policy is of such a stream.
+    """
+    policies = _policies(document)
+    if unknown := set(unit) - {policy.stream for policy in policies}:
+        raise PolicyError(f"a unit of stream {min(unknown)}, of which there is no policy")
+    forms = tuple(compile_board_policy(policy, unit.get(policy.stream, Fraction(1))).hex() for policy in policies)
+    return document.model_copy(update={"boards": forms})
+
+
+def units(document: PolicyDocument) -> dict[str, Fraction]:
+    """By stream, the unit that a document was compiled with for boards; PolicyError if a compiled policy is none."""
+    try:
+        policies = [read_board_policy(bytes.fromhex(data)) for data in document.boards]
+    except CompiledError as error:
+        raise PolicyError(f"a compiled policy of the document is none: {error}") from None
+    return {policy.stream: Fraction(*policy.unit) for policy in policies}
+
+
+def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
+    """Compile the policies of a document again, for its boards too, and refuse a difference; what agents run of them.
+
+    Raises:
+        PolicyError: something differs: what, and where.
+    """
+    policies = _policies(document)
+    _check(policies, document.compiled, compile_policy, read_policy)
+    if document.boards:
+        _check(policies, document.boards, partial(_compiled_again, units(document)), read_board_policy)
+    return tuple(map(bytes.fromhex, document.compiled))
+
+
+def _compiled_again(unit: Mapping[str, Fraction], policy: AnyPolicy) -> bytes:
+    return compile_board_policy(policy, unit.get(policy.stream, Fraction(1)))
+
+
+def _check(
+    policies: tuple[AnyPolicy, ...],
+    forms: tuple[str, ...],
+    compiled: Callable[[AnyPolicy], bytes],
+    read: Callable[[bytes], Any],
+) -> None:
+    if len(forms) != len(policies):
+        raise PolicyError(f"{len(forms)} compiled policies for the {len(policies)} of the document: sign it again")
+    for policy, form in zip(policies, forms, strict=True):
+        actual, expected = bytes.fromhex(form), compiled(policy)
+        if actual == expected:
+            continue
+        try:
+            where = _difference("", _plain(read(actual)), _plain(read(expected)))
+        except CompiledError as error:
+            where = f"it cannot be read: {error}"
+        raise PolicyError(f"the compiled policy of stream {policy.stream} is not its JSON form: {where}")
+
+
+def _difference(where: str, actual: Any, expected: Any) -> str:
+    """The first place at which two values differ, and what they are there."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        pairs = [(name, actual.get(name), expected.get(name)) for name in (*expected, *actual)]
+    elif isinstance(expected, list) and isinstance(actual, list):
+        pairs = [(str(number), *both) for number, both in enumerate(zip_longest(actual, expected))]
+    else:
+        pairs = []
+    for name, one, other in pairs:
+        if one != other:
+            return _difference(f"{where}.{name}" if where else name, one, other)
+    return f"{where} is {actual!r:.{_MOST_SHOWN}}, and {expected!r:.{_MOST_SHOWN}} by the JSON form"
+
+
+def _plain(value: Any) -> Any:
+    """A compiled policy, or a part of it, as values that can be compared."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: _plain(each) for name, each in asdict(value).items()}
+    return {name: _plain(each) for name, each in vars(value).items()} if hasattr(value, "__dict__") else value

@@ -19,16 +19,15 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.losses import Adversary, Loss, derived_losses
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.rounding import claimed_ratio, exp_up, log_up, ratio_below
-from fugu.contract.stretches import Ceiling, StretchBound, StretchTicks
+from fugu.contract.rounding import claimed_ratio, exp_up, log_up
+from fugu.contract.stretches import StretchBound, StretchTicks
 from fugu.contract.windows import Counted, total_rate
 from fugu.core import guarantee as core
-from fugu.core.leakage import MOST_NATS
 from fugu.core.policy import ADVERSARIES
 from fugu.core.policy import Policy as CorePolicy
 from fugu.core.policy import Window as CoreWindow
 
-__all__ = ["Guarantee", "StreamOutputs", "check_outputs", "keeps_ceiling", "tick_ratios"]
+__all__ = ["Guarantee", "StreamOutputs", "check_outputs", "tick_ratios"]
 
 
 class Guarantee(Document):
@@ -90,24 +89,25 @@ def check_outputs(
     column: int | None = None,
     *,
     alone: bool = False,
+    claim: CorePolicy | None = None,
 ) -> Loss:
     """Refuse outputs, `what` in errors, that lose more than a guarantee allows, alone or in turns with others.
 
     A stream whose mechanism changes from tick to tick keeps the guarantee if each of them passes this check by itself.
     Returns what they, and all that may take turns with them (`lasting_ratios`), lose about a single tick. Of joint
     chains the stream is at `column`, by default a stream by itself that tells what these outputs do; `alone`: only
-    these outputs of it are seen. Integers of `fugu.core.guarantee` decide. GuaranteeError: it is above the guarantee or
-    not finite, or the numbers of states differ.
+    these outputs of it are seen. `fugu.core.guarantee` decides, by the compiled policy `claim` if there is one.
+    GuaranteeError: it is above the guarantee or not finite, or the numbers of states differ.
     Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change";
     docs/proofs/stretches.md.
     """
     if outputs.table is not None:
         _check_states(chains, outputs.table)
-    claim = _claim(chains, outputs, guarantee, column)
+    promise = ADVERSARIES.index(guarantee.adversary), claimed_ratio(guarantee.epsilon), guarantee.stretch_ticks
+    form = claim or _claim(chains, outputs)
     try:
-        ratios = core.tick_ratios(claim, alone)
-        bounds = derived_losses(claim.members, *ratios, guarantee.adversary)
-        bound = core.proven(claim, bounds, claim.guarantee, alone)
+        bounds = derived_losses(tuple(form.members), *core.tick_ratios(form, alone), guarantee.adversary)
+        bound = core.proven(form, bounds, promise, alone)
     except core.GuaranteeError as error:
         if column is not None and chains.named_streams:  # say it in numbers
             chains.stream_loss(column, outputs.ratios, outputs.rate, guarantee.adversary, what, alone=alone)
@@ -124,25 +124,10 @@ def check_outputs(
     return loss
 
 
-def keeps_ceiling(
-    chains: ChainClass, outputs: StreamOutputs, guarantee: Guarantee, column: int, ceiling: Ceiling, period_us: int
-) -> bool:
-    """True if a guarantee lets no stretch of a ceiling's time lose more; a ceiling above 1000 nats is none."""
-    if ceiling.epsilon > MOST_NATS:
-        return True
-    claim = _claim(chains, outputs, guarantee, column)
-    claim.period_us = period_us
-    try:
-        core.check_ceilings(claim, [(ratio_below(ceiling.epsilon), ceiling.seconds)])
-    except core.GuaranteeError:
-        return False
-    return True
-
-
-def _claim(chains: ChainClass, outputs: StreamOutputs, guarantee: Guarantee, column: int | None) -> CorePolicy:
-    """The part of a policy that the core's certificate looks at."""
-    claim, window = chains.compiled(column or 0), CoreWindow()
-    if column is None and chains.named_streams:
+def _claim(chains: ChainClass, outputs: StreamOutputs) -> CorePolicy:
+    """The part of a policy, of a stream by itself, that the core's certificate looks at."""
+    claim, window = chains.compiled(), CoreWindow()
+    if chains.named_streams:
         claim.shared = [("", claim.states, outputs.rate.as_integer_ratio())]
     claim.symbols = 0 if outputs.table is None else outputs.table.symbols
     claim.rows = [] if outputs.table is None else [tuple(row) for row in outputs.table.rows]
@@ -150,8 +135,6 @@ def _claim(chains: ChainClass, outputs: StreamOutputs, guarantee: Guarantee, col
     window.histogram = False
     window.denominator, window.numerator = total_rate(outputs.windows).as_integer_ratio()
     claim.windows = [window]
-    ratio, adversary = claimed_ratio(guarantee.epsilon), ADVERSARIES.index(guarantee.adversary)
-    claim.guarantee = adversary, ratio, guarantee.stretch_ticks
     return claim
 
 

@@ -13,12 +13,12 @@ them, and decides which pairs are protected and by which partner.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fugu.contract._document import Document
-from fugu.contract.chains import ChainClass
+from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import PolicyError
 from fugu.contract.guarantee import Guarantee
@@ -28,12 +28,14 @@ from fugu.contract.measure_table import members, set_of
 from fugu.contract.measurement import Measurement, neighbours_of
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
+from fugu.contract.rounding import claimed_ratio
+from fugu.core.guarantee import departures
+from fugu.core.policy import ADVERSARIES
+from fugu.core.policy import Policy as CorePolicy
 
 __all__ = ["MeasuredPins", "Pins", "SymbolPins", "contains", "pins_of", "violations"]
 
 State = Annotated[int, Field(ge=0)]
-_STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
-"""From the adversary who knows least to the one who knows most."""
 
 
 class SymbolPins(Document):
@@ -62,6 +64,25 @@ class SymbolPins(Document):
                 raise ValueError(f"no stream of the chains has the {count} states of the discretiser")
             raise ValueError(f"discretiser and chains have {count} and {self.chains.states} states")
         return self
+
+    def compiled(self, policy: Policy, form: CorePolicy) -> CorePolicy:
+        """The pins as `fugu.core.guarantee.keeps` takes them, on the clock of a policy and what is run of it.
+
+        Ticks at a multiple of the pinned period are some of the pinned ones. States that have other names, or that
+        joint chains show otherwise, are other states, although their bytes may be the same.
+        """
+        pinned = self.chains.compiled()
+        pinned.stream, pinned.epoch_us = form.stream, form.epoch_us
+        pinned.discretiser = form.discretiser if policy.discretiser == self.discretiser else b""
+        if isinstance(self.chains, JointChains) and not policy.chains.covers(self.chains):
+            pinned.shared = ()
+        times = 1 if self.discretiser.remembers else max(form.period_us // self.period_us, 1)
+        pinned.period_us = self.period_us * times
+        pinned.guarantee, pinned.windows, pinned.windows_guarantee = (ADVERSARIES.index(self.adversary), 0, 1), [], None
+        if alone := self.windows:
+            ratio = claimed_ratio(alone.epsilon)
+            pinned.windows_guarantee = ADVERSARIES.index(alone.adversary), ratio, -(-alone.stretch_ticks // times)
+        return pinned
 
 
 class MeasuredPins(Document):
@@ -157,35 +178,12 @@ def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str,
     Whether its guarantee holds is another question. PolicyError: its graph does not fit its states.
     """
     if isinstance(policy, Policy) and isinstance(pins, SymbolPins):
-        return tuple(_symbol_violations(policy, pins))
+        form = policy.compiled()
+        return tuple(f"{what} than is pinned" for what in departures(form, pins.compiled(policy, form)))
     if isinstance(policy, MeasurePolicy) and isinstance(pins, MeasuredPins):
         return tuple(_measured_violations(policy, pins))
     kind = "symbols" if isinstance(policy, Policy) else "measured"
     return (f"its kind is {kind}, and {pins.kind} is pinned",)
-
-
-def _symbol_violations(policy: Policy, pins: SymbolPins) -> list[str]:
-    problems = []
-    if policy.discretiser != pins.discretiser:
-        problems.append("its discretiser is not the pinned one")
-    period, same = policy.clock.period_us, pins.discretiser.remembers
-    if period % pins.period_us or (same and period != pins.period_us):
-        rule = "the pinned" if same else "a multiple of the pinned"
-        problems.append(f"its period of {period} microseconds is not {rule} {pins.period_us}")
-    if not contains(policy.chains, pins.chains):
-        problems.append("its class of chains is not shown to contain the pinned one")
-    for guarantee, pinned, whose in (
-        (policy.guarantee, pins.adversary, "its"),
-        (policy.windows_alone, pins.windows.adversary if pins.windows else None, "its windows'"),
-    ):
-        if guarantee and pinned and _STRENGTH.index(guarantee.adversary) < _STRENGTH.index(pinned):
-            problems.append(f"{whose} adversary is {guarantee.adversary}, and {pinned} is pinned")
-    if (bound := policy.windows_bound()) and pins.windows:
-        # ticks at a multiple of the pinned period are some of the pinned ones
-        ticks = -(-pins.windows.stretch_ticks // max(period // pins.period_us, 1))
-        if (epsilon := bound.epsilon(ticks)) > pins.windows.epsilon:
-            problems.append(f"epsilon {epsilon:g} of its windows is above the pinned {pins.windows.epsilon:g}")
-    return problems
 
 
 def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationError, model_validator
 from pydantic_core import CoreSchema, core_schema
@@ -15,13 +15,17 @@ from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_FRAME_TICKS
 from fugu.contract.groups import SharedWindow
-from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, keeps_ceiling
+from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.losses import Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.sentences import LAST_US, promised_words
 from fugu.contract.stretches import Ceiling, StretchBound
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
 from fugu.contract.windows import MAX_WINDOWS, Counted, Window, total_rate
+from fugu.core import guarantee as core
+
+if TYPE_CHECKING:
+    from fugu.contract.compiled import AgentPolicy
 
 __all__ = [
     "MAX_POLICY_BYTES",
@@ -216,14 +220,22 @@ class Policy(PolicyHeader):
 
     def check_ceiling(self, ceiling: Ceiling) -> None:
         """Refuse what its guarantee, which may be of another stretch, lets lose more than a device's owner accepts."""
-        column, period = self.chains.column(self.device, self.stream), self.clock.period_us
-        if not keeps_ceiling(self.chains, self.outputs, self.guarantee, column, ceiling, period):
-            ticks = ceiling.ticks(period)
+        try:
+            core.check_ceilings(self.compiled(), ceiling.limits)
+        except core.GuaranteeError:
+            ticks = ceiling.ticks(self.clock.period_us)
             epsilon = self.bound().epsilon(ticks)
             about = f" about {ticks} ticks in a row" if ticks > 1 else ""
             raise GuaranteeError(
                 f"epsilon {epsilon:g}{about} of stream {self.stream} is above this device's ceiling {ceiling}"
-            )
+            ) from None
+
+    def compiled(self) -> AgentPolicy:
+        """The policy that an agent runs, read from its bytes. PolicyError: no agent does what this says."""
+        from fugu.contract.compiled import read_policy  # where nothing is verified nothing is compiled
+        from fugu.contract.compiler import compile_policy
+
+        return read_policy(compile_policy(self))
 
     def verify_windows(self) -> Loss | None:
         """Re-derive what the windows alone lose, `None` without windows; GuaranteeError if above what is claimed."""
@@ -239,7 +251,7 @@ class Policy(PolicyHeader):
 
     def _check(self, guarantee: Guarantee, outputs: StreamOutputs, what: str, *, alone: bool = False) -> Loss:
         column = self.chains.column(self.device, self.stream)
-        return check_outputs(self.chains, outputs, guarantee, what, column, alone=alone)
+        return check_outputs(self.chains, outputs, guarantee, what, column, alone=alone, claim=self.compiled())
 
     def bound(self, derived: Loss | None = None) -> StretchBound:
         """Bound of symbols and windows together about stretches, from the derived loss of a tick or the promise."""

@@ -14,9 +14,10 @@ from pydantic import Field, model_validator
 
 from fugu.contract._document import Document
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.rounding import float_up
+from fugu.contract.rounding import float_up, ratio_below
 from fugu.contract.windows import Counted, total_rate
 from fugu.core.guarantee import stretch_ticks
+from fugu.core.leakage import MOST_NATS
 
 __all__ = ["LARGEST_PROTECTED", "STRETCHES", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "stretch_ticks"]
 
@@ -70,6 +71,11 @@ class Ceiling(Document):
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
         """Let an editor accept a number alone, too."""
         return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, handler(core)]}
+
+    @property
+    def limits(self) -> tuple[tuple[int, int], ...]:
+        """As `fugu.core.guarantee.check_ceilings` takes it; above 1000 nats it is none."""
+        return () if self.epsilon > MOST_NATS else ((ratio_below(self.epsilon), self.seconds),)
 
     def ticks(self, period_us: int) -> int:
         """The most ticks of such a stretch."""

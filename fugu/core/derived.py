@@ -6,40 +6,75 @@ from .trust import RefusedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["derived", "read"]
+    from .trust import TrustState
+
+__all__ = ["derived", "of_boards", "within_limits"]
+
+
+def of_boards(
+    content: "tuple[dict[str, Any], list[bytes], int]",
+    image: "Any",
+    trusted: "TrustState",
+    idle: "Callable[[], None]",
+) -> "tuple[TrustState, list[Policy]]":
+    """Trust that a board stores, and policies that it runs, after a policy document; or RefusedError."""
+    changes, compiled, count = content
+    if len(compiled) != count:
+        raise RefusedError("guarantee", "not compiled for boards: sign it with --boards")
+    policies = derived(compiled, image, idle)
+    for policy in policies:
+        if policy.version != changes["version"] or policy.fleet != image.FLEET:
+            raise RefusedError("guarantee", "a compiled policy of another version than the document")
+    running = _read(trusted.policies)
+    from .guarantee import other_windows
+
+    if any(other_windows(policies, policy) for policy in running):
+        raise RefusedError("outbox", "a window of the same name with other ticks")
+    return trusted.with_changes(policies=compiled, **changes), policies
 
 
 def derived(policies: list[bytes], image: "Any", idle: "Callable[[], None]") -> list[Policy]:
-    """Read policies that are to run, and hold their derived guarantees against what is burnt in; or RefusedError."""
-    stored = read(policies)
-    pinned = {policy.stream: policy for policy in (stored if policies == image.POLICIES else read(image.POLICIES))}
+    """Read a board's policies that are to run, and hold them against what is burnt in; or RefusedError."""
+    stored = _read(policies)
+    pinned = {policy.stream: policy for policy in (stored if policies == image.POLICIES else _read(image.POLICIES))}
     for policy in stored:
         if policy.stream not in pinned or len([other for other in stored if other.stream == policy.stream]) > 1:
             raise RefusedError("guarantee", "stream %s: no sensor, or two policies of a document" % policy.stream)
         policy.device = image.DEVICE
+    within_limits(stored, pinned, image.CEILINGS, idle)
+    return stored
+
+
+def within_limits(
+    policies: list[Policy],
+    pinned: dict[str, Policy],
+    ceilings: "Sequence[tuple[int, int]]",
+    idle: "Callable[[], None]",
+) -> None:
+    """Derive guarantees anew, and hold them against pins and ceilings of the device's owner; or RefusedError."""
     from .guarantee import GuaranteeError, check, check_ceilings, keeps
 
     reason = "guarantee"
     try:
-        for policy in stored:
+        for policy in policies:
             check(policy, (), idle)
-        for policy in stored:
+        for policy in policies:
             reason = "pinned"
-            keeps(policy, pinned[policy.stream])
+            if policy.stream in pinned:
+                keeps(policy, pinned[policy.stream])
             reason = "ceiling"
-            check_ceilings(policy, image.CEILINGS)
+            check_ceilings(policy, ceilings)
     except GuaranteeError as error:
         raise RefusedError(reason, "stream %s: %s" % (policy.stream, error)) from None
     finally:
         GuaranteeError = check = check_ceilings = keeps = None  # type: ignore[assignment, misc]
         release("fugu.core.guarantee", "fugu.core.leakage")
-    return stored
 
 
-def read(policies: list[bytes]) -> list[Policy]:
+def _read(policies: list[bytes]) -> list[Policy]:
     """Read compiled policies; RefusedError if one is none."""
     from .compiled import read_policy
 

@@ -9,7 +9,7 @@ from .policy import ADVERSARIES, BINARY, JOINT, LATE_US, Policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Idle = Callable[[], None]
     Fraction = tuple[int, int]
@@ -20,6 +20,7 @@ __all__ = [
     "check",
     "check_ceilings",
     "contains",
+    "departures",
     "keeps",
     "other_windows",
     "proven",
@@ -177,22 +178,34 @@ def _above_one(q: "Fraction", r: "Fraction") -> bool:
 
 
 def keeps(policy: Policy, pinned: Policy) -> None:
-    """Refuse a policy whose guarantee is about something else than that of the policy in the image."""
-    if (policy.fleet, policy.device, policy.stream) != (pinned.fleet, pinned.device, pinned.stream):
-        raise GuaranteeError("for somebody else")
+    """Refuse a policy that gives less than a pinned one of its stream, or whose guarantee is about something else.
+
+    Whether its guarantee holds is another question.
+    """
+    for departure in departures(policy, pinned):
+        raise GuaranteeError(departure)
+
+
+def departures(policy: Policy, pinned: Policy) -> "Iterator[str]":
+    """Each way in which a policy gives less than a pinned one, or is about something else."""
     if policy.epoch_us != pinned.epoch_us or policy.period_us != pinned.period_us:
-        raise GuaranteeError("another clock")
+        yield "another clock"
     if policy.discretiser != pinned.discretiser:
-        raise GuaranteeError("another discretiser")
+        yield "another discretiser"
     if not contains(policy, pinned):
-        raise GuaranteeError("another class of chains")
+        yield "another class of chains"
     if policy.guarantee[0] < pinned.guarantee[0]:
-        raise GuaranteeError("a weaker adversary")
+        yield "a weaker adversary"
     if other_windows([policy], pinned):
-        raise GuaranteeError("a window of the same name with other ticks")
+        yield "a window of the same name with other ticks"
     mine, theirs = _alone(policy), _alone(pinned)
-    if mine and theirs and (mine[0] < theirs[0] or mine[1] > theirs[1] or mine[2] < theirs[2]):
-        raise GuaranteeError("windows that lose more")
+    if mine and theirs:
+        if mine[0] < theirs[0]:
+            yield "windows with a weaker adversary"
+        _, claimed, ticks = mine
+        _, most, wanted = theirs
+        if most and (not claimed or stretched(policy, claimed, ticks, wanted, most, True) > most):
+            yield "windows that lose more"
 
 
 def other_windows(policies: list[Policy], before: Policy) -> bool:
@@ -218,7 +231,7 @@ def window_rate(policy: Policy) -> tuple[int, int]:
 def _alone(policy: Policy) -> "Claim | None":
     if policy.windows_guarantee is not None:
         return policy.windows_guarantee
-    return policy.guarantee if policy.windows else None
+    return policy.guarantee if policy.windows or policy.sums else None
 
 
 def contains(wider: Policy, pinned: Policy) -> bool:

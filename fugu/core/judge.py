@@ -1,28 +1,40 @@
-"""Which documents a board accepts: the rules of the agent (`fugu/contract/trust.py`), in their order.
+"""The judge of documents for an agent or a board: one state machine, without any I/O.
 
-A document is untrusted bytes until its envelope is well-formed and enough of a role's keys have signed it; what is
-inside is read only then. Loaded only while there is something to judge, one part after the other.
+A document is untrusted bytes until all of this holds, checked in this order; the first that fails is the reason:
+
+1. the envelope is well-formed, and of a kind that is expected;
+2. every signature that counts is of a key that may sign this kind, and valid; the role's threshold is met;
+3. it is this fleet's, and addressed to this device;
+4. its version is higher than any that was ever accepted; the same version with the same content changes nothing, and
+with other content is refused;
+5. it is valid now. "Now" never goes back: it is at least the newest time that the gateway has signed;
+6. its guarantees, derived anew, hold, are about what the device's owner has pinned, and keep to the owner's ceilings.
+
+The gateway may also stop a device: nothing is drawn until a policy document is accepted that is newer than the stop
+says. A stop that is sent again after such a document says nothing any more.
+
+A new root document is signed by enough keys of the old root and enough of its own, and is exactly one version ahead. It
+also forgets the signed time and stops, so that a stolen gateway key does no lasting harm. The bytes inside an envelope
+are parsed only after point 2. Whatever is refused changes nothing. A board loads this only while there is something to
+judge, one part after the other.
 """
 
 import hashlib
 
-from .derived import derived, read
 from .messages import MessageError, Unpacker
 from .trust import RefusedError, TrustState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from typing import Any
-
-    from .policy import Policy
 
     Check = tuple[bytes, tuple[bytes, ...], bytes]
     Verify = Callable[[list[Check]], bool]
-    Idle = Callable[[], None]
-    Judged = tuple[TrustState | None, list[Policy] | None]
+    Content = tuple[dict[str, Any], list[bytes], int]
+    Judged = tuple[TrustState | None, Content | None]
 
-__all__ = ["Envelope", "Reader", "Root", "judge"]
+__all__ = ["Envelope", "Reader", "Root", "judge", "opened", "verify"]
 
 _KINDS = ("root", "policy", "table", "time", "stop", "statement")
 _ROLES = ("root", "policy", "gateway")
@@ -40,27 +52,32 @@ def judge(
     trusted: TrustState,
     now: int,
     verified: "Verify",
-    idle: "Idle",
 ) -> "Judged":
     """Judge what has arrived where a `kind` is expected: root, policy, time or stop; `now` is Unix time in seconds.
 
-    `image` is burnt in, `trusted` was accepted before; `verified` says whether signatures are right, of each the public
-    key, the message in parts, and the signature; `idle` is called often, as this takes long. It returns what is to be
-    kept, None if this changes nothing; and the policies of a policy document, else None. RefusedError says why
-    not.
+    `image` is burnt in, or of an enrolment: whose device it is. `trusted` was accepted before; `verified` says whether
+    signatures are right, of each the public key, the message in parts, and the signature. It returns what is to be
+    stored, None if this changes nothing. Of a policy document it returns instead what is to change, the policies for
+    boards, and how many there are for agents: point 6 is decided by `fugu.core.derived`. RefusedError says why not.
     """
     if kind == "root":
         return _follow(payload, trusted, verified), None
+    envelope = opened(kind, payload, trusted, verified)
+    if kind == "policy":
+        return None, _policy(envelope, image, trusted, now)
+    if kind == "stop":
+        return _stop(envelope, image, trusted), None
+    return _time(envelope, image, trusted), None
+
+
+def opened(kind: str, payload: bytes, trusted: TrustState, verified: "Verify") -> "Envelope":
+    """The envelope of a document of a kind, signed by those who may; its content has not been read."""
     root = Root(trusted.root)
     envelope = Envelope(payload)
     if envelope.kind != kind:
         raise RefusedError("malformed", "a %s document where a %s document was expected" % (envelope.kind, kind))
-    _verify(envelope, root, "policy" if kind == "policy" else "gateway", verified)
-    if kind == "policy":
-        return _policy(envelope, image, trusted, now, idle)
-    if kind == "stop":
-        return _stop(envelope, image, trusted), None
-    return _time(envelope, image, trusted), None
+    verify(envelope, root.keys, root.roles["policy" if kind == "policy" else "gateway"], verified)
+    return envelope
 
 
 class Reader(Unpacker):
@@ -198,20 +215,26 @@ class Root:
         self.roles = roles
 
 
-def _verify(envelope: Envelope, root: Root, role: str, verified: "Verify") -> None:
-    names, threshold = root.roles[role]
+def verify(
+    envelope: Envelope, keys: dict[bytes, bytes], role: "tuple[Collection[bytes], int]", verified: "Verify"
+) -> None:
+    """Refuse an envelope unless enough of a role's keys have signed it, each of them validly; others do not count.
+
+    A role is the names of its keys, and how many of them it takes.
+    """
+    names, threshold = role
     claimed = [name for name in envelope.signatures if name in names]
     if not claimed:
         raise RefusedError("wrong_role", "no key that may sign a %s document has signed it" % envelope.kind)
     message = envelope.message
-    if not verified([(root.keys[name], message, envelope.signatures[name]) for name in claimed]):
+    if not verified([(keys[name], message, envelope.signatures[name]) for name in claimed]):
         raise RefusedError("bad_signature", "a signature does not match the document")
     if len(claimed) < threshold:
         raise RefusedError("threshold", "%d of the %d signatures that are needed" % (len(claimed), threshold))
 
 
 def _document(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, Any]":
-    """The fields of a signed document; of policies in forms of no use to a board, how many there are."""
+    """The fields of a signed document; of policies in forms that are not read here, how many there are."""
     read = Reader(payload)
     values: dict[str, Any] = {}
     try:
@@ -282,12 +305,12 @@ def _follow(payload: bytes, trusted: TrustState, verified: "Verify") -> TrustSta
 def _next_root(envelope: Envelope, trusted: TrustState, verified: "Verify") -> TrustState:
     mine = Root(trusted.root)
     try:
-        _verify(envelope, mine, "root", verified)
+        verify(envelope, mine.keys, mine.roles["root"], verified)
     except RefusedError as error:
         raise RefusedError("root", "a new root that the one in force has not signed: %s" % error.detail) from None
     root = Root(envelope.payload)
     try:
-        _verify(envelope, root, "root", verified)
+        verify(envelope, root.keys, root.roles["root"], verified)
     except RefusedError as error:
         raise RefusedError("root", "a new root that its own keys have not signed: %s" % error.detail) from None
     if root.fleet != mine.fleet:
@@ -301,7 +324,7 @@ def _next_root(envelope: Envelope, trusted: TrustState, verified: "Verify") -> T
     return trusted.with_changes(root=envelope.payload, time=0, stopped=0)
 
 
-def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int, idle: "Idle") -> "Judged":
+def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int) -> "Content | None":
     names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled", "boards")
     values = _document("policy", envelope.payload, names)
     version, begin, end, to = values["version"], values["valid_from"], values["valid_until"], values["to"]
@@ -318,28 +341,15 @@ def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int, idl
     if version == trusted.version:
         if envelope.digest != trusted.digest:
             raise RefusedError("same_version", "version %d has been accepted before, with other content" % version)
-        return None, None
+        return None
     moment = max(now, trusted.time)
     if moment < begin:
         raise RefusedError("not_yet_valid", "version %d is valid from %d on" % (version, begin))
     if end is not None and moment >= end:
         raise RefusedError("expired", "version %d was valid until %d" % (version, end))
-    if len(values["boards"]) != values["policies"]:
-        raise RefusedError("guarantee", "not compiled for boards: sign it with --boards")
-    compiled = values["boards"]
-    policies = derived(compiled, image, idle)
-    for policy in policies:
-        if policy.version != version or policy.fleet != image.FLEET:
-            raise RefusedError("guarantee", "a compiled policy of another version than the document")
-    running = read(trusted.policies)
-    from .guarantee import other_windows
-
-    if any(other_windows(policies, policy) for policy in running):
-        raise RefusedError("outbox", "a window of the same name with other ticks")
-    running = []
     silent = values["on_expiry"] == "stop"
-    changes = {"version": version, "digest": envelope.digest, "policies": compiled, "silent_then": silent}
-    return trusted.with_changes(valid_until=end or 0, **changes), policies
+    changes = {"version": version, "digest": envelope.digest, "valid_until": end or 0, "silent_then": silent}
+    return changes, values["boards"], values["policies"]
 
 
 def _stop(envelope: Envelope, image: "Any", trusted: TrustState) -> TrustState | None:

@@ -106,7 +106,7 @@ class Unpacker:
 
     def binary(self, most: int) -> bytes:
         """A byte string."""
-        return self.take(self._length("a byte string", most, -1, 0, {0xC4: 1, 0xC5: 2}))
+        return self.take(self._length("a byte string", most, -1, 0, {0xC4: 1, 0xC5: 2, 0xC6: 4}))
 
 
 def status(online: bool, depth: int, codes: list[int], streams: list[list[object]], randomness: str = "") -> bytes:

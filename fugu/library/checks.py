@@ -51,9 +51,8 @@ def load_policy(path: str | Path) -> AnyPolicy:
 
 def _in_document(content: bytes) -> AnyPolicy:
     """The policy of a signed document; PolicyError as for a file of another kind if it is no document."""
-    from fugu.contract.compiler import check_compiled
     from fugu.contract.envelope import Envelope
-    from fugu.contract.fleet_documents import PolicyDocument, read_document
+    from fugu.contract.fleet_documents import PolicyDocument, check_compiled, read_document
 
     try:
         envelope = Envelope.decode(content)

@@ -15,9 +15,8 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer import Argument, Option
 
-from fugu.contract.compiler import compile_for_boards, units
 from fugu.contract.errors import FuguError, UsageError
-from fugu.contract.fleet_documents import Address, PolicyDocument
+from fugu.contract.fleet_documents import Address, PolicyDocument, compile_for_boards, units
 from fugu.host.arguments import moment, one_of, stream_units
 from fugu.host.files import write_public
 from fugu.library.report import Line, Part, Result, Table

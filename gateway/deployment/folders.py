@@ -96,7 +96,7 @@ class EnrolledOptions:
 
     def keys(self) -> dict[str, object]:
         """The files of the enrolment and of what was accepted."""
-        return {"enrolment": _ENROLMENT, "trust": "trust.json" if self.in_place else f"{AGENT.state}/trust.json"}
+        return {"enrolment": _ENROLMENT, "trust": "trust" if self.in_place else f"{AGENT.state}/trust"}
 
     def streams(self) -> list[str]:
         """The tables of streams."""

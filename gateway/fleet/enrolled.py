@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from fugu.contract.compiler import check_compiled
 from fugu.contract.envelope import Envelope, Kind, sign
 from fugu.contract.errors import FuguError, PolicyError, TrustError
 from fugu.contract.fleet_documents import (
@@ -21,6 +20,7 @@ from fugu.contract.fleet_documents import (
     StopDocument,
     TableDocument,
     TimeDocument,
+    check_compiled,
     read_document,
     verified,
     write_document,

@@ -356,7 +356,7 @@ def rotate(
     )
     new = _document(document.fleet, document.version + 1, publics, thresholds)
     root = _signed(new, _signing(document, new, files, fresh if role == "root" else [], passphrases))
-    old.trust().follow_roots(encode_roots([root.payload]))
+    old.trust().judge(encode_roots([root.payload]), "root", 0)
     paths = [write_key(folders[0], role, each, new_passphrase) for each in fresh]
     _write(folders[0], root)
     return root, paths

@@ -10,10 +10,18 @@ from typing import Any, Literal, NamedTuple, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.compiler import check_compiled, compile_document
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import FrameError, FuguError, PolicyError, Reason, TrustError
-from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, signers, write_document
+from fugu.contract.fleet_documents import (
+    Address,
+    Enrolment,
+    PolicyDocument,
+    check_compiled,
+    compile_document,
+    read_document,
+    verified,
+    write_document,
+)
 from fugu.contract.joint import check_named
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import TimedTable
@@ -114,17 +122,23 @@ class Signed(NamedTuple):
         if envelope.kind != "policy":
             raise FleetError(f"a {envelope.kind} document where a policy document was expected")
         role = root.document.policy
-        valid = signers(envelope, role, root.document.public_keys)
-        if not valid or {signature.key for signature in envelope.signatures} != valid:
+        problem = ""
+        try:
+            verified(envelope, role, root.document.public_keys)
+        except TrustError as error:
+            problem = "" if error.reason is Reason.THRESHOLD else str(error)
+        if {signature.key for signature in envelope.signatures} - role.names:
+            problem = problem or "others have signed it, too"
+        if problem:
             raise FleetError(
-                f"{len(valid)} of its {len(envelope.signatures)} signatures are valid and of policy keys of root "
-                f"version {root.document.version}; it takes {role.threshold}, and no others"
+                f"{problem}; it takes {role.threshold} signatures of policy keys of root version "
+                f"{root.document.version}, and no others"
             )
         document = read_document(PolicyDocument, envelope.payload)
         if document.fleet != root.document.fleet:
             raise FleetError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
         check_compiled(document)
-        return cls(document, envelope, len(valid), role.threshold)
+        return cls(document, envelope, len(envelope.signatures), role.threshold)
 
 
 class StreamPromise(NamedTuple):

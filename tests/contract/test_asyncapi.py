@@ -27,7 +27,6 @@ from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import Kind, parse_topic
-from fugu.contract.trust import decode_roots
 from fugu.contract.windows import Window
 from tests.support import protocol_tables
 from tests.support.asyncapi import DOCUMENT, follow, named, payload, plain, values
@@ -35,6 +34,7 @@ from tests.support.example_frames import OPENING_ANSWER, OPENING_KEY, REPORT
 from tests.support.measured import measure_policy
 from tests.support.register import NAMES, rows
 from tests.support.scenes import BOUNDED, TERNARY, policy
+from tests.support.signing import decode_roots
 
 ROOT = Path(__file__).parents[2]
 FRAMES = ROOT / "tests" / "golden" / "frames"

@@ -15,16 +15,10 @@ from fugu.contract.chains import JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.classify import place
 from fugu.contract.compiled import AgentPolicy, read_discretiser, read_policy
-from fugu.contract.compiler import (
-    check_compiled,
-    compile_board_policy,
-    compile_discretiser,
-    compile_document,
-    compile_policy,
-)
+from fugu.contract.compiler import compile_board_policy, compile_discretiser, compile_policy
 from fugu.contract.discretisers import Baseline, Categories, Cells, Thresholds
 from fugu.contract.errors import PolicyError
-from fugu.contract.fleet_documents import Address, PolicyDocument
+from fugu.contract.fleet_documents import Address, PolicyDocument, check_compiled, compile_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy

@@ -17,7 +17,6 @@ from fugu.contract.errors import Reason
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.reports import Health, ReleaseFrame, WindowCount, decode_estimate
-from fugu.contract.trust import decode_roots
 from tests.support.fuzz_target import DECODERS, one_input
 from tests.support.mutations import SEEDS, mutated
 
@@ -32,7 +31,7 @@ MESSAGE_REASONS = (
 
 
 def test_every_decoder_is_fuzzed() -> None:
-    assert {SymbolFrame.decode, TimedTable.decode, Envelope.decode, Health.decode, decode_roots} <= set(DECODERS)
+    assert {SymbolFrame.decode, TimedTable.decode, Envelope.decode, Health.decode} <= set(DECODERS)
     assert {Description.decode, decode_estimate, WindowCount.decode, ReleaseFrame.decode} <= set(DECODERS)
     assert len(DECODERS) == len(set(DECODERS)) >= 18
 

@@ -128,9 +128,9 @@ def test_a_stolen_key_cannot_name_the_pair_of_states() -> None:
         ({"discretiser": Thresholds(edges=(180.0,), states=("low", "high"))}, "discretiser"),
         ({"discretiser": Thresholds(edges=(70.0,), states=("low", "high"), hysteresis=1.0)}, "discretiser"),
         ({"discretiser": Thresholds(edges=(70.0,), states=("high", "low"))}, "discretiser"),
-        ({"clock": Clock(epoch_us=0, period_us=100)}, "period of 100 microseconds"),
-        ({"clock": Clock(epoch_us=0, period_us=SECOND * 3 // 2)}, "period of 1500000 microseconds"),
-        ({"guarantee": Guarantee(epsilon=1.0, adversary="ignorant")}, "its adversary is ignorant"),
+        ({"clock": Clock(epoch_us=0, period_us=100)}, "another clock"),
+        ({"clock": Clock(epoch_us=0, period_us=SECOND * 3 // 2)}, "another clock"),
+        ({"guarantee": Guarantee(epsilon=1.0, adversary="ignorant")}, "a weaker adversary"),
         ({"chains": BinaryChains(q=(0.0037, 0.02), r=(0.012, 0.012))}, "class of chains"),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_stolen_key_cannot_move_what_a_stream_is_about(fields: dict[str, Any],
 def test_a_stolen_key_cannot_give_windows_to_those_who_see_nothing_else() -> None:
     weak = heart(**{**dict(COUNTED), "windows_guarantee": Guarantee(epsilon=0.9, adversary="informed")})
     ignorant = heart(**{**dict(COUNTED), "windows_guarantee": Guarantee(epsilon=0.1, adversary="ignorant")})
-    for attack, why in ((weak, "epsilon 0.9 of its windows"), (ignorant, "its windows' adversary is ignorant")):
+    for attack, why in ((weak, "windows that lose more"), (ignorant, "windows with a weaker adversary")):
         accepted(attack)
         assert why in refused(attack, COUNTED)
     assert violations(heart(), pins_of(COUNTED)) == (), "no windows at all tell less"
@@ -165,10 +165,10 @@ def test_windows_alone_are_held_to_what_windows_may_tell() -> None:
     alone = {"table": None, "frame_ticks": 1, "windows": (WINDOW,)}
     loud, quiet = (heart(**alone, guarantee=Guarantee(epsilon=e, adversary="informed")) for e in (0.9, 0.1))
     accepted(loud)
-    assert "epsilon 0.9 of its windows is above the pinned 0.1" in refused(loud, COUNTED)
+    assert "windows that lose more" in refused(loud, COUNTED)
     for policy in (quiet, COUNTED):
         assert violations(quiet, pins_of(policy)) == ()
-    assert "above the pinned 0.1" in violations(loud, pins_of(quiet))[0]
+    assert violations(loud, pins_of(quiet)) == ("windows that lose more than is pinned",)
 
 
 def test_another_kind_or_a_stream_beside_the_pinned_ones_is_refused() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from fugu.contract.envelope import Envelope, Signature, encode_roots
+from fugu.contract.envelope import Envelope, Signature
 from fugu.contract.errors import FrameError, Reason, StatusCode
 from fugu.contract.frames import (
     Committed,
@@ -31,7 +31,6 @@ from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.message import unpacked
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm, ReleaseFrame, WindowCount, decode_estimate
-from fugu.contract.trust import decode_roots
 from tests.support.asyncapi import payload as form
 from tests.support.example_frames import (
     COUNT,
@@ -68,7 +67,6 @@ PACKED: list[Case] = [
     ("TimedTable", golden("table_staircase"), TimedTable.decode),
     ("Envelope", ENVELOPE.encode(), Envelope.decode),
     ("PolicyStatus", PolicyStatus(3, b"12345678", "pinned", "no", 2, False).encode(), PolicyStatus.decode),
-    ("Roots", encode_roots([ENVELOPE.encode()]), decode_roots),
 ]
 FLAT: list[Case] = [
     *((type(report).__name__, report.encode(), decode_estimate) for report in (STATE_ESTIMATE, PLACE_ESTIMATE)),

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.compiler import compile_document
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, MAX_ROOTS, Envelope, Kind, encode_roots, sign
 from fugu.contract.errors import Reason, TrustError
-from fugu.contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
+from fugu.contract.fleet_documents import Address, PolicyDocument, RootDocument, compile_document, write_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.trust import Trust, TrustState, decode_roots
+from fugu.contract.trust import Trust
+from fugu.core.judge import Reader
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.refusals import refused_for
@@ -36,10 +36,10 @@ def trust(**fields: Any) -> Trust:
 
 def refused(device: Trust, payload: bytes, kind: Kind = "policy", now: int = NOW, *, sure: bool = False) -> TrustError:
     """The reason why a document is refused; fails if it is not, or if anything has changed."""
-    before, root = device.state, device.root
+    before = device.state.pack()
     with pytest.raises(TrustError) as caught:
         device.judge(payload, kind, now, sure=sure)
-    assert (device.state, device.root) == (before, root)
+    assert device.state.pack() == before
     assert "\n" not in str(caught.value)
     return caught.value
 
@@ -71,17 +71,16 @@ def test_a_large_message_is_no_envelope_whatever_is_in_it() -> None:
 @pytest.mark.parametrize("roots", [0, MAX_ROOTS + 1])
 def test_no_root_or_too_many_are_no_message_of_roots(roots: int) -> None:
     root = KEYS.root_envelope()
-    assert len(decode_roots(encode_roots([root] * MAX_ROOTS))) == MAX_ROOTS
-    with refused_for(Reason.WRONG_LENGTH, match="roots has length"):
-        decode_roots(b"\x0c" + msgpack.packb([[root] * roots]))
+    assert not trust().judge(encode_roots([root] * MAX_ROOTS), "root", NOW).changes
+    assert refused_root(trust(), *[root] * roots).reason is Reason.MALFORMED
 
 
 def refused_root(device: Trust, *envelopes: bytes) -> TrustError:
     """The same for a chain of root documents."""
-    before, root = device.state, device.root
+    before = device.state.pack()
     with pytest.raises(TrustError) as caught:
-        device.follow_roots(encode_roots(envelopes))
-    assert (device.state, device.root) == (before, root)
+        device.judge(encode_roots(envelopes), "root", NOW)
+    assert device.state.pack() == before
     return caught.value
 
 
@@ -94,7 +93,7 @@ def test_a_document_that_two_policy_keys_have_signed_is_accepted() -> None:
     verdict = device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     assert verdict.changes
     assert verdict.policies == (POLICY.model_copy(update={"version": 5}),)
-    assert (device.state.version, device.state.policy) == (5, KEYS.signed(DOCUMENT))
+    assert (device.state.version, device.state.policies) == (5, [write_document(DOCUMENT)])
     again = device.judge(KEYS.signed(DOCUMENT, KEYS.policy[1:]), "policy", NOW)
     assert not again.changes, "the same content is no news, whoever has signed it"
     assert device.state.version == 5
@@ -104,11 +103,11 @@ def test_what_was_accepted_is_in_force_after_a_restart() -> None:
     device = trust()
     assert device.in_force() is None
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
-    restarted = Trust(device.enrolment, TrustState.from_json(device.state.to_json()))
+    restarted = Trust(device.enrolment, device.state.pack())
     verdict = restarted.in_force()
     assert verdict is not None
     assert verdict.policies[0].version == 5
-    assert restarted.state == device.state
+    assert restarted.state.pack() == device.state.pack()
 
 
 @pytest.mark.parametrize("to", [Address(group="wrists"), Address(everyone=True)])
@@ -192,15 +191,14 @@ def test_a_stop_holds_until_a_newer_policy_and_says_nothing_when_it_is_replayed(
     before = device.state
     verdict = device.judge(KEYS.signed_stop(6), "stop", NOW)
     assert verdict.changes
-    assert device.state == replace(before, stopped=6), "it changes nothing else"
+    assert device.state.pack() == before.with_changes(stopped=6).pack(), "it changes nothing else"
     assert not device.judge(KEYS.signed_stop(6), "stop", NOW).changes
     assert not device.judge(KEYS.signed_stop(5), "stop", NOW).changes
     assert device.state.stopped == 6, "an older one takes nothing back"
-    assert TrustState.from_json(device.state.to_json()) == device.state
     device.judge(KEYS.signed(changed(DOCUMENT, version=7)), "policy", NOW)
-    saved = device.state
+    saved = device.state.pack()
     assert not device.judge(KEYS.signed_stop(6), "stop", NOW).changes, "replayed after a newer policy"
-    assert device.state == saved
+    assert device.state.pack() == saved
     assert device.judge(KEYS.signed_stop(7), "stop", NOW).changes
 
 
@@ -223,7 +221,7 @@ def test_a_stolen_gateway_key_stops_nobody_for_ever() -> None:
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     device.judge(KEYS.signed_stop(2**32 - 1), "stop", NOW)
     fresh = replace(KEYS, gateway=new_keys(1))
-    device.follow_roots(encode_roots([fresh.root_envelope(2)]))
+    device.judge(encode_roots([fresh.root_envelope(2)]), "root", NOW)
     assert device.state.stopped == 0
     assert refused(device, KEYS.signed_stop(2**32 - 1), "stop").reason is Reason.WRONG_ROLE
 
@@ -263,11 +261,13 @@ def test_deeply_nested() -> None:
 
 
 def test_an_attackers_bytes_are_not_parsed_before_the_signature(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(*_arguments: object) -> None:
-        raise AssertionError("parsed before the signature was checked")
-
     device = trust()
-    monkeypatch.setattr("fugu.contract.trust.read_document", parse)
+
+    def reader(payload: bytes) -> Reader:
+        assert payload == device.state.root, "parsed before the signature was checked"
+        return Reader(payload)
+
+    monkeypatch.setattr("fugu.core.judge.Reader", reader)
     assert refused(device, KEYS.signed(DOCUMENT, new_keys(2))).reason is Reason.WRONG_ROLE
     assert refused(device, KEYS.signed(DOCUMENT, KEYS.policy[:1])).reason is Reason.THRESHOLD
 
@@ -294,7 +294,7 @@ def test_a_root_of_the_same_version_or_an_earlier_one_is_no_other_root() -> None
     """Root keys that were stolen together with the old ones: what is in force is replaced by its successor only."""
     device, other = trust(), Keys()
     assert refused_root(device, other.root_envelope(1, *KEYS.root[:2])).reason is Reason.SAME_VERSION
-    device.follow_roots(encode_roots([other.root_envelope(2, *KEYS.root[:2])]))
+    device.judge(encode_roots([other.root_envelope(2, *KEYS.root[:2])]), "root", NOW)
     envelope = sign("root", write_document(KEYS.root_document(1)), [*other.root[:2], *KEYS.root[:2]]).encode()
     assert refused_root(device, envelope).reason is Reason.REPLAYED
 
@@ -310,17 +310,16 @@ def test_a_root_is_rotated_by_the_old_one_and_old_keys_count_no_more() -> None:
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     device.judge(KEYS.signed_time(NOW * 2), "time", NOW)
     rotation = new.root_envelope(2, *KEYS.root[:2])
-    assert device.follow_roots(encode_roots([rotation])).changes
-    assert device.root == new.root_document(2)
+    assert device.judge(encode_roots([rotation]), "root", NOW).changes
+    assert device.state.root == write_document(new.root_document(2))
     assert device.state.time == 0, "a time that a stolen key has signed is forgotten"
-    assert not device.follow_roots(encode_roots([KEYS.root_envelope(1), rotation])).changes
+    assert not device.judge(encode_roots([KEYS.root_envelope(1), rotation]), "root", NOW).changes
     assert refused(device, KEYS.signed(changed(DOCUMENT, version=6))).reason is Reason.WRONG_ROLE
     assert device.judge(new.signed(changed(DOCUMENT, version=6)), "policy", NOW).changes
     assert refused_root(device, KEYS.root_envelope(1)).reason is Reason.ROOT
     skipped = Keys().root_envelope(4, *new.root[:2])
     assert refused_root(device, skipped).reason is Reason.ROOT
-    restarted = Trust(device.enrolment, device.state)
-    assert restarted.root.version == 2
+    assert Trust(device.enrolment, device.state.pack()).state.root == device.state.root
 
 
 def test_a_device_that_was_long_away_follows_the_whole_chain() -> None:
@@ -332,29 +331,30 @@ def test_a_device_that_was_long_away_follows_the_whole_chain() -> None:
     ]
     device = trust()
     assert refused_root(device, *chain[1:]).reason is Reason.ROOT, "a link is missing"
-    assert device.follow_roots(encode_roots(chain[:2])).changes
-    assert device.root.version == 3
-    assert device.follow_roots(encode_roots(chain)).changes
-    assert device.root == fourth.root_document(4)
-    assert not device.follow_roots(encode_roots(chain)).changes
+    assert device.judge(encode_roots(chain[:2]), "root", NOW).changes
+    assert device.state.root == write_document(third.root_document(3))
+    assert device.judge(encode_roots(chain), "root", NOW).changes
+    assert device.state.root == write_document(fourth.root_document(4))
+    assert not device.judge(encode_roots(chain), "root", NOW).changes
     assert refused_root(device, *chain, Keys().root_envelope(5)).reason is Reason.ROOT
     assert refused_root(device, KEYS.signed(DOCUMENT)).reason is Reason.MALFORMED
 
 
 def test_a_new_enrolment_ends_the_trust_in_a_root_that_was_stolen() -> None:
     device, thief, owner = trust(), Keys(), Keys()
-    device.follow_roots(encode_roots([thief.root_envelope(2, *KEYS.root[:2])]))
+    device.judge(encode_roots([thief.root_envelope(2, *KEYS.root[:2])]), "root", NOW)
     device.judge(thief.signed(DOCUMENT), "policy", NOW)
     device.judge(thief.signed_time(2**53), "time", NOW)
-    saved = TrustState.from_json(device.state.to_json())
-    assert Trust(KEYS.enrolment(ceiling=0.9), saved).root == thief.root_document(2), "the same root: nothing is new"
+    saved = device.state.pack()
+    same = Trust(KEYS.enrolment(ceiling=0.9), saved)
+    assert same.state.pack() == saved, "the same root: nothing is new"
     again = Trust(owner.enrolment(), saved)
-    assert again.root == owner.root_document()
+    assert again.state.root == write_document(owner.root_document())
     assert (again.state.version, again.state.time) == (5, 0)
     assert refused(again, thief.signed(changed(DOCUMENT, version=6))).reason is Reason.WRONG_ROLE
     assert refused(again, owner.signed(changed(DOCUMENT, version=4))).reason is Reason.REPLAYED
     again.judge(owner.signed(changed(DOCUMENT, version=6)), "policy", NOW)
-    assert Trust(owner.enrolment(), TrustState.from_json(again.state.to_json())).state == again.state
+    assert Trust(owner.enrolment(), again.state.pack()).state.pack() == again.state.pack()
 
 
 def test_a_root_of_another_fleet() -> None:
@@ -400,18 +400,17 @@ def test_a_ceiling_that_was_lowered_ends_what_is_in_force() -> None:
     device = trust()
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     with refused_for(Reason.CEILING):
-        Trust(KEYS.enrolment(ceiling=0.5), device.state).in_force()
+        Trust(KEYS.enrolment(ceiling=0.5), device.state.pack()).in_force()
 
 
 def test_what_was_kept_and_tampered_with_is_refused() -> None:
     device = trust()
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
-    other = KEYS.signed(changed(DOCUMENT, on_expiry="stop"))
-    with refused_for(Reason.MALFORMED):
-        Trust(device.enrolment, replace(device.state, policy=other)).in_force()
-    for values in ({}, {**device.state.to_json(), "root": "?"}, {**device.state.to_json(), "version": "x"}):
-        with refused_for(Reason.MALFORMED):
-            TrustState.from_json(values)
+    stored = bytes(device.state.pack())
+    spoiled = (stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :] for at in range(0, len(stored), 11))
+    for wrong in (*spoiled, *(stored[:at] for at in range(0, len(stored), 11)), b"{}"):
+        with refused_for(Reason.MALFORMED, match="damaged, or of an older format"):
+            Trust(device.enrolment, wrong)
 
 
 def test_two_policies_for_one_stream_or_a_version_of_their_own() -> None:

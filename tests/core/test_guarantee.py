@@ -161,7 +161,6 @@ def test_what_came_first_is_pinned() -> None:
     for fields in ({"version": 7}, {"chains": wider}, {"windows": (), "windows_guarantee": None}):
         keeps(read_policy(compile_board_policy(first.model_copy(update=fields))), pinned)
     weaker: dict[str, dict[str, object]] = {
-        "for somebody else": {"device": "ring"},
         "another clock": {"clock": Clock(epoch_us=0, period_us=500_000)},
         "another discretiser": {"discretiser": Thresholds(edges=(2.0,), states=("a", "b"))},
         "another class of chains": {"chains": BinaryChains(q=(0.25, 0.3), r=(0.3, 0.4))},

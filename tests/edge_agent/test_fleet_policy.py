@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import time
@@ -22,6 +21,7 @@ from fugu.contract.errors import StatusCode
 from fugu.contract.frames import JUDGED_BYTES, PolicyStatus
 from fugu.contract.topics import topic_of
 from fugu.contract.trust import FAR_AHEAD_SECONDS, TrustError
+from fugu.core.trust import TrustState, unpack
 from tests.support.brokers import PATIENCE
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
@@ -31,12 +31,16 @@ STOP = topic_of("stop", "home", "watch")
 MINUTES = 1e6
 
 
+def state(**fields: Any) -> TrustState:
+    """Trust of a device that has accepted these."""
+    return TrustState(b"root").with_changes(**fields)
+
+
 class Bench:
     """An enrolled device without an agent."""
 
     def __init__(self, folder: Path, **managed: Any) -> None:
-        fields: dict[str, Any] = {"streams": ("hr",), "config": "", "trust": str(folder / "trust.json"), "version": 0}
-        fields |= {"valid_until": None, "on_expiry": "hold", "time": 0, "fresh_seconds": None}
+        fields: dict[str, Any] = {"streams": ("hr",), "config": "", "trust": str(folder / "trust"), "trusted": state()}
         self.asked: list[bytes] = []
         self.answers: list[dict[str, Any]] = []
         self.switched: list[Sequence[StreamPlan]] = []
@@ -86,14 +90,12 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def accepted(version: int) -> dict[str, Any]:
-    answer = {
-        "kind": "policy",
-        "changes": True,
-        "state": {"time": 0, "stopped": 0, "version": version},
-        "version": version,
-        "plans": [],
-    }
-    return {**answer, "valid_until": None, "on_expiry": "hold"}
+    return {**changing(version=version), "plans": []}
+
+
+def changing(**fields: int) -> dict[str, Any]:
+    """The judge's answer to what changes the state."""
+    return {"changes": True, "state": state(**fields).pack().hex()}
 
 
 def refusal(reason: str) -> dict[str, Any]:
@@ -125,11 +127,7 @@ def test_a_refused_time_is_not_said_to_be_the_policy_that_was_accepted(bench: Be
 @pytest.mark.parametrize("reason", ["judge", "config", "not_yet_valid"])
 @pytest.mark.parametrize("topic", [POLICY, ROOT])
 def test_what_may_pass_is_tried_again(bench: Bench, topic: str, reason: str) -> None:
-    good = (
-        accepted(3)
-        if topic == POLICY
-        else {"kind": "root", "changes": True, "state": {"time": 0, "stopped": 0, "version": 0}}
-    )
+    good = accepted(3) if topic == POLICY else changing()
     assert bench.judge(topic, b"document", refusal(reason), good).reason == reason
     bench.later()
     assert bench.asked == [b"document"] * 2
@@ -139,7 +137,7 @@ def test_what_may_pass_is_tried_again(bench: Bench, topic: str, reason: str) -> 
 
 
 def test_a_disk_that_is_full_for_a_while_costs_no_document(bench: Bench, tmp_path: Path) -> None:
-    bench.fleet.managed = replace(bench.fleet.managed, trust=str(tmp_path / "gone" / "trust.json"))
+    bench.fleet.managed = replace(bench.fleet.managed, trust=str(tmp_path / "gone" / "trust"))
     assert bench.judge(POLICY, b"three", accepted(3)).reason == "storage"
     (tmp_path / "gone").mkdir()
     bench.answers = [accepted(3)]
@@ -153,8 +151,7 @@ def test_a_file_of_trust_that_was_lost_lets_nothing_old_in(bench: Bench, version
     Path(bench.fleet.managed.trust).unlink()
     status = bench.judge(POLICY, b"old", accepted(version))
     assert (status.version, status.reason, len(bench.switched)) == (5, "replayed", 1)
-    signed_time = {"kind": "time", "changes": True, "state": {"time": 9, "stopped": 0, "version": 0}}
-    assert bench.judge(TIME, b"time", signed_time).reason == "replayed"
+    assert bench.judge(TIME, b"time", changing(time=9)).reason == "replayed"
     assert not Path(bench.fleet.managed.trust).exists(), "after a restart, anything old would be accepted"
     assert bench.judge(POLICY, b"six", accepted(6)).version == 6
 
@@ -162,26 +159,25 @@ def test_a_file_of_trust_that_was_lost_lets_nothing_old_in(bench: Bench, version
 def test_a_clock_that_is_set_back_renews_no_policy(tmp_path: Path) -> None:
     end = int(time.time()) + 3600
     for signed, silent in ((end - 1, False), (end, True)):
-        fleet = Bench(tmp_path, valid_until=end, on_expiry="stop", time=signed).fleet
+        fleet = Bench(tmp_path, trusted=state(valid_until=end, silent_then=True, time=signed)).fleet
         assert fleet.silent(time.time()) is (StatusCode.POLICY_EXPIRED if silent else None)
 
 
 def test_a_signed_time_is_written_to_the_disk_once_an_hour_and_never_goes_back(bench: Bench, tmp_path: Path) -> None:
-    file = tmp_path / "trust.json"
+    file = tmp_path / "trust"
 
     def hears(seconds: int) -> int:
-        answer = {"kind": "time", "changes": True, "state": {"time": seconds, "stopped": 0, "version": 0}}
-        bench.judge(TIME, str(seconds).encode(), answer)
-        return int(json.loads(file.read_text())["time"])
+        bench.judge(TIME, str(seconds).encode(), changing(time=seconds))
+        return unpack(file.read_bytes()).time
 
     assert [hears(10_000 + 300 * i) for i in range(25)] == [10_000] * 12 + [13_600] * 12 + [17_200]
     assert hears(17_500) == 17_200
     assert hears(17_300) == 17_200
-    assert bench.fleet.managed.time == 17_500
-    bench.judge(POLICY, b"three", {**accepted(3), "state": {"time": 17_200, "stopped": 0, "version": 3}})
-    assert (bench.fleet.managed.time, json.loads(file.read_text())["time"]) == (17_500, 17_500)
-    bench.judge(ROOT, b"root", {"kind": "root", "changes": True, "state": {"time": 0, "stopped": 0, "version": 3}})
-    assert (bench.fleet.managed.time, json.loads(file.read_text())["time"]) == (0, 0), "a new root begins anew"
+    assert bench.fleet.trusted.time == 17_500
+    bench.judge(POLICY, b"three", {**changing(time=17_200, version=3), "plans": []})
+    assert (bench.fleet.trusted.time, unpack(file.read_bytes()).time) == (17_500, 17_500)
+    bench.judge(ROOT, b"root", changing(version=3))
+    assert (bench.fleet.trusted.time, unpack(file.read_bytes()).time) == (0, 0), "a new root begins anew"
 
 
 @pytest.mark.parametrize(("ahead", "asked"), [(0, 9_000), (-8_000, 9_000), (5, 9_005)])
@@ -189,7 +185,7 @@ def test_documents_are_judged_at_the_newest_time_that_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int, asked: int
 ) -> None:
     """A signed time that is not on the disk yet counts, although somebody has set the clock back."""
-    fleet = Bench(tmp_path, time=9_000).fleet
+    fleet = Bench(tmp_path, trusted=state(time=9_000)).fleet
     fleet._now = lambda: 9_000.0 + ahead
     fleet._sure = lambda: True
     judged: SimpleQueue[tuple[str, bytes, int, bool]] = SimpleQueue()
@@ -206,7 +202,7 @@ def test_a_document_is_judged_at_the_time_that_the_agent_says(tmp_path: Path) ->
     config = keys.enrolled(tmp_path, sensor='{kind = "stdin"}')
     document = policy_document(policy(epoch_us=0, period_us=1_000_000), version=5, valid_from=1_000, valid_until=2_000)
     payload = keys.signed(document)
-    assert judge(config, "policy", payload, 1_999)["version"] == 5
+    assert unpack(bytes.fromhex(judge(config, "policy", payload, 1_999)["state"])).version == 5
     for now, reason in ((999, "not_yet_valid"), (2_000, "expired")):
         with pytest.raises(TrustError) as refused:
             judge(config, "policy", payload, now)
@@ -217,7 +213,7 @@ def test_what_is_stored_outlasts_a_power_cut_as_a_whole(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cut leaves of a file what was flushed to the disk before its name was there."""
-    file, flushed, after_a_cut = tmp_path / "trust.json", dict[int, bytes](), list[bytes]()
+    file, flushed, after_a_cut = tmp_path / "trust", dict[int, bytes](), list[bytes]()
 
     def flush(number: int) -> None:
         if stat.S_ISREG(os.fstat(number).st_mode):
@@ -232,13 +228,13 @@ def test_what_is_stored_outlasts_a_power_cut_as_a_whole(
     monkeypatch.setattr(Path, "replace", replaced)
     bench.judge(POLICY, b"three", accepted(3))
     bench.judge(STOP, b"stop", stop(3, 3))
-    assert [json.loads(state)["stopped"] for state in after_a_cut] == [0, 3]
+    assert [unpack(found).stopped for found in after_a_cut] == [0, 3]
     assert file.read_bytes() == after_a_cut[-1]
 
 
 def test_a_time_far_ahead_hides_no_freeze(tmp_path: Path) -> None:
-    assert Bench(tmp_path, fresh_seconds=600, time=2**53).status.stale
-    assert not Bench(tmp_path, fresh_seconds=600, time=int(time.time()) + 30).status.stale
+    assert Bench(tmp_path, fresh_seconds=600, trusted=state(time=2**53)).status.stale
+    assert not Bench(tmp_path, fresh_seconds=600, trusted=state(time=int(time.time()) + 30)).status.stale
 
 
 def test_many_tables_keep_no_policy_out(tmp_path: Path) -> None:
@@ -256,7 +252,7 @@ def test_many_tables_keep_no_policy_out(tmp_path: Path) -> None:
 
 
 def stop(version: int, running: int) -> dict[str, Any]:
-    return {"kind": "stop", "changes": True, "state": {"time": 0, "stopped": version, "version": running}}
+    return changing(stopped=version, version=running)
 
 
 def test_a_device_that_is_stopped_draws_nothing_until_a_newer_policy(bench: Bench) -> None:
@@ -264,7 +260,7 @@ def test_a_device_that_is_stopped_draws_nothing_until_a_newer_policy(bench: Benc
     assert bench.fleet.silent(time.time()) is None
     bench.judge(STOP, b"stop", stop(3, 3))
     assert bench.fleet.silent(time.time()) is StatusCode.STOPPED
-    bench.judge(POLICY, b"four", {**accepted(4), "state": {"time": 0, "stopped": 3, "version": 4}})
+    bench.judge(POLICY, b"four", {**changing(stopped=3, version=4), "plans": []})
     assert bench.fleet.silent(time.time()) is None
 
 
@@ -275,13 +271,13 @@ def test_a_stop_that_is_not_for_us_or_forged_changes_nothing_but_the_status(benc
 
 
 def test_a_stop_outlives_a_restart(tmp_path: Path) -> None:
-    assert Bench(tmp_path, version=3, stopped=3).fleet.silent(time.time()) is StatusCode.STOPPED
-    assert Bench(tmp_path, version=4, stopped=3).fleet.silent(time.time()) is None
-    assert Bench(tmp_path, version=0).fleet.silent(time.time()) is None
+    assert Bench(tmp_path, trusted=state(version=3, stopped=3)).fleet.silent(time.time()) is StatusCode.STOPPED
+    assert Bench(tmp_path, trusted=state(version=4, stopped=3)).fleet.silent(time.time()) is None
+    assert Bench(tmp_path).fleet.silent(time.time()) is None
 
 
 def test_a_stop_has_its_turn_although_the_broker_sends_the_root_again_and_again(bench: Bench) -> None:
-    root = {"kind": "root", "changes": False, "state": {"time": 0, "stopped": 0, "version": 0}}
+    root = {**changing(), "changes": False}
     bench.judge(ROOT, b"roots", root)
     for _ in range(5):
         bench.judge(ROOT, b"roots", root)
@@ -303,7 +299,7 @@ def test_a_time_far_ahead_is_named_until_another_comes(bench: Bench) -> None:
     assert not bench.fleet.ahead(now)
     assert bench.judge(TIME, b"far", refusal("far_ahead")).reason == "far_ahead"
     assert bench.fleet.ahead(now)
-    bench.judge(TIME, b"near", {"kind": "time", "changes": True, "state": {"time": 9, "stopped": 0, "version": 0}})
+    bench.judge(TIME, b"near", changing(time=9))
     assert not bench.fleet.ahead(now)
 
 
@@ -311,7 +307,7 @@ def test_a_time_far_ahead_is_named_until_another_comes(bench: Bench) -> None:
 def test_a_time_far_ahead_that_was_taken_before_is_named_where_the_clock_is_known(
     tmp_path: Path, over: int, sure: bool, ahead: bool
 ) -> None:
-    fleet = Bench(tmp_path, time=1_000_000 + 86_400 + over).fleet
+    fleet = Bench(tmp_path, trusted=state(time=1_000_000 + 86_400 + over)).fleet
     fleet._sure = lambda: sure
     assert fleet.ahead(1_000_000) is ahead
     assert DAY_SECONDS == FAR_AHEAD_SECONDS

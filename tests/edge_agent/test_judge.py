@@ -22,6 +22,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.trust import Trust
 from fugu.contract.windows import Window
+from fugu.core.trust import unpack
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
@@ -56,13 +57,13 @@ def test_the_owner_sets_the_signed_time_back_on_the_device(config: Path, capsys:
     trust = Trust(KEYS.enrolment())
     trust.judge(KEYS.signed_time(now + 300 * 86_400), "time", now)
     file = config.parent / read_config(config).trust
-    file.write_text(json.dumps(trust.state.to_json()))
+    file.write_bytes(trust.state.pack())
     agent = Outbox(config.with_name("outbox.sqlite"), "home", "watch")
     assert main(["set-back", str(config)]) == 1, "the agent runs, and would write its own time"
     assert capsys.readouterr().err.count("\n") == 1
     agent.close()
     assert main(["set-back", str(config)]) == 0
-    assert now <= json.loads(file.read_text())["time"] <= time.time()
+    assert now <= unpack(file.read_bytes()).time <= time.time()
     assert "see that the gateway's clock is right" in capsys.readouterr().out
     assert file.stat().st_mode & 0o777 == 0o600
     assert main(["set-back", str(config)]) == 0
@@ -89,7 +90,7 @@ def test_it_works_under_limits_that_are_lower_than_its_own(config: Path) -> None
         preexec_fn=limit,
         check=True,
     )
-    assert json.loads(done.stdout)["version"] == 5
+    assert unpack(bytes.fromhex(json.loads(done.stdout)["state"])).version == 5
 
 
 def test_windows_alone_are_judged_and_can_be_run(config: Path) -> None:
@@ -112,13 +113,13 @@ def test_files_of_the_working_folder_are_not_its_libraries(
     (tmp_path / "cwd").mkdir()
     (tmp_path / "cwd" / "msgpack.py").write_text("raise SystemExit('planted')")
     monkeypatch.chdir(tmp_path / "cwd")
-    managed = Managed(("hr",), str(config), str(tmp_path / "trust.json"), 0, None, "hold", 0, None)
+    managed = Managed(("hr",), str(config), str(tmp_path / "trust"), Trust(KEYS.enrolment()).state)
     events: list[object] = []
     fleet = FleetPolicy("home", "watch", managed, events.append, lambda _plans, store: store(), lambda *_: False)
     fleet.arrived(topic_of("policy_set", "home", "watch"), PAYLOAD)
     wait_until(lambda: events)
     events[0]()  # type: ignore[operator]
-    assert fleet.managed.version == 5
+    assert fleet.trusted.version == 5
 
 
 @pytest.mark.long

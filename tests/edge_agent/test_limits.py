@@ -55,7 +55,7 @@ def check(config: Path) -> list[str]:
 def test_a_policy_file_that_was_exchanged_does_not_get_round_the_pins(tmp_path: Path) -> None:
     assert load(device(tmp_path, (COINS, WRIST, None))).streams, "nothing is pinned: the ceiling is kept"
     assert load(device(tmp_path, (HEART, WRIST, HEART))).streams
-    with pytest.raises(ConfigError, match="its class of chains is not shown to contain the pinned one"):
+    with pytest.raises(ConfigError, match="another class of chains than is pinned"):
         load(device(tmp_path, (COINS, WRIST, HEART)))
     place = measure_policy(2, graph={"edges": [[0, 1], [2, 3]]})
     with pytest.raises(ConfigError, match="does not join the pinned pair of states 0 and 2"):

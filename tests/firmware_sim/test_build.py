@@ -104,7 +104,7 @@ OTHER = POLICY.model_copy(update={"stream": "motion"})
         ((POLICY,), {"adversaries": ("universal",)}, "its owner accepts universal"),
         ((POLICY,), {"device": "ring"}, "the enrolment is of home/ring"),
         ((POLICY,), {"pins": {"motion": pins_of(OTHER)}}, "nothing is pinned of stream hr"),
-        ((POLICY,), {"pins": {"hr": pins_of(POLICY.model_copy(update={"discretiser": HIGHER}))}}, "not the pinned one"),
+        ((POLICY,), {"pins": {"hr": pins_of(POLICY.model_copy(update={"discretiser": HIGHER}))}}, "another disc"),
     ],
 )  # fmt: skip
 def test_images_that_their_owner_or_the_board_would_not_have(
@@ -166,5 +166,5 @@ def test_no_module_of_a_board_gives_a_parameter_without_a_default_by_its_name() 
             if isinstance(node, ast.arguments):
                 required |= {argument.arg for argument in node.args[: len(node.args) - len(node.defaults)]}
             elif isinstance(node, ast.Call):
-                keywords |= {keyword.arg for keyword in node.keywords if keyword.arg}
-    assert keywords & required == {"root"}, "with_changes takes any"
+                keywords |= {one.arg for one in node.keywords if one.arg}
+    assert keywords & required == {"policies", "root"}, "with_changes takes any"

@@ -15,11 +15,12 @@ from fugu.contract.envelope import Envelope, Kind, encode_roots, sign
 from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.windows import Window
+from fugu.core.derived import of_boards
 from fugu.core.judge import judge
-from fugu.core.trust import RefusedError
+from fugu.core.trust import RefusedError, TrustState
 from tests.support.board_modules import verified
 from tests.support.board_policies import board_policy
-from tests.support.board_trust import Two, board_document
+from tests.support.board_trust import board_document, burnt_image
 from tests.support.boards import SUPPORT, micropython
 from tests.support.mutations import changed, garbled
 from tests.support.signing import NOW, Keys
@@ -50,7 +51,8 @@ class _Signed:
         promise = Guarantee(epsilon=4.0, adversary="universal")  # the quickest to derive
         wide = {"guarantee": promise, "chains": BoundedChains(states=2, odds_ratio=1.5)}
         policies = [board_policy(version=version).model_copy(update=wide) for version in (1, 2)]
-        self.two = Two(folder, self.keys, policies[0])
+        self.image = burnt_image(folder, policies[:1], self.keys.enrolment(ceiling=5.0))
+        self.trusted = TrustState(self.image.ROOT)
         self.genuine: dict[Kind, bytes] = {
             "policy": self.keys.signed(board_document(policies[1], version=2)),
             "stop": self.keys.signed_stop(3),
@@ -63,7 +65,9 @@ class _Signed:
     def judged(self, kind: Kind, payload: bytes) -> Any:
         """State to keep, as far as the document says; none if it is refused."""
         try:
-            trusted, _ = judge(kind, payload, self.two.image, self.two.trusted, NOW, verified, lambda: None)
+            trusted, content = judge(kind, payload, self.image, self.trusted, NOW, verified)
+            if content is not None:
+                trusted, _ = of_boards(content, self.image, self.trusted, lambda: None)
         except RefusedError:
             return None
         return None if trusted is None else {name: value for name, value in vars(trusted).items() if name != "digest"}

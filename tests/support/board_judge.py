@@ -14,7 +14,7 @@ from sanitiser.following import Following  # noqa: E402
 from sanitiser.start import TRUST_FILE, accepted  # noqa: E402
 
 trusted, own, policies = accepted(image, lambda: None)
-switch = lambda trusted, policies: trusted.store(TRUST_FILE, image.ROOT)  # noqa: E731
+switch = lambda trusted, policies: trusted.store(TRUST_FILE)  # noqa: E731
 follows = Following(image, trusted, policies[0].version, lambda: 1800000000, switch, lambda: None, "", "")
 print("start", policies[0].version, trusted.stopped)
 for at in range(2, len(sys.argv), 2):

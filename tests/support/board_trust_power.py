@@ -27,7 +27,7 @@ def main():
     device = Flash(fresh)
     make(device)
     mount(device)
-    trusted(1).store("trust", ROOT)
+    trusted(1).store("trust")
     unmount()
     cuts, starts, n = 0, [0, 0], 0
     while True:
@@ -36,7 +36,7 @@ def main():
             flash = Flash(bytearray(fresh), n, torn)
             mount(flash)
             try:
-                trusted(2).store("trust", ROOT)
+                trusted(2).store("trust")
                 done = True
             except OSError:
                 pass
@@ -47,7 +47,7 @@ def main():
             assert now.version == 2 or not done
             assert same(now, trusted(now.version)), "half a file"
             starts[now.version - 1] += 1
-            trusted(2).store("trust", ROOT)  # what is left of the other one is in nobody's way
+            trusted(2).store("trust")  # what is left of the other one is in nobody's way
             assert same(load("trust", ROOT), trusted(2))
             other = load("trust", b"another root")
             assert (other.root, other.version, other.stopped) == (b"another root", 2, 0)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.compiler import compile_board_policy, compile_for_boards, compile_policy
+from fugu.contract.compiler import compile_board_policy, compile_policy
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import Envelope, Signature, encode_roots
 from fugu.contract.errors import TrustError
-from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument
+from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, compile_for_boards
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
@@ -182,14 +182,11 @@ def verdicts(count: int) -> Iterator[str]:
     for kind, now, payload in sent(count):
         reason = "accepted"
         try:
-            if kind == "root":
-                trust.follow_roots(payload)
-            else:
-                trust.judge(payload, kind, now)  # type: ignore[arg-type]
+            trust.judge(payload, kind, now)  # type: ignore[arg-type]
         except TrustError as error:
             reason = error.reason
         state = trust.state
-        root = hashlib.sha256(Envelope.decode(state.root).payload).hexdigest()[:8]
+        root = hashlib.sha256(state.root).hexdigest()[:8]
         yield f"{kind} {reason} {state.version} {state.time} {state.stopped} {root}"
 
 

@@ -306,7 +306,7 @@ class World:
         disk = self.disks[name] = Disk(folder / "state", _AGENT_DISK, self.folder)
         (folder / "agent.toml").write_text(
             f'fleet = "home"\ndevice = "{name}"\noutbox = "{disk.folder}/outbox.sqlite"\n'
-            f'enrolment = "enrolment.json"\ntrust = "{disk.folder}/trust.json"\nstatus_seconds = 1.0\n'
+            f'enrolment = "enrolment.json"\ntrust = "{disk.folder}/trust"\nstatus_seconds = 1.0\n'
             f'drain_seconds = 20.0\n[broker]\nhost = "127.0.0.1"\nport = {line.port}\nusername = "{name}"\n'
             'password_file = "password"\nca_file = "ca.pem"\nkeepalive = 5\nmax_backoff = 1\n'
             '[[streams]]\nstream = "hr"\n'

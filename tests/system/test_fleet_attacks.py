@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
 from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
+from fugu.core.trust import unpack
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
@@ -138,16 +138,16 @@ def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(
         operator.say(keys.signed(document(7)))
         operator.until(lambda status: status.version == 7)
         wait_until(lambda: operator.frames)
-        trusted = (tmp_path / "watch" / "trust.json").read_bytes()
+        trusted = (tmp_path / "watch" / "trust").read_bytes()
         for count, (name, (payload, reason)) in enumerate(attacks.items(), start=1):
             operator.say(payload, retain=name != "gigantic")
             said = operator.until(lambda status, count=count: status.refused >= count)
             assert (said.reason, said.version, said.refused) == (reason, 7, count), f"{name}: {said}"
-            assert (tmp_path / "watch" / "trust.json").read_bytes() == trusted, name
+            assert (tmp_path / "watch" / "trust").read_bytes() == trusted, name
         operator.say(encode_roots([THIEF.root_envelope(2)]), topic_of("root", "home"))
         said = operator.until(lambda status: status.refused > len(attacks))
         assert said.reason == "root", "a root that the old one did not sign"
-        assert (tmp_path / "watch" / "trust.json").read_bytes() == trusted
+        assert (tmp_path / "watch" / "trust").read_bytes() == trusted
         before = len(operator.frames)
         wait_until(lambda: len(operator.frames) > before + 2)
         assert {frame.policy_version for frame in operator.frames} == {7}
@@ -206,7 +206,7 @@ def test_a_root_is_rotated_over_the_air(secured: Broker, tmp_path: Path) -> None
     config = enrol(tmp_path / "watch", secured, keys)
     operator = Operator(secured)
     agent = AgentProcess(config, tmp_path / "agent.log")
-    trust = tmp_path / "watch" / "trust.json"
+    trust = tmp_path / "watch" / "trust"
     try:
         operator.say(keys.signed(document(1)))
         operator.until(lambda status: status.version == 1)
@@ -214,7 +214,7 @@ def test_a_root_is_rotated_over_the_air(secured: Broker, tmp_path: Path) -> None
         assert operator.until(lambda status: status.refused == 1).reason == "wrong_role", "its keys are not known yet"
         operator.say(encode_roots([new.root_envelope(2, *keys.root[:2])]), topic_of("root", "home"))
         operator.until(lambda status: status.version == 2)
-        assert json.loads(trust.read_text())["version"] == 2
+        assert unpack(trust.read_bytes()).version == 2
         operator.say(keys.signed(document(3)), retain=False)
         assert operator.until(lambda status: status.refused == 2).reason == "wrong_role"
         agent.kill()

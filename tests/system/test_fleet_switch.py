@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 from pathlib import Path
@@ -11,7 +10,8 @@ import pytest
 
 from edge_agent.config import load
 from fugu.contract.topics import topic_of
-from fugu.contract.trust import Trust, TrustState
+from fugu.contract.trust import Trust
+from fugu.core.trust import unpack
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
@@ -25,8 +25,15 @@ PERIOD_US = 5_000
 def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path, least: int) -> None:
     """So many kills come before a switch at least, and so many after one."""
     keys = Keys()
-    config = keys.enrolled(tmp_path, 'forget = "puback"', "status_seconds = 0.2", port=broker.port)
-    trust, log = tmp_path / "trust.json", tmp_path / "agent.log"
+    enrolment = keys.enrolment()
+    (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
+    (tmp_path / "readings.csv").write_text("value\n0\n1\n")
+    (tmp_path / "agent.toml").write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\nforget = "puback"\n'
+        f"status_seconds = 0.2\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
+    )
+    config, trust, log = tmp_path / "agent.toml", tmp_path / "trust", tmp_path / "agent.log"
     recorder = Recorder(Broker(port=broker.port))
     operator = Operator(Broker(port=broker.port, max_backoff=1))
     moments = random.Random(7)
@@ -41,8 +48,8 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
         """The version in the file of trust, which is complete and holds, whatever has happened."""
         if not trust.exists():
             return 0
-        state = TrustState.from_json(json.loads(trust.read_text()))
-        verdict = Trust(keys.enrolment(), state).in_force()
+        state = unpack(trust.read_bytes())
+        verdict = Trust(enrolment, state.pack()).in_force()
         assert verdict is not None
         (running,) = load(config).streams
         assert running.version == state.version == verdict.policies[0].version

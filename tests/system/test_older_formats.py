@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from edge_agent.outbox import Outbox
-from fugu.contract.errors import FuguError, PolicyError, Reason
+from fugu.contract.errors import FuguError, PolicyError
 from fugu.contract.fleet_documents import read_enrolment
-from fugu.contract.trust import TrustState
 from gateway.fleet.registry import Registry
 from gateway.releases.ledger import Ledger
 from gateway.store.store import Store
-from tests.support.refusals import refused_for
 from tests.support.signing import Keys
 
 FILES: dict[str, Callable[[Path], object]] = {
@@ -78,12 +76,3 @@ def test_an_enrolment_of_an_older_version_is_refused_in_a_line() -> None:
     with pytest.raises(PolicyError) as refusal:
         read_enrolment(text)
     assert str(refusal.value).endswith("not of format fugu/2, as this program's files are: enrol the device anew")
-
-
-def test_what_an_older_version_has_kept_of_documents_is_refused_in_a_line() -> None:
-    state = TrustState(Keys().root_envelope())
-    document = state.to_json()
-    assert TrustState.from_json(document) == state
-    del document["format"]
-    with refused_for(Reason.MALFORMED, match="not of format fugu/2: enrol anew"):
-        TrustState.from_json(document)

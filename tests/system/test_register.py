@@ -27,12 +27,12 @@ from fugu.contract.reports import (
     decode_estimate,
 )
 from fugu.contract.topics import Kind, available_topic, discovery_topic, parse_topic, topic_of
-from fugu.contract.trust import decode_roots
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.home_assistant import check_document
 from tests.support.register import messages, observables, rows
+from tests.support.signing import decode_roots
 from tests.support.whole_fleet import WholeFleet
 from tests.support.wiretap import CANARIES, traces
 
@@ -173,7 +173,7 @@ def test_what_running_programs_publish_is_what_the_register_names_and_holds_no_r
     for folder in (tmp_path, broker.folder):
         everywhere += [(str(file), file.read_bytes()) for file in folder.rglob("*") if file.is_file()]
     names = {Path(place).name for place, _ in everywhere}
-    assert names >= {"outbox.sqlite", "trust.json", "gateway.sqlite", "fleet.sqlite", "mosquitto.db", "mosquitto.log"}
+    assert names >= {"outbox.sqlite", "trust", "gateway.sqlite", "fleet.sqlite", "mosquitto.db", "mosquitto.log"}
     assert any("ledger" in name for name in names), names
     for canary in (*CANARIES, MALFORMED):
         for trace in traces(canary):

@@ -60,7 +60,6 @@ class Board:
 
         version = policies[0].version if policies else trusted.version
         self.following = Following(image, trusted, version, self._seconds, self._switch, self._idle, self._name, fleet)
-        self._enrolled = image.ROOT
         self.lines = []
         running = {policy.stream: policy for policy in policies}
         for pinned in own:
@@ -124,7 +123,7 @@ class Board:
         if policies is not None:
             for line in self.lines:
                 line.ticker.close()
-        trusted.store("trust", self._enrolled)
+        trusted.store("trust")
         if policies is None:
             return
         by_stream = {policy.stream: policy for policy in policies}

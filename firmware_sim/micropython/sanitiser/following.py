@@ -58,15 +58,11 @@ class Following:
 
     def silent(self, seconds: int):
         """Why nothing may be drawn at a Unix time in seconds, if that is so."""
-        trusted = self.trusted
-        if trusted.stopped >= max(self.version, 1):
-            return "stopped"
-        return "policy-expired" if trusted.silent_then and self._expired(seconds) else None
+        return self.trusted.silent(seconds, self.version)
 
     def next_status(self, seconds: int) -> bytes:
         """The status of documents."""
-        fresh = self._image.FRESH_SECONDS
-        stale = self._expired(seconds) or (bool(fresh) and abs(seconds - self.trusted.time) > fresh)
+        stale = self.trusted.stale(seconds, self._image.FRESH_SECONDS)
         return messages.policy_status(
             self.trusted.version, self._judged, self._reason, self._detail[:200], self._refused, stale
         )
@@ -96,10 +92,6 @@ class Following:
     def _verified(self, checks: list) -> bool:
         return all_match(checks, self._idle)
 
-    def _expired(self, seconds: int) -> bool:
-        end = self.trusted.valid_until
-        return end > 0 and max(seconds, self.trusted.time) >= end
-
     def _judge(self, kind: str, payload: bytes) -> None:
         name = hashlib.sha256(payload).digest()
         try:
@@ -107,8 +99,14 @@ class Following:
                 from fugu.core.judge import judge
 
                 moment = max(self._now(), self.trusted.time)
-                trusted, policies = judge(kind, payload, self._image, self.trusted, moment, self._verified, self._idle)
-                judge = None
+                trusted, content = judge(kind, payload, self._image, self.trusted, moment, self._verified)
+                judge = policies = None
+                if content is not None:
+                    release("fugu.core.judge")
+                    from fugu.core.derived import of_boards
+
+                    trusted, policies = of_boards(content, self._image, self.trusted, self._idle)
+                    of_boards = None
             except RefusedError:
                 raise
             except MemoryError:

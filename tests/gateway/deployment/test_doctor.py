@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from edge_agent.doctor import examine as examine_device
 from edge_agent.local_control import LocalStatus
 from fugu.contract.compiler import compile_policy
 from fugu.contract.errors import FuguError
+from fugu.contract.fleet_documents import write_document
 from fugu.contract.frames import Status
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.topics import topic_of
@@ -217,17 +217,16 @@ def test_an_enrolled_device_waits_is_stopped_and_knows_the_gateway_s_time(broker
         link.stop()
     trust, hr = Trust(enrolment), policy(epoch_us=0, period_us=1_000_000)
     document, louder = policy_document(hr, version=1), hr.model_copy(update={"table": NoiseTable.binary(1000, 1000)})
-    envelope = keys.envelope(document.model_copy(update={"compiled": (compile_policy(louder).hex(),)}))
-    lies = replace(trust.state, version=1, policy=envelope.encode(), digest=envelope.digest)
-    (tmp_path / "trust.json").write_text(json.dumps(lies.to_json()))
+    lies = write_document(document.model_copy(update={"compiled": (compile_policy(louder).hex(),)}))
+    (tmp_path / "trust").write_bytes(trust.state.with_changes(version=1, policies=[lies]).pack())
     (line,) = (finding for finding in examine_device(config) if finding.check == "configuration")
     differs = "the compiled policy of stream hr is not its JSON form: rows.0.0 is 4294966296, and 2244967296 by"
     assert (line.verdict, line.text) == ("FAIL", f"{differs} the JSON form")
     trust.judge(keys.signed(document), "policy", 0)
-    (tmp_path / "trust.json").write_text(json.dumps(trust.state.to_json()))
+    (tmp_path / "trust").write_bytes(trust.state.pack())
     assert worst(examine_device(config), "policy") == "ok"
     trust.judge(keys.signed_stop(1), "stop", 0)
-    (tmp_path / "trust.json").write_text(json.dumps(trust.state.to_json()))
+    (tmp_path / "trust").write_bytes(trust.state.pack())
     assert worst(examine_device(config), "policy") == "FAIL"
 
 
