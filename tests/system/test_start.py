@@ -350,7 +350,7 @@ def test_from_a_file_to_an_agent_that_checks(
     wait_until(lambda: "The plan is below" in browser.text("#stage") or browser.text("#stalled"), "a plan")
     assert browser.text("#stalled") == ""
     assert browser.count(".verdict.yes") == 2
-    assert "from 50 % to at most 73 % sure" in browser.text("#verdicts")
+    assert "from 50\xa0% to at most 73\xa0% sure" in browser.text("#verdicts")
     wait_until(lambda: browser.count("#replay .lane path.got") == 1, "what would leave")
     wait_until(lambda: browser.count("#stretches article") > 1, "another stretch beside it")
     assert browser.text("#stretches article").startswith("As you asked\n")

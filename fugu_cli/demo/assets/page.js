@@ -47,7 +47,7 @@ function verdicts(all) {
   element("verdicts").hidden = !all?.length;
   if (element("verdicts").dataset.all === JSON.stringify(all)) return;
   element("verdicts").dataset.all = JSON.stringify(all);
-  element("verdicts").replaceChildren(...(all ?? []).map(([look, first, more]) => make("div", { class: `verdict ${look}` }, make("b", {}, first), make("p", {}, more))));
+  element("verdicts").replaceChildren(...(all ?? []).map(([look, first, more]) => make("div", { class: `verdict ${look}` }, make("b", {}, first), make("p", {}, more.replaceAll(" %", "\u00a0%")))));
 }
 
 function left(seconds) {
