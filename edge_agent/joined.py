@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge_agent.config_schema import AgentConfig
-from fugu.contract.errors import Reason, TrustError
+from fugu.contract.errors import GuaranteeError, Reason, TrustError
 from fugu.contract.groups import GroupPin, SharedWindow
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
@@ -32,22 +32,26 @@ def check_joined(policy: AnyPolicy, config: AgentConfig) -> None:
 
 def _check_epsilon(policy: Policy, shared: SharedWindow, pin: GroupPin) -> None:
     ticks = pin.most.ticks(policy.clock.period_us)
-    epsilon = policy.derived().epsilon(ticks)
-    if epsilon <= pin.most.epsilon:
-        return
+    claim = policy.guarantee.model_copy(update={"epsilon": pin.most.epsilon, "stretch_ticks": ticks})
 
     def within(noise: int) -> bool:
         group = shared.group.model_copy(update={"noise": noise})
         sums = tuple(sum_.model_copy(update={"group": group}) if sum_ is shared else sum_ for sum_ in policy.sums)
-        return policy.model_copy(update={"sums": sums}).derived().epsilon(ticks) <= pin.most.epsilon
+        try:
+            policy.model_copy(update={"sums": sums, "guarantee": claim}).verify()
+        except GuaranteeError:
+            return False
+        return True
 
+    if within(shared.group.noise):
+        return
     low, high = 0, shared.group.noise  # less of A is more noise
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if within(middle) else (low, middle)
     enough = f"at most {low} would do" if low else "no A would do: the stream tells too much beside it"
     raise TrustError(
-        f"epsilon {epsilon:.4g} about {ticks} ticks of stream {policy.stream} is above the {pin.most} of group "
-        f"{shared.name}: its A is {shared.group.noise}, {enough}",
+        f"epsilon {policy.derived().epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "
+        f"{pin.most} of group {shared.name}: its A is {shared.group.noise}, {enough}",
         Reason.PINNED,
     )
