@@ -23,6 +23,7 @@ from fugu.contract.stretches import Ceiling, StretchBound
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
 from fugu.contract.windows import MAX_WINDOWS, Counted, Window, total_rate
 from fugu.core import guarantee as core
+from fugu.core.policy import PolicyError as CompiledError
 
 if TYPE_CHECKING:
     from fugu.contract.compiled import AgentPolicy
@@ -235,7 +236,10 @@ class Policy(PolicyHeader):
         from fugu.contract.compiled import read_policy  # where nothing is verified nothing is compiled
         from fugu.contract.compiler import compile_policy
 
-        return read_policy(compile_policy(self))
+        try:
+            return read_policy(compile_policy(self))
+        except CompiledError as error:
+            raise PolicyError(f"no agent runs the policy of stream {self.stream}: {error}") from None
 
     def verify_windows(self) -> Loss | None:
         """Re-derive what the windows alone lose, `None` without windows; GuaranteeError if above what is claimed."""
