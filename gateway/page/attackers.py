@@ -324,7 +324,8 @@ def _update(
         for x, (low, high) in enumerate(zip(lows, highs, strict=True))
     )
     shown = [1] if len(states) == 2 else list(range(min(len(states), _MOST_SHOWN)))
-    rows = {"least": least, "most": most, **{name: answer[name] for name in ("low_alone", "high_alone")}}
+    both = ("low_before", "high_before", "low_alone", "high_alone")
+    rows = {"least": least, "most": most, **{name: answer[name] for name in both}}
     return {
         "attacker": EVERYTHING,
         "believes": "the typical chain"

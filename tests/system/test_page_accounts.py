@@ -92,7 +92,7 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
             assert "fugu start, where a sensor is, plans and writes an agent's files" in browser.text("main")
             assert browser.count("tbody tr") == 0
             browser.open(f"{pages['street'].address}/device/watch")
-            wait_until(lambda: "This account may read values, and not how the device is" in browser.text("main"))
+            wait_until(lambda: "This account may not read how the device is" in browser.text("main"))
             assert browser.count(".left li") == browser.count(".stream") == 0
             assert b"inside" not in pages["street"].ask("/events/releases")[1]
             with shipped.client("watch") as watch:  # an estimate is not retained: a page remembers those that it hears

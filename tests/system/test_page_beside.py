@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -120,7 +121,8 @@ def test_a_device_has_a_week_of_counts_from_the_store_and_attackers_read_them(
         browser.run("[...document.querySelectorAll('.spans button')].at(-1).click()")
         wait_until(lambda: browser.run(POINTS, "path.line") > 300, "a week of counts, one of every half hour")
         wait_until(lambda: browser.run(POINTS, ".guesses path.end") > 300, "what attackers make of each")
-        assert "Attacker: " in browser.text(".attack")
+        assert re.search(r"Attacker: .*\. Habits alone say .* %; the promise: at most \d+ %\.", browser.text(".attack"))
+        assert "from 50 % to at most 73 % sure. Not hidden: habits" in browser.text(".promise summary")
         browser.open(f"{alone.address}/device/watch")
         wait_until(lambda: "The first count of window active comes when" in browser.text(), "when")
         assert browser.run(POINTS, "path.line") == 0

@@ -48,7 +48,7 @@ export function device(main, listen, name) {
 
   function state({ member, about }) {
     view = about.ledger;
-    if (!member) return put(facts, "This account may read values, and not how the device is.");
+    if (!member) return put(facts, "This account may not read how the device is.");
     condition.replaceChildren(mark(member.condition), ...(member.seen ? [" · last heard ", ago(member.seen * 1000)] : []));
     const unsent = member.outbox ? `${number(member.outbox)} frames waiting` : "nothing waiting";
     put(facts, [...troubles(member), `agent ${member.agent}`, unsent].join(" · "));
@@ -306,8 +306,8 @@ function promised(told) {
   if (told.guarantee.when) facts.push(["when", told.guarantee.when]);
   for (const one of stretches) facts.push([one.name, `${loss(one.epsilon)}; ${loss(one.floor, "")} if all else is as it was`]);
   const even = (loss) => `from 50 % to at most ${percent(1 / (1 + Math.exp(-loss)))} sure`;
-  const headline = held.length ? `${held[0][0]}: ${even(held[0][1])}` : "not protected";
-  return [headline, [
+  const headline = held.length ? `${held[0][0]}: ${even(held[0][1])}.` : "Not protected.";
+  return [`${headline} Not hidden: ${["habits", ...bare.slice(0, 1).map((name) => `${name.replace(/^any /, "")} or longer`)].join(", ")}`, [
     ...held.map(([name, loss]) => make("p", { class: "small" }, `${name}: ${even(loss)} (${odds(loss)})`)),
     bare.length ? make("p", { class: "bad small" }, `Not protected: ${bare.join(", ")}`) : null,
     told.guarantee.when ? make("p", { class: "bad small" }, `This is ${told.guarantee.when}.`) : null,
@@ -322,7 +322,7 @@ const guess = (one) => (one.useful ? "" : "; maybe no better than a guess");
 function counted(one) {
   const confidence = `${percent(one.confidence)} intervals`;
   const end = Date.parse(one.time) - Date.parse(one.since) < 12 * HOUR * 1000 ? clock(one.time) : day(one.time);
-  const when = make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${end}, with ${confidence}${guess(one)} · `, ago(one.time));
+  const when = make("p", { class: "small quiet" }, `Window “${one.window}”, ${day(one.since)} to ${end}, with ${confidence}${guess(one)} · `, ago(one.time));
   const look = `counted${one.useful ? "" : " guess"}`;
   if (one.blocks?.length) return make("div", { class: look }, ...profile(one), when);
   const shown = one.said;

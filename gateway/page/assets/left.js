@@ -81,7 +81,7 @@ export class Left {
     this.sent = 0;
     this.bytes = 0;
     this.drawn = -Infinity;
-    this.total = make("p", { class: "quiet small" }, "no message has come since this page was opened");
+    this.total = make("p", { class: "quiet small" }, "nothing since this page was opened");
     this.frames = make("ol", { class: "frames" });
     this.root = make("section", { class: "card left", "aria-labelledby": "left" }, make("h2", { id: "left" }, "What left this device"), this.total,
       make("div", { class: "messages", tabindex: 0, role: "region", "aria-label": "Messages, the newest first" }, this.frames));
