@@ -14,6 +14,7 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from tests.support.oracle import (
     count_density,
     histogram_density,
+    symbol_density,
     together,
     worst_release_loss,
 )
@@ -30,6 +31,10 @@ def stationary(transition: np.ndarray) -> ChainAccountant:
 def random_chain(seed: int, k: int, *, sticky: float = 0.0) -> np.ndarray:
     generator = np.random.default_rng(seed)
     return sticky * np.eye(k) + (1 - sticky) * generator.dirichlet(np.ones(k), size=k)
+
+
+def spread(rate: float, k: int) -> np.ndarray:
+    return rate * (1 - np.eye(k))
 
 
 # Published numbers
@@ -106,6 +111,30 @@ def test_a_binary_count_is_exact(seed: int) -> None:
     assert loss.by_tick == pytest.approx(worst.max(axis=(1, 2)), rel=1e-9)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("informed", [False, True])
+def test_no_binary_release_loses_more(informed: bool) -> None:
+    """Any sign of correlation, two overlapping counts, symbols beside them."""
+    seed = 0
+    generator = np.random.default_rng(100 + seed)
+    q, r = generator.uniform(0.02, 0.98, 2)
+    n = 5 if informed else 6
+    s1, s2 = generator.uniform(0.4, 4.0, 2)
+    rho = generator.uniform(0.1, 0.45, 2)
+    emission = np.array([[1 - rho[0], rho[0]], [rho[1], 1 - rho[1]]])
+    transition, initial = np.array([[1 - q, q], [r, 1 - r]]), generator.dirichlet(np.ones(2))
+    rates = np.zeros((n, 2, 2))
+    rates[:4] += spread(1 / s1, 2)
+    rates[2:] += spread(1 / s2, 2)
+    rates[:, 0, 1] += np.log(emission[0] / emission[1]).max()
+    rates[:, 1, 0] += np.log(emission[1] / emission[0]).max()
+    release = together(count_density(s1, 0, 3), count_density(s2, 2, n - 1), symbol_density(emission, n))
+    worst = worst_release_loss(initial, transition, n, release, informed=informed)
+    adversary = "informed" if informed else "ignorant"
+    found = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(rates, adversary)
+    assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
+
+
 @pytest.mark.parametrize("start", ["given", "zeros", "any", "stationary"])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
@@ -132,6 +161,15 @@ def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
         worst = worst_release_loss(distribution, transition, n, release)
         loss = ChainAccountant((chain,)).schedule_loss(rates)
         assert np.all(worst.max(axis=(1, 2)) <= loss.by_tick + 1e-12)
+
+
+def test_no_release_of_three_states_tells_the_informed_more() -> None:
+    seed = 0
+    transition, n, scale = random_chain(seed, 3, sticky=0.5), 5, 1.5
+    initial = np.random.default_rng(seed).dirichlet(np.ones(3))
+    worst = worst_release_loss(initial, transition, n, histogram_density(scale, 0, n - 1, 3), informed=True)
+    found = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(np.full(n, 2 / scale), "informed")
+    assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
