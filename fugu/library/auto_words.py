@@ -390,7 +390,9 @@ def _every(plan: AutoPlan, candidate: Candidate) -> str:
 
 def _span(plan: AutoPlan, ticks: int) -> str:
     period = plan.readings.period
-    return time_words(ticks * period) if plan.readings.steady else f"{ticks} ticks (about {time_words(ticks * period)})"
+    if plan.readings.steady:
+        return time_words(ticks * period)
+    return f"{ticks} ticks (about {time_words(float(f'{ticks * period:.2g}'))})"
 
 
 def _option_time(seconds: float) -> str:
