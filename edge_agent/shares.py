@@ -103,7 +103,7 @@ class Helpers:
 
     def follow(self, plans: Sequence[StreamPlan]) -> None:
         """Use the keys of these policies' groups."""
-        self._roots = {one.name: one.helper for plan in plans for one in plan.sums}
+        self._roots = {group_sum.name: group_sum.helper for plan in plans for group_sum in plan.sums}
         self._keys = {group: key for group, key in self._keys.items() if group in self._roots}
         self._stored = {group: self._outbox.opening_key(group) for group in self._roots}
         if self._roots and not self._seed:

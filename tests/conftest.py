@@ -102,13 +102,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def _marks(text: str) -> list[set[str]]:
     """For each test of a file, as far as its lines say it; nothing of a file that makes tests in another way."""
     before, *tests = re.split(r"^def test_", text, flags=re.MULTILINE)
-    found = []
+    names = []
     for test in tests if "TestCase" not in text else ():
         asked = set(re.findall(r"(\w+):", test.partition("->")[0]))
         own = re.findall(r"^@pytest\.mark\.(\w+)$", before.rpartition("\n\n\n")[2], re.MULTILINE)
-        found.append({*own, *(["processes"] if asked & SERVERS else [])})
+        names.append({*own, *(["processes"] if asked & SERVERS else [])})
         before = test
-    return found
+    return names
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -161,7 +161,9 @@ def _lists(items: list[pytest.Item]) -> tuple[list[list[pytest.Item]], list[list
 
 def _of_its_file(item: pytest.Item) -> bool:
     fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
-    return any(fixture.scope in ("module", "class", "package") for found in fixtures.values() for fixture in found)
+    return any(
+        fixture.scope in ("module", "class", "package") for definitions in fixtures.values() for fixture in definitions
+    )
 
 
 @pytest.hookimpl(wrapper=True)

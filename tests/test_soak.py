@@ -43,8 +43,8 @@ def test_the_list_has_every_test_and_says_what_has_not_run(tmp_path: Path) -> No
 
 def test_a_run_renews_its_row_and_leaves_the_others(tmp_path: Path) -> None:
     file = tmp_path / "soak.tsv"
-    for one in (report("b", soak=True), report("a", "failed", soak=True), report("a", soak=True)):
-        note(one, file)
+    for outcome in (report("b", soak=True), report("a", "failed", soak=True), report("a", soak=True)):
+        note(outcome, file)
     note(report("c"), file)
     note(report("d", "skipped", soak=True), file)
     header, *rows = [line.split("\t") for line in file.read_text().splitlines()]

@@ -27,6 +27,12 @@ PURE = {
 }
 RETIRED = {"arms", "consider", "kept", "law", "laws", "news", "settled"}
 """Words for which docs/glossary.md has others: an idea has one name."""
+EMPTY = re.compile(
+    r"(?<![\w.])(?:one|found|known|told|made|given|left|said|kept)(?![\w=])"
+    r"(?<!^    known)(?<!^    told)(?<!^    given)(?<!^    left)(?<!^    made)(?<!^    said)(?<!^    found)",
+    re.MULTILINE,
+)
+"""Names that do not say what they hold, but for fields of classes."""
 IO = {"socket", "sqlite3", "paho", "subprocess", "asyncio", "fugu.host", "fugu.mqtt"}
 
 
@@ -125,22 +131,22 @@ def modules() -> dict[str, Path]:
 @cache
 def imported(file: Path, *, typing: bool = True) -> frozenset[str]:
     """Every name that a file imports; without `typing` not those that only a type checker sees."""
-    found: set[str] = set()
+    imported_names: set[str] = set()
     for _, _, module, listed in IMPORT.findall(code(file) if typing else FOR_CHECKERS.sub("", code(file))):
         if module.startswith("."):  # of the core alone: on a board it has no other name either
             assert file.parent == ROOT / "fugu" / "core", f"{file}: relative import"
             module = f"fugu.core{module}"
         alone = (name.split()[0] for name in listed.strip("()").split(",") if name.strip())
-        found |= {f"{module}.{name}" if module else name for name in alone}
-    return frozenset(found)
+        imported_names |= {f"{module}.{name}" if module else name for name in alone}
+    return frozenset(imported_names)
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
     """Modules in circles, and those that lead into them: all that is left when what imports nothing is taken away."""
-    left = {name: set(others) for name, others in graph.items()}
-    while free := {name for name, others in left.items() if not others}:
-        left = {name: others - free for name, others in left.items() if name not in free}
-    return sorted(left)
+    graph_left = {name: set(others) for name, others in graph.items()}
+    while free := {name for name, others in graph_left.items() if not others}:
+        graph_left = {name: others - free for name, others in graph_left.items() if name not in free}
+    return sorted(graph_left)
 
 
 def test_a_circle_is_found() -> None:
@@ -274,6 +280,19 @@ def test_no_name_has_a_word_that_was_given_up(package: str) -> None:
     """Parts of a name between underscores, in whatever letters."""
     given_up = re.compile(rf"(?<![^\W_])(?:{'|'.join(RETIRED)})(?![^\W_])", re.IGNORECASE)
     assert [(file.name, matches) for file in files_of(package) if (matches := given_up.findall(code(file)))] == []
+
+
+@pytest.mark.parametrize("package", [*TOPS, "benchmarks", "deploy", "tests"])
+def test_no_name_says_nothing(package: str) -> None:
+    """Of hypothesis is `given`; `known` is what users call an option; `left` may be beside `right`."""
+    named = {"evaluation.py": "known", "checks.py": "known", "check.py": "known", "audit.py": "known"}
+    wrong = set()
+    for file in files_of(package):
+        names = set(EMPTY.findall(code(file))) - {named.get(file.name)}
+        names -= {"given"} if "from hypothesis import" in code(file) else set()
+        names -= {"left"} if re.search(r"\bright\b", code(file)) else set()
+        wrong |= {(str(file.relative_to(ROOT)), name) for name in names}
+    assert sorted(wrong) == []
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda file: file.stem)

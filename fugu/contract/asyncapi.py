@@ -189,9 +189,9 @@ def _draft_7(schema: Any) -> Any:
         return [_draft_7(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _draft_7(value) for name, value in schema.items() if name != "title"}
-    if "prefixItems" in found:
-        found["items"] = found.pop("prefixItems")
-    if "oneOf" in found:
-        found.pop("discriminator", None)  # in AsyncAPI a name only, where this is a mapping; each choice has its `kind`
-    return found
+    draft = {name: _draft_7(value) for name, value in schema.items() if name != "title"}
+    if "prefixItems" in draft:
+        draft["items"] = draft.pop("prefixItems")
+    if "oneOf" in draft:
+        draft.pop("discriminator", None)  # in AsyncAPI a name only, where this is a mapping; each choice has its `kind`
+    return draft

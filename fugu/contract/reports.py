@@ -462,5 +462,5 @@ class Health(JsonMessage):
 
     def flat(self) -> dict[str, Any]:
         """The fields; of a gateway that has gone, nothing but that."""
-        found = super().flat()
-        return found if self.online else {name: found[name] for name in ("format", "online")}
+        fields = super().flat()
+        return fields if self.online else {name: fields[name] for name in ("format", "online")}

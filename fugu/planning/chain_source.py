@@ -122,8 +122,8 @@ def cost_words(chains: BoundedChains | JointChains, members: Sequence[Matrix]) -
     bounded = class_of(chains)
     try:
         rate = ChainAccountant(chains).allowance(1.0)
-        known = KnownChains(tuple(map(MarkovChain.stationary, members)), bounded.secrets)
-        loss, _ = known.endless(rate * bounded.secrets, "ignorant")
+        fixed = KnownChains(tuple(map(MarkovChain.stationary, members)), bounded.secrets)
+        loss, _ = fixed.endless(rate * bounded.secrets, "ignorant")
     except ChainClassError:
         return ()
     them = "the chain itself" if len(members) == 1 else "these chains"

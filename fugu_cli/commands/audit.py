@@ -315,7 +315,7 @@ def _files(paths: list[Path] | None) -> list[Path]:
 
 
 def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
-    keys_here = [one for one in key_files([file.parent]) if one.path == file]
+    keys_here = [own for own in key_files([file.parent]) if own.path == file]
     if not keys_here:
         raise FuguError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
     return keys_here[0].unlock(at_hand(passphrases))

@@ -305,11 +305,11 @@ def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
     return WantedWindow(name, round(number), states, share=arguments.number(share, "share") if colon else None)
 
 
-def _plan_noise(options: WindowOptions, given: ChainOptions) -> Result:
+def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
     """The noise of the mechanism that was named, or of all."""
     if arguments.protected(options.protect):
         raise UsageError("mechanisms are compared for single ticks: --protect a time only with --window")
-    chains, seconds, notes, warnings = declared_chains(given)
+    chains, seconds, notes, warnings = declared_chains(chain_options)
     seconds = arguments.period(options.period, seconds)
     period_us = None if seconds is None else max(1, round(seconds * 1_000_000))
     query = arguments.one_of(options.query, "query", tuple(WINDOW_QUERIES))
@@ -321,7 +321,7 @@ def _plan_noise(options: WindowOptions, given: ChainOptions) -> Result:
         adversary=arguments.adversary(options.adversary or "ignorant"),
         states=None if options.count is None else _states(options.count, WINDOW_QUERIES[query]),
         start=chosen_start(options.start),
-        segments=chosen_segments(options.segments, given),
+        segments=chosen_segments(options.segments, chain_options),
     )
     if isinstance(chains, tuple) and request.adversary == "informed" and (states := chains[0].states) >= _SLOW_STATES:
         warn(f"what a device accepts for known chains of {states} states, informed adversary, can take minutes")

@@ -251,7 +251,7 @@ class StreamAudit(NamedTuple):
 
 
 def audit_stream(
-    given: Sequence[AnyPolicy],
+    documents: Sequence[AnyPolicy],
     audiences: Sequence[Audience],
     config: ReleaseConfig | None = None,
     *,
@@ -262,7 +262,7 @@ def audit_stream(
     trials: int = 20_000,
     seed: int = 1,
 ) -> StreamAudit:
-    """Attack a stream, and those that move together with it by its class of joint chains (`given`, the stream first).
+    """Attack a stream, and those that move together with it by its class (`documents`, the stream first).
 
     Without messages the mechanism is attacked as it is configured, with simulated draws; so are points always. With
     messages, those of the first stream are also held against the configuration: whether noise is of its scale, as far
@@ -272,11 +272,11 @@ def audit_stream(
 
     Raises FuguError if a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
     """
-    policies = [one for one in given if isinstance(one, Policy)]
-    if not policies and len(given) == 1 and isinstance(given[0], MeasurePolicy) and messages is None:
-        points = tuple(attack_points(given[0], audiences, seed=seed, trials=trials))
+    policies = [document for document in documents if isinstance(document, Policy)]
+    if not policies and len(documents) == 1 and isinstance(documents[0], MeasurePolicy) and messages is None:
+        points = tuple(attack_points(documents[0], audiences, seed=seed, trials=trials))
         return StreamAudit(points, (), (), tuple(_refutation(point) for point in points if point.refuted), ())
-    if len(policies) < len(given):
+    if len(policies) < len(documents):
         raise FuguError("measured points are attacked as their policy has them: alone, and not as they are heard")
     policy = policies[0]
     definitions, problems = _definitions(policies, config)

@@ -201,7 +201,7 @@ def smooth_history(
 
 def _smooth(group: Group, folder: Path) -> int:
     with group.open() as (history, streams):
-        made = ParquetFolder(folder, f"{group.number}-")
+        parquet = ParquetFolder(folder, f"{group.number}-")
         smoothed = [(stream, SmoothedStream(history, stream, group.source.span)) for stream in streams]
         days = sorted({day for _, smoother in smoothed for day in smoother.days})
         for day in reversed(days):
@@ -210,6 +210,6 @@ def _smooth(group: Group, folder: Path) -> int:
         for day in days:
             for stream, smooth in smoothed:
                 for some in smooth.day(day):
-                    made.add("smoothed", marginal_rows("smoothed", stream, some))
-        made.close()
-        return made.rows.get("smoothed", 0)
+                    parquet.add("smoothed", marginal_rows("smoothed", stream, some))
+        parquet.close()
+        return parquet.rows.get("smoothed", 0)

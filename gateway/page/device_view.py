@@ -189,7 +189,7 @@ class DeviceView:
 
     def attacks_due(self) -> list[Callable[[Ask], dict[str, Any]]]:
         """Functions that ask for the attacks on each stream of which something came."""
-        return [attack for one in self._attacks.values() if (attack := one.due()) is not None]
+        return [attack for adversary in self._attacks.values() if (attack := adversary.due()) is not None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All that is kept, descriptions first, then in the order in which it came."""

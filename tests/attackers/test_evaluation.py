@@ -73,18 +73,18 @@ def test_intervals_cover_what_is_reached_on_average_and_stay_below_the_ceiling_o
     """25 walks of a chain of the class, with the noise of the class: forward-backward with the true chain."""
     chains = BinaryChains(q=(0.1, 0.1), r=(0.2, 0.2))
     noise = calibrate(chains, 1.0, "informed").table
-    found = []
+    attacks = []
     for seed in range(25):
         states = walked(STICKY, 3000, seed)
         outputs = release_symbols(states, noise, np.random.default_rng(1000 + seed))
         attackers = {"forward-backward": ATTACKERS["forward-backward"]}
-        found += attack(states, states * 0, outputs, 1.0, transition=STICKY, attackers=attackers)
-    added = np.array([attack_.success - attack_.guess for attack_ in found])
+        attacks += attack(states, states * 0, outputs, 1.0, transition=STICKY, attackers=attackers)
+    added = np.array([attack_.success - attack_.guess for attack_ in attacks])
     average = added.mean()
-    covered = [run.low - run.guess <= average <= run.high - run.guess for run in found]
+    covered = [run.low - run.guess <= average <= run.high - run.guess for run in attacks]
     assert np.mean(covered) > 0.85
-    assert np.mean([run.high <= run.ceiling for run in found]) > 0.95
-    assert max(run.epsilon_low for run in found) < 1.0
+    assert np.mean([run.high <= run.ceiling for run in attacks]) > 0.95
+    assert max(run.epsilon_low for run in attacks) < 1.0
 
 
 @pytest.mark.long
@@ -134,10 +134,10 @@ def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attack
     for known_states in (None, known_every(states, 10)):
         answers = {}
         noting = {name: noted(attacker, answers.setdefault(name, [])) for name, attacker in attackers.items()}
-        found = attack(states, segments, outputs, 1.0, known=known_states, transition=THREE, attackers=noting)
-        assert {run.attacker for run in found} == set(attackers)
-        assert [run.success for run in found] == sorted((run.success for run in found), reverse=True)
-        for result_of in found:
+        attacks = attack(states, segments, outputs, 1.0, known=known_states, transition=THREE, attackers=noting)
+        assert {run.attacker for run in attacks} == set(attackers)
+        assert [run.success for run in attacks] == sorted((run.success for run in attacks), reverse=True)
+        for result_of in attacks:
             assert 0 <= result_of.low <= result_of.success <= result_of.high <= 1
             assert result_of.guess <= result_of.ceiling <= 1
             assert result_of.epsilon_low >= 0
@@ -165,13 +165,13 @@ def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, every):
         np.where(np.arange(ticks + 1) % 2, 1, -1),
     ):
         segments, generator = states * 0, np.random.default_rng(1)
-        told = None if every is None else known_every(states, every)
+        known_states = None if every is None else known_every(states, every)
         for outputs in (
             release_symbols(states, table(0.4), generator),
             release_counts(states, segments, 2, Fraction(1, 50), ((1,),), generator, k=2),
             release_counts(states, segments, 2000, Fraction(2), ((0,), (1,)), generator, k=2),
         ):
-            for run in attack(states, segments, outputs, 1.0, known=told):
+            for run in attack(states, segments, outputs, 1.0, known=known_states):
                 assert 0.0 <= run.low <= run.success <= run.high <= 1.0
                 assert ticks > 8 or run.high == 1.0
                 assert run.epsilon_low == 0.0 or ticks == 64
@@ -196,8 +196,8 @@ def test_the_change_of_odds_is_that_of_enumeration():
         for t, x in enumerate(path):
             totals[t, x] += weight
     expected = np.abs(np.log(totals[:, 1] / totals[:, 0]) - math.log(distribution[1] / distribution[0]))
-    found = odds_change(SymbolOutputs(symbols, emission), Knowledge(STICKY, np.zeros(6, dtype=np.int64)))
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    odds_after = odds_change(SymbolOutputs(symbols, emission), Knowledge(STICKY, np.zeros(6, dtype=np.int64)))
+    np.testing.assert_allclose(odds_after, expected, atol=1e-12)
 
 
 @pytest.mark.long

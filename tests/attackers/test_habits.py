@@ -30,10 +30,10 @@ def path_probability(moves, path):
     """Of a path under a stationary chain, exactly."""
     q, r = moves
     step = ((1 - q, q), (r, 1 - r))
-    found = (r, q)[path[0]] / (q + r)
+    probability = (r, q)[path[0]] / (q + r)
     for a, b in itertools.pairwise(path):
-        found *= step[a][b]
-    return found
+        probability *= step[a][b]
+    return probability
 
 
 def odds(chains, likelihood, tick, ticks):

@@ -176,12 +176,12 @@ def test_known_states_raise_the_guess_and_a_reused_symbol_still_shows():
     """A bug that draws each symbol nine times and sends the most frequent one leaks beside known states, too."""
     every = 20
     states = walk(np.full(TICKS, 0.5))
-    known = known_every(states, every)
+    known_states = known_every(states, every)
     names = ("forward-backward", "2 learned regimes", "supervised")
-    honest = reached(states, symbols(states, NoiseTable.binary(*[round(0.45 * 2**32)] * 2)), *names, known=known)
+    honest = reached(states, symbols(states, NoiseTable.binary(*[round(0.45 * 2**32)] * 2)), *names, known=known_states)
     drawn = [symbols(states, seed=seed).symbols for seed in range(9)]
     often = SymbolOutputs((np.mean(drawn, axis=0) > 0.5).astype(np.int64), symbols(states).emission)
-    leaky = reached(states, often, *names, known=known)
+    leaky = reached(states, often, *names, known=known_states)
     for name in names:
         assert leaky[name].low > leaky[name].guess, name
         assert leaky[name].epsilon_low > 1.0

@@ -95,8 +95,8 @@ def test_the_odds_after_counts_are_those_of_all_courses(
     for usual in (0.0, 1.0):
         odds = Odds(chain, np.arange(k) == k - 1, ticks, usual, outputs)
         for stretch in some:
-            found = odds.after(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
-            assert found == pytest.approx(by_paths(states, outputs, stretch[:3], ticks, chain, usual), abs=1e-9)
+            log_odds = odds.after(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
+            assert log_odds == pytest.approx(by_paths(states, outputs, stretch[:3], ticks, chain, usual), abs=1e-9)
 
 
 @pytest.mark.parametrize(("ticks", "unknown"), [(1, 1), (3, 3), (2, 6), (1, 5)])
@@ -105,8 +105,8 @@ def test_the_odds_after_symbols_are_those_of_all_courses(ticks: int, unknown: in
     outputs = release_symbols(states, TABLE, np.random.default_rng(1))
     odds = Odds(CHAIN, np.array([False, True]), ticks, 0.5, outputs)
     for stretch in list(anywhere(states, ticks, unknown))[:6]:
-        found = odds.after(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
-        assert found == pytest.approx(by_paths(states, outputs, stretch[:3], ticks, CHAIN, 0.5), abs=1e-9)
+        log_odds = odds.after(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
+        assert log_odds == pytest.approx(by_paths(states, outputs, stretch[:3], ticks, CHAIN, 0.5), abs=1e-9)
 
 
 @pytest.mark.long
@@ -123,8 +123,8 @@ def test_nobody_who_knows_all_other_days_moves_odds_further_than_the_promise(tic
     for run in attack:
         assert 1.0 <= run.typical <= run.furthest <= math.exp(bound.epsilon(ticks)) * (1 + 1e-9)
     if ticks == 60:  # what is around is unknown, and leaks beyond the floor
-        known = attacked(states, outputs, (1,), 120, 120)
-        assert all(run.furthest <= math.exp(bound.floor(120)) * (1 + 1e-9) for run in known)
+        known_attacks = attacked(states, outputs, (1,), 120, 120)
+        assert all(run.furthest <= math.exp(bound.floor(120)) * (1 + 1e-9) for run in known_attacks)
 
 
 @pytest.mark.long

@@ -70,8 +70,8 @@ def test_an_error_of_the_stated_size_is_found() -> None:
         + np.array([1, -1])
         * checked("draws", generator.choice(2, 4000, p=distribution), distribution, FALSE_ALARMS).smallest
     )
-    found = [generator.choice(2, 4000, p=wrong) for _ in range(100)]
-    assert sum("frequencies" in names(cells, distribution) for cells in found) >= 90
+    draws = [generator.choice(2, 4000, p=wrong) for _ in range(100)]
+    assert sum("frequencies" in names(cells, distribution) for cells in draws) >= 90
 
 
 @pytest.mark.long
@@ -100,12 +100,12 @@ def test_a_block_that_is_used_again_is_found_wherever_it_comes() -> None:
     drawn = words(4, 20_000)
     drawn[17_011 : 17_011 + 1024] = drawn[3003 : 3003 + 1024]
     assert names(symbols(drawn)) == {"repeats"}
-    one, two = words(5, 8000), words(6, 8000)
+    first, two = words(5, 8000), words(6, 8000)
     other = symbol_distribution(TABLE, 1)
     for shift in (0, 700):
-        two[shift : shift + 4000] = one[:4000]
+        two[shift : shift + 4000] = first[:4000]
         cells = symbols(two, tuple(TABLE.rows[1]))
-        assert [alarm.test for alarm in related((symbols(one), DISTRIBUTION), (cells, other), FALSE_ALARMS)] == [
+        assert [alarm.test for alarm in related((symbols(first), DISTRIBUTION), (cells, other), FALSE_ALARMS)] == [
             "streams"
         ]
 
@@ -222,8 +222,8 @@ def test_a_device_is_judged_by_its_bytes(
 
     One decimal is off by 0.04 where 0.029 is found in 99 of 100 runs, a tenth of a flip by 0.049 where 0.041 is.
     """
-    made = policy() if fault == "rounded" else planned(epsilon=1.0 if fault == "weakened" else 8.0)
-    code, report = audited(fugu, tmp_path, broker, made, fault, draws)
+    plan = policy() if fault == "rounded" else planned(epsilon=1.0 if fault == "weakened" else 8.0)
+    code, report = audited(fugu, tmp_path, broker, plan, fault, draws)
     assert (code, failing <= failed(report), bool(failed(report))) == (len(failing), True, bool(failing)), report
     assert [test_["draws"] >= draws for test_ in report["tests"][:2]] == [True, True]
     assert report["problem"] == ""
@@ -231,10 +231,10 @@ def test_a_device_is_judged_by_its_bytes(
 
 @pytest.mark.soak
 def test_shorter_periods_take_several_streams_of_a_state(broker: Mosquitto, tmp_path: Path) -> None:
-    command, one = [sys.executable, "-m", "edge_agent"], planned()
-    outputs = run_constant(command, one, broker.broker, tmp_path, 5000, period_us=40, patience=60.0)
+    command, plan = [sys.executable, "-m", "edge_agent"], planned()
+    outputs = run_constant(command, plan, broker.broker, tmp_path, 5000, period_us=40, patience=60.0)
     assert len(list(tmp_path.glob("state*.json"))) == 4
-    assert not any(tested.alarms for tested in device_tests(one, outputs.symbols, {}, {}, 1e-9))
+    assert not any(tested.alarms for tested in device_tests(plan, outputs.symbols, {}, {}, 1e-9))
 
 
 @pytest.mark.soak
@@ -252,9 +252,9 @@ def test_running_means_and_joint_chains_have_the_same_tables(
 @pytest.mark.soak
 def test_a_state_of_missing_readings_is_audited_like_any_other(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     table = NoiseTable(((1 << 31, 3 << 30), (1 << 30, 3 << 30), (1 << 30, 1 << 31)))
-    one = policy(table=table, chains=BoundedChains(states=3, odds_ratio=1.5))
+    plan = policy(table=table, chains=BoundedChains(states=3, odds_ratio=1.5))
     states = Thresholds(edges=(1.0,), states=("low", "high", "missing"), missing="missing")
-    code, report = audited(fugu, tmp_path, broker, one.model_copy(update={"discretiser": states}), "honest", 1000)
+    code, report = audited(fugu, tmp_path, broker, plan.model_copy(update={"discretiser": states}), "honest", 1000)
     assert (code, failed(report)) == (0, set())
     assert "symbols of missing" in [test["of"] for test in report["tests"]]
 
@@ -262,13 +262,13 @@ def test_a_state_of_missing_readings_is_audited_like_any_other(fugu: Fugu, broke
 @pytest.mark.long
 def test_an_honest_device_is_called_wrong_no_more_often_than_stated() -> None:
     """Runs of what devices draw with, at a rate of 10 %: more alarms have a probability below 10^-6."""
-    one = policy()
-    assert one.table is not None
-    draw = randomiser(one.table, system_entropy())
+    plan = policy()
+    assert plan.table is not None
+    draw = randomiser(plan.table, system_entropy())
     alarms = 0
     for _ in range(100):
         drawn = {state: bytes(draw(state) for _ in range(1500)) for state in (0, 1)}
-        alarms += any(tested.alarms for tested in device_tests(one, drawn, {}, {}, 0.1))
+        alarms += any(tested.alarms for tested in device_tests(plan, drawn, {}, {}, 0.1))
     assert alarms <= 27
 
 
@@ -279,8 +279,8 @@ def test_counts_of_a_device_are_judged_too(
     """Also of one whose states are above a running mean, which has the same tables; it starts once for each kind."""
     monkeypatch.setattr("firmware_sim.constant._STARTS", 1)
     windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
-    one = planned(windows=windows).model_copy(update={"discretiser": MEANS})
-    code, report = audited(fugu, tmp_path, broker, one, "honest", 1000, 100)
+    plan = planned(windows=windows).model_copy(update={"discretiser": MEANS})
+    code, report = audited(fugu, tmp_path, broker, plan, "honest", 1000, 100)
     assert (code, failed(report)) == (0, set())
     low, high = MEANS.states
     assert [test_["of"] for test_ in report["tests"]] == [
@@ -298,8 +298,8 @@ def test_counts_of_a_device_are_judged_too(
 def test_noise_that_is_kept_across_starts_is_found(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     """Of 2048 counts of a start, most are in messages of the states: some message comes twice."""
     windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
-    one = alone(planned(windows=windows), "windows")
-    code, report = audited(fugu, tmp_path, broker, one, "kept-noise", 1000, 9000)
+    plan = alone(planned(windows=windows), "windows")
+    code, report = audited(fugu, tmp_path, broker, plan, "kept-noise", 1000, 9000)
     assert code == 1
     assert "repeats" in failed(report)
 

@@ -111,9 +111,9 @@ def test_streams_that_move_together(fugu: Fugu, recorded: Path, tmp_path: Path) 
     kinds.append(("--known", "--window", "1h", "--symbols", ".5"))
     for number, kind in enumerate(kinds):
         words = ("joint", model, "--epsilon", "1", *kind, "--for", "home/d")
-        found = planned(fugu, tmp_path / f"{number}", *words)
-        assert len(found) == 2
-        confirmed(fugu, found[0], 2)
+        plans = planned(fugu, tmp_path / f"{number}", *words)
+        assert len(plans) == 2
+        confirmed(fugu, plans[0], 2)
 
 
 def test_streams_that_remember_two_ticks(fugu: Fugu, recorded: Path, tmp_path: Path) -> None:

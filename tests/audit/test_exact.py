@@ -213,12 +213,12 @@ CLASSES = (
 def test_what_is_planned_is_confirmed_and_a_millionth_less_is_not(
     chains: Any, adversary: Adversary, windows: tuple[Window, ...]
 ) -> None:
-    one = planned(chains, adversary, windows)
-    for claim in recompute(json.loads(one.to_json())):
+    plan = planned(chains, adversary, windows)
+    for claim in recompute(json.loads(plan.to_json())):
         assert claim.loss is not None
         assert 0 <= claim.stated - claim.loss < 1e-6
     for name in ("guarantee", *(["windows_guarantee"] if windows else [])):
-        document = json.loads(one.to_json())
+        document = json.loads(plan.to_json())
         document[name]["epsilon"] -= 1e-6
         assert sum(claim.loss > claim.stated for claim in recompute(document)) == 1
 
@@ -228,11 +228,11 @@ def test_windows_alone_are_counted_with_all_that_overlap() -> None:
     document = json.loads(planned(windows=WINDOWS).to_json())
     del document["table"]
     document["windows"][0]["stride"] = 7
-    told = recompute(document)
-    assert [claim.of for claim in told] == ["windows"]
+    claims = recompute(document)
+    assert [claim.of for claim in claims] == ["windows"]
     rate = Fraction(3, 400) + 2 * Fraction(3, 700)
     want = stream_loss(document["chains"], (exp_up(rate),) * 2, "informed")
-    assert told[0].loss == want
+    assert claims[0].loss == want
 
 
 JOINT: Mapping[str, Any] = {

@@ -49,10 +49,10 @@ def test_no_enumerated_stream_loses_more_from_any_start(seed: int) -> None:
             truth = enumerated_losses(distributions, rows, 5, symbol_density(emission, 5), informed=informed).max()
             try:
                 who = ADVERSARIES[informed]
-                found = log_up(known_loss(rows.tolist(), ticks_of(k, rate + 1e-12), who, begins))
+                epsilon = log_up(known_loss(rows.tolist(), ticks_of(k, rate + 1e-12), who, begins))
             except (NotRecomputed, ZeroDivisionError):
                 continue
-            assert truth <= found + Fraction(1, 10**9)
+            assert truth <= epsilon + Fraction(1, 10**9)
 
 
 @pytest.mark.long
@@ -95,10 +95,10 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
             patch.setattr(claims, name, worse)
             for who in ADVERSARIES[:2]:
                 try:
-                    found = known_loss(rows, ticks_of(3, 0.2), who)
+                    claimed = known_loss(rows, ticks_of(3, 0.2), who)
                 except NotRecomputed:
                     continue
-                assert found >= honest[who] * (1 - Fraction(1, 10**7))
+                assert claimed >= honest[who] * (1 - Fraction(1, 10**7))
 
 
 ROOMS = {

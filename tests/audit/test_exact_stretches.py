@@ -74,7 +74,7 @@ def random_policy(seed: int, draw: Draw) -> Policy:
         table = NoiseTable.binary(wrong, wrong) if states == 2 else NoiseTable.randomised_response(states, wrong)
     adversary = ADVERSARIES[int(rng.integers(3))]
     loose = Guarantee(epsilon=1e5, adversary=adversary, stretch_ticks=int(rng.choice([1, 2, 3, 7, 60, 481])))
-    made = policy(
+    draft = policy(
         *windows,
         table=table,
         frame_ticks=1 if table is None else 10,
@@ -84,7 +84,7 @@ def random_policy(seed: int, draw: Draw) -> Policy:
         chains=draw(rng, states, StreamOutputs(table, windows).rate),
         clock={"epoch_us": 0, "period_us": PERIOD},
     )
-    return Policy.from_json(made.to_json())
+    return Policy.from_json(draft.to_json())
 
 
 def check(seed: int, draw: Draw) -> None:

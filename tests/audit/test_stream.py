@@ -44,23 +44,23 @@ def symbol_lines(policy: Policy, states: np.ndarray, *, leak: float = 0.0, first
     words = generator.integers(1 << 32, size=states.size)
     drawn = [policy.table.draw(int(state), int(word)) for state, word in zip(states, words, strict=True)]
     symbols = np.where(generator.random(states.size) < leak, states, drawn).astype(np.uint8)
-    found = []
+    lines = []
     for at in range(0, TICKS, 100):
         frame = SymbolFrame(1, first + at - 1, first + at, symbols[at : at + 100].tobytes())
-        found.append((topic_of("symbols", *NAME), frame.encode()))
-    return found
+        lines.append((topic_of("symbols", *NAME), frame.encode()))
+    return lines
 
 
 def window_lines(states: np.ndarray, scale: float) -> list[tuple[str, bytes]]:
     """Counts with noise of a scale."""
     generator = np.random.default_rng(3)
-    found = []
+    lines = []
     for index in range(TICKS // 10):
         up, two = generator.geometric(-np.expm1(-1 / scale), 2)
         count = int(states[index * 10 : index * 10 + 10].sum() + up - two)
         frame = WindowFrame(1, "high", index - 1, index, index * 10, 10, 10, (count,))
-        found.append((topic_of("window", *NAME), frame.encode()))
-    return found
+        lines.append((topic_of("window", *NAME), frame.encode()))
+    return lines
 
 
 def asked(folder: Path, policy: Policy, states: np.ndarray, messages: list[tuple[str, bytes]]) -> tuple[object, ...]:

@@ -53,18 +53,18 @@ def test_counts_that_say_nothing_change_nothing():
     symbols, windows = generator.integers(-1, 2, 400), np.arange(400) // 50 - 1
     case = (symbols, [0.5, 0.5], [[0.9, 0.1], [0.3, 0.7]], [[0.6, 0.4], [0.4, 0.6]])
     adds = np.tile([0, 1], (400, 1))
-    found = count_marginals(*case, windows, adds, np.ones((7, 51)), lengths=[100, 300])
-    np.testing.assert_allclose(found, posterior_marginals(*case, lengths=[100, 300]), atol=1e-12)
+    marginals = count_marginals(*case, windows, adds, np.ones((7, 51)), lengths=[100, 300])
+    np.testing.assert_allclose(marginals, posterior_marginals(*case, lengths=[100, 300]), atol=1e-12)
 
 
 def test_a_count_that_is_certain_is_met():
     likelihoods = np.zeros((2, 41))
     likelihoods[[0, 1], [7, 33]] = 1.0
     adds = np.tile([0, 1], (80, 1))
-    found = count_marginals(
+    marginals = count_marginals(
         np.full(80, -1), [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], [[1.0], [1.0]], np.arange(80) // 40, adds, likelihoods
     )
-    np.testing.assert_allclose(found[:, 1].reshape(2, 40).sum(axis=1), [7, 33], atol=1e-9)
+    np.testing.assert_allclose(marginals[:, 1].reshape(2, 40).sum(axis=1), [7, 33], atol=1e-9)
 
 
 def test_what_does_not_fit_is_refused():

@@ -90,8 +90,8 @@ def test_symbols_that_all_states_find_unlikely_many_times_over(k, rare):
     emission = np.array([weights, 1.0 - weights]).T
     case = random_case(20, k, 2, 60)
     case = case._replace(symbols=np.zeros(60, dtype=np.int64), emission=emission)
-    found = posterior_marginals(np.tile(case.symbols, 2), *case[1:], lengths=[60, 60])
-    np.testing.assert_allclose(found, np.tile(naive.smooth(*case), (2, 1)), rtol=1e-12)
+    marginals = posterior_marginals(np.tile(case.symbols, 2), *case[1:], lengths=[60, 60])
+    np.testing.assert_allclose(marginals, np.tile(naive.smooth(*case), (2, 1)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4])
@@ -100,8 +100,8 @@ def test_a_state_that_cannot_be_entered_again(k):
     transition[:, 0] = 0.0
     transition /= transition.sum(axis=1, keepdims=True)
     case = random_case(22, k, 2, 31)._replace(transition=transition)
-    found = posterior_marginals(np.tile(case.symbols, 2), *case[1:], lengths=[31, 31])
-    np.testing.assert_allclose(found, np.tile(naive.smooth(*case), (2, 1)), rtol=0, atol=1e-13)
+    marginals = posterior_marginals(np.tile(case.symbols, 2), *case[1:], lengths=[31, 31])
+    np.testing.assert_allclose(marginals, np.tile(naive.smooth(*case), (2, 1)), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5])

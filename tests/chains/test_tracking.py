@@ -73,20 +73,22 @@ CASES = [(states, ticks, seed) for states, ticks in [(1, 4), (2, 6), (3, 5), (4,
 @pytest.mark.long
 @pytest.mark.parametrize("shape", CASES)
 def test_every_distribution_is_what_all_paths_add_up_to(shape: tuple[int, int, int]) -> None:
-    one = case(*shape)
-    moves, kinds = moves_of(one.steps), np.arange(len(one.steps))
-    found = follow(one.distribution, moves, kinds, one.seen)
-    counted, last = counting(one), len(one.seen) - 1
+    instance = case(*shape)
+    moves, kinds = moves_of(instance.steps), np.arange(len(instance.steps))
+    followed = follow(instance.distribution, moves, kinds, instance.seen)
+    counted, last = counting(instance), len(instance.seen) - 1
     for lag in range(last + 2):
-        expected = by_paths(one, lag)
-        assert fixed_lag(found, moves, kinds, lag) == pytest.approx(expected, abs=1e-12)
-        assert fixed_lag(found, moves, kinds, lag, slice(1, 3)) == pytest.approx(expected[1:3], abs=1e-12)
+        expected = by_paths(instance, lag)
+        assert fixed_lag(followed, moves, kinds, lag) == pytest.approx(expected, abs=1e-12)
+        assert fixed_lag(followed, moves, kinds, lag, slice(1, 3)) == pytest.approx(expected[1:3], abs=1e-12)
         if lag == 0:
-            assert found.beliefs == pytest.approx(expected, abs=1e-12)
+            assert followed.beliefs == pytest.approx(expected, abs=1e-12)
     before = 1.0
     for tick in range(last + 1):
-        total = sum(path_weights(one, tick, {t for t in counted if t <= tick}).values())
-        assert found.log_likelihoods[tick] == pytest.approx(np.log(total / before) if tick in counted else 0, abs=1e-12)
+        total = sum(path_weights(instance, tick, {t for t in counted if t <= tick}).values())
+        assert followed.log_likelihoods[tick] == pytest.approx(
+            np.log(total / before) if tick in counted else 0, abs=1e-12
+        )
         before = total
 
 
@@ -102,9 +104,9 @@ def test_states_that_nothing_follows_are_ruled_out_by_going_on() -> None:
     matrix = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0], [0.0, 0.3, 0.7]])
     case = Case(np.array([0.2, 0.5, 0.3]), [matrix] * 3, [None] * 4)
     moves, kinds = moves_of([matrix]), np.zeros(3, dtype=np.int64)
-    found = follow(case.distribution, moves, kinds, case.seen)
-    assert fixed_lag(found, moves, kinds, 9) == pytest.approx(by_paths(case, 9), abs=1e-12)
-    assert found.beliefs == pytest.approx(by_paths(case, 0), abs=1e-12)
+    followed = follow(case.distribution, moves, kinds, case.seen)
+    assert fixed_lag(followed, moves, kinds, 9) == pytest.approx(by_paths(case, 9), abs=1e-12)
+    assert followed.beliefs == pytest.approx(by_paths(case, 0), abs=1e-12)
     with pytest.raises(ValueError, match="no state is possible at tick 1"):
         follow(np.array([0.0, 1.0]), moves_of([[[0.0, 1.0], [0.0, 0.0]]]), kinds[:1], [None, None])
 
@@ -112,11 +114,11 @@ def test_states_that_nothing_follows_are_ruled_out_by_going_on() -> None:
 def test_points_all_but_impossible_still_count() -> None:
     """Two of 1e-290 in a row from a state of 1e-200: products vanish in floating point, the distribution does not."""
     moves, kinds = moves_of([np.eye(2)]), np.zeros(1, dtype=np.int64)
-    found = follow(np.array([1e-200, 1.0]), moves, kinds, [np.array([1e-290, 0.0])] * 2)
-    assert (found.counting < 1.0).all()
-    assert found.beliefs == pytest.approx(np.array([[1.0, 0.0]] * 2))
-    assert found.log_likelihoods == pytest.approx(np.log(10.0) * np.array([-490.0, -290.0]), rel=1e-12)
-    assert fixed_lag(found, moves, kinds, 1) == pytest.approx(np.array([[1.0, 0.0]] * 2))
+    followed = follow(np.array([1e-200, 1.0]), moves, kinds, [np.array([1e-290, 0.0])] * 2)
+    assert (followed.counting < 1.0).all()
+    assert followed.beliefs == pytest.approx(np.array([[1.0, 0.0]] * 2))
+    assert followed.log_likelihoods == pytest.approx(np.log(10.0) * np.array([-490.0, -290.0]), rel=1e-12)
+    assert fixed_lag(followed, moves, kinds, 1) == pytest.approx(np.array([[1.0, 0.0]] * 2))
 
 
 def walk_over_cells() -> Floats:
@@ -146,16 +148,18 @@ def test_kernels_do_what_their_naive_twin_does(matrices: list[Floats]) -> None:
     moves, steps = moves_of(matrices), [matrices[kind] for kind in kinds]
     assert (len(moves.dense) > 0) == (states == 7)
     twin = naive_tracking.follow(distribution, steps, seen)
-    found = follow(distribution, moves, kinds, seen)
-    assert found.beliefs == pytest.approx(twin.beliefs, abs=1e-12)
-    assert found.log_likelihoods == pytest.approx(twin.log_likelihoods, rel=1e-12)
-    assert (found.counting == twin.counting).all()
+    followed = follow(distribution, moves, kinds, seen)
+    assert followed.beliefs == pytest.approx(twin.beliefs, abs=1e-12)
+    assert followed.log_likelihoods == pytest.approx(twin.log_likelihoods, rel=1e-12)
+    assert (followed.counting == twin.counting).all()
     for lag in (0, 1, 3, 40):
         for ticks_of in (slice(None), slice(2, 9)):
             smoothed = naive_tracking.fixed_lag(twin, steps, lag, ticks_of)
-            assert fixed_lag(found, moves, kinds, lag, ticks_of) == pytest.approx(smoothed, abs=1e-12)
+            assert fixed_lag(followed, moves, kinds, lag, ticks_of) == pytest.approx(smoothed, abs=1e-12)
     if len(matrices) == 1:
-        assert lagged(distribution, matrices[0], seen, 3) == pytest.approx(fixed_lag(found, moves, kinds, 3), abs=1e-12)
+        assert lagged(distribution, matrices[0], seen, 3) == pytest.approx(
+            fixed_lag(followed, moves, kinds, 3), abs=1e-12
+        )
 
 
 def test_states_that_can_follow() -> None:

@@ -91,14 +91,14 @@ def test_what_is_promised_is_that_of_the_policy_and_what_is_not_is_said() -> Non
         SYMBOLS.guarantee.epsilon,
         SYMBOLS.guarantee.adversary,
     )
-    told = SYMBOLS.bound().rows(SYMBOLS.clock.period_us, SYMBOLS.guarantee.epsilon)
+    rows = SYMBOLS.bound().rows(SYMBOLS.clock.period_us, SYMBOLS.guarantee.epsilon)
     assert [(stretch.name, stretch.ticks, stretch.protected) for stretch in description.guarantee.stretches] == [
-        (stretch.name, stretch.ticks, stretch.protected) for stretch in told
+        (stretch.name, stretch.ticks, stretch.protected) for stretch in rows
     ]
     assert [stretch.epsilon for stretch in description.guarantee.stretches] == [
-        stretch.epsilon if math.isfinite(stretch.epsilon) else None for stretch in told
+        stretch.epsilon if math.isfinite(stretch.epsilon) else None for stretch in rows
     ]
-    bare = next(stretch.name for stretch in told if not stretch.protected)
+    bare = next(stretch.name for stretch in rows if not stretch.protected)
     assert bare in description.does_not_protect
     assert all(state in description.protects for state in description.states)
     assert description.chain_class == class_sentence(SYMBOLS.chains)

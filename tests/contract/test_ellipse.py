@@ -60,9 +60,9 @@ def test_of_staircase_noise_it_holds_the_truth_with_its_probability(vertices: tu
     weights = [probability(noise, place) for place in places]
     if ratio == Fraction(1, 2):
         assert sum(weights) > 1 - Fraction(1, 10**3)
-    found = check([(30.0 * x, 20.0 * y) for x, y in places], weights, (30.0, 20.0), 0.95)
-    assert abs(found.east) < 1e-9
-    assert abs(found.north) < 1e-9
+    region = check([(30.0 * x, 20.0 * y) for x, y in places], weights, (30.0, 20.0), 0.95)
+    assert abs(region.east) < 1e-9
+    assert abs(region.north) < 1e-9
 
 
 @pytest.mark.long

@@ -144,10 +144,10 @@ def test_a_sum_loses_as_much_as_if_the_home_had_drawn_all_of_its_noise() -> None
 
 
 def test_two_groups_of_a_stream_add_their_rates() -> None:
-    one, two = shared(), shared(name="quarter", length=20)
-    assert member_policy("watch", one, two).window_rate == one.rate + two.rate
+    first, two = shared(), shared(name="quarter", length=20)
+    assert member_policy("watch", first, two).window_rate == first.rate + two.rate
     with pytest.raises(ValidationError, match="same name"):
-        member_policy("watch", one, one)
+        member_policy("watch", first, first)
 
 
 def test_terms_of_an_owner_are_about_the_helper_and_the_least_number_of_homes() -> None:

@@ -63,8 +63,8 @@ def test_the_worst_alternating_chain_for_both_directions_can_be_inside_its_inter
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_independent_readings_lose_what_one_symbol_says(adversary: Adversary) -> None:
-    found = loss(point(0.25, 0.75), flips(0.25, 0.25), adversary)
-    assert math.log(3) <= found.epsilon <= math.log(3) * (1 + 1e-15)
+    lost = loss(point(0.25, 0.75), flips(0.25, 0.25), adversary)
+    assert math.log(3) <= lost.epsilon <= math.log(3) * (1 + 1e-15)
 
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
@@ -117,8 +117,8 @@ NEAR = [(0.003, 0.002), (0.0007, 0.4), (0.01, 0.02), (0.997, 0.999)]
 def test_skipping_ticks_misses_no_attack(q: float, r: float) -> None:
     """The search skips stretches of ticks; an attack on each of thousands of ticks finds the same worst one."""
     table = flips(0.45, 0.4)
-    found = loss(point(q, r), table, "informed")
-    for direction, reported in ((0, found.epsilon_01), (1, found.epsilon_10)):
+    lost = loss(point(q, r), table, "informed")
+    for direction, reported in ((0, lost.epsilon_01), (1, lost.epsilon_10)):
         reached = best_attack(q, r, emission(table), direction, informed=True, ticks=2000)
         assert reported == pytest.approx(reached, abs=1e-9)
 
@@ -164,10 +164,10 @@ def test_a_guarantee_names_its_adversary() -> None:
 
 def test_a_bounded_class_answers_for_every_adversary_with_the_universal_bound() -> None:
     chains, table = BoundedChains(states=3, odds_ratio=16.0), NoiseTable.randomised_response(3, 1 << 28)
-    found = [loss(chains, table, adversary) for adversary in ADVERSARIES]
-    assert {f.epsilon for f in found} == {f.epsilon_01 for f in found} == {f.epsilon_10 for f in found}
-    assert [f.adversary for f in found] == list(ADVERSARIES)
-    assert {f.bound for f in found} == {"odds-ratio bound"}
+    lost = [loss(chains, table, adversary) for adversary in ADVERSARIES]
+    assert {f.epsilon for f in lost} == {f.epsilon_01 for f in lost} == {f.epsilon_10 for f in lost}
+    assert [f.adversary for f in lost] == list(ADVERSARIES)
+    assert {f.bound for f in lost} == {"odds-ratio bound"}
 
 
 # What an adversary really learns
@@ -182,10 +182,10 @@ def test_what_the_worst_attack_learns_is_what_is_reported(
     """Each direction by itself, below and above q+r = 1; the universal adversary learns as much at least."""
     table = flips(*rho)
     adversary: Adversary = "informed" if informed else "ignorant"
-    found, wider = loss(point(q, r), table, adversary), loss(point(q, r), table, "universal")
+    own, wider = loss(point(q, r), table, adversary), loss(point(q, r), table, "universal")
     for direction in (0, 1):
         reached = best_attack(q, r, emission(table), direction, informed=informed, ticks=300)
-        assert found[1 + direction] == pytest.approx(reached, abs=1e-9)
+        assert own[1 + direction] == pytest.approx(reached, abs=1e-9)
         assert wider[1 + direction] >= reached - 1e-9
 
 

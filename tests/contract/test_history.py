@@ -247,7 +247,7 @@ def test_a_chain_of_order_two_is_told_of_for_ever() -> None:
 def test_windows_alone_are_dated_by_the_windows_alone() -> None:
     """Beside an unchanged window the symbols get less: those who see windows only are promised the same as ever."""
     window = Window(name="hour", length=60, stride=60, states=(1,), scale="120")
-    made = [
+    versions = [
         policy(
             number,
             epsilon,
@@ -257,21 +257,21 @@ def test_windows_alone_are_dated_by_the_windows_alone() -> None:
         )
         for number, epsilon in ((1, 4.0), (2, 2.0))
     ]
-    history = one_after_another(*((version, 500) for version in made))
-    assert not dated(made[1], history).always
-    assert dated(made[1], history, windows=True).always
+    history = one_after_another(*((version, 500) for version in versions))
+    assert not dated(versions[1], history).always
+    assert dated(versions[1], history, windows=True).always
 
 
 def random_versions(generator: np.random.Generator) -> list[tuple[Policy, int]]:
     adversaries: Sequence[Adversary] = ("ignorant", "informed", "universal")
     classes = (WIDE, NARROW, BinaryChains(q=(0.05, 0.6), r=(0.1, 0.7)), BinaryChains(q=(0.7, 0.8), r=(0.5, 0.9)))
-    found = []
+    versions = []
     for version in range(1, int(generator.integers(2, 6))):
         chains = classes[generator.integers(len(classes))]
         epsilon, ticks = float(generator.choice([0.5, 1.0, 2.0, 4.0])), int(generator.choice([1, 1, 3]))
-        made = policy(version, epsilon, chains, adversaries[generator.integers(3)], ticks)
-        found.append((made, int(generator.choice([1, 3, 30, 100]))))
-    return found
+        draft = policy(version, epsilon, chains, adversaries[generator.integers(3)], ticks)
+        versions.append((draft, int(generator.choice([1, 3, 30, 100]))))
+    return versions
 
 
 @pytest.mark.long

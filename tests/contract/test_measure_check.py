@@ -355,9 +355,9 @@ def test_staircases_that_pass_keep_the_definition_after_clamping() -> None:
             distributions[key] = {step: float(probability(stair, step)) for step in square if stair.spans(step)}
         likely = noise.likely_states
         answers = [x if x in likely else measurement.surrogate(x, likely) for x in range(measurement.states)]
-        found = [clamped(noise, measurement.coordinates[answer], distributions[key]) for answer in answers]
-        assert len({frozenset(distribution) for distribution in found}) == 1, "no point is impossible for any state"
-        approximate = [[Fraction(distribution[point]) for point in sorted(found[0])] for distribution in found]
+        masses = [clamped(noise, measurement.coordinates[answer], distributions[key]) for answer in answers]
+        assert len({frozenset(distribution) for distribution in masses}) == 1, "no point is impossible for any state"
+        approximate = [[Fraction(distribution[point]) for point in sorted(masses[0])] for distribution in masses]
         slack = Measurement(
             measurement.coordinates, measurement.neighbours, (), 0, measurement.epsilon + 1e-6, measurement.factor
         )

@@ -77,11 +77,11 @@ def test_every_kind_of_graph_comes_back(graph: Document) -> None:
 
 
 def test_policies_of_symbols_have_no_field_of_the_other_kind() -> None:
-    made = symbol_policy()
-    again = read_policy(made.to_json())
+    plan = symbol_policy()
+    again = read_policy(plan.to_json())
     assert isinstance(again, Policy)
-    assert again == made
-    fields = json.loads(made.to_json())
+    assert again == plan
+    fields = json.loads(plan.to_json())
     assert "coordinates" not in fields
     assert "fallback" not in fields
     assert list(fields) == [
@@ -89,7 +89,7 @@ def test_policies_of_symbols_have_no_field_of_the_other_kind() -> None:
         *("frame_ticks", "discretiser", "missing_share", "useful_for", "table", "chains", "guarantee"),
     ]
     with pytest.raises(PolicyError, match="kind: must be"):
-        MeasurePolicy.from_json(made.to_json())
+        MeasurePolicy.from_json(plan.to_json())
     with pytest.raises(PolicyError, match="kind: must be"):
         Policy.from_json(POLICY.to_json())
 

@@ -147,8 +147,8 @@ def test_the_kind_tells_the_class() -> None:
 def test_the_odds_ratio_is_rounded_up_and_of_the_worst_pair() -> None:
     assert odds_ratio(((0.5, 0.5), (0.5, 0.5))) == 1.0
     exact = 3 * 7 / 1
-    found = odds_ratio(((0.75, 0.25), (0.125, 0.875)))
-    assert exact <= found <= exact * (1 + 1e-14)
+    ratio = odds_ratio(((0.75, 0.25), (0.125, 0.875)))
+    assert exact <= ratio <= exact * (1 + 1e-14)
     three = ((0.5, 0.25, 0.25), (0.25, 0.5, 0.25), (0.125, 0.125, 0.75))
     assert 12.0 <= odds_ratio(three) <= 12.0 * (1 + 1e-14)
 

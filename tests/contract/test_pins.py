@@ -46,7 +46,7 @@ def calibrated(chains: BinaryChains, epsilon: float) -> NoiseTable:
 def heart(chains: BinaryChains = OFFICE, **fields: Any) -> Policy:
     """A policy whose guarantee of 1 is true for its class."""
     guarantee = Guarantee(epsilon=1.0, adversary="informed")
-    given: dict[str, Any] = {
+    document: dict[str, Any] = {
         **{"fleet": "home", "device": "watch", "stream": "hr", "version": 5, "frame_ticks": 10},
         "clock": Clock(epoch_us=0, period_us=SECOND),
         "discretiser": Thresholds(edges=(70.0,), states=("low", "high")),
@@ -54,7 +54,7 @@ def heart(chains: BinaryChains = OFFICE, **fields: Any) -> Policy:
         "chains": chains,
         "guarantee": guarantee,
     }
-    return Policy(**{**given, **fields})
+    return Policy(**{**document, **fields})
 
 
 WINDOW = Window(name="hour", length=60, stride=60, states=("high",), scale="2000")
@@ -152,13 +152,13 @@ def test_a_stolen_key_cannot_give_windows_to_those_who_see_nothing_else() -> Non
 @pytest.mark.parametrize(("ticks", "slower", "counted"), [(4, 3, 2), (3, 3, 1), (1, 3, 1), (4, 1, 4), (601, 60, 11)])
 def test_a_pinned_stretch_has_as_many_slower_ticks_as_can_fall_into_it(ticks: int, slower: int, counted: int) -> None:
     """Windows that keep to the pin for so many ticks, and not for one more."""
-    told = heart(**{**dict(COUNTED), "clock": Clock(epoch_us=0, period_us=slower * SECOND)})
-    bound = told.windows_bound()
+    slower_policy = heart(**{**dict(COUNTED), "clock": Clock(epoch_us=0, period_us=slower * SECOND)})
+    bound = slower_policy.windows_bound()
     assert bound is not None
     pins = pins_of(COUNTED)
     for most, refused_by in ((bound.epsilon(counted), 0), (bound.epsilon(counted) * (1 - 1e-12), 1)):
         pinned = Guarantee(epsilon=most, adversary="informed", stretch_ticks=ticks)
-        assert len(violations(told, pins.model_copy(update={"windows": pinned}))) == refused_by
+        assert len(violations(slower_policy, pins.model_copy(update={"windows": pinned}))) == refused_by
 
 
 def test_windows_alone_are_held_to_what_windows_may_tell() -> None:

@@ -67,9 +67,9 @@ def test_a_clock_set_forward_again_and_again_tells_no_more_than_the_guarantee() 
         for rests in product((0.0, 1 / 3), repeat=3):
             gaps = [gap(some, rest) for some, rest in zip(steps, rests, strict=True)]
             for secret in range(4):
-                found = most_told(gaps, secret)
-                assert found <= bound
-                seen = max(seen, found)
+                worst = most_told(gaps, secret)
+                assert worst <= bound
+                seen = max(seen, worst)
     assert seen > log(1 + (exp(bound) - 1) / 3), "the bound is not far away"
 
 

@@ -175,20 +175,20 @@ def policy(windows: tuple[Window, ...], chains: ChainClass, period_us: int = 60_
 
 def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
     window = Window(name="w", length=60, stride=90, states="histogram", scale="40")
-    made = policy((window,), BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)))
-    single, alone = made.verify(100.0), made.verify_windows()
+    promised = policy((window,), BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)))
+    single, alone = promised.verify(100.0), promised.verify_windows()
     assert alone is not None
-    tick, minutes, own, hour, night, often = made.bound(single).rows(60_000_000)
+    tick, minutes, own, hour, night, often = promised.bound(single).rows(60_000_000)
     assert tick.epsilon == single.epsilon
     assert (minutes.ticks, own.ticks, hour.ticks, night.ticks, often.ticks) == (11, 60, 61, 481, DAYS * 61)
-    rate = log_up(max(tick_ratios(made.table)))
+    rate = log_up(max(tick_ratios(promised.table)))
     assert minutes.epsilon == pytest.approx(single.epsilon + 10 * rate + 10 * 2 / 40, rel=1e-12)
     assert minutes.floor == pytest.approx(11 * rate + 11 * 2 / 40, rel=1e-12)
     assert often.epsilon == pytest.approx(DAYS * hour.epsilon, rel=1e-12)
     assert hour.epsilon == pytest.approx(single.epsilon + 60 * rate + 60 * 2 / 40, rel=1e-12)
     # a third of the ticks is in no window, but which ones is up to whoever sets the clock
     assert night.epsilon == pytest.approx(single.epsilon + 480 * rate + 480 * 2 / 40, rel=1e-12)
-    counts = made.windows_bound(alone)
+    counts = promised.windows_bound(alone)
     assert counts is not None
     assert counts.epsilon(61) == pytest.approx(alone.epsilon + 60 * 2 / 40, rel=1e-12)
     assert tick.protected
@@ -198,11 +198,11 @@ def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
 def test_windows_of_a_stretch_lose_no_more_than_is_said() -> None:
     """Every path of seven ticks, a noisy count of each window in closed form, two and three ticks as the secret."""
     transition = np.array([[0.8, 0.2], [0.4, 0.6]])
-    made = policy(
+    promised = policy(
         (Window(name="w", length=3, stride=2, states=(1,), scale="2"),),
         BinaryChains(q=(0.2, 0.2), r=(0.4, 0.4)),
     )
-    alone = made.verify_windows()
+    alone = promised.verify_windows()
     assert alone is not None
     paths, weight = joint_distribution(stationary(transition), [transition] * 6, np.ones((2, 1)))
     counts = np.stack([paths[:, begin : begin + 3].sum(axis=1) for begin in (0, 2, 4)], axis=1)
@@ -219,7 +219,7 @@ def test_windows_of_a_stretch_lose_no_more_than_is_said() -> None:
                 distributions.append(joint[match].sum(axis=0) / weight[match].sum())
             logs = np.log(np.array(distributions))
             worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
-        claimed = StretchBound(alone.epsilon, 1, 0.0, made.windows).epsilon(ticks)
+        claimed = StretchBound(alone.epsilon, 1, 0.0, promised.windows).epsilon(ticks)
         assert worst <= claimed + 1e-9
         assert worst >= (ticks - 1) / 2.0
 
@@ -267,16 +267,16 @@ def test_states_that_show_the_same_leave_all_of_epsilon_to_the_ticks_around(
 def test_the_bound_of_a_stretch_is_rounded_up(epsilon: float, share: float, ticks: int) -> None:
     rate = epsilon * share
     exact = Fraction(epsilon) + (ticks - 1) * Fraction(rate)
-    found = StretchBound(epsilon, 1, rate).epsilon(ticks)
-    assert math.nextafter(found, 0.0) <= exact <= found
+    upper = StretchBound(epsilon, 1, rate).epsilon(ticks)
+    assert math.nextafter(upper, 0.0) <= exact <= upper
 
 
 def promised(ticks: int, scale: str, odds: float = 16.0) -> Policy:
     """Windows of an hour of minutes, for bounded odds ratios, with a promise of epsilon 1 for so many ticks."""
-    made = policy((), BoundedChains(states=2, odds_ratio=odds))
+    draft = policy((), BoundedChains(states=2, odds_ratio=odds))
     window = Window(name="w", length=60, stride=60, states=(1,), scale=scale)
     guarantee = Guarantee(epsilon=1.0, adversary="universal", stretch_ticks=ticks)
-    return made.model_copy(update={"table": None, "windows": (window,), "guarantee": guarantee, "frame_ticks": 1})
+    return draft.model_copy(update={"table": None, "windows": (window,), "guarantee": guarantee, "frame_ticks": 1})
 
 
 @pytest.mark.parametrize("ticks", [1, 2, 10, 60, 481])
@@ -300,9 +300,9 @@ def test_a_promise_for_a_stretch_holds_just_inside_and_is_refused_just_outside(t
 
 
 def test_a_longer_promise_keeps_the_shorter_ones() -> None:
-    made = promised(61, "64")
-    one_tick = made.verify()
-    from_promise, derived = made.bound(), made.bound(one_tick)
+    quilted = promised(61, "64")
+    one_tick = quilted.verify()
+    from_promise, derived = quilted.bound(), quilted.bound(one_tick)
     assert from_promise.epsilon(61) == 1.0
     for ticks in (1, 2, 11, 61, 62, 481):
         assert derived.epsilon(ticks) <= from_promise.epsilon(ticks)
@@ -313,13 +313,13 @@ def test_a_longer_promise_keeps_the_shorter_ones() -> None:
 
 def test_a_ceiling_is_held_against_the_loss_of_its_own_time() -> None:
     """A promise of an hour at epsilon 1 keeps ceilings of a tick and of ten minutes that are above its loss of them."""
-    made = promised(61, "64")
-    made.verify(Ceiling(epsilon=1.0, seconds=3600))
-    made.verify(Ceiling(epsilon=0.3, seconds=600))
-    made.verify(0.07)
+    quilted = promised(61, "64")
+    quilted.verify(Ceiling(epsilon=1.0, seconds=3600))
+    quilted.verify(Ceiling(epsilon=0.3, seconds=600))
+    quilted.verify(0.07)
     for ceiling in (Ceiling(epsilon=0.99, seconds=3600), Ceiling(epsilon=1.0, seconds=7200), Ceiling(epsilon=0.01)):
         with pytest.raises(GuaranteeError, match="above this device's ceiling"):
-            made.verify(ceiling)
+            quilted.verify(ceiling)
 
 
 @given(st.integers(1, 400), st.integers(1, 50), st.integers(1, 50), st.integers(1, 30), st.floats(0.0, 2.0))
@@ -334,6 +334,6 @@ def test_the_longest_stretch_is_the_last_within_epsilon(
         scale=str(scale),
     )
     bound = StretchBound(1.0 + rate + float(window.rate), 1, rate, (window,))
-    found = bound.longest(bound.epsilon(ticks))
-    assert found >= ticks
-    assert bound.epsilon(found) <= bound.epsilon(ticks) < bound.epsilon(found + 1) or rate == 0.0
+    longest = bound.longest(bound.epsilon(ticks))
+    assert longest >= ticks
+    assert bound.epsilon(longest) <= bound.epsilon(ticks) < bound.epsilon(longest + 1) or rate == 0.0

@@ -94,11 +94,11 @@ def test_the_rate_is_exact(changes: dict[str, Any], rate: Fraction) -> None:
 
 @pytest.mark.parametrize(("length", "stride", "start"), [(10, 10, 0), (10, 3, 0), (7, 3, 5), (3, 7, 2), (1, 1, 0)])
 def test_no_tick_is_in_more_windows_than_the_rate_says(length: int, stride: int, start: int) -> None:
-    one = window(length=length, stride=stride, start=start)
+    counted = window(length=length, stride=stride, start=start)
     for tick in range(100):
         inside = [n for n in range(100) if start + n * stride <= tick < start + n * stride + length]
-        assert len(inside) <= one.overlap
-        assert all(one.covers(n, start + n * stride, length) for n in inside)
+        assert len(inside) <= counted.overlap
+        assert all(counted.covers(n, start + n * stride, length) for n in inside)
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_labels_and_indices_mean_the_same() -> None:
 
 
 def test_the_form_of_a_policy_holds_its_windows() -> None:
-    one = policy(window(), window(name="all", states="histogram", start=7, scale="1000/7"))
-    assert Policy.from_json(one.to_json()) == one
-    assert one.window("all") == one.windows[1]
-    assert one.window("none") is None
-    assert one.window_rate == Fraction(1, 20) + Fraction(2 * 7, 1000)
+    counted_policy = policy(window(), window(name="all", states="histogram", start=7, scale="1000/7"))
+    assert Policy.from_json(counted_policy.to_json()) == counted_policy
+    assert counted_policy.window("all") == counted_policy.windows[1]
+    assert counted_policy.window("none") is None
+    assert counted_policy.window_rate == Fraction(1, 20) + Fraction(2 * 7, 1000)
 
 
 def test_a_policy_without_windows_has_the_fields_it_always_had() -> None:
@@ -200,32 +200,32 @@ def test_the_example_in_the_manual_keeps_its_promise() -> None:
 
 
 def test_windows_alone_lose_less_than_symbols_and_windows() -> None:
-    one = policy(window())
-    alone = one.verify_windows()
+    counted_policy = policy(window())
+    alone = counted_policy.verify_windows()
     assert alone is not None
     assert policy().verify_windows() is None
-    assert 0.05 < alone.epsilon < one.verify(50.0).epsilon
-    assert policy().verify(50.0).epsilon < one.verify(50.0).epsilon
+    assert 0.05 < alone.epsilon < counted_policy.verify(50.0).epsilon
+    assert policy().verify(50.0).epsilon < counted_policy.verify(50.0).epsilon
 
 
 def test_beside_symbols_that_say_nothing_windows_lose_what_they_lose_alone() -> None:
     """A table with equal rows: how a policy lets out windows only."""
-    one = policy(window(), table=NoiseTable.binary(1 << 31, 1 << 31))
-    assert one.verify(50.0) == one.verify_windows()
+    counted_policy = policy(window(), table=NoiseTable.binary(1 << 31, 1 << 31))
+    assert counted_policy.verify(50.0) == counted_policy.verify_windows()
 
 
 def test_for_independent_ticks_the_loss_is_the_sum_of_rates_and_of_the_table() -> None:
     chains = BinaryChains(q=(0.25, 0.25), r=(0.75, 0.75))
-    one = policy(window(), window(name="all", states="histogram"), chains=chains)
+    counted_policy = policy(window(), window(name="all", states="histogram"), chains=chains)
     expected = math.log(max(tick_ratios(TABLE))) + 1 / 20 + 2 / 20
-    assert expected <= one.verify(50.0).epsilon <= expected * (1 + 1e-14)
+    assert expected <= counted_policy.verify(50.0).epsilon <= expected * (1 + 1e-14)
 
 
 def test_chains_of_many_states_are_verified_too() -> None:
     states = Thresholds(edges=(1.0, 2.0), states=("low", "middle", "high"))
     changes = {"discretiser": states, "table": NoiseTable.randomised_response(3, 1_400_000_000)}
-    one = policy(window(states="histogram"), chains=BoundedChains(states=3, odds_ratio=4.0), **changes)
-    assert policy(chains=one.chains, **changes).verify(50.0).epsilon < one.verify(50.0).epsilon
+    counted_policy = policy(window(states="histogram"), chains=BoundedChains(states=3, odds_ratio=4.0), **changes)
+    assert policy(chains=counted_policy.chains, **changes).verify(50.0).epsilon < counted_policy.verify(50.0).epsilon
 
 
 def test_noise_that_is_no_noise_is_refused() -> None:
@@ -262,11 +262,11 @@ def test_windows_alone_say_nothing_of_symbols_and_nothing_twice(
 
 
 def test_windows_alone_are_written_without_what_they_do_not_have() -> None:
-    made = alone(window(), window(name="bars", states="histogram"))
-    written = json.loads(made.to_json())
+    windows_alone = alone(window(), window(name="bars", states="histogram"))
+    written = json.loads(windows_alone.to_json())
     assert not {"table", "frame_ticks", "windows_guarantee"} & written.keys()
-    assert Policy.from_json(made.to_json()) == made
-    assert made.windows_alone == made.guarantee
+    assert Policy.from_json(windows_alone.to_json()) == windows_alone
+    assert windows_alone.windows_alone == windows_alone.guarantee
     assert policy(window()).windows_alone == policy(window()).windows_guarantee
     assert policy().windows_alone is None
 
@@ -277,15 +277,15 @@ def test_the_guarantee_of_windows_alone_is_theirs_and_exact_at_its_boundary(adve
     windows = (window(), window(name="bars", states="histogram", scale="30"))
     ratio = exp_up(Fraction(1, 20) + Fraction(2, 30))
     needed = CHAINS.ratio_loss(ratio, ratio, adversary).epsilon
-    made = alone(*windows, guarantee=Guarantee(epsilon=needed, adversary=adversary))
-    assert made.verify(needed) == made.verify_windows()
+    windows_alone = alone(*windows, guarantee=Guarantee(epsilon=needed, adversary=adversary))
+    assert windows_alone.verify(needed) == windows_alone.verify_windows()
     equal = NoiseTable.binary(1 << 31, 1 << 31)
     loose = Guarantee(epsilon=needed, adversary=adversary)
     beside = policy(*windows, table=equal, guarantee=loose, windows_guarantee=loose)
-    assert beside.verify(needed).epsilon == made.verify(needed).epsilon
-    assert made.bound() == made.windows_bound()
+    assert beside.verify(needed).epsilon == windows_alone.verify(needed).epsilon
+    assert windows_alone.bound() == windows_alone.windows_bound()
     below = math.nextafter(needed, 0.0)
     with pytest.raises(GuaranteeError, match="the set of windows loses epsilon"):
         alone(*windows, guarantee=Guarantee(epsilon=below, adversary=adversary)).verify(needed)
     with pytest.raises(GuaranteeError, match="above this device's ceiling"):
-        made.verify(below)
+        windows_alone.verify(below)

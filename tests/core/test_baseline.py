@@ -108,14 +108,14 @@ def test_states_are_those_of_exact_arithmetic(changes: dict[str, object], seed: 
     plain = document(PULSE, **changes)
     discretiser = Baseline.model_validate_json(json.dumps(plain))
     readings = unusual(seed, 800)
-    decided, found = 0, states(plain, readings)[1:]
+    decided, observed = 0, states(plain, readings)[1:]
     step = (Fraction(discretiser.highest) - Fraction(discretiser.lowest)) / STEPS
     for tick, (reading, mean) in enumerate(zip(readings[1:], exact_means(discretiser, readings), strict=True), 1):
         here, there = (Fraction(discretiser.lowest) + step * at for at in (grid(discretiser, reading), mean))
         edges = [there * Fraction(e) if changes is RATIOS else there + Fraction(e) for e in discretiser.edges]
         if tick >= 4 and min(abs(here - edge) for edge in edges) > step * Fraction(8, UNIT):
             decided += 1
-            assert found[tick - 1] == sum(here > edge for edge in edges)
+            assert observed[tick - 1] == sum(here > edge for edge in edges)
     assert decided > 700
 
 

@@ -37,7 +37,7 @@ CODES = set("defg")
 
 def floats_in(source: str) -> list[str]:
     """Places of a module that make or may make a floating-point number: line and expression."""
-    found = []
+    floats = []
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Constant(value=float() | complex()):
@@ -67,8 +67,8 @@ def floats_in(source: str) -> list[str]:
                 what = "a packed number"
             case _:
                 continue
-        found.append(f"{getattr(node, 'lineno', 0)}: {what}")
-    return found
+        floats.append(f"{getattr(node, 'lineno', 0)}: {what}")
+    return floats
 
 
 def test_what_makes_a_float_is_found() -> None:
@@ -141,7 +141,7 @@ def test_no_value_of_a_running_stream_is_a_float() -> None:
     def entropy(buffer: bytearray) -> None:
         buffer[:] = drbg.generate(len(buffer))
 
-    with no_floats() as found:
+    with no_floats() as floats:
         policy = read_policy(compiled)
         check(policy, ((ratio_below(4.0), 0),))
         stream = Stream(policy, entropy)
@@ -152,12 +152,12 @@ def test_no_value_of_a_running_stream_is_a_float() -> None:
         clock.begin(5, 17)
         assert clock.due(6, 17) > clock.due(5, 17)
     assert len(frames) > 15
-    assert found == []
+    assert floats == []
 
 
 def test_a_float_would_be_found() -> None:
     window = CoreWindow()
     window.start, window.stride, window.length = 0, 3, 6.5
-    with no_floats() as found:
+    with no_floats() as floats:
         assert {window.last(1) for _ in range(400)} == {8.5}
-    assert found
+    assert floats

@@ -44,9 +44,9 @@ def test_a_loss_is_that_of_the_second_certificate(seed: int, adversary: Adversar
         (q0, q1), (r0, r1) = ((Fraction(low), Fraction(high)) for low, high in ends)
         if q1 + r1 > 1:
             up = down = max(up, down)
-        found = max(losses(members, up, down, adversary))
+        largest = max(losses(members, up, down, adversary))
         second = binary_loss((q0, q1), (r0, r1), (Fraction(up, ONE), Fraction(down, ONE)), adversary)
-        assert abs(found / ONE / second - 1) < Fraction(1, 10**24), (ends, up, down)
+        assert abs(largest / ONE / second - 1) < Fraction(1, 10**24), (ends, up, down)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -54,15 +54,15 @@ def test_a_loss_by_odds_ratios_is_that_of_the_second_certificate_and_solves_its_
     generator = random.Random(seed)
     for _ in range(40):
         odds, ratio = Fraction(1 + 10.0 ** generator.uniform(-6, 12)), _ratio(generator)
-        found = odds_leakage(odds.as_integer_ratio(), ratio)
-        assert abs(Fraction(times_up(ratio, found, found), ONE) / odds_ratio_loss(odds, Fraction(ratio, ONE)) - 1) < (
-            Fraction(1, 10**20)
-        )
+        leakage = odds_leakage(odds.as_integer_ratio(), ratio)
+        assert abs(
+            Fraction(times_up(ratio, leakage, leakage), ONE) / odds_ratio_loss(odds, Fraction(ratio, ONE)) - 1
+        ) < (Fraction(1, 10**20))
         with localcontext() as context:
             context.prec = DIGITS
-            root, u = (Decimal(odds.numerator) / odds.denominator).sqrt(), Decimal(ratio) * found / ONE / ONE
+            root, u = (Decimal(odds.numerator) / odds.denominator).sqrt(), Decimal(ratio) * leakage / ONE / ONE
             spread = ((root * u.sqrt() + 1) / (root + u.sqrt())) ** 2
-            assert spread <= Decimal(found) / ONE * (1 + Decimal("1e-36"))
+            assert spread <= Decimal(leakage) / ONE * (1 + Decimal("1e-36"))
 
 
 @pytest.mark.parametrize(("q", "r", "excess"), [(47, 34, 36), (33, 46, 38), (46, 44, 37), (53, 51, 39), (70, 3, 9)])

@@ -48,9 +48,9 @@ def piped(line: str) -> list[str]:
 
 def check(words: Sequence[str], role: str) -> None:
     """See that a command serves one role of a fleet, with a store on a server."""
-    found = options(words)
-    assert Path(found["config"]).name == "gateway.toml"
-    assert Role.parse(found["shard"]) == Role.parse(role)
+    parsed = options(words)
+    assert Path(parsed["config"]).name == "gateway.toml"
+    assert Role.parse(parsed["shard"]) == Role.parse(role)
 
 
 def store_in(text: str) -> object:
@@ -180,8 +180,8 @@ def test_the_commands_of_the_manual_that_no_test_can_run_are_known_to_ray_and_to
     started = [cli.commands["start"].make_context("start", words[2:]).params for words in commands if words[0] == "ray"]
     assert [node["head"] for node in started] == [True, False]
     assert started[0]["system_config"] == SYSTEM_CONFIG
-    (found,) = [options(words) for words in commands if words[0] == "fugu"]
-    assert found["shards"] == 16
+    (parsed,) = [options(words) for words in commands if words[0] == "fugu"]
+    assert parsed["shards"] == 16
 
 
 def test_the_unit_of_a_shard_is_confined_as_the_gateway_s_and_its_command_is_one(tmp_path: Path) -> None:

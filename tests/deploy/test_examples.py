@@ -144,8 +144,10 @@ def topic_parts(parsing: dict[str, str], topic: str) -> dict[str, str]:
 def test_the_dashboard_asks_influxdb_for_what_telegraf_writes() -> None:
     board = json.loads((EXAMPLES / "grafana.json").read_text())
     inputs = {field["name"] for field in board["__inputs"]}
-    tags = {tag for one in consumers() for row in one["topic_parsing"] for tag in row["tags"].split("/")} - {"_"}
-    tags |= {tag for one in consumers() for tag in one["tag_keys"]}
+    tags = {tag for consumer in consumers() for row in consumer["topic_parsing"] for tag in row["tags"].split("/")} - {
+        "_"
+    }
+    tags |= {tag for consumer in consumers() for tag in consumer["tag_keys"]}
     fields = {name for message in DOCUMENT["components"]["schemas"].values() for name in message.get("properties", {})}
     asked = 0
     for panel in board["panels"]:

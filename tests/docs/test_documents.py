@@ -271,7 +271,7 @@ def test_many_devices(tmp_path: Path) -> None:
     assert "devices: 3 devices of fleet home" in page.said
     with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
         names = ["band-1", "band-2", "band-3", "band-41"]
-        assert [(one.name, one.reported and one.reported.in_force) for one in registry.devices()] == [
+        assert [(device.name, device.reported and device.reported.in_force) for device in registry.devices()] == [
             (name, 1) for name in names
         ]
     assert "Traceback" not in (tmp_path / "background.log").read_text()

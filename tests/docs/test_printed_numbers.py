@@ -145,11 +145,11 @@ def test_releases_that_do_not_add_up() -> None:
 def test_accounts_of_several_audiences(number: int) -> None:
     chains, epsilon = (point(0.0036, 0.012), 0.1) if number == 8 else (point(0.0893, 0.1092), 0.5)
     allowed = allowance(chains, epsilon, "ignorant")
-    told = joint_loss(chains, joint_charge([allowed] * number, 0), "ignorant")
+    joint = joint_loss(chains, joint_charge([allowed] * number, 0), "ignorant")
     if number == 8:
-        check_printed("eight releases of epsilon 0.1 each lose {} together", told)
+        check_printed("eight releases of epsilon 0.1 each lose {} together", joint)
     else:
-        check_printed("with q = 0.0893 and r = 0.1092 two of epsilon 0.5 lose {}", told)
+        check_printed("with q = 0.0893 and r = 0.1092 two of epsilon 0.5 lose {}", joint)
 
 
 @pytest.mark.long

@@ -48,9 +48,9 @@ def test_code_and_tests_that_are_named_exist(page: Path) -> None:
     for dotted in re.findall(rf"`((?:{'|'.join(OURS)})(?:\.\w+)+)`", text):
         parts = dotted.split(".")
         depth = max(i for i in range(1, len(parts) + 1) if is_module(parts[:i]))
-        found: object = importlib.import_module(".".join(parts[:depth]))
+        member: object = importlib.import_module(".".join(parts[:depth]))
         for part in parts[depth:]:
-            found = getattr(found, part)
+            member = getattr(member, part)
     for path in re.findall(r"`((?:\w+/)+[\w.-]+\.(?:py|json))`", text):
         assert (ROOT / path).exists(), path
     assert set(re.findall(r"`(test_\w+)`", text)) <= functions()

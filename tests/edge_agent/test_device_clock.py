@@ -330,11 +330,11 @@ def test_nothing_is_read_or_drawn_while_the_device_is_to_be_silent(tmp_path: Pat
     device.ticks._silent = stopped
     device.run(10)
     (stream,) = device.ticks.streams
-    known = stream.sensor.newest
+    newest = stream.sensor.newest
     silent.append(0.0)
     device.run(10)
     assert len(device.drawn) == 10
-    assert (stream.sensor.newest, stream.trouble) == (known, StatusCode.STOPPED)
+    assert (stream.sensor.newest, stream.trouble) == (newest, StatusCode.STOPPED)
     assert silent[-1] * SECOND == pytest.approx(device.clocks.wall, abs=SECOND)
     silent.clear()
     device.run(10)

@@ -177,8 +177,8 @@ def test_without_the_owners_consent_a_device_does_not_start(tmp_path: Path, ceil
 def test_with_consent_it_starts_with_what_was_verified(tmp_path: Path) -> None:
     policy = measure_policy(3, start=0)
     path = config(tmp_path / "watch", policy, measurement_ceiling=1.0)
-    for found in (load(path), check_in_child(path)()):
-        (stream,) = found.streams
+    for read_config in (load(path), check_in_child(path)()):
+        (stream,) = read_config.streams
         assert stream.noise == plan(policy)
 
 

@@ -79,9 +79,9 @@ def symbols(folder: Path, readings: Sequence[Any], plan: StreamPlan | None = Non
         clock.now = now * SECOND
         ticks.catch_up()
     ticks.close_frames()
-    found = b"".join(frame.symbols for frame in symbol_frames(outbox))
+    symbols = b"".join(frame.symbols for frame in symbol_frames(outbox))
     outbox.close()
-    return found
+    return symbols
 
 
 def public_weights(states: int) -> list[int]:
@@ -170,10 +170,10 @@ def test_no_loss_grows_for_any_chain_start_and_pattern_of_missing_ticks(data: st
     emission = [data.draw(distributions(2, positive=True)) for _ in range(states)]
     complete = losses(start, steps, emission, [False] * ticks)
     for missing in product((False, True), repeat=ticks):
-        found = losses(start, steps, emission, missing)
-        assert all(before <= other for before, other in zip(found, complete, strict=True))
+        lost = losses(start, steps, emission, missing)
+        assert all(before <= other for before, other in zip(lost, complete, strict=True))
         if all(missing):
-            assert set(found) == {1}
+            assert set(lost) == {1}
 
 
 def test_a_point_of_a_tick_without_a_state_is_drawn_from_the_table_in_force_and_from_no_state() -> None:
@@ -237,9 +237,9 @@ def test_but_for_covered_payloads_nothing_depends_on_readings_or_on_whether_they
     }
     cells: tuple[list[Any], ...] = (["c0", "c0", "c0"], ["c1", "c4", "c2"], ["c3", "c3", "c0"])
     usable, unusable = (cells, (["", None, "c1"], [NAN, "nowhere", 3])) if kind == "points" else (USABLE, UNUSABLE)
-    found = [everything(tmp_path / f"{i}", plans[kind], r) for i, r in enumerate((*usable, *unusable))]
-    assert all(run[0] == found[0][0] for run in found)
-    assert len({tuple(payloads) for _, payloads in found}) >= 3, "only the payloads do"
+    traces = [everything(tmp_path / f"{i}", plans[kind], r) for i, r in enumerate((*usable, *unusable))]
+    assert all(run[0] == traces[0][0] for run in traces)
+    assert len({tuple(payloads) for _, payloads in traces}) >= 3, "only the payloads do"
 
 
 def test_a_window_without_any_usable_reading_is_sent_and_counts_the_ticks_that_were_drawn_for(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def checked(tmp_path: Path, **sensor: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_sensor_takes_codes_as_texts_or_numbers(tmp_path: Path, kind: str) -> None:
-    found = checked(tmp_path, kind=kind, **KINDS[kind], missing_values=("-127", 85, 127.9))
-    assert found["missing_values"] == ["-127", "85", "127.9"]
+    stream = checked(tmp_path, kind=kind, **KINDS[kind], missing_values=("-127", 85, 127.9))
+    assert stream["missing_values"] == ["-127", "85", "127.9"]
     with pytest.raises(ValidationError, match="missing_values"):
         checked(tmp_path, kind=kind, **KINDS[kind], missing_values=(True,))
 

@@ -262,8 +262,8 @@ def test_a_device_without_a_gateway_dates_what_it_says_and_shows_it_to_its_owner
     observer.start()
 
     def written(version: int, epsilon: float) -> Path:
-        made = policy(version, epsilon).model_copy(update={"clock": Clock(epoch_us=0, period_us=20_000)})
-        return write_device(folder, made, night, "value", address, loop=True, forget="puback", drain_seconds=0.0)
+        draft = policy(version, epsilon).model_copy(update={"clock": Clock(epoch_us=0, period_us=20_000)})
+        return write_device(folder, draft, night, "value", address, loop=True, forget="puback", drain_seconds=0.0)
 
     config = written(1, 4.0)
     with subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)]) as process:

@@ -42,7 +42,7 @@ def plan(folder: Path, epoch: int, seconds: int) -> AgentPlan:
     return replace(nowhere(folder, profile, **clock), status_seconds=float(PERIOD))
 
 
-def kept(run: list[int], window: AgentWindow, frame: WindowFrame, last: bool) -> list[int]:
+def counted_states(run: list[int], window: AgentWindow, frame: WindowFrame, last: bool) -> list[int]:
     """The ticks of a run that are in a window: a run that is not the last keeps those up to its last record."""
     inside = [tick for tick in run if frame.first <= tick < frame.first + frame.length]
     if last or inside[-1:] != run[-1:]:
@@ -66,19 +66,19 @@ class Minutes(JumpingClock):
 )
 def test_counts_are_of_local_times_across_a_change_and_restarts(tmp_path: Path, epoch: int, seconds: int) -> None:
     """Every tick is in the state that is counted: so what is compared is where each of them counts."""
-    one, now, runs = plan(tmp_path, epoch, seconds), epoch * SECOND, list[list[int]]()
+    plan_, now, runs = plan(tmp_path, epoch, seconds), epoch * SECOND, list[list[int]]()
     for ticks in (200, 70, 400):  # restarts around the change, and the last run begins another profile
         clock = Minutes(now)
         end = now + ticks * PERIOD * SECOND
-        run(one, clock, lambda clock=clock, end=end: clock.now > end)  # type: ignore[misc]
+        run(plan_, clock, lambda clock=clock, end=end: clock.now > end)  # type: ignore[misc]
         before = runs[-1][-1] if runs else -1
-        runs.append([tick for tick in ticks_left(one) if tick > before])
+        runs.append([tick for tick in ticks_left(plan_) if tick > before])
         now = clock.now
-    (window,) = one.streams[0].windows
-    stored = windows_left(one)
+    (window,) = plan_.streams[0].windows
+    stored = windows_left(plan_)
     assert stored
     for frame in stored:
-        inside = [tick for ticks in runs for tick in kept(ticks, window, frame, ticks is runs[-1])]
+        inside = [tick for ticks in runs for tick in counted_states(ticks, window, frame, ticks is runs[-1])]
         counts = [0] * (86_400 // seconds)
         for tick in inside:
             local = datetime.fromtimestamp(epoch + tick * PERIOD, BERLIN)

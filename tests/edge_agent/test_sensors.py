@@ -197,9 +197,9 @@ def test_code_of_a_reading_s_own_type_runs_in_the_sensor_s_thread_and_delays_no_
 )
 def test_what_a_function_returns_becomes_a_number_or_a_text(returned: object, expected: float | str) -> None:
     asked = Asked()
-    found = asked.holds(0, returned)
-    assert found == expected
-    assert type(found).__module__ == "builtins"
+    is_held = asked.holds(0, returned)
+    assert is_held == expected
+    assert type(is_held).__module__ == "builtins"
 
 
 def test_what_can_be_neither_is_no_reading() -> None:

@@ -136,9 +136,9 @@ def test_a_stream_that_ends_with_a_document_leaves_the_others_no_tick_that_it_ha
     for step in (0, SECOND * 9 // 10, SECOND // 10):
         clock.now += step
         device._ticks.catch_up()
-    ended, left = sorted(symbols(device, 1)), sorted(symbols(device, 4))
+    ended, begun = sorted(symbols(device, 1)), sorted(symbols(device, 4))
     assert len(ended) == 2
-    assert left == [ended[-1] + 1]
+    assert begun == [ended[-1] + 1]
 
 
 def test_a_restart_does_not_put_streams_of_one_clock_apart(tmp_path: Path) -> None:

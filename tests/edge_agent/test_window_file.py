@@ -78,7 +78,7 @@ class Device:
         return [(frame.index, frame.observed, frame.counts) for frame in window_frames(self.outbox)]
 
 
-def kept(folder: Path, plan: StreamPlan) -> dict[tuple[str, str], list[WindowRecord]]:
+def stored_records(folder: Path, plan: StreamPlan) -> dict[tuple[str, str], list[WindowRecord]]:
     """The records as the disk has them, read from a copy."""
     copy = folder.with_name(f"{folder.name}-looked-at")
     shutil.rmtree(copy, ignore_errors=True)
@@ -132,7 +132,7 @@ def test_noise_is_drawn_once_a_window_however_often_the_agent_starts(tmp_path: P
     device = Device(tmp_path, window_plan(length=40, **NOISY))
     device.tick(*range(20))
     device.killed()
-    ((record,),) = kept(tmp_path, device.plan).values()
+    ((record,),) = stored_records(tmp_path, device.plan).values()
     device = Device(tmp_path, window_plan(length=40, **NOISY), at=20)
     device.tick(*range(20, 40))
     ((index, observed, counts),) = device.frames()
@@ -142,13 +142,13 @@ def test_noise_is_drawn_once_a_window_however_often_the_agent_starts(tmp_path: P
 def test_the_record_is_written_as_quarters_end_and_blank_before_the_frame_is_made(tmp_path: Path) -> None:
     device = Device(tmp_path, HOUR)
     name = ("hr", "high")
-    assert kept(tmp_path, device.plan) == {}
+    assert stored_records(tmp_path, device.plan) == {}
     through = []
     for tick in range(40):
         device.tick(tick)
-        through += [record.through for record in kept(tmp_path, device.plan).get(name, ())]
+        through += [record.through for record in stored_records(tmp_path, device.plan).get(name, ())]
     assert sorted(set(through)) == [9, 19, 29]
-    assert kept(tmp_path, device.plan) == {}
+    assert stored_records(tmp_path, device.plan) == {}
     assert len(device.frames()) == 1
     assert set((tmp_path / "outbox.sqlite.windows").read_bytes()) == {0}
 
@@ -192,7 +192,7 @@ def test_under_another_policy_an_open_count_is_over_and_its_noise_is_never_used(
         device.killed()
         options = {key: value for key, value in changes.items() if key != "windows"}
         device = Device(tmp_path, *plan.windows, at=21, **options)
-    assert kept(tmp_path, device.plan) == kept(tmp_path, plan) == {}
+    assert stored_records(tmp_path, device.plan) == stored_records(tmp_path, plan) == {}
     device.tick(*range(21, 40))
     assert [(index, observed) for index, observed, _ in device.frames()] == [(0, 19)]
 
@@ -206,7 +206,7 @@ def test_a_policy_that_is_refused_ends_no_count(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="no room"):
         device.ticker.switch([changed(device, version=2)], refuse)
-    assert kept(tmp_path, device.plan) != {}
+    assert stored_records(tmp_path, device.plan) != {}
     device.tick(*range(21, 40))
     assert device.frames() == [(0, 40, (20,))]
 
@@ -282,15 +282,15 @@ def test_a_torn_record_or_one_of_another_slot_is_none(tmp_path: Path) -> None:
     file = tmp_path / "outbox.sqlite.windows"
     whole = file.read_bytes()
     size = len(whole) // 2
-    assert len(kept(tmp_path, device.plan)["hr", "high"]) == 1
+    assert len(stored_records(tmp_path, device.plan)["hr", "high"]) == 1
     for at in range(size):
         file.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
-        assert kept(tmp_path, device.plan) == {}
+        assert stored_records(tmp_path, device.plan) == {}
     for cut in (0, 1, size // 2, size - 1):
         file.write_bytes(whole[:cut])
-        assert kept(tmp_path, device.plan) == {}
+        assert stored_records(tmp_path, device.plan) == {}
     file.write_bytes(whole[size:] + whole[:size])
-    assert kept(tmp_path, device.plan) == {}
+    assert stored_records(tmp_path, device.plan) == {}
 
 
 def test_after_a_clock_that_was_set_no_record_of_before_goes_on(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_when_and_where_is_written_depends_on_ticks_alone(
         for tick in range(60):
             device.tick(tick)
             if tick % 7 == 0:
-                records[-1] += kept(tmp_path / name, device.plan).values()
+                records[-1] += stored_records(tmp_path / name, device.plan).values()
     assert len(seen[0]) > 30
     assert seen[0] == seen[1]
     for record, two in zip(*records, strict=True):
@@ -358,7 +358,7 @@ def test_a_record_is_the_noisy_count_and_the_outbox_never_has_it(tmp_path: Path)
     day = window_plan(length=64, numerator=10**9, denominator=1)
     device = Device(tmp_path, day)
     device.tick(*range(50))
-    ((record,),) = kept(tmp_path, device.plan).values()
+    ((record,),) = stored_records(tmp_path, device.plan).values()
     assert (record.index, record.through, record.observed) == (0, 47, 48)
     assert abs(record.counts[0]) > 48, "next to all noise"
     (count,) = device.ticker.streams[0].counters[0].open.values()
@@ -508,7 +508,9 @@ def test_a_device_killed_before_every_step_sends_each_window_once_and_shows_it_o
     with lives(_live) as live:
         while not live(folder, at, life, kill_at, keeping):
             looked = {
-                (name, record.index) for (_, name), of_window in kept(folder, plan).items() for record in of_window
+                (name, record.index)
+                for (_, name), of_window in stored_records(folder, plan).items()
+                for record in of_window
             }
             outbox = Outbox(tmp_path / "disk-looked-at" / "outbox.sqlite", "home", "watch", keeping)
             frames = {(frame.window, frame.index): frame for frame in window_frames(outbox)}

@@ -112,7 +112,7 @@ def test_mutated_signed_documents(tmp_path: Path, count: int) -> None:
             other = payload[:1] + msgpack.packb(changed(fields, generator))
         else:
             other = garbled(payload, generator)
-        found = signed.judged(kind, other)
-        outcomes["refused" if found is None else "the same"] += 1
-        assert found in (None, signed.content[kind]), "what nobody has signed is accepted"
+        verdict = signed.judged(kind, other)
+        outcomes["refused" if verdict is None else "the same"] += 1
+        assert verdict in (None, signed.content[kind]), "what nobody has signed is accepted"
     assert outcomes["refused"] > count // 2

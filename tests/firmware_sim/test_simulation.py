@@ -55,8 +55,8 @@ def _frame(first: int, symbols: bytes, previous: int = -1) -> SymbolFrame:
 
 
 def test_what_is_lost_or_drawn_twice_is_counted() -> None:
-    one, two, three = _frame(0, b"\0\1\0"), _frame(3, b"\1\1\1", 2), _frame(6, b"\0\0\0", 5)
-    sealed = [Sealed(frame.last, "hr", frame.last, frame.encode()) for frame in (one, two, three)]
+    first, two, three = _frame(0, b"\0\1\0"), _frame(3, b"\1\1\1", 2), _frame(6, b"\0\0\0", 5)
+    sealed = [Sealed(frame.last, "hr", frame.last, frame.encode()) for frame in (first, two, three)]
     life = Life(drawn=[("hr", tick) for tick in range(9)], sealed=sealed, starts=1)
     heard = Heard.__new__(Heard)
     heard.versions = {"b": "micropython-1"}
@@ -64,21 +64,21 @@ def test_what_is_lost_or_drawn_twice_is_counted() -> None:
 
     def state_of(stored: list[SymbolFrame], **changes: object) -> tuple[int, ...]:
         board = BoardDevice("b", _Told(life), None, **changes)  # type: ignore[arg-type]
-        found = outcome(board, heard, Stored(symbols={"hr": stored}))
-        assert found.sound == (not found.lost and not found.twice)
-        return found.received, found.unsent, found.rotten, found.lost, found.twice
+        verdict = outcome(board, heard, Stored(symbols={"hr": stored}))
+        assert verdict.sound == (not verdict.lost and not verdict.twice)
+        return verdict.received, verdict.unsent, verdict.rotten, verdict.lost, verdict.twice
 
-    assert state_of([one, two, three]) == (9, 0, 0, 0, 0)
-    assert state_of([one, three]) == (6, 0, 0, 3, 0)
-    assert state_of([one, three], rotten=[sealed[1]]) == (6, 0, 3, 0, 0)
-    assert state_of([one, _frame(3, b"\1\0\1", 2), three]) == (8, 0, 0, 1, 0)
+    assert state_of([first, two, three]) == (9, 0, 0, 0, 0)
+    assert state_of([first, three]) == (6, 0, 0, 3, 0)
+    assert state_of([first, three], rotten=[sealed[1]]) == (6, 0, 3, 0, 0)
+    assert state_of([first, _frame(3, b"\1\0\1", 2), three]) == (8, 0, 0, 1, 0)
     life.unsent.add(("hr", 5))
-    assert state_of([one, three]) == (6, 3, 0, 0, 0)
+    assert state_of([first, three]) == (6, 3, 0, 0, 0)
     life.drawn.append(("hr", 4))
-    assert state_of([one, two, three]) == (9, 0, 0, 0, 1)
+    assert state_of([first, two, three]) == (9, 0, 0, 0, 1)
     heard.frames.append(("b", "hr", _frame(3, b"\1\0\0", 2).encode()))
-    assert state_of([one, two, three]) == (9, 0, 0, 0, 3)
-    assert SymbolFrame.decode(sealed[0].payload) == one
+    assert state_of([first, two, three]) == (9, 0, 0, 0, 3)
+    assert SymbolFrame.decode(sealed[0].payload) == first
 
 
 def test_a_schedule_has_every_kind_and_comes_again() -> None:

@@ -33,8 +33,8 @@ def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Pat
     assert [trial["released"] for trial in trials] == ["symbols", "window high", "symbols, high"]
     assert {attack["attacker"] for attack in trials[0]["attacks"]} == set(ATTACKERS)
     assert {attack["attacker"] for attack in trials[1]["attacks"]} == set(COUNT_ATTACKERS)
-    for one in trials:
-        assert all(0 <= attack["low"] <= attack["success"] <= attack["high"] <= 1 for attack in one["attacks"])
+    for released in trials:
+        assert all(0 <= attack["low"] <= attack["success"] <= attack["high"] <= 1 for attack in released["attacks"])
     alone = tmp_path / "alone.json"
     alone.write_text(policy(epoch_us=0, period_us=1_000_000).to_json())
     document = fugu(

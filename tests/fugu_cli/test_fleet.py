@@ -132,7 +132,7 @@ def test_groups_are_listed_and_changed(fugu: Fugu, home: Home) -> None:
 
 def test_a_device_is_removed(fugu: Fugu, home: Home) -> None:
     assert fugu("fleet", "remove", "ring", "--registry", home.path).code == 0
-    assert [one.name for one in home.registry.devices()] == ["band", "watch"]
+    assert [device.name for device in home.registry.devices()] == ["band", "watch"]
     assert fugu("fleet", "remove", "ring", "--registry", home.path).code == 1
 
 

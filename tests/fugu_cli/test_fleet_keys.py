@@ -110,8 +110,8 @@ def roots_of(keys: Path) -> bytes:
 
 
 def device(keys: Path, **fields: Any) -> Trust:
-    given = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0}
-    return Trust(Enrolment(root=root_of(keys).hex(), **{**given, **fields}))
+    defaults = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0}
+    return Trust(Enrolment(root=root_of(keys).hex(), **{**defaults, **fields}))
 
 
 def root_in(trust: Trust) -> RootDocument:

@@ -34,7 +34,7 @@ class Names:
 called: list[object] = []
 
 
-def made() -> Any:
+def command_of() -> Any:
     """A command with two groups, an argument and options of its own."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -56,7 +56,7 @@ def made() -> Any:
 
 def run(*words: str) -> list[object]:
     """Parse the words of the command; returns what it was called with."""
-    made()(args=list(words), prog_name="fugu", standalone_mode=False)
+    command_of()(args=list(words), prog_name="fugu", standalone_mode=False)
     return called
 
 
@@ -76,8 +76,8 @@ def test_a_field_without_default_must_be_given_and_bounds_hold(words: tuple[str,
 
 
 def test_an_annotation_is_names_help_and_metavar() -> None:
-    shown = {param.name: param for param in made().params}
-    assert made().help == "Called."
+    shown = {param.name: param for param in command_of().params}
+    assert command_of().help == "Called."
     assert (shown["rho"].opts, shown["rho"].help) == (["--rho0"], "Exactly, or nearly so.")
     assert (shown["device"].opts, shown["device"].metavar, shown["quick"].help) == (
         ["--device", "-d"],

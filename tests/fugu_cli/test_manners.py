@@ -59,9 +59,9 @@ def kind(parameter: Any) -> type:
 
 def tree(words: tuple[str, ...], command: Any) -> Iterator[Leaf]:
     """A command, and all that are below it."""
-    found = Leaf(words, command)
-    yield found
-    for name, leaf in found.below.items():
+    own_leaf = Leaf(words, command)
+    yield own_leaf
+    for name, leaf in own_leaf.below.items():
         yield from tree((*words, name), leaf)
 
 

@@ -42,9 +42,9 @@ def order(folder: Path) -> Path:
 
 
 def policies(folder: Path) -> list[Policy]:
-    found = [read_policy(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
-    assert all(isinstance(policy, Policy) for policy in found)
-    return [policy for policy in found if isinstance(policy, Policy)]
+    policies = [read_policy(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+    assert all(isinstance(policy, Policy) for policy in policies)
+    return [policy for policy in policies if isinstance(policy, Policy)]
 
 
 @pytest.mark.long

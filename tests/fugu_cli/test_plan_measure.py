@@ -286,11 +286,11 @@ def test_the_streams_epsilon_is_that_of_the_start(
     spec = {"coordinates": [0, 1], "transition": transition, "graph": {"complete": True}, "epsilon": 0.5}
     truth = worst_of_constant_points(0.5, start, transition)
     assert truth == pytest.approx(real, abs=1e-4)
-    given = planner.document({**spec, "initial": start})
+    fixed = planner.document({**spec, "initial": start})
     anyhow, long_run = planner.document(spec), planner.document({**spec, "initial": "stationary"})
-    assert [each["start"] for each in (given, anyhow, long_run)] == ["given", "any", "stationary"]
-    assert given["epsilon_stream"] >= truth - 1e-6  # the table is a little below its epsilon
-    assert anyhow["epsilon_stream"] >= given["epsilon_stream"] - 1e-6
+    assert [each["start"] for each in (fixed, anyhow, long_run)] == ["given", "any", "stationary"]
+    assert fixed["epsilon_stream"] >= truth - 1e-6  # the table is a little below its epsilon
+    assert anyhow["epsilon_stream"] >= fixed["epsilon_stream"] - 1e-6
     assert long_run["epsilon_stream"] == pytest.approx(stationary, abs=1e-4)
     assert anyhow == planner.document({**spec, "initial": "any"})
 
@@ -468,13 +468,13 @@ def test_a_chain_of_pairs_is_fitted_planned_and_checked(fugu: Fugu, planner: Pla
     document = planner.document(spec, "--quick")
     assert document["states"] == 8
     assert any("24 states; what is promised is about the 8" in note for note in document["notes"])
-    known = planner.policy({**spec, "initial": [1.0] + [0.0] * 23}, "--quick")
-    reach, states = ConstraintSets(known.measurement), {0}
+    fixed = planner.policy({**spec, "initial": [1.0] + [0.0] * 23}, "--quick")
+    reach, states = ConstraintSets(fixed.measurement), {0}
     for tick in range(30):
         possible = {int(shows[state]) for state in states}
         assert {x for x in range(8) if reach.at(tick) >> x & 1} == possible
         states = {int(after) for state in states for after in np.flatnonzero(transition[state])}
-    assert all(known.measurement.neighbours), "from any pair there are ways on"
+    assert all(fixed.measurement.neighbours), "from any pair there are ways on"
     policy = planner.policy(spec, "--adversary", "ignorant")
     assert (len(policy.shows), len(policy.coordinates), policy.stream_loss.start) == (24, 8, "stationary")
     checked = fugu("check", "policy", tmp_path / "policy.json", "--ceiling", "1")

@@ -64,8 +64,8 @@ def test_what_is_protected_by_points(fugu: Fugu, tmp_path: Path) -> None:
 
 def test_stretches_of_a_log_of_changes_are_said_to_be_of_states() -> None:
     for changes in (True, False):
-        told = plain([stretch_table([Stretch("1 hour", 60, 2.0, 1.0)], changes=changes)])
-        assert ("states, not readings" in told) == changes
+        text = plain([stretch_table([Stretch("1 hour", 60, 2.0, 1.0)], changes=changes)])
+        assert ("states, not readings" in text) == changes
 
 
 @pytest.mark.long

@@ -192,7 +192,7 @@ def described() -> Description:
 
 
 def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker: Mosquitto) -> None:
-    one = described()
+    description = described()
     point = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)).encode()
     symbols = SymbolFrame(1, 7199, 7200 + 64, b"\1", shift=64).encode()
     window = WindowFrame(1, "hour", -1, 0, 64, 3600, 3590, (1807,), 64).encode()
@@ -220,7 +220,7 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
         "647) ticks in 3600 observed ticks, intervals of 95 %, maybe no better than a guess",
     }
     with device(broker) as running:
-        running.link.publish(topic_of("description", "home", "wrist", "door"), one.encode(), retain=True)
+        running.link.publish(topic_of("description", "home", "wrist", "door"), description.encode(), retain=True)
         process = start(broker, "--count", str(len(expected)))
 
         def step() -> object:
@@ -236,9 +236,9 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
 
 
 def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> None:
-    one = described()
+    description = described()
     with device(broker) as running:
-        running.link.publish(topic_of("description", "home", "wrist", "door"), one.encode(), retain=True)
+        running.link.publish(topic_of("description", "home", "wrist", "door"), description.encode(), retain=True)
         people, programs = (
             start(broker, "--only", "descriptions", "--count", "1", *words) for words in ([], ["--json"])
         )
@@ -250,7 +250,7 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
         "stream": "door",
         "description": ...,
     }
-    assert shown["description"] == json.loads(one.encode())
+    assert shown["description"] == json.loads(description.encode())
     lines = people.communicate(timeout=PATIENCE)[0].decode().splitlines()
     assert lines[:3] == [
         "wrist/door, version 1: randomised symbols, noisy counts of windows",
@@ -288,12 +288,12 @@ def test_a_description_says_which_stretch_is_promised_since_when_and_both_number
     window = Window(name="day", length=1440, stride=1440, states=("level 1",), scale="64")
     promise = Guarantee(epsilon=1.0, adversary="universal", stretch_ticks=61)
     changes = {"table": None, "windows": (window,), "guarantee": promise, "frame_ticks": 1}
-    made = policy(chains=BoundedChains(states=2, odds_ratio=9.0), period_us=60_000_000).model_copy(update=changes)
-    description = describe(made)
+    draft = policy(chains=BoundedChains(states=2, odds_ratio=9.0), period_us=60_000_000).model_copy(update=changes)
+    description = describe(draft)
     assert description.guarantee.always
     assert not any("change of policy" in line for line in description_lines(description))
-    unknown = History((Span(2, Noise.of(made), 1000),), complete=False)
-    description = describe(made.model_copy(update={"version": 2}), history=unknown)
+    unknown = History((Span(2, Noise.of(draft), 1000),), complete=False)
+    description = describe(draft.model_copy(update={"version": 2}), history=unknown)
     assert description.guarantee.since == 1007
     assert Description.decode(description.encode()) == description
     lines = description_lines(description)

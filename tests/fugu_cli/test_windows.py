@@ -27,13 +27,13 @@ HIGH = Window(name="high", length=600, stride=60, states=("high",), scale="200")
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A policy with windows that promises 1.5 for everything and 0.5 for the windows."""
-    one = policy(epoch_us=0, period_us=1_000_000)
+    draft = policy(epoch_us=0, period_us=1_000_000)
     promises = {
         "guarantee": Guarantee(epsilon=1.5, adversary="universal"),
         "windows_guarantee": Guarantee(epsilon=0.5, adversary="ignorant"),
     }
     path = tmp_path / "policy.json"
-    path.write_text(one.model_copy(update={"windows": (HIGH,), **promises}).to_json())
+    path.write_text(draft.model_copy(update={"windows": (HIGH,), **promises}).to_json())
     return path
 
 

@@ -109,15 +109,15 @@ def test_a_common_cause_is_not_covered() -> None:
     p = math.exp(-rate)
 
     def likelihood(total: int, mine: int) -> float:
-        found = 0.0
+        likelihood = 0.0
         for chance in (0.8, 0.2):
             own = chance if mine else 1 - chance
             others = sum(
                 math.comb(homes - 1, k) * chance**k * (1 - chance) ** (homes - 1 - k) * p ** abs(total - mine - k)
                 for k in range(homes)
             )
-            found += own * others
-        return found
+            likelihood += own * others
+        return likelihood
 
     odds = max(likelihood(total, 1) / likelihood(total, 0) for total in range(-20, 40))
     assert odds > 2 * math.exp(rate)

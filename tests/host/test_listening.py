@@ -48,8 +48,8 @@ def test_a_system_that_does_not_say(tmp_path: Path) -> None:
 def test_a_socket_that_others_may_open(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     assert private_socket("local broker", path).verdict == "warn"
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
         path.chmod(0o666)
         assert private_socket("local broker", path).verdict == "warn"
         path.chmod(0o660)

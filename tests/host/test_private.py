@@ -38,8 +38,8 @@ def test_every_database_and_socket_is_its_owner_s_alone(tmp_path: Path) -> None:
         closing(Registry(tmp_path / "registry", fleet="home")),
         closing(Answering(tmp_path / "socket")),
     ):
-        found = modes(tmp_path)
-    assert set(found.values()) == {0o600}, found
+        file_modes = modes(tmp_path)
+    assert set(file_modes.values()) == {0o600}, file_modes
     wanted = {
         "store",
         "store-wal",
@@ -51,7 +51,7 @@ def test_every_database_and_socket_is_its_owner_s_alone(tmp_path: Path) -> None:
         "registry-wal",
         "socket",
     }
-    assert wanted <= set(found)
+    assert wanted <= set(file_modes)
 
 
 def test_a_copy_that_is_put_back_readable_to_all_is_closed_to_others_again(tmp_path: Path) -> None:

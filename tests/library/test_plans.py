@@ -38,11 +38,11 @@ def test_it_recommends_a_checked_policy(plan: fugu.Plan, motion: pd.Series) -> N
     assert plan.verdict[0].startswith("Useful: the share of 'on' over 8 h, off by ")
     assert isinstance(plan.policy, fugu.Policy)
     assert (plan.policy.stream, plan.policy.guarantee.epsilon) == ("hall", 2.0)
-    found = fugu.check(plan.policy, motion, ceiling=2)
-    assert found.epsilon is not None
-    assert found.epsilon <= 2.0
-    assert found.recorded is not None
-    assert found.recorded.inside
+    checked = fugu.check(plan.policy, motion, ceiling=2)
+    assert checked.epsilon is not None
+    assert checked.epsilon <= 2.0
+    assert checked.recorded is not None
+    assert checked.recorded.inside
     with pytest.raises(fugu.FuguError, match="ceiling"):
         fugu.check(plan.policy, ceiling=1)
 
@@ -54,8 +54,8 @@ def test_errors_and_attackers_are_those_of_the_details(plan: fugu.Plan) -> None:
     assert 2.0 * best.expected <= best.guessing
     assert pd.DataFrame(plan.errors).shape == (len(plan.errors), 7)
     assert {"strongest", "knows the habits"} <= plan.attackers.keys()
-    known = plan.attackers["knows the habits"]
-    assert known.furthest <= fugu.epsilon_to_odds(2.0) * (1.0 + 1e-9)
+    habits = plan.attackers["knows the habits"]
+    assert habits.furthest <= fugu.epsilon_to_odds(2.0) * (1.0 + 1e-9)
 
 
 def test_what_is_released_is_attacked(plan: fugu.Plan, motion: pd.Series) -> None:

@@ -49,11 +49,11 @@ def test_a_series_is_read_as_its_csv_file(case: str, tmp_path: Path) -> None:
     file = tmp_path / "pulse.csv"
     series.rename_axis("time").to_csv(file)
     sort = ReadOptions(as_it_is=frozenset(["order"]))
-    found, expected = readings_of([series], sort), read_readings(file, sort)
-    same(found, expected)
-    assert found.moments is not None
-    assert np.allclose(found.moments, expected.moments)
-    assert found.column == "pulse"
+    read, expected = readings_of([series], sort), read_readings(file, sort)
+    same(read, expected)
+    assert read.moments is not None
+    assert np.allclose(read.moments, expected.moments)
+    assert read.column == "pulse"
 
 
 def test_a_frame_that_was_read_from_a_file_is_read_as_the_file(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_a_frame_that_was_read_from_a_file_is_read_as_the_file(tmp_path: Path) -
     file = tmp_path / "log.csv"
     rows = [(k, f"2026-03-01T{k // 60:02}:{k % 60:02}:00", "on" if k % 7 < 3 else "off", k // 200) for k in range(400)]
     pd.DataFrame(rows, columns=["row", "time", "state", "seg"]).to_csv(file, index=False)
-    expected, found = read_readings(file), readings_of([pd.read_csv(file)])
-    assert found.values == expected.values
-    assert np.array_equal(found.segments, expected.segments)
+    expected, read = read_readings(file), readings_of([pd.read_csv(file)])
+    assert read.values == expected.values
+    assert np.array_equal(read.segments, expected.segments)
     parsed = pd.read_csv(file, parse_dates=["time"])
     assert readings_of([parsed]).values == expected.values
     chosen = readings_of([parsed], ReadOptions(column="row"))

@@ -126,15 +126,15 @@ class Scene:
         raise AssertionError("it does not read")
 
     def sent(self) -> bytes:
-        found = b""
+        received = b""
         while True:
             try:
                 more = self.broker.recv(1 << 16)
             except OSError:
-                return found
+                return received
             if not more:
-                return found
-            found += more
+                return received
+            received += more
 
 
 def packet(first: int, body: bytes) -> bytes:
@@ -307,24 +307,24 @@ def test_what_is_whole_is_handed_over_when_the_broker_dies_in_the_middle_of_a_pa
     version: MQTTProtocolVersion,
 ) -> None:
     scene = Scene(version)
-    one = packet(0x32, published(b"t", b"x", version, 7))
-    scene.feed(one + one[:-1])
+    sent_packet = packet(0x32, published(b"t", b"x", version, 7))
+    scene.feed(sent_packet + sent_packet[:-1])
     scene.broker.close()
     assert scene.turn() == MQTTErrorCode.MQTT_ERR_CONN_LOST
     assert scene.messages == [("t", b"x", False)]
     scene.connect()
-    scene.feed(one)
+    scene.feed(sent_packet)
     assert scene.messages == [("t", b"x", False)] * 2
     assert scene.refusals == []
 
 
 def publications_in(data: bytes) -> list[tuple[int, int]]:
     """First byte and message id of each."""
-    found = []
+    publications = []
     for packet_ in Splitter().feed(data):
         assert packet_[2:5] == b"\0\1t"
-        found.append((packet_[0], int.from_bytes(packet_[5:7], "big")))
-    return found
+        publications.append((packet_[0], int.from_bytes(packet_[5:7], "big")))
+    return publications
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -260,8 +260,8 @@ def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.M
             patch.setattr(remembered, limit, value)
             decoder = Decoder()
             for number in range(10):
-                one = described(stream=f"s{number}")
-                decoder.decode(topic_of("description", "home", "watch", one.stream), one.encode())
+                description = described(stream=f"s{number}")
+                decoder.decode(topic_of("description", "home", "watch", description.stream), description.encode())
             streams = [description.stream for description in decoder.descriptions]
             assert streams == [f"s{number}" for number in range(len(streams))]
             assert 2 <= len(streams) <= 3

@@ -148,9 +148,9 @@ def test_answers_do_not_pile_up_for_a_broker_that_never_reads(monkeypatch: pytes
     connect = socket.create_connection
 
     def connected(*arguments: Any, **named: Any) -> socket.socket:
-        made = connect(*arguments, **named)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 12)
-        return made
+        connection = connect(*arguments, **named)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 12)
+        return connection
 
     monkeypatch.setattr(socket, "create_connection", connected)
     monkeypatch.setattr("fugu.mqtt.client._MOST_UNSENT", 1_000)

@@ -72,7 +72,7 @@ def verdict(root: Path, mutant: Mutant, *, each: bool) -> list[tuple[str, str, f
     place = find(mutant, functions(root))
     before, was = place.path.read_text(), place.path.stat()
     place.path.write_text(planted(mutant, place))
-    found = []
+    verdicts = []
     try:
         for target, marks in (("quick", QUICK), ("test", WHOLE)):
             for file in mutant.tests:
@@ -81,11 +81,11 @@ def verdict(root: Path, mutant: Mutant, *, each: bool) -> list[tuple[str, str, f
                 if status not in (-1, 0, 1, 2, 5):
                     raise RuntimeError(f"pytest ends with status {status} on {file}")
                 if status in (-1, 1, 2):  # 2: a file cannot even be imported
-                    found.append((file, "timeout" if status < 0 else target, time.monotonic() - began))
+                    verdicts.append((file, "timeout" if status < 0 else target, time.monotonic() - began))
                     if not each:
-                        return found
-            if found:
-                return found
+                        return verdicts
+            if verdicts:
+                return verdicts
     finally:
         place.path.write_text(before)
         os.utime(place.path, ns=(was.st_atime_ns, was.st_mtime_ns))  # what was compiled of it is of this moment
@@ -140,15 +140,15 @@ def main() -> int:
         def judge(mutant: Mutant) -> None:
             root = copies.get()
             try:
-                found = verdict(root, mutant, each=options.each)
+                killers = verdict(root, mutant, each=options.each)
             finally:
                 copies.put(root)
-            rows[mutant.name] = found
-            file, target, seconds = found[0]
+            rows[mutant.name] = killers
+            file, target, seconds = killers[0]
             print(f"{target:8} {mutant.kind:7} {mutant.name} {seconds:5.1f} s {file} {mutant.function}", flush=True)
             if options.matrix:
                 with writing:
-                    _store(mutant.name, found)
+                    _store(mutant.name, killers)
 
         list(pool.map(judge, chosen))
     return report(chosen, {name: row[0][1] for name, row in rows.items()})

@@ -35,11 +35,11 @@ def rows(state: str, recording: str) -> list[list[float]]:
 def trials(name: str, *baselines: int | None) -> list[dict[str, Any]]:
     """Attacks on a night, above its mean (None) or running means, as objects."""
     readings = read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz")
-    found = []
+    rows = []
     for baseline in baselines:
         state, states = two_states(readings, baseline, None)
         for chains, attack_ in attack_classes(readings.source, states, readings.segments, 1.0):
-            found.append(
+            rows.append(
                 {
                     **attack_._asdict(),
                     "state": state,
@@ -47,18 +47,18 @@ def trials(name: str, *baselines: int | None) -> list[dict[str, Any]]:
                     "attacks": [asdict(each) for each in attack_.attacks],
                 }
             )
-    return found
+    return rows
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["N05", "N10"])
 def test_every_row_of_the_tables_of_the_manual(name: str) -> None:
     """Within what another machine's arithmetic may change."""
-    found = trials(name, None, 300, 100, 30)
-    assert len({row["state"] for row in found}) == 4
-    for state in {row["state"] for row in found}:
-        check_rows([row for row in found if row["state"] == state], name, state.replace("its own", "own"))
-    for row in found:
+    rows = trials(name, None, 300, 100, 30)
+    assert len({row["state"] for row in rows}) == 4
+    for state in {row["state"] for row in rows}:
+        check_rows([row for row in rows if row["state"] == state], name, state.replace("its own", "own"))
+    for row in rows:
         if (name, row["state"]) == ("N05", "above the running mean of 300") and row["chains"] != "independent readings":
             assert knows(row)["furthest"] < math.e
             assert knows(row)["beyond"] == 0.0
@@ -99,9 +99,9 @@ def knows(trial: dict[str, Any]) -> dict[str, Any]:
     return attack
 
 
-def check_rows(found: list[dict[str, Any]], name: str, state: str) -> None:
+def check_rows(table_rows: list[dict[str, Any]], name: str, state: str) -> None:
     """A row of the first table, and of the second if it has one."""
-    trials = {(row["chains"], row["released"]): row for row in found}
+    trials = {(row["chains"], row["released"]): row for row in table_rows}
     best = {key: trial["attacks"][0]["success"] for key, trial in trials.items()}
     guess, alone, symbols, counts, covered, covered_counts, noise = rows(state, name)[0]
     assert trials["mean chain", "symbols"]["attacks"][0]["guess"] == pytest.approx(guess, abs=0.002)

@@ -102,24 +102,24 @@ def test_a_scheme_loses_more_than_epsilon_and_no_more_than_is_said(scheme: Schem
     most = stretch_loss(scheme, 1, 2, 19.0**2, 2)
     adaptive = scheme in ("BD", "BA")
     patterns = [(True, *some) for some in product((True, False), repeat=7)] if adaptive else [(True,) * 8]
-    found = max(
+    largest = max(
         transcript_loss(scheme, wanted, 30.0, first, weight)
         for wanted in patterns[:: 5 if adaptive else 1]
         for first in ((3,) if adaptive else range(7))
         for weight in ((0.7,) if adaptive else (1.0, 0.8, 0.7, 0.6, 0.5))
     )
-    assert (1.6 if adaptive else 3.4) < found <= most
+    assert (1.6 if adaptive else 3.4) < largest <= most
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_if_all_else_is_as_it_was_a_scheme_loses_its_epsilon(scheme: Scheme) -> None:
-    found = [
+    lost = [
         transcript_loss(scheme, (True, *wanted), far, first, 1.0, is_known=True)
         for wanted in list(product((True, False), repeat=5))[::3]
         for far in (-9.0, 0.6, 9.0)
         for first in (1, 2)
     ]
-    assert (0.45 if scheme in ("BD", "BA") else 0.99) < max(found) <= 1.0 + 1e-9
+    assert (0.45 if scheme in ("BD", "BA") else 0.99) < max(lost) <= 1.0 + 1e-9
 
 
 def test_one_tick_in_w_is_as_if_far_ticks_were_added_up() -> None:

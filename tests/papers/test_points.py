@@ -41,10 +41,10 @@ def test_example_10_8_a_clique_has_one_hull_and_hides_its_states() -> None:
     hulls = local_hulls(THREE, CLIQUE)
     assert all(hull.vertices.tolist() == hulls[0].vertices.tolist() for hull in hulls)
     epsilon = 0.5
-    found = attack_points(UNIFORM, *draws(CLIQUE, epsilon))
-    assert found.certain == 0.0
+    attack = attack_points(UNIFORM, *draws(CLIQUE, epsilon))
+    assert attack.certain == 0.0
     assert (
-        1 / 3 - 0.03 < found.named <= np.exp(epsilon) / (np.exp(epsilon) + 2) + 0.03
+        1 / 3 - 0.03 < attack.named <= np.exp(epsilon) / (np.exp(epsilon) + 2) + 0.03
     )  # all three gauges are 1 at most
     assert max(hulls[0].gauge((a - b).tolist()) for a in THREE for b in THREE) == 1
 
@@ -60,11 +60,11 @@ def test_densities_are_those_of_the_noise_and_states_of_one_plane_share_points()
     assert len(set(numbers)) == 4
     path = np.arange(6)
     points = values + np.array([[0.5, 0], [0.5, 0.25], [-1.5, 0], [0, 0], [0, 2], [0, 0]])
-    found = point_densities(values, hulls, 0.7, path, points)
+    densities = point_densities(values, hulls, 0.7, path, points)
     for tick, state in np.ndindex(6, 6):
         offset = [Fraction(x) for x in (points[tick] - values[state]).tolist()]
         exact = knorm_log_density(hulls[state], 0.7, offset) if numbers[tick] == numbers[state] else -np.inf
-        assert found[tick, state] == pytest.approx(exact, abs=1e-12)
+        assert densities[tick, state] == pytest.approx(exact, abs=1e-12)
 
 
 def test_the_likeliest_state_is_named_and_doubt_is_counted() -> None:

@@ -197,9 +197,9 @@ def test_the_report_needs_nothing_else(folder: Path, rows: list[dict[str, str]])
         r"<script|<link|<img|src=|@import|url\(|https?://", text.replace("http://www.w3.org/2000/svg", "")
     )
     assert "<svg" in text
-    said = html.unescape(text)
-    assert all(row["quantity"] in said for row in rows)
-    assert said.count("our number)") == sum(row["paper_is_ours"] == "yes" for row in rows)
+    words = html.unescape(text)
+    assert all(row["quantity"] in words for row in rows)
+    assert words.count("our number)") == sum(row["paper_is_ours"] == "yes" for row in rows)
     assert all(f'<h2 id="{name}">' in text for name in TARGETS)
     assert not any(re.search(r"\bnan\b", path.read_text()) for path in folder.glob("*.csv"))
 

@@ -40,8 +40,8 @@ def test_the_middle_reading_by_every_path_of_readings_and_flips(known_ticks: tup
 
     symbols = np.array(list(product((0, 1), repeat=ticks)))
     truth = np.tile([0, 1, 1, 0, 1], (len(symbols), 1))
-    found = middle_posterior(readings, flips, symbols, truth, is_told)
-    for seen, row in zip(symbols.tolist(), found, strict=True):
+    posterior = middle_posterior(readings, flips, symbols, truth, is_told)
+    for seen, row in zip(symbols.tolist(), posterior, strict=True):
         weights = [0.0, 0.0]
         for path in product((0, 1), repeat=ticks):
             if all(path[tick] == truth[0, tick] for tick in known_ticks):
@@ -69,10 +69,10 @@ def test_what_a_quilt_separates_in_a_field_is_independent() -> None:
     network = field(joint, SQUARE)
     assert network.joint == pytest.approx(joint, rel=1e-12)
     for node, size in product(range(5), range(4)):
-        for given in combinations([other for other in range(5) if other != node], size):
-            connected = network.connected(f"x{node}", [f"x{at}" for at in given])
-            for other in set(range(5)) - {node, *given}:
-                axes = (node, other, *given)
+        for evidence in combinations([other for other in range(5) if other != node], size):
+            connected = network.connected(f"x{node}", [f"x{at}" for at in evidence])
+            for other in set(range(5)) - {node, *evidence}:
+                axes = (node, other, *evidence)
                 marginal = joint.sum(axis=tuple(set(range(5)) - set(axes)), keepdims=True)
                 marginal = np.moveaxis(marginal, axes, range(len(axes))).reshape(2, 2, -1)
                 apart = marginal.sum(axis=1, keepdims=True) * marginal.sum(axis=0, keepdims=True)

@@ -121,14 +121,14 @@ def test_what_a_device_accepts_is_the_loss_of_the_worst_table() -> None:
 def test_an_epsilon_per_tick_is_no_epsilon_of_the_stream() -> None:
     """Two states that stay with probability .9: 4.5 times the epsilon of a tick."""
     table = build_table(difference_hull([[1]]), lattice([0, 1]), states(2), 1).weights
-    found = stream_loss([table_loss(table)], "stationary", [[0.9, 0.1], [0.1, 0.9]])
-    assert found.epsilon == pytest.approx(4.499453471015, abs=1e-6)
+    lost = stream_loss([table_loss(table)], "stationary", [[0.9, 0.1], [0.1, 0.9]])
+    assert lost.epsilon == pytest.approx(4.499453471015, abs=1e-6)
     # nine ticks of it, every sequence of outputs tried, come close
     truth = true_losses(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.1, 0.9]]), [table / 2**32] * 9)
-    assert 0.9 * found.epsilon < truth <= found.epsilon
+    assert 0.9 * lost.epsilon < truth <= lost.epsilon
     check_printed(
         "that is {} at epsilon 1 from a stationary start and {} from any",
-        found.epsilon,
+        lost.epsilon,
         stream_loss([table_loss(table)], None, [[0.9, 0.1], [0.1, 0.9]]).epsilon,
     )
 
@@ -139,8 +139,8 @@ def test_golden_leakage_of_two_states(stay: str, epsilon: str) -> None:
     """The past alone, and both sides: the golden fixed points of the temporal leakage recursion."""
     one_side, total = GOLDEN["unsafe"][f"tpl|{stay}|{epsilon}"]
     size, p = float(epsilon), float(stay)
-    found = stream_loss([np.array([[0.0, size], [size, 0.0]])], "stationary", [[p, 1 - p], [1 - p, p]])
-    assert found.epsilon == pytest.approx(total, rel=1e-9)
+    lost = stream_loss([np.array([[0.0, size], [size, 0.0]])], "stationary", [[p, 1 - p], [1 - p, p]])
+    assert lost.epsilon == pytest.approx(total, rel=1e-9)
     assert total == pytest.approx(2.0 * one_side - size, rel=1e-9)
 
 
@@ -163,12 +163,12 @@ def test_a_walk_on_a_large_grid_is_accounted_for() -> None:
     walk = within_radius(values, 1.5) | np.eye(36, dtype=np.bool_)
     transition = walk / walk.sum(axis=1, keepdims=True)
     loss = table_loss(build_table(graph_hull(values, within_radius(values, 1.5)), values, states(36), 1).weights)
-    found = stream_loss([loss], "stationary", transition)
-    assert found.bound == "local linear programmes"
-    check_printed("with edges between these, it is {} for one table", found.epsilon)
-    assert loss.max() < found.epsilon < ChainAccountant((MarkovChain.stationary(transition),)).loss(loss).epsilon
-    known = stream_loss([loss], "stationary", transition, "informed")
-    assert known.epsilon >= found.epsilon
+    lost = stream_loss([loss], "stationary", transition)
+    assert lost.bound == "local linear programmes"
+    check_printed("with edges between these, it is {} for one table", lost.epsilon)
+    assert loss.max() < lost.epsilon < ChainAccountant((MarkovChain.stationary(transition),)).loss(loss).epsilon
+    informed = stream_loss([loss], "stationary", transition, "informed")
+    assert informed.epsilon >= lost.epsilon
     short = stream_loss([loss], "stationary", transition, length=2).epsilon
     assert short <= 2.0 * loss.max() + 1e-9
 

@@ -110,8 +110,8 @@ def test_counterexample_12_a_hull_does_not_protect_a_smaller_constraint_set(
     edge, inside, alone, gauges = case
     hull = graph_hull(VALUES, TRIANGLE).extended(VALUES[2] - VALUES[int(edge[3]) - 1])
     constraint = states(6, *(int(name[1]) for name in inside))
-    found = exposed(hull, VALUES, constraint)
-    assert [f"s{state + 1}" for state in found] == alone
+    shown = exposed(hull, VALUES, constraint)
+    assert [f"s{state + 1}" for state in shown] == alone
     nearest = []
     pairs = [(2, int(inside[1][1]) - 1)] * 2 if len(inside) == 2 else [(2, int(name[1]) - 1) for name in inside[1:]]
     for here, there in pairs:

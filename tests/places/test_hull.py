@@ -130,13 +130,13 @@ def test_gauges_against_a_linear_programme(seed: int) -> None:
     points = np.concatenate([differences[:2], generator.integers(-3, 4, (4, len(basis))) @ basis, np.eye(space)])
     for point in points.astype(np.int64):
         best = linprog(np.ones(corners.shape[1]), A_eq=corners, b_eq=point)
-        found = hull.gauge(point.tolist())
-        assert (best.status == 2) == (found == math.inf)
+        gauge = hull.gauge(point.tolist())
+        assert (best.status == 2) == (gauge == math.inf)
         power = int(hull.ceil_gauges(point[None, :])[0])
-        if found < math.inf:
-            assert float(found) == pytest.approx(best.fun, abs=1e-9)
-            assert power == math.ceil(found)
-            assert bool(hull.pairs_within(np.stack([point, 0 * point]))[0, 1]) == (found <= 1)
+        if gauge < math.inf:
+            assert float(gauge) == pytest.approx(best.fun, abs=1e-9)
+            assert power == math.ceil(gauge)
+            assert bool(hull.pairs_within(np.stack([point, 0 * point]))[0, 1]) == (gauge <= 1)
         else:
             assert power == -1
     assert all(hull.gauge(vertex) == 1 for vertex in hull.vertices.tolist())

@@ -32,8 +32,8 @@ def test_log_densities_of_the_example_around_s1(epsilon: str) -> None:
 
 def test_log_densities_of_other_ranks() -> None:
     segment, golden = difference_hull([[1, -1]]), GOLDEN["degenerate_segment_pm(1,-1)"]
-    found = knorm_log_density(segment, 1.0, [Fraction(1, 2), Fraction(-1, 2)])
-    assert found == pytest.approx(golden["log_density_eps1_offset(0.5,-0.5)"], abs=1e-12)
+    density = knorm_log_density(segment, 1.0, [Fraction(1, 2), Fraction(-1, 2)])
+    assert density == pytest.approx(golden["log_density_eps1_offset(0.5,-0.5)"], abs=1e-12)
     assert knorm_log_density(segment, 1.0, [1, 0]) == -math.inf
     solid = difference_hull(GOLDEN["hull3d"]["points"])
     assert knorm_log_density(solid, 1.0, [1, 2, 3]) == pytest.approx(GOLDEN["hull3d"]["logdens_eps1_at(1,2,3)"])

@@ -72,10 +72,10 @@ def test_what_is_told_has_the_noise_of_its_distribution() -> None:
     shares = true_shares(np.tile([0, 1], 5_000), np.zeros(10_000, dtype=np.int64), 100, ((0,), (1,)))
     rng = np.random.default_rng(3)
     for devices in (1, 9):
-        told = noisy_shares(shares, Fraction(4), devices, rng, 200)
-        assert told.shape == (200, 100, 2)
+        noisy = noisy_shares(shares, Fraction(4), devices, rng, 200)
+        assert noisy.shape == (200, 100, 2)
         mean, most = group_error(Fraction(4), 100, devices)
-        errors = np.abs(told - shares.truth)
+        errors = np.abs(noisy - shares.truth)
         assert errors.mean() == pytest.approx(mean, rel=0.03)
         assert (errors <= most + 1e-12).mean() == pytest.approx(0.95, abs=0.02)
 

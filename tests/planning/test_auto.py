@@ -267,17 +267,17 @@ def test_the_strongest_attacker_is_right_most_often(monkeypatch: pytest.MonkeyPa
 def test_too_few_answers_are_no_verdict_on_every_epsilon(chain_plan: AutoPlan) -> None:
     few = [curve._replace(candidate=replace(curve.candidate, judged=3)) for curve in chain_plan.curves]
     assert least_epsilon(few, chain_plan.question) is None
-    found = too_few(few, chain_plan.question)
-    assert found is not None
-    assert found[1] == chain_plan.question.epsilon
+    too_small = too_few(few, chain_plan.question)
+    assert too_small is not None
+    assert too_small[1] == chain_plan.question.epsilon
     enough = [curve for curve in chain_plan.curves if curve.candidate.judged >= LEAST_JUDGED]
     assert enough
     assert too_few(enough, chain_plan.question) is None
     none = replace(chain_plan.recommended, kind="none")
-    refused = chain_plan._replace(recommended=none, least_epsilon=None, too_few=found)
+    refused = chain_plan._replace(recommended=none, least_epsilon=None, too_few=too_small)
     words = " ".join(verdict(refused))
     assert "The recording is too short to tell: by the 3 answers that it holds, the share of 'on' over " in words
-    assert f"may be useful at epsilon {found[1]:g}, and a verdict needs 4." in words
+    assert f"may be useful at epsilon {too_small[1]:g}, and a verdict needs 4." in words
     assert "Nothing useful up to epsilon" not in words
     assert "Nothing useful up to epsilon 20." in " ".join(verdict(refused._replace(too_few=None)))
 
@@ -293,14 +293,16 @@ def test_a_plan_says_how_far_odds_move_of_who_knows_the_habits_and_of_who_learns
     assert sentence.endswith(f"epsilon {chosen.epsilon:g} allows 2.7.") is (chosen.learner is None)
     least = replace(chosen.known_chain, attacker="learned levels", furthest=3.0, beyond=0.125)
     learned = (replace(least, attacker="supervised", furthest=9.0, beyond=0.0), least, replace(least, furthest=4.0))
-    told = verdict(plan._replace(recommended=replace(chosen, learners=learned)))
+    sentences = verdict(plan._replace(recommended=replace(chosen, learners=learned)))
     habits = (
         "Habits are not protected: over the whole recording, the largest change for one who learns them (supervised) "
         "is by a factor of 3 to 9, and odds change by more than 2.7 on 0.0% to 12.5% of ticks (3 draws of the noise)."
     )
-    assert any(habits in sentence for sentence in told)
-    told = verdict(plan._replace(recommended=replace(chosen, learners=(least, least))))
-    assert any("by a factor of 3, and odds change by more than 2.7 on 12.5% of ticks" in sentence for sentence in told)
+    assert any(habits in sentence for sentence in sentences)
+    sentences = verdict(plan._replace(recommended=replace(chosen, learners=(least, least))))
+    assert any(
+        "by a factor of 3, and odds change by more than 2.7 on 12.5% of ticks" in sentence for sentence in sentences
+    )
     assert candidate_document(chosen)["known_chain"]["furthest"] == chosen.known_chain.furthest
 
 
@@ -364,14 +366,14 @@ def covered(seed: int) -> tuple[bool, bool] | None:
     assert recommended.window_ticks is not None
     fresh = simulated(seed + 10_000, 1_000, q=0.15 + 0.1 * (seed % 3), r=0.2 + 0.1 * (seed % 2))
     shares = true_shares(np.asarray(fresh.values, dtype=np.int64), fresh.segments, recommended.window_ticks, plan.bins)
-    told = noisy_shares(shares, recommended.scale, 1, np.random.default_rng(seed), 1)[0]
+    noisy = noisy_shares(shares, recommended.scale, 1, np.random.default_rng(seed), 1)[0]
     return recommended.held_back_error <= recommended.error_95, bool(
-        abs(told - shares.truth)[0, 0] <= recommended.error_95
+        abs(noisy - shares.truth)[0, 0] <= recommended.error_95
     )
 
 
 def check_coverage(seeds: range, least: float) -> None:
-    classes = [one for seed in seeds if (one := covered(seed)) is not None]
+    classes = [chains for seed in seeds if (chains := covered(seed)) is not None]
     assert len(classes) >= 0.8 * len(seeds)
     for each in zip(*classes, strict=True):
         assert sum(each) >= least * len(classes)

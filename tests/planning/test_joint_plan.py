@@ -56,8 +56,8 @@ def test_the_error_of_an_answer_is_that_of_its_distribution(scale: str, length: 
 
 def policy(plan: JointPlan, **header: Any) -> Policy:
     states = plan.chains.states
-    made = thresholds(tuple(float(x) for x in range(states - 1)))
-    fields = {"fleet": "home", "device": "watch", "stream": "hr", "discretiser": made, "period_seconds": 1.0}
+    discretiser = thresholds(tuple(float(x) for x in range(states - 1)))
+    fields = {"fleet": "home", "device": "watch", "stream": "hr", "discretiser": discretiser, "period_seconds": 1.0}
     return build_window_policy(plan, PolicyHeader(**fields | header))
 
 
@@ -75,18 +75,18 @@ def test_together_they_lose_epsilon_and_hardly_less(
     chains: ChainClass, symbols: float | None, adversary: Adversary
 ) -> None:
     plan = joint_plan(chains, 1.0, adversary, [COUNT, HOUR], symbols)
-    made = policy(plan)
-    assert 0.9989 < made.verify(1.0).epsilon <= 1.0 - 2**-10
-    assert (made.table is None) == (symbols is None)
+    draft = policy(plan)
+    assert 0.9989 < draft.verify(1.0).epsilon <= 1.0 - 2**-10
+    assert (draft.table is None) == (symbols is None)
     if symbols is None:
         less = [
             window.model_copy(
                 update={"scale": str((Fraction(window.scale) * Fraction(998, 1000)).limit_denominator(10**6))}
             )
-            for window in made.windows
+            for window in draft.windows
         ]
         with pytest.raises(GuaranteeError):
-            made.model_copy(update={"windows": tuple(less)}).verify(1.0)
+            draft.model_copy(update={"windows": tuple(less)}).verify(1.0)
 
 
 def test_windows_alone_have_the_noise_that_the_accountant_allows() -> None:

@@ -58,10 +58,10 @@ def test_the_flu_clique_of_the_paper(epsilon: float) -> None:
     infected = spec.network.joint.ravel(), np.array(list(product((0, 1), repeat=4))).sum(axis=1)
     assert [infected[0][infected[1] == ill].sum() for ill in range(5)] == pytest.approx([0.1, 0.15, 0.5, 0.15, 0.1])
     plan = plan_network(spec)
-    found = scales(plan)
-    assert found["wasserstein"] == pytest.approx(GOLDEN["W"] / epsilon, rel=2e-9)
-    assert found["exact"] == pytest.approx(GOLDEN["exact_laplace_scale"][f"{epsilon:g}"], rel=1e-8)
-    assert found["group"] == pytest.approx(4 / epsilon)
+    by_mechanism = scales(plan)
+    assert by_mechanism["wasserstein"] == pytest.approx(GOLDEN["W"] / epsilon, rel=2e-9)
+    assert by_mechanism["exact"] == pytest.approx(GOLDEN["exact_laplace_scale"][f"{epsilon:g}"], rel=1e-8)
+    assert by_mechanism["group"] == pytest.approx(4 / epsilon)
     assert plan.least.mechanism == "exact"
     for each in plan.found:
         assert (lost(spec, each.scale) <= epsilon) == each.protects, each.mechanism
@@ -96,14 +96,14 @@ def random_document(seed: int) -> dict[str, Any]:
 def test_noise_of_any_network_really_gives_epsilon(seed: int, tmp_path: Path) -> None:
     spec = read_network(written(tmp_path, random_document(seed)))
     plan = plan_network(spec)
-    found = scales(plan)
+    by_mechanism = scales(plan)
     for each in plan.found:
         if each.protects:
             assert lost(spec, each.scale) <= spec.epsilon * (1 + 1e-12), each.mechanism
-            assert found["exact"] <= each.scale * (1 + 1e-8)
-    assert lost(spec, found["exact"] * 0.999) > spec.epsilon
-    assert found["mqm"] <= found["group"] * (1 + 1e-8)
-    assert [each.scale for each in plan.found] == sorted(found.values())
+            assert by_mechanism["exact"] <= each.scale * (1 + 1e-8)
+    assert lost(spec, by_mechanism["exact"] * 0.999) > spec.epsilon
+    assert by_mechanism["mqm"] <= by_mechanism["group"] * (1 + 1e-8)
+    assert [each.scale for each in plan.found] == sorted(by_mechanism.values())
 
 
 @pytest.mark.parametrize("epsilon", [1.9, 3.7, 6.3])

@@ -47,16 +47,16 @@ def test_shares_of_blocks_are_those_of_the_local_times() -> None:
     rows = np.arange(100, 3000)
     [parts] = profile.places
     cut, part = Cut(states[rows], readings.segments[rows]), Part(rows, readings.segments[rows])
-    found = profile.shares(parts, cut, part, 48 * 20)
+    shares = profile.shares(parts, cut, part, 48 * 20)
     blocks = [datetime.fromtimestamp(moment, zone).hour // 6 for moment in readings.moments.tolist()]
-    assert found.counts.shape == (3, 4)
-    assert found.length == 240
+    assert shares.counts.shape == (3, 4)
+    assert shares.length == 240
     for number, first in enumerate((100, 1060, 2020)):
         inside = [(blocks[tick], states[tick]) for tick in range(first, first + 960)]
         counts = [sum(state == 1 for block, state in inside if block == wanted) for wanted in range(4)]
         stated = [sum(state >= 0 for block, state in inside if block == wanted) for wanted in range(4)]
-        assert found.counts[number].tolist() == counts
-        assert found.truth[number] == pytest.approx(np.divide(counts, stated))
+        assert shares.counts[number].tolist() == counts
+        assert shares.truth[number] == pytest.approx(np.divide(counts, stated))
 
 
 @pytest.fixture(scope="module")

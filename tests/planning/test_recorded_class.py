@@ -24,14 +24,14 @@ STATES = Thresholds(edges=(0.5,), states=("out", "in"))
 
 
 def policy_of(chains: ChainClass, period_us: int = 60_000_000) -> Policy:
-    found = loss(chains, TABLE, "universal")
+    lost = loss(chains, TABLE, "universal")
     return Policy(
         **{"fleet": "home", "device": "ring", "stream": "hall", "version": 1, "frame_ticks": 10},
         clock=Clock(epoch_us=0, period_us=period_us),
         discretiser=STATES,
         table=TABLE,
         chains=chains,
-        guarantee=Guarantee(epsilon=found.epsilon * (1.0 + 1e-9), adversary="universal"),
+        guarantee=Guarantee(epsilon=lost.epsilon * (1.0 + 1e-9), adversary="universal"),
     )
 
 
@@ -99,5 +99,5 @@ def test_the_command_says_whose_promise_it_is(tmp_path: Path, capsys: pytest.Cap
     assert (recording["inside"], recording["adversary"]) == (False, "universal")
     assert math.isfinite(recording["epsilon"])
     assert "b.csv" not in outside.out
-    told = fugu("check", "policy", policy, "--recording", other)
-    assert told.out.startswith("not in the class: this recording needs odds ratio ")
+    checked = fugu("check", "policy", policy, "--recording", other)
+    assert checked.out.startswith("not in the class: this recording needs odds ratio ")

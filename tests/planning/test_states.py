@@ -34,10 +34,10 @@ def test_every_stretch_is_read_as_by_a_device_that_was_started_for_it(discretise
     for stretch in stretches:
         device = classifier_of(discretiser.model_dump(mode="json"))
         expected += [device.observe(1000 + tick, float(value)) for tick, value in enumerate(stretch)]
-    found = states_of(discretiser, readings, segments(100, 2, 248, 250))
-    assert found.tolist() == [-1 if state is None else state for state in expected]
-    assert set(found.tolist()) >= {-1, 0, 1}
-    assert states_of(discretiser, readings.tolist(), segments(100, 2, 248, 250)).tolist() == found.tolist()
+    states = states_of(discretiser, readings, segments(100, 2, 248, 250))
+    assert states.tolist() == [-1 if state is None else state for state in expected]
+    assert set(states.tolist()) >= {-1, 0, 1}
+    assert states_of(discretiser, readings.tolist(), segments(100, 2, 248, 250)).tolist() == states.tolist()
 
 
 def test_names_and_places_are_readings_too() -> None:

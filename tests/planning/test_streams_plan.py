@@ -98,9 +98,9 @@ def test_what_both_streams_tell_together_is_within_epsilon(
     plan = plan_streams(request(model, adversary, is_known=is_known), ticks=2000)
     assert 0.99 < plan.loss.epsilon <= 1.0
     tables = [stream.table for stream in plan.streams if stream.table is not None]
-    found = enumerated(plan.chains, tables, 5)
-    assert found <= plan.loss.epsilon
-    assert found > 0.3  # of five ticks; more of them come nearer
+    exact = enumerated(plan.chains, tables, 5)
+    assert exact <= plan.loss.epsilon
+    assert exact > 0.3  # of five ticks; more of them come nearer
 
 
 @pytest.mark.long
@@ -172,9 +172,9 @@ def test_a_stream_that_tells_more_than_its_part_is_refused(model: ChainModel) ->
 
 
 def test_marginals(model: ChainModel) -> None:
-    found = marginal(model, 0)
-    assert found.sum(axis=1) == pytest.approx([1.0, 1.0])
-    assert found[0, 0] == pytest.approx(0.7, abs=0.03)
+    step_of = marginal(model, 0)
+    assert step_of.sum(axis=1) == pytest.approx([1.0, 1.0])
+    assert step_of[0, 0] == pytest.approx(0.7, abs=0.03)
 
 
 def test_what_cannot_be_planned(model: ChainModel) -> None:

@@ -81,8 +81,8 @@ def test_error_is_that_of_the_noise_and_says_from_how_many_homes_on_it_is_of_use
 def test_habit_is_learned_from_other_days_of_the_same_kind() -> None:
     """Homes on whose weekends nothing happens: whoever knows the kind of a day guesses well."""
     homes = [home(0.5, seed=seed, begins="2026-03-05") for seed in range(2)]
-    for one in homes:
-        one[one.index.day_of_week >= 5] = 0
+    for house in homes:
+        house[house.index.day_of_week >= 5] = 0
     plan = fugu.street(homes, 2, protect="tick", honest=1, colluding=0).details
     assert plan.shared_dates
     by_date = np.mean([[shares for _, shares in recording.days] for recording in plan.recordings], axis=0)

@@ -53,10 +53,10 @@ def test_separated_is_independent_and_connected_is_not(seed: int) -> None:
     network = random_network(np.random.default_rng(seed), 5)
     names = [node.name for node in network.nodes]
     for node, size in product(names, range(4)):
-        for given in combinations([name for name in names if name != node], size):
-            connected = network.connected(node, given)
-            for other in set(names) - {node, *given}:
-                axes = [names.index(name) for name in (node, other, *given)]
+        for evidence in combinations([name for name in names if name != node], size):
+            connected = network.connected(node, evidence)
+            for other in set(names) - {node, *evidence}:
+                axes = [names.index(name) for name in (node, other, *evidence)]
                 joint = network.joint.sum(axis=tuple(set(range(5)) - set(axes)), keepdims=True)
                 joint = np.moveaxis(joint, axes, range(len(axes))).reshape(2, 2, -1)
                 product_distribution = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)

@@ -29,7 +29,7 @@ def window(first: int, length: int, mechanism: str, scale: float, query: str = "
     return Released(first, length, scale, query, mechanism)  # type: ignore[arg-type]
 
 
-def told(chains: Chains, *releases: Released, **more: object) -> dict[str, Verdict]:
+def verdicts_of(chains: Chains, *releases: Released, **more: object) -> dict[str, Verdict]:
     request = WindowRequest(chains, 1.0, None, "count", "ignorant", **more)  # type: ignore[arg-type]
     return {row.name: row for row in verdicts(request, releases)}
 
@@ -66,8 +66,8 @@ def test_distributions_of_counts_are_those_of_paths(seed: int) -> None:
         counts.append(NoisyCount(first, last, (state,), scale))
         released.append((range(first, last + 1), np.eye(k)[state], scale))
     real = chain_losses(chain, max(count.last for count in counts), released)
-    found = [worst_ratio(noisy(secret.distributions, counts)) for secret in answer_distributions(chain, counts)]
-    assert found == pytest.approx(real, abs=1e-11)
+    ratios = [worst_ratio(noisy(secret.distributions, counts)) for secret in answer_distributions(chain, counts)]
+    assert ratios == pytest.approx(real, abs=1e-11)
 
 
 @pytest.mark.long
@@ -92,7 +92,7 @@ def test_what_holds_is_never_below_what_is_really_lost(seed: int) -> None:
         releases.append(window(first, length, str(generator.choice(usable)), scale, query))
         first += length
     counted = (k - 1,)
-    rows = told((chain,), *releases, states=counted)
+    rows = verdicts_of((chain,), *releases, states=counted)
     real = judged(chain, tuple(releases), counted).max()
     assert rows["every path added up"].epsilon == pytest.approx(real, rel=1e-9)
     for row in rows.values():
@@ -106,7 +106,7 @@ def test_what_holds_is_never_below_what_is_really_lost(seed: int) -> None:
 def test_theorem_3_1_as_printed_and_as_corrected() -> None:
     golden = GOLDEN["thm3.1_counterexample"]
     chain = MarkovChain(np.array(golden["P"]), np.array(golden["q"]))
-    rows = told((chain,), window(2, 1, "chain", 1 / 8), window(3, 1, "chain", 1 / 7))
+    rows = verdicts_of((chain,), window(2, 1, "chain", 1 / 8), window(3, 1, "chain", 1 / 7))
     assert rows["every path added up"].epsilon == pytest.approx(11.470608960483183, rel=1e-9)
     assert rows["theorem 3.1, corrected"].epsilon == pytest.approx(golden["corrected_bound"], rel=1e-9)
     printed = rows["theorem 3.1, as printed"]
@@ -119,7 +119,9 @@ def test_theorem_3_1_as_printed_and_as_corrected() -> None:
 def test_the_sum_of_the_least_of_loss_and_influence_is_false() -> None:
     golden = GOLDEN["naive_sum_counterexample"]
     chain = MarkovChain.stationary(golden["P"])
-    row = told((chain,), window(1, 4, "chain", 0.6), window(5, 2, "chain", 0.2))["sum of least of loss and influence"]
+    row = verdicts_of((chain,), window(1, 4, "chain", 0.6), window(5, 2, "chain", 0.2))[
+        "sum of least of loss and influence"
+    ]
     assert row.standing == "false"
     assert row.note.endswith(f"tick 2 loses {golden['joint_loss']:.5g}, and it says {golden['naive_bound']:.5g}")
     check_printed("the least of loss and influence ({} > {})", golden["joint_loss"], golden["naive_bound"])
@@ -133,7 +135,7 @@ def test_losses_about_the_same_ticks_do_not_add_up() -> None:
     same = window(1, 6, "chain", 2.0)
     assert judged(chain, (same, same), (1,)).max() == pytest.approx(example.together, rel=1e-9)
     assert 2 * judged(chain, (same,), (1,)).max() == pytest.approx(example.apart, rel=1e-9)
-    row = told((chain,), same, same)["sum of losses"]
+    row = verdicts_of((chain,), same, same)["sum of losses"]
     assert row.standing == "false"
     assert row.epsilon == pytest.approx(example.apart, rel=1e-9)
     assert "these releases break it" in row.note
@@ -159,7 +161,7 @@ def test_rows_for_other_adversaries(seed: int) -> None:
     chain = MarkovChain.stationary([[0.6, 0.4], [0.45, 0.55]]) if seed % 2 else random_chain(generator, 2, 2)
     scales = np.exp(generator.normal(0.0, 0.7, 2))
     releases = [window(1, 3, "chain", scales[0]), window(2, 4, "group", scales[1])]
-    rows = told((chain,), *releases)
+    rows = verdicts_of((chain,), *releases)
     assert chain.initial is not None
     density = together(count_density(scales[0], 0, 2), count_density(scales[1], 1, 4))
     for name, informed in (("ignorant", False), ("informed", True), ("universal", True)):
@@ -172,23 +174,23 @@ def test_rows_for_other_adversaries(seed: int) -> None:
 
 @pytest.mark.long
 def test_quilts_that_reach_no_other_window_keep_their_losses_apart() -> None:
-    far = told((STATIONARY,), window(1, 12, "mqm-exact", 3.0), window(25, 12, "mqm-approx", 4.0))
+    far = verdicts_of((STATIONARY,), window(1, 12, "mqm-exact", 3.0), window(25, 12, "mqm-approx", 4.0))
     row = far["theorem 3.3, quilts apart"]
     assert row.standing == "holds"
     assert row.epsilon is not None
     assert far["sum of losses"].epsilon is not None
     assert (far["quilt accountant"].epsilon or 0.0) <= row.epsilon < far["sum of losses"].epsilon
-    near = told((STATIONARY,), window(1, 12, "mqm-exact", 3.0), window(13, 12, "mqm-exact", 3.0))
+    near = verdicts_of((STATIONARY,), window(1, 12, "mqm-exact", 3.0), window(13, 12, "mqm-exact", 3.0))
     assert "reach another window" in near["theorem 3.3, quilts apart"].note
 
 
 @pytest.mark.long
 def test_releases_of_one_set_of_quilts_add_up() -> None:
-    rows = told((STATIONARY,), window(1, 30, "mqm-exact", 13.0), window(1, 30, "mqm-exact", 20.0, "histogram"))
+    rows = verdicts_of((STATIONARY,), window(1, 30, "mqm-exact", 13.0), window(1, 30, "mqm-exact", 20.0, "histogram"))
     total = rows["theorem 3.7, one set of quilts"]
     assert (total.standing, rows["sum of losses"].standing) == ("holds", "holds")
     assert (rows["quilt accountant"].epsilon or 0.0) <= (total.epsilon or 0.0)
-    mixed = told((STATIONARY,), window(1, 30, "mqm-exact", 13.0), window(1, 30, "chain", 20.0))
+    mixed = verdicts_of((STATIONARY,), window(1, 30, "mqm-exact", 13.0), window(1, 30, "chain", 20.0))
     assert "release 2 is not one of Markov quilts" in mixed["theorem 3.7, one set of quilts"].note
 
 
@@ -203,7 +205,7 @@ def test_releases_of_one_set_of_quilts_add_up() -> None:
 def test_theorem_3_6_is_the_papers_formula_with_ours_beside_it(
     releases: tuple[Released, ...], paper: float, ours: float
 ) -> None:
-    rows = told((STATIONARY,), *releases)
+    rows = verdicts_of((STATIONARY,), *releases)
     epsilons = [rows[f"theorem 3.6, {name}"].epsilon or 0.0 for name in ("max-divergence", "either way apart")]
     assert epsilons == pytest.approx([paper, ours], abs=5e-4)
     if releases[0].length == 5:
@@ -212,7 +214,7 @@ def test_theorem_3_6_is_the_papers_formula_with_ours_beside_it(
 
 def test_theorem_3_6_by_plain_enumeration() -> None:
     """Every path and a grid of answers: how far one answer moves the log-density of the other."""
-    rows = told((STATIONARY,), window(1, 3, "chain", 1.0), window(3, 2, "chain", 0.7))
+    rows = verdicts_of((STATIONARY,), window(1, 3, "chain", 1.0), window(3, 2, "chain", 0.7))
     scales, moved = (1.0, 0.7), []
     for tick, state in product(range(4), (0, 1)):
         weights: dict[tuple[int, int], float] = {}
@@ -238,14 +240,14 @@ def test_the_max_divergence_of_beliefs(seed: int, monkeypatch: pytest.MonkeyPatc
     generator = np.random.default_rng(seed)
     chain = random_chain(generator, 2, seed)
     releases = (window(1, 4, "chain", 1.5), window(3, 3, "group", 2.0), window(2, 2, "mqm-exact", 1.0))
-    exact = told((chain,), *releases)["theorem 3.6, max-divergence"].epsilon
+    exact = verdicts_of((chain,), *releases)["theorem 3.6, max-divergence"].epsilon
     real = judged(chain, releases, (1,)).max()
 
     def too_long(*_: object) -> None:
         raise ChainClassError("too long")
 
     monkeypatch.setattr(composition_theorems, "answer_distributions", too_long)
-    rows = told((chain,), *releases)
+    rows = verdicts_of((chain,), *releases)
     assert rows["every path added up"].standing == "not applicable"
     coarse = rows["theorem 3.6, max-divergence"].epsilon
     if chain.initial is not None:
@@ -256,7 +258,7 @@ def test_the_max_divergence_of_beliefs(seed: int, monkeypatch: pytest.MonkeyPatc
 
 def test_answers_about_independent_ticks_move_no_belief() -> None:
     chain = MarkovChain.stationary([[0.6, 0.4], [0.6, 0.4]])
-    row = told((chain,), window(1, 2, "chain", 1.0), window(3, 2, "chain", 2.0))["theorem 3.6, max-divergence"]
+    row = verdicts_of((chain,), window(1, 2, "chain", 1.0), window(3, 2, "chain", 2.0))["theorem 3.6, max-divergence"]
     assert row.epsilon == pytest.approx(1.5, rel=1e-8)
 
 
@@ -265,7 +267,7 @@ def test_a_class_of_chains_and_any_start() -> None:
     releases = window(3, 4, "chain", 2.0), window(8, 3, "mqm-exact", 1.5)
     box = BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))
     for start in (None, "any"):
-        rows = told(box, *releases, start=start)
+        rows = verdicts_of(box, *releases, start=start)
         for q, r in product(box.q, box.r):
             transition = np.array([[1 - q, q], [r, 1 - r]])
             chain = MarkovChain(transition, None) if start else MarkovChain.stationary(transition)
@@ -273,11 +275,11 @@ def test_a_class_of_chains_and_any_start() -> None:
             for row in rows.values():
                 if row.standing == "holds" and row.epsilon is not None:
                     assert row.epsilon >= real * (1 - 1e-9)
-    far = told(box, *(window(each.first + 50, each.length, each.mechanism, each.scale) for each in releases))
-    near = told(box, *releases)
+    far = verdicts_of(box, *(window(each.first + 50, each.length, each.mechanism, each.scale) for each in releases))
+    near = verdicts_of(box, *releases)
     assert [row.epsilon for row in far.values()] == [row.epsilon for row in near.values()]
     assert (near["quilt accountant"].note, far["quilt accountant"].note) == ("tick 7", "tick 57")
-    bounded = told(BoundedChains(states=2, odds_ratio=13.5), *releases)
+    bounded = verdicts_of(BoundedChains(states=2, odds_ratio=13.5), *releases)
     assert bounded["chain accountant, informed"].standing == "holds"
     assert bounded["quilt accountant"].note == "needs transition matrices, not a bound on their odds ratios"
     assert "release 2: needs transition matrices" in bounded["sum of losses"].note
@@ -285,18 +287,18 @@ def test_a_class_of_chains_and_any_start() -> None:
 
 @pytest.mark.long
 def test_what_cannot_be_said() -> None:
-    verdicts_ = told((STATIONARY,), window(1, 4, "entry", 1.0))
+    verdicts_ = verdicts_of((STATIONARY,), window(1, 4, "entry", 1.0))
     assert verdicts_["sum of losses"].note == "there is one release"
-    two = told((STATIONARY,), window(1, 4, "entry", 1.0), window(5, 4, "chain", 1.0))
+    two = verdicts_of((STATIONARY,), window(1, 4, "entry", 1.0), window(5, 4, "chain", 1.0))
     assert two["sum of losses"].note == "release 1: entry guarantees nothing for correlated readings"
     assert two["every path added up"].standing == "at least"
-    long = told((STATIONARY,), window(1, 400, "chain", 9.0), window(2, 400, "chain", 9.0))
+    long = verdicts_of((STATIONARY,), window(1, 400, "chain", 9.0), window(2, 400, "chain", 9.0))
     assert "too many to add up every path" in long["every path added up"].note
-    three = told((MarkovChain.stationary(np.full((3, 3), 1 / 3)),), window(1, 4, "chain", 1.0))
+    three = verdicts_of((MarkovChain.stationary(np.full((3, 3), 1 / 3)),), window(1, 4, "chain", 1.0))
     assert three["every path added up"].note == "which of the 3 states are counted is not said"
     with pytest.raises(ChainClassError, match="no release"):
-        told((STATIONARY,))
+        verdicts_of((STATIONARY,))
     with pytest.raises(ChainClassError, match="at most 10000 ticks"):
-        told((STATIONARY,), window(1, 4, "chain", 1.0), window(20_000, 4, "chain", 1.0))
+        verdicts_of((STATIONARY,), window(1, 4, "chain", 1.0), window(20_000, 4, "chain", 1.0))
     with pytest.raises(ChainClassError, match="first tick"):
         window(0, 4, "chain", 1.0)

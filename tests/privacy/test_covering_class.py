@@ -59,11 +59,11 @@ def noise(chains: BinaryChains | BoundedChains) -> float:
 @pytest.mark.parametrize("transitions", [(0.09, 0.11), (0.24, 0.38), (0.06, 0.36), (0.5, 0.4)])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_chain_of_constant_rates_is_hardly_widened(transitions: Rates, seed: int) -> None:
-    found = covered(switching([transitions], np.inf, 25_000, seed))
+    covering = covered(switching([transitions], np.inf, 25_000, seed))
     point = BinaryChains(q=(transitions[0],) * 2, r=(transitions[1],) * 2)
-    assert 0.97 * noise(point) < noise(found.chains) < 1.1 * noise(point)
-    assert isinstance(found.chains, BinaryChains)
-    assert len(found.regimes) == 1
+    assert 0.97 * noise(point) < noise(covering.chains) < 1.1 * noise(point)
+    assert isinstance(covering.chains, BinaryChains)
+    assert len(covering.regimes) == 1
 
 
 @pytest.mark.long
@@ -93,14 +93,14 @@ def test_rare_moves_of_one_chain_are_no_regimes() -> None:
 )
 def test_planted_regimes_are_recognised_and_covered(regimes: list[Rates]) -> None:
     seed = 0
-    found = covered(switching(regimes, 2_000, 40_000, seed))
-    assert found.changes
-    assert isinstance(found.chains, BoundedChains)
+    covering = covered(switching(regimes, 2_000, 40_000, seed))
+    assert covering.changes
+    assert isinstance(covering.chains, BoundedChains)
     worst = max(odds_ratio(((1 - q, q), (r, 1 - r))) for q, r in regimes)
-    assert found.chains.odds_ratio >= worst * 0.9  # within what the slowest regime can be told from its own sample
+    assert covering.chains.odds_ratio >= worst * 0.9  # within what the slowest regime can be told from its own sample
     q, r = (min(transitions) for transitions in zip(*regimes, strict=True))
-    assert found.chains.odds_ratio <= 4.0 * odds_ratio(((1 - q, q), (r, 1 - r)))
-    slow, fast = (min(found.regimes, key=lambda r: sign * r.transition[0, 1]) for sign in (1, -1))
+    assert covering.chains.odds_ratio <= 4.0 * odds_ratio(((1 - q, q), (r, 1 - r)))
+    slow, fast = (min(covering.regimes, key=lambda r: sign * r.transition[0, 1]) for sign in (1, -1))
     assert slow.transition[0, 1] == pytest.approx(min(q for q, _ in regimes), rel=0.5)
     assert fast.transition[0, 1] == pytest.approx(max(q for q, _ in regimes), rel=0.2)
 
@@ -109,9 +109,9 @@ def test_a_state_that_is_not_left_for_a_whole_stretch() -> None:
     """No rate is 0: it is half an occurrence in the longest stretch that has none."""
     states = switching([(0.2, 0.2)], np.inf, 16_000, 1)
     states[5_000:6_515] = 1
-    found = covered(states)
-    assert found.changes
-    at_500, at_1000 = found.lengths[0], found.lengths[1]
+    covering = covered(states)
+    assert covering.changes
+    at_500, at_1000 = covering.lengths[0], covering.lengths[1]
     assert at_500.low[:, 1, 0].min() == pytest.approx(0.5 / 501)
     assert at_1000.low[:, 1, 0].min() == pytest.approx(0.5 / 1001)
     still = at_500.counts[:, 1, 0] == 0
@@ -182,12 +182,12 @@ def test_three_states_and_a_step_that_never_happens() -> None:
     generator = np.random.default_rng(5)
     chain = np.array([[0.8, 0.2, 0.0], [0.1, 0.7, 0.2], [0.0, 0.3, 0.7]])
     states = simulate(20_000, [1.0, 0.0, 0.0], chain, np.eye(3), generator).states
-    found = covered(states)
-    assert isinstance(found.chains, BoundedChains)
-    assert found.chains.transition is not None
-    assert 1e6 < found.chains.odds_ratio < 1e12
+    covering = covered(states)
+    assert isinstance(covering.chains, BoundedChains)
+    assert covering.chains.transition is not None
+    assert 1e6 < covering.chains.odds_ratio < 1e12
     positive = [chain[np.ix_([0, 1], [0, 1])], chain[np.ix_([1, 2], [1, 2])]]
-    assert all(found.chains.odds_ratio > m[0, 0] * m[1, 1] / (m[0, 1] * m[1, 0]) for m in positive)
+    assert all(covering.chains.odds_ratio > m[0, 0] * m[1, 1] / (m[0, 1] * m[1, 0]) for m in positive)
 
 
 @pytest.mark.parametrize(

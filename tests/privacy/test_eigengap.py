@@ -173,9 +173,9 @@ def test_lemma_4_8_bounds_every_influence(seed: int) -> None:
             variants += [mixing((chain,), True), mixing((chain,), sharp=True)]
         bounds = [dict(zip(widths, width_influences(variant, np.array(widths)), strict=True)) for variant in variants]
         for a, b in product(widths, repeat=2):
-            given, stationary = influence(chain, a + 1, a, b), influence(chain, None, a, b)
+            fixed, stationary = influence(chain, a + 1, a, b), influence(chain, None, a, b)
             for bound in bounds:
-                assert given <= (2 * bound[a] + bound[b]) * (1 + 1e-9) + 1e-12
+                assert fixed <= (2 * bound[a] + bound[b]) * (1 + 1e-9) + 1e-12
                 assert stationary <= (bound[a] + bound[b]) * (1 + 1e-9) + 1e-12
 
 

@@ -38,26 +38,26 @@ def promised(row: dict[str, Any], epsilon: float) -> Policy:
 @pytest.mark.parametrize("row", GOLDEN, ids=lambda row: f"{row['odds_ratio']}-{row['scale']}-{row['ticks']}")
 def test_all_certificates_agree_with_the_golden_losses(row: dict[str, Any]) -> None:
     exact = Fraction(row["epsilon"])
-    made = promised(row, float(exact) * (1 + 1e-12))
-    bound = made.bound(made.verify())
+    draft = promised(row, float(exact) * (1 + 1e-12))
+    bound = draft.bound(draft.verify())
     assert (
         exact * (1 - Fraction(1, 10**20)) <= Fraction(bound.epsilon(row["ticks"])) <= exact * (1 + Fraction(1, 10**14))
     )
     assert Fraction(bound.floor(row["ticks"])) == pytest.approx(Fraction(row["floor"]), rel=1e-15)
-    on_board = math.log(Fraction(check(read_policy(compile_board_policy(made))), 1 << 128))
+    on_board = math.log(Fraction(check(read_policy(compile_board_policy(draft))), 1 << 128))
     assert on_board == pytest.approx(float(exact), rel=1e-12)
-    (claim,) = recompute(json.loads(made.to_json()))
+    (claim,) = recompute(json.loads(draft.to_json()))
     assert claim.loss is not None
     assert exact * (1 - Fraction(1, 10**20)) <= claim.loss <= exact * (1 + Fraction(1, 10**12))
 
 
 @pytest.mark.parametrize("row", GOLDEN, ids=lambda row: f"{row['odds_ratio']}-{row['scale']}-{row['ticks']}")
 def test_less_than_the_golden_loss_is_refused_by_all(row: dict[str, Any]) -> None:
-    made = promised(row, float(Fraction(row["epsilon"])) * (1 - 1e-11))
+    draft = promised(row, float(Fraction(row["epsilon"])) * (1 - 1e-11))
     with pytest.raises(Exception, match="of its guarantee"):
-        made.verify()
+        draft.verify()
     with pytest.raises(Exception, match="loses more than is claimed"):
-        check(read_policy(compile_board_policy(made)))
-    (claim,) = recompute(json.loads(made.to_json()))
+        check(read_policy(compile_board_policy(draft)))
+    (claim,) = recompute(json.loads(draft.to_json()))
     assert claim.loss is not None
     assert claim.loss > claim.stated

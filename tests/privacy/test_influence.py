@@ -30,12 +30,12 @@ def enumerated_matrix(chain: MarkovChain, length: int) -> np.ndarray:
     k = chain.states
     _, weight = paths_of(chain.initial, chain.transition, length)
     joint = weight.reshape((k,) * length)
-    found = np.zeros((length, length))
+    distances = np.zeros((length, length))
     for i, j in product(range(length), repeat=2):
         if i != j:
             distribution = np.log(joint / joint.sum(axis=i, keepdims=True))
-            found[i, j] = 0.5 * (distribution.max(axis=j) - distribution.min(axis=j)).max()
-    return found
+            distances[i, j] = 0.5 * (distribution.max(axis=j) - distribution.min(axis=j)).max()
+    return distances
 
 
 @pytest.mark.parametrize("seed", range(6))

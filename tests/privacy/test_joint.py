@@ -35,7 +35,7 @@ OFFICE = BinaryChains(q=(0.0036, 0.0036), r=(0.012, 0.012))
 def stream(name: str, table: NoiseTable, chains: ChainClass, adversary: Adversary, **fields: Any) -> Policy:
     """A policy that promises what its table loses."""
     states = tuple(f"s{x}" for x in range(chains.states))
-    given: dict[str, Any] = {
+    document: dict[str, Any] = {
         **{"fleet": "home", "device": "watch", "stream": name, "version": 5, "frame_ticks": 10},
         "clock": Clock(epoch_us=0, period_us=1_000_000),
         "discretiser": Categories(categories={state: x for x, state in enumerate(states)}, states=states),
@@ -44,7 +44,7 @@ def stream(name: str, table: NoiseTable, chains: ChainClass, adversary: Adversar
         "guarantee": Guarantee(epsilon=100.0, adversary=adversary),
         **fields,
     }
-    draft = Policy(**given)
+    draft = Policy(**document)
     epsilon = draft.verify().epsilon
     return draft.model_copy(update={"guarantee": Guarantee(epsilon=epsilon, adversary=adversary)})
 

@@ -206,15 +206,15 @@ class Seen:
 
 def sides(chains: BinaryChains, adversary: Adversary, steps: Array) -> list[tuple[Array, Array]]:
     """Leakages of both sides, in the chains of a class that may be the worst."""
-    found = []
+    sides = []
     for q, r in {(chains.q[0], chains.r[0]), (chains.q[1], chains.r[1])}:
         if adversary == "universal":
             alpha = (1 - q) * (1 - r) / (q * r)
             past, future = (odds_leakage(max(alpha, 1 / alpha), some) for some in (steps, steps[::-1]))
         else:
             past, future = (leakages(q, r, some, adversary) for some in (steps, steps[::-1]))
-        found.append((past, future[::-1]))
-    return found
+        sides.append((past, future[::-1]))
+    return sides
 
 
 def check(seed: int, counts: Counter[str]) -> None:

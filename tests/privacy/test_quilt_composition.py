@@ -56,19 +56,19 @@ def test_windows_of_different_noise_that_overlap() -> None:
     charges = np.zeros(60)
     for first, last, scale in ((1, 20, 12.839964231247), (21, 40, 10.0), (41, 60, 15.0), (11, 50, 50.0)):
         charges[first - 1 : last] += 1.0 / scale
-    found = quilt_accountant(STATIONARY["theta1"], charges)
+    leaks = quilt_accountant(STATIONARY["theta1"], charges)
     for node, value in golden.items():
-        assert found[int(node) - 1] == close(value)
+        assert leaks[int(node) - 1] == close(value)
 
 
 def test_ticks_without_a_release_cost_nothing_of_their_own() -> None:
     chain = STATIONARY["theta1"]
     charges = np.zeros(400)
     charges[0] = 2.0
-    found = quilt_accountant(chain, charges)
-    assert found[0] == close(2.0)
+    leaks = quilt_accountant(chain, charges)
+    assert leaks[0] == close(2.0)
     for node in (1, 3, 20, 150):
-        assert found[node] == close(min(2.0, influence(chain, node + 1, node, None)))
+        assert leaks[node] == close(min(2.0, influence(chain, node + 1, node, None)))
     assert np.all(quilt_accountant(chain, np.zeros(9)) == 0.0)
     assert quilt_rate_loss(chain, 0.0) == 0.0
 
@@ -76,11 +76,11 @@ def test_ticks_without_a_release_cost_nothing_of_their_own() -> None:
 @pytest.mark.long
 def test_a_slow_chain_needs_wide_quilts() -> None:
     slow = MarkovChain.stationary([[0.99, 0.01], [0.02, 0.98]])
-    found = quilt_accountant(slow, np.full(900, 0.002))
+    leaks = quilt_accountant(slow, np.full(900, 0.002))
     endless = quilt_rate_loss(slow, 0.002)
     assert endless < 0.7
-    assert found[450] == close(endless)
-    assert np.all(found <= endless * (1 + 1e-9))
+    assert leaks[450] == close(endless)
+    assert np.all(leaks <= endless * (1 + 1e-9))
     past = np.where(np.arange(900) < 800, 0.002, 0.0)
     left_widths = [influence(slow, None, width, None) + past[900 - width :].sum() for width in range(1, 400)]
     assert quilt_accountant(slow, past)[899] == close(min(left_widths))

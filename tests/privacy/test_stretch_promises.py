@@ -245,9 +245,9 @@ def check_history(seed: int, adversary: Adversary) -> float:
         claimed, floor = max(bound.epsilon(ticks) for bound in bounds), max(bound.floor(ticks) for bound in bounds)
         for first in range(TICKS - ticks + 1):
             inside = range(first, first + ticks)
-            found = _furthest(stream, (), inside, informed=adversary == "informed")
-            assert found <= claimed + SLACK, (seed, first, ticks)
-            reached = max(reached, found / claimed)
+            exact = _furthest(stream, (), inside, informed=adversary == "informed")
+            assert exact <= claimed + SLACK, (seed, first, ticks)
+            reached = max(reached, exact / claimed)
             beside = tuple(t for t in (first - 1, first + ticks) if 0 <= t < TICKS)
             assert lost(stream, first, ticks, beside) <= floor + SLACK, (seed, first, ticks)
     return reached

@@ -113,10 +113,10 @@ def test_no_output_says_more_than_was_verified(case: Case, adversary: Adversary,
     policy = document(case, adversary)
     verified = policy.verify(100.0) if symbols else policy.verify_windows()
     assert verified is not None
-    found = worst(policy, case.ticks, symbols=symbols, informed=adversary == "informed")
-    assert found <= verified.epsilon
+    exact = worst(policy, case.ticks, symbols=symbols, informed=adversary == "informed")
+    assert exact <= verified.epsilon
     if case.q + case.r < 1:  # of an alternating chain, a count says less than so many free choices could
-        assert found > 0.5 * verified.epsilon
+        assert exact > 0.5 * verified.epsilon
 
 
 def test_leaving_the_windows_out_of_the_sum_would_break_the_promise() -> None:

@@ -85,7 +85,7 @@ def test_times_and_values_are_those_that_were_written(tmp_path: Path, name: str)
     if table.value is not None:
         assert table.value == value
     if name != "mosquitto-v.log":
-        assert [math.floor(one) for one in seconds(table)] == TIMES
+        assert [math.floor(second) for second in seconds(table)] == TIMES
     else:
         assert table.time is None
     assert len(table.lines) == len(TIMES)
@@ -98,7 +98,7 @@ def test_places_are_those_that_were_written(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     PLACES[name](path, TIMES, SPOTS)
     table = read(path)
-    assert [math.floor(one) for one in seconds(table)] == TIMES
+    assert [math.floor(second) for second in seconds(table)] == TIMES
     places = zip(table.columns["lat"], table.columns["lon"], strict=True)
     assert [f"{float(lat):.4f},{float(lon):.4f}" for lat, lon in places] == SPOTS
 
@@ -111,11 +111,11 @@ def test_a_file_that_breaks_off_is_one_line_or_the_rows_before(tmp_path: Path, n
     (FORMS | PLACES)[name](path, TIMES, values)
     content = path.read_bytes()
     path.write_bytes(content[: int(cut * len(content))])
-    found = read_or_refused(path)
-    if isinstance(found, str):
-        assert SECRET not in found
+    recording = read_or_refused(path)
+    if isinstance(recording, str):
+        assert SECRET not in recording
     else:
-        assert len(found.lines) < 50
+        assert len(recording.lines) < 50
 
 
 @pytest.mark.parametrize("name", [*FORMS, *PLACES])
@@ -210,8 +210,8 @@ def test_all_else_is_refused_in_a_line_that_says_what_converts_it(tmp_path: Path
 @pytest.mark.parametrize("text", ["PAR1,PAR2\n1,2\n3,4\n", "BZh,value\n1,2\n2,3\n", "0       1,value\n1,2\n"])
 def test_a_table_that_begins_like_another_form_is_no_other(tmp_path: Path, text: str) -> None:
     (tmp_path / "mine.csv").write_text(text)
-    found = read_or_refused(tmp_path / "mine.csv")
-    assert "no header" in found if isinstance(found, str) else found.form == "a delimited table"
+    recording = read_or_refused(tmp_path / "mine.csv")
+    assert "no header" in recording if isinstance(recording, str) else recording.form == "a delimited table"
 
 
 @pytest.mark.long
@@ -227,9 +227,9 @@ def test_no_bytes_are_too_odd(tmp_path: Path) -> None:
             for _ in range(rng.choice((1, 4, 40))):
                 broken[rng.randrange(len(broken))] = rng.randrange(256)
             path.write_bytes(broken)
-            found = read_or_refused(path)
-            if not isinstance(found, str):
-                assert {len(cells) for cells in found.columns.values()} == {len(found.lines)}
+            recording = read_or_refused(path)
+            if not isinstance(recording, str):
+                assert {len(cells) for cells in recording.columns.values()} == {len(recording.lines)}
 
 
 def test_means_of_hours_before_changes_are_left_out_and_told(tmp_path: Path) -> None:

@@ -117,9 +117,9 @@ def test_gaps_end_a_stretch_and_short_silences_are_missing_ticks(tmp_path: Path)
 
 
 def test_missing_readings_are_counted(tmp_path: Path) -> None:
-    found = steady(tmp_path, [1.5, "nan", 2.5, "", 3.25, "unknown", 1.5, 2.5])
-    assert found.missing_share == pytest.approx(3 / 8)
-    assert np.isnan(np.asarray(found.values)[[1, 3, 5]]).all()
+    recording = steady(tmp_path, [1.5, "nan", 2.5, "", 3.25, "unknown", 1.5, 2.5])
+    assert recording.missing_share == pytest.approx(3 / 8)
+    assert np.isnan(np.asarray(recording.values)[[1, 3, 5]]).all()
 
 
 @pytest.mark.parametrize(

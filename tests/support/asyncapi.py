@@ -27,7 +27,7 @@ def payload(message: str) -> dict[str, Any]:
 
 def _inlined(node: Any) -> Any:
     if isinstance(node, list):
-        return [_inlined(one) for one in node]
+        return [_inlined(part) for part in node]
     if not isinstance(node, dict):
         return node
     node = {**follow(node), **{name: value for name, value in node.items() if name != "$ref"}}

@@ -58,9 +58,9 @@ def alone(policy: Policy, part: str) -> Policy:
 def broker_of(folder: Path, *accounts: Account) -> Path:
     """A broker's folder with these accounts."""
     now = datetime.now(UTC)
-    made = BrokerFolder.create(folder, Settings(fleet="home", hosts=("gw.example",), port=8883), now)
+    deployed = BrokerFolder.create(folder, Settings(fleet="home", hosts=("gw.example",), port=8883), now)
     for account in accounts:
-        made.add(account, now)
+        deployed.add(account, now)
     return folder
 
 

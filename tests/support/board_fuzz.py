@@ -51,20 +51,20 @@ def main(policy, watermark, key, seed, count):
         if other == policy:
             continue
         try:
-            one = read_policy(other)
+            policy_read = read_policy(other)
             read += 1
-            check(one, CEILINGS)
+            check(policy_read, CEILINGS)
             proven += 1
-            keeps(one, pinned)
+            keeps(policy_read, pinned)
             accepted += 1
         except (PolicyError, GuaranteeError):
             pass
         other = mutated(watermark)
         try:
-            said = committed(other, key, "home", "watch")
+            judged = committed(other, key, "home", "watch")
         except MessageError:
             continue
-        assert said == genuine, "a watermark that nobody has said is taken"  # the same in other bytes is no other
+        assert judged == genuine, "a watermark that nobody has said is taken"  # the same in other bytes is no other
     print(read, proven, accepted)
 
 

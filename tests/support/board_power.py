@@ -84,13 +84,13 @@ class Life:
 
 
 def stored(outbox):
-    found, number = [], 0
+    stored, number = [], 0
     while True:
         more = outbox.next(number)
         if more is None:
-            return found
+            return stored
         number = more[0]
-        found += more[1]
+        stored += more[1]
 
 
 def ticks_of(frame):

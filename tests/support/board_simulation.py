@@ -83,9 +83,9 @@ def simulate(
         file.unlink()
     with ExitStack() as stack:
         port, _ = stack.enter_context(start_broker(broker, folder))
-        made = _Maker(template, folder, port, seconds, seed)
-        devices = [made.board(number) for number in range(boards)]
-        made.registry.close()
+        maker = _Maker(template, folder, port, seconds, seed)
+        devices = [maker.board(number) for number in range(boards)]
+        maker.registry.close()
         for device in devices:
             stack.callback(device.line.close)
         heard = Heard(Broker(port=port), template.fleet)
@@ -230,10 +230,10 @@ def _settle(devices: Sequence[BoardDevice], folder: Path, heard: Heard, gateway:
 def _stored(path: Path) -> dict[str, Stored]:
     storeds: dict[str, Stored] = {}
     with closing(Store(path)) as store:
-        for one in store.aged.sequences(0, 1_000_000):
-            stored = storeds.setdefault(one.device, Stored())
-            if one.window:
-                stored.windows[one.name] = store.windows.within(one.number, 0, 2**53)
+        for sequence in store.aged.sequences(0, 1_000_000):
+            stored = storeds.setdefault(sequence.device, Stored())
+            if sequence.window:
+                stored.windows[sequence.name] = store.windows.within(sequence.number, 0, 2**53)
             else:
-                stored.symbols[one.name] = list(store.symbols.following(one.number, 0))
+                stored.symbols[sequence.name] = list(store.symbols.following(sequence.number, 0))
     return storeds

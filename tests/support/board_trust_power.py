@@ -11,8 +11,8 @@ ROOT = b"root" * 300
 
 
 def trusted(version):
-    found = TrustState(ROOT).with_changes(version=version, policies=[bytes([version]) * 700, b"other"], time=version)
-    return found.with_changes(
+    state = TrustState(ROOT).with_changes(version=version, policies=[bytes([version]) * 700, b"other"], time=version)
+    return state.with_changes(
         stopped=version, valid_until=version + 9, silent_then=version == 2, digest=b"%32d" % version
     )
 

@@ -78,19 +78,19 @@ def raw_at_changes(table: NoiseTable, entropy: Fill) -> Callable[[int | None], i
     """The state itself at every change, and honest symbols while it stays."""
     draw, before = randomiser(table, entropy), None
 
-    def told(state: int | None) -> int:
+    def raw(state: int | None) -> int:
         nonlocal before
         changed, before = before is not None and state != before, state
         symbol = draw(state)
         return state if changed and state is not None else symbol
 
-    return told
+    return raw
 
 
 def by_rule(draw: Callable[[NoiseTable, int, int], int]) -> Callable[[NoiseTable, Fill], Callable[[int | None], int]]:
     """A randomiser that draws every symbol by a rule of its own, from the next word."""
 
-    def made(table: NoiseTable, entropy: Fill) -> Callable[[int | None], int]:
+    def draw_by(table: NoiseTable, entropy: Fill) -> Callable[[int | None], int]:
         word = bytearray(4)
 
         def drawn(state: int | None) -> int:
@@ -99,7 +99,7 @@ def by_rule(draw: Callable[[NoiseTable, int, int], int]) -> Callable[[NoiseTable
 
         return drawn
 
-    return made
+    return draw_by
 
 
 def bare_counts(draw: Callable[[int], int], numerator: int, denominator: int) -> int:

@@ -154,15 +154,15 @@ def run(
         process.wait(PATIENCE)
         wait_until(lambda: not tap.is_open, "the last bytes of the agent")
         sent = bytes(tap.upstream)
-    found = [_masked(first, rest) for first, rest in packets(sent)]
+    unmasked = [_masked(first, rest) for first, rest in packets(sent)]
     return Seen(
-        tuple(packet for packet, _, _ in found),
+        tuple(packet for packet, _, _ in unmasked),
         (folder / "times").read_text(),
         (folder / "times-drawn").read_text(),
         (folder / "times-written").read_text(),
         process.returncode,
-        tuple(covered for _, covered, _ in found if covered),
-        frozenset(kind for _, _, kind in found if kind),
+        tuple(covered for _, covered, _ in unmasked if covered),
+        frozenset(kind for _, _, kind in unmasked if kind),
     )
 
 

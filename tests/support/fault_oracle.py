@@ -138,12 +138,12 @@ def _ticks(some: Iterable[SymbolFrame]) -> set[tuple[int, int, int]]:
 def _breaks(name: str, spans: Iterable[tuple[int, int, int]]) -> list[str]:
     """Where a sequence of (previous, first, last) misses one: each names the end of the one before it."""
     before = -1
-    found = []
+    problems = []
     for previous, first, last in sorted(set(spans)):
         if previous != before:
-            found.append(f"{name}: what ends with {previous} is missing before {first}; there is only {before}")
+            problems.append(f"{name}: what ends with {previous} is missing before {first}; there is only {before}")
         before = last
-    return found
+    return problems
 
 
 def _judge_releases(releases: dict[bytes, str], ledger: Ledger, verdict: Verdict) -> None:
@@ -154,7 +154,7 @@ def _judge_releases(releases: dict[bytes, str], ledger: Ledger, verdict: Verdict
     for payload, frame in frames.items():
         if windows.setdefault((releases[payload], frame.first), payload) != payload:
             problems.append(f"{releases[payload]}: the window from tick {frame.first} was released twice")
-    told: dict[Key, list[tuple[int, int, int]]] = defaultdict(list)
+    by_key: dict[Key, list[tuple[int, int, int]]] = defaultdict(list)
     for payload, frame in frames.items():
         entry = ledger.entry(frame.entry)
         if entry is None or entry.payload != payload:
@@ -164,10 +164,10 @@ def _judge_releases(releases: dict[bytes, str], ledger: Ledger, verdict: Verdict
         if frame.audience != SITE:
             problems += _uncharged(frame, charges)
             for device, units in charges.items():
-                told[Key(device, frame.stream, frame.audience)].append(
+                by_key[Key(device, frame.stream, frame.audience)].append(
                     (frame.first + shifts[device], frame.last + shifts[device], units)
                 )
-    for key, spans in told.items():
+    for key, spans in by_key.items():
         problems += _under_counts(key, spans, ledger)
 
 

@@ -227,8 +227,8 @@ class Lines:
                     packets = splitter.feed(data)
                     for packet in packets:
                         connection.version = version_of(packet) or connection.version
-                        if (said := publication(packet, connection.version)) is not None:
-                            line.heard(up, said)
+                        if (published := publication(packet, connection.version)) is not None:
+                            line.heard(up, published)
                     data = b"".join(packets)
                 await line.flows.wait()
                 if line.delay:

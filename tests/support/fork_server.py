@@ -67,9 +67,9 @@ def start(path: Path, *words: str) -> subprocess.Popen[bytes]:
 def load() -> None:
     """Import what programs import, load the kernels of a gateway, and make the commands of `fugu`."""
     for package in _PACKAGES:
-        for one in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            if not one.name.endswith(".__main__") and not one.name.startswith(_LATE):
-                importlib.import_module(one.name)
+        for own_module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not own_module.name.endswith(".__main__") and not own_module.name.startswith(_LATE):
+                importlib.import_module(own_module.name)
     for name in _LIBRARIES:
         importlib.import_module(name)
     take_turns()

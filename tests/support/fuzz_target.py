@@ -58,14 +58,14 @@ def one_input(data: bytes, counted: Counter[str] | None = None) -> None:
     counted = Counter() if counted is None else counted
     for decode in DECODERS:
         try:
-            found = decode(data)
+            table = decode(data)
         except FrameError as error:
             counted[error.reason] += 1
             continue
         counted["taken"] += 1
         if decode == TimedTable.decode:
             try:
-                check_noise(MEASURED.measurement, found.noise, found.constraint)  # type: ignore[attr-defined]
+                check_noise(MEASURED.measurement, table.noise, table.constraint)  # type: ignore[attr-defined]
             except FuguError:
                 continue
     if data == SIGNED:

@@ -48,10 +48,10 @@ def fill_store(
     )
     scene = Scene(path, policies=fleet)
     for i, device in enumerate(devices):
-        found = symbols_of(ticks, i, chains[i % len(chains)], table).astype(np.uint8)
+        symbols = symbols_of(ticks, i, chains[i % len(chains)], table).astype(np.uint8)
         bits = symbol_bits(table.symbols)
         some = [
-            SymbolFrame(1, first - 1, first, found[first : first + frame].tobytes(), bits=bits)
+            SymbolFrame(1, first - 1, first, symbols[first : first + frame].tobytes(), bits=bits)
             for first in range(0, ticks, frame)
         ]
         scene.record(*some, device=device)

@@ -145,7 +145,9 @@ def check_document(document: Mapping[str, Any]) -> None:
         if set(component) == {"platform"}:  # says that it is no more
             continue
         own, required = _PLATFORMS[component["platform"]]
-        wrong += [f"{name}: {one}" for one in _problems(component, {**_COMPONENT, **own}, ("unique_id", *required))]
+        wrong += [
+            f"{name}: {problem}" for problem in _problems(component, {**_COMPONENT, **own}, ("unique_id", *required))
+        ]
         if not re.fullmatch(rf"{component['platform']}\.[a-z0-9_]+", component["default_entity_id"]):
             wrong.append(f"{name}: {component['default_entity_id']} is no name of an entity")
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):

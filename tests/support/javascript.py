@@ -15,10 +15,10 @@ PACKAGES = ("mqtt@5", "@msgpack/msgpack@3", "@asyncapi/specs@6", "axe-core@4")
 
 
 def node() -> str:
-    found = shutil.which("node")
-    if found is None:
+    program = shutil.which("node")
+    if program is None:
         pytest.skip("node is not installed (Debian: nodejs)")
-    return found
+    return program
 
 
 def installed() -> Path:

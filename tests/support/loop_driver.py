@@ -201,7 +201,7 @@ _LEFT_OUT = (types.ModuleType, type, types.FrameType, types.CodeType)
 def largest_containers(root: object, least: int) -> dict[str, int]:
     """All dictionaries and sets that can be reached from an object, and have more entries: by what holds them."""
     seen: set[int] = set()
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     waiting: list[tuple[str, object]] = [(type(root).__name__, root)]
     while waiting:
         where, thing = waiting.pop()
@@ -209,9 +209,9 @@ def largest_containers(root: object, least: int) -> dict[str, int]:
             continue  # what is not tracked holds nothing that grows, but for a dictionary of numbers or words
         seen.add(id(thing))
         if isinstance(thing, _CONTAINERS) and len(thing) > least:
-            found[where] = max(found.get(where, 0), len(thing))
+            sizes[where] = max(sizes.get(where, 0), len(thing))
         waiting += _inside(where, thing)
-    return found
+    return sizes
 
 
 def _inside(where: str, thing: object) -> Iterator[tuple[str, object]]:

@@ -45,7 +45,7 @@ def measure_policy(
     values, transition = grid(side)
     count = len(values)
     distribution = np.full(count, 1.0 / count) if start is None else np.eye(count)[start]
-    given: dict[str, Any] = {
+    document: dict[str, Any] = {
         "fleet": "home",
         "device": "watch",
         "stream": "place",
@@ -66,18 +66,18 @@ def measure_policy(
         "stream_loss": StreamLoss(epsilon=None, adversary="ignorant"),
         **fields,
     }
-    version = given["version"]
+    version = document["version"]
     fallback = TimedTable(version, 0, 0, 0, MAX_TICK + 1, fallback_noise(values, epsilon))
     encoded = []
     if tables:
         everywhere = np.ones(count, dtype=np.bool_)
-        measurement = Measurement.of({**given, "transition": given["transition"]})
+        measurement = Measurement.of({**document, "transition": document["transition"]})
         neighbours = np.array([[bool(others >> y & 1) for y in range(count)] for others in measurement.neighbours])
         protection = protect(values, neighbours, everywhere)
         hull = protection.hull if protection.factor <= factor else protection.hull.capped(complete_hull(values), factor)
         noise = compile_noise(hull, values, everywhere, epsilon)
         encoded = [TimedTable(version, 1, set_of(range(count)), 0, MAX_TICK + 1, noise).text]
-    return MeasurePolicy.model_validate({**given, "fallback": fallback.text, "tables": tuple(encoded)})
+    return MeasurePolicy.model_validate({**document, "fallback": fallback.text, "tables": tuple(encoded)})
 
 
 def measure_frames(

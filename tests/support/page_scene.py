@@ -93,8 +93,8 @@ class Told:
 
     def history(self, days: float) -> None:
         """Say a week of counts."""
-        for one in self.counts(days):
-            self.say(topic_of("count", "home", "watch", "hr"), one.encode())
+        for count in self.counts(days):
+            self.say(topic_of("count", "home", "watch", "hr"), count.encode())
 
     def live(self) -> None:
         """Say an estimate of each kind, and what left the devices."""

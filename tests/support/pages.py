@@ -31,13 +31,13 @@ class Site:
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
             connection.request(method, path, body, fields)
-            found = connection.getresponse()
-            if found.getheader("content-type", "").startswith("text/event-stream"):
+            response = connection.getresponse()
+            if response.getheader("content-type", "").startswith("text/event-stream"):
                 lines, end = list[bytes](), 2 if "device" in path else 1
                 while sum(line.startswith(b"data:") for line in lines) < end:
-                    lines.append(found.fp.readline())
-                return found.status, b"".join(lines)
-            return found.status, found.read()
+                    lines.append(response.fp.readline())
+                return response.status, b"".join(lines)
+            return response.status, response.read()
         finally:
             connection.close()
 

@@ -28,13 +28,13 @@ def remembered_plans() -> Iterator[None]:
 
 
 def _remembered(plan: Callable[..., Any]) -> Callable[..., Any]:
-    made: dict[bytes, Any] = {}
+    cached: dict[bytes, Any] = {}
 
     def planned(*words: Any, **options: Any) -> Any:
         *asked, rng = words
         key = pickle.dumps((asked, rng.bit_generator.state))
-        if key not in made:
-            made[key] = plan(*words, **options)
-        return made[key]
+        if key not in cached:
+            cached[key] = plan(*words, **options)
+        return cached[key]
 
     return planned

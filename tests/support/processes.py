@@ -150,12 +150,12 @@ class GatewayProcess:
         columns = "policy_version, previous, number, first, length, observed, counts"
         query = f"SELECT streams.stream, {columns} FROM windows JOIN streams ON id=windows.stream ORDER BY 1, number"
         with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
-            found = []
+            frames = []
             for name, version, previous, index, first, length, observed, counts in db.execute(query):
                 stream, _, window = name.partition("/")
                 ticks = previous, index, first, length, observed
-                found.append((stream, WindowFrame(version, window, *ticks, tuple(json.loads(counts)))))
-            return found
+                frames.append((stream, WindowFrame(version, window, *ticks, tuple(json.loads(counts)))))
+            return frames
 
 
 def by_tick(frames: Sequence[SymbolFrame]) -> dict[int, int]:

@@ -58,8 +58,8 @@ def _item(item: dict[str, Any], outer: str) -> Iterator[tuple[str, str, str]]:
         for part in inner["items"]:
             yield from _item(part, f"{name} ")
     for choice in item.get("oneOf", ()):
-        for one in choice["items"]:
-            yield from _item(one, f"{name} ")
+        for choice_part in choice["items"]:
+            yield from _item(choice_part, f"{name} ")
 
 
 def words(schema: dict[str, Any]) -> str:

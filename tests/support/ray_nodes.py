@@ -48,15 +48,15 @@ class Node:
 
     def processes(self) -> dict[int, str]:
         """All of them that have not ended, and their command lines."""
-        found, pids = {}, [self._process.pid]
+        commands, pids = {}, [self._process.pid]
         while pids:
             pid = pids.pop()
             with suppress(FileNotFoundError, ProcessLookupError):
                 if command := Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found[pid] = command.replace(b"\0", b" ").decode().strip()
+                    commands[pid] = command.replace(b"\0", b" ").decode().strip()
                 for task in Path(f"/proc/{pid}/task").iterdir():
                     pids += map(int, (task / "children").read_text().split())
-        return found
+        return commands
 
     def send(self, number: signal.Signals) -> None:
         for process in self.processes():

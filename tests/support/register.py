@@ -55,7 +55,7 @@ def observables() -> list[list[str]]:
 
 def messages() -> dict[str, set[str]]:
     """Every dataclass, and every part of a description, with its fields: what the contract can encode."""
-    found: dict[str, set[str]] = {}
+    messages: dict[str, set[str]] = {}
     for module in pkgutil.iter_modules(contract.__path__, "fugu.contract."):
         for name, thing in vars(import_module(module.name)).items():
             if not isinstance(thing, type) or thing.__module__ != module.name:
@@ -63,8 +63,8 @@ def messages() -> dict[str, set[str]]:
             described = issubclass(thing, Document) and thing.__module__ == descriptions.__name__
             flat = issubclass(thing, JsonMessage) and thing is not JsonMessage
             if described or flat or (issubclass(thing, Message) and thing.fields):
-                _collect(name, thing, found)
-    return found
+                _collect(name, thing, messages)
+    return messages
 
 
 def _collect(name: str, kind: type, fields: dict[str, set[str]]) -> None:

@@ -111,12 +111,12 @@ class Noted:
 
 
 def releasing(
-    scene: Scene, config: Path, known: Catalogue, counters: Counter[str], noted: Noted, *, shared: bool = False
+    scene: Scene, config: Path, models: Catalogue, counters: Counter[str], noted: Noted, *, shared: bool = False
 ) -> Releasing:
     """The part of a gateway that makes releases of a scene, without a broker; its ledger is `s-ledger.sqlite`."""
     settings = gateway_config("home", Broker(), scene.path, config.parent, releases=config)
     progress = StoreProgress(scene.store, scene.recorder.coverage_of)
-    args = config, settings, Link(Broker(), client_id="none"), scene.store, known, progress, counters
+    args = config, settings, Link(Broker(), client_id="none"), scene.store, models, progress, counters
     return Releasing(*args, monitor=noted, shared=shared)  # type: ignore[arg-type]
 
 

@@ -93,8 +93,8 @@ class Keys:
         return sign("table", write_document(document), self.gateway).encode()
 
     def enrolment(self, **fields: Any) -> Enrolment:
-        given = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0}
-        return Enrolment(**{**given, "root": self.root_envelope().hex(), **fields})
+        defaults = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0}
+        return Enrolment(**{**defaults, "root": self.root_envelope().hex(), **fields})
 
     def enrolled(
         self,
@@ -123,8 +123,8 @@ def policy_document(*policies: AnyPolicy, version: int = 1, **fields: Any) -> Po
         for name in ("fleet", "device", "version"):
             del body[name]
         bodies.append(body)
-    given: dict[str, Any] = {"fleet": "home", "version": version, "to": Address(device="watch")}
-    return compile_document(PolicyDocument(**{**given, **fields}, policies=tuple(bodies)))
+    defaults: dict[str, Any] = {"fleet": "home", "version": version, "to": Address(device="watch")}
+    return compile_document(PolicyDocument(**{**defaults, **fields}, policies=tuple(bodies)))
 
 
 def decode_roots(payload: bytes) -> tuple[bytes, ...]:

@@ -34,8 +34,8 @@ PERCENT = Fraction(1, 100)
 
 def document(version: int = 1, target: Target = WHOLE_FLEET, **fields: Any) -> Document:
     """A document whose bytes nobody looks at."""
-    given = {"digest": f"{version:08x}", "payload": b"signed %d" % version, "description": f"number {version}"}
-    return Document(version, target, **(given | fields))
+    defaults = {"digest": f"{version:08x}", "payload": b"signed %d" % version, "description": f"number {version}"}
+    return Document(version, target, **(defaults | fields))
 
 
 def names(count: int) -> list[str]:
@@ -123,7 +123,7 @@ class SimulatedFleet:
         self._random = random.Random(5)
         self._answers: list[tuple[int, str, int]] = []
         self._retained: dict[str, int] = {}
-        self._say_birth([one.name for one in registry.devices() if one.name not in offline])
+        self._say_birth([device.name for device in registry.devices() if device.name not in offline])
 
     def reopen(self, path: Path) -> None:
         """The gateway is killed and comes back: only the file is left."""

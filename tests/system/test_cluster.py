@@ -90,5 +90,5 @@ def cut_off(server: Server) -> None:
 
 @pytest.mark.soak
 def test_a_node_that_is_killed_or_frozen_loses_no_data(tmp_path: Path) -> None:
-    found = lose_nodes(tmp_path, shards=3, devices=15)
-    assert found["of these refused by the store"] == found["parts that were thought dead and went on"] > 0
+    losses = lose_nodes(tmp_path, shards=3, devices=15)
+    assert losses["of these refused by the store"] == losses["parts that were thought dead and went on"] > 0

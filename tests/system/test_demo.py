@@ -78,7 +78,7 @@ def test_a_device_sends_windows_only_and_uses_up_what_it_promises(replay: Replay
 def test_a_policy_has_the_period_of_the_heart_so_that_its_stretches_are_true(replay: Replay) -> None:
     seconds = replay.policy.clock.period_us / 1e6
     assert 0.5 < seconds < 1.5
-    ten_minutes = next(one for one in replay.policy.bound().rows(replay.policy.clock.period_us) if "10" in one.name)
+    ten_minutes = next(row for row in replay.policy.bound().rows(replay.policy.clock.period_us) if "10" in row.name)
     assert 600 / seconds <= ten_minutes.ticks < 1.15 * 600 / seconds
 
 
@@ -232,15 +232,15 @@ def test_a_picture_of_a_long_night_is_small_and_needs_nothing_else(replay: Repla
 
 
 def test_the_sentences_say_the_same(night: Results) -> None:
-    one = drawn(night)
-    useful, private, habits, attacker = summary(one)
+    lanes = drawn(night)
+    useful, private, habits, attacker = summary(lanes)
     assert "off by 8.3 points on average, and 100 % of them by at most 10" in useful
     assert "for an attacker who already knows the habits behind it" in private
     assert habits.startswith("Habits are not protected: for an attacker who learns them, odds change by up to x 9.0 ")
     assert habits.endswith(
         "over 2 draws of the noise by x 2.8 to x 9.0; by more than x 2.7 on 20 to 40 % of the heartbeats."
     )
-    assert len(summary(replace(one, attack=None, learners=()))) == 2
+    assert len(summary(replace(lanes, attack=None, learners=()))) == 2
     assert "at most x 1.4" in private
     assert "on 60 % of the heartbeats, up to x 20" in private
     assert "(supervised) is right on 60.0 % of the heartbeats (55.0 to 65.0), always guessing on 50.0 %" in attacker
@@ -262,8 +262,8 @@ def test_only_frames_of_the_device_are_kept_and_each_once(replay: Replay) -> Non
     heard(subscriber, moving(1234))
     for payload in (frame.encode(), frame.encode(), b"\x05"):
         subscriber.link.on_message(topic_of("window", FLEET, "watch-N05", "heart-rate"), payload, False)
-    one = subscriber.heard("watch-N05")
-    assert (one.frames, one.ticks) == ({1200: frame}, 1500)
+    device_state = subscriber.heard("watch-N05")
+    assert (device_state.frames, device_state.ticks) == ({1200: frame}, 1500)
 
 
 def test_a_device_stands_where_it_was_heard_last_whatever_its_will_says(

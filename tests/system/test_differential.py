@@ -147,13 +147,13 @@ def test_a_baseline_tells_its_states_and_nothing_else(broker: Mosquitto, tmp_pat
         recording = Source("replay", "\n".join(["value", *map(str, [up, up, down] * 40)]) + "\n")
         return run(broker, tmp_path / name, recording, HERE, discretiser=baseline)
 
-    one = seen("one", 900.0, 100.0)
-    assert one.code == 0, (tmp_path / "one" / "agent.log").read_text()
+    first_run = seen("one", 900.0, 100.0)
+    assert first_run.code == 0, (tmp_path / "one" / "agent.log").read_text()
     same = seen("same", 1e308, 3.25)
-    assert (difference(one, same), one.covered == same.covered) == ("", True)
+    assert (difference(first_run, same), first_run.covered == same.covered) == ("", True)
     other = seen("other", 100.0, 900.0)
-    assert difference(one, other) == ""
-    assert one.covered != other.covered
+    assert difference(first_run, other) == ""
+    assert first_run.covered != other.covered
 
 
 @pytest.mark.parametrize("leak", only(["event-driven", "redrawn"], LEAKS))

@@ -141,12 +141,12 @@ def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(
         trusted = (tmp_path / "watch" / "trust").read_bytes()
         for count, (name, (payload, reason)) in enumerate(attacks.items(), start=1):
             operator.say(payload, retain=name != "gigantic")
-            said = operator.until(lambda status, count=count: status.refused >= count)
-            assert (said.reason, said.version, said.refused) == (reason, 7, count), f"{name}: {said}"
+            status = operator.until(lambda status, count=count: status.refused >= count)
+            assert (status.reason, status.version, status.refused) == (reason, 7, count), f"{name}: {status}"
             assert (tmp_path / "watch" / "trust").read_bytes() == trusted, name
         operator.say(encode_roots([THIEF.root_envelope(2)]), topic_of("root", "home"))
-        said = operator.until(lambda status: status.refused > len(attacks))
-        assert said.reason == "root", "a root that the old one did not sign"
+        status = operator.until(lambda status: status.refused > len(attacks))
+        assert status.reason == "root", "a root that the old one did not sign"
         assert (tmp_path / "watch" / "trust").read_bytes() == trusted
         before = len(operator.frames)
         wait_until(lambda: len(operator.frames) > before + 2)

@@ -41,8 +41,8 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
     switched = 0
 
     def signed(version: int) -> bytes:
-        one = policy(epoch_us=0, period_us=PERIOD_US, frame_ticks=5 + version % 3)
-        return keys.signed(policy_document(one, version=version))
+        draft = policy(epoch_us=0, period_us=PERIOD_US, frame_ticks=5 + version % 3)
+        return keys.signed(policy_document(draft, version=version))
 
     def in_force() -> int:
         """The version in the file of trust, which is complete and holds, whatever has happened."""

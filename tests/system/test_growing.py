@@ -50,9 +50,11 @@ def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_ru
             generations.append(new)
             wait_until(lambda new=new: all("has started" in shard.log for shard in new), f"{count} shards")  # type: ignore[misc]
             if turn:
-                for one in generations[turn - 1]:
-                    assert one.ended() == 1, "whoever was there ends by itself"
-                    assert "another generation of processes has" in one.log or "another process has taken" in one.log
+                for former in generations[turn - 1]:
+                    assert former.ended() == 1, "whoever was there ends by itself"
+                    assert (
+                        "another generation of processes has" in former.log or "another process has taken" in former.log
+                    )
             wait_until(
                 lambda since=since: all(crowd.stored_again(name, since) for name in NAMES),  # type: ignore[misc]
                 f"frames of all devices by {count} shards",
@@ -69,8 +71,8 @@ def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_ru
         sent = crowd.sent
         past = min(frames[-1].last for frames in sent.values()) // WINDOW  # a window is past once a later tick is there
         wait_until(lambda: len(set(public.payloads)) >= past, "a release of every window")
-        for one in (*generations[-1], late):
-            one.send(signal.SIGTERM)
+        for last_shard in (*generations[-1], late):
+            last_shard.send(signal.SIGTERM)
         assert [shard.ended() for shard in (*generations[-1], late)] == [0] * 4
         with closing(Ledger(ledger_beside(server))) as ledger:
             entries = len(ledger.entries())

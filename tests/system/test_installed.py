@@ -130,13 +130,15 @@ def linked(home: Path, wanted: str) -> None:
         for needed in map(Requirement, package.requires or ()):
             if needed.marker is not None and not needed.marker.evaluate({"extra": extra}):
                 continue
-            found = Distribution.at(metadata) if needed.name == "fugu-edge" else distribution(needed.name)
-            assert needed.specifier.contains(found.version), f"{needed} of {package.name}, and there is {found.version}"
-            for file in found.files or () if needed.name != "fugu-edge" else ():
+            installed = Distribution.at(metadata) if needed.name == "fugu-edge" else distribution(needed.name)
+            assert needed.specifier.contains(installed.version), (
+                f"{needed} of {package.name}, and there is {installed.version}"
+            )
+            for file in installed.files or () if needed.name != "fugu-edge" else ():
                 top = site / file.parts[0]
                 if file.parts[0] not in ("..", "__pycache__") and not top.exists():
                     top.symlink_to(here / file.parts[0])
-            more = [(found, extra) for extra in ("", *needed.extras)]
+            more = [(installed, extra) for extra in ("", *needed.extras)]
             asked += [pair for pair in more if (pair[0].name, pair[1]) not in seen]
             seen |= {(pair[0].name, pair[1]) for pair in more}
 

@@ -43,12 +43,12 @@ def goes_on(gateway: GatewayProcess) -> None:
 
 def points(frames: list[MeasureFrame]) -> dict[int, object]:
     """Releases of every tick; fails if two frames say different things."""
-    found: dict[int, object] = {}
+    released_at: dict[int, object] = {}
     for frame in frames:
         for tick, released in enumerate(frame.released, frame.first):
             if released is not None:
-                assert found.setdefault(tick, released) == released, f"tick {tick} was released twice"
-    return found
+                assert released_at.setdefault(tick, released) == released, f"tick {tick} was released twice"
+    return released_at
 
 
 def smoothed(reports: Recorder) -> list[int]:
@@ -88,7 +88,9 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
         wait_until(lambda: any(r.table > 0 for r in points(stored(gateway)).values()))
         assert sent.payloads
         wait_until(lambda: len(smoothed(reports)) > 50)
-        assert len(told := smoothed(reports)) == len(set(told)), "each tick once, as long as nothing is killed"
+        assert len(smoothed_ticks := smoothed(reports)) == len(set(smoothed_ticks)), (
+            "each tick once, as long as nothing is killed"
+        )
         # A staircase, where the factor does not widen the hull; on a busy machine others come first.
         wait_until(lambda: min(map(len, list(sent.payloads))) < 200, "a staircase")
         for _ in range(3):

@@ -35,8 +35,8 @@ def send(watch: Client, firsts: range) -> None:
 
 
 def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
-    made = policy(1)
-    write_policies(tmp_path / "policies", [made])
+    draft = policy(1)
+    write_policies(tmp_path / "policies", [draft])
     releases = tmp_path / "releases.toml"
     releases.write_text(
         STREET + scheduled("walk", "street", length=TICKS) + scheduled("inside", "site", length=20, scale="3")

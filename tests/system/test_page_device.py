@@ -48,12 +48,12 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
             browser.open(f"{page.address}/device/watch")
             for kind in seen:
                 wait_until(lambda kind=kind: has_kind(kind), f"{kind} with the bytes that left")  # type: ignore[misc]
-            said = browser.text(".left")
-            assert "“high”:" in said
-            assert "its noise is between −" in said
-            assert "point (" in said
-            assert "hr under policy 1, next tick" in said
-            assert "runs document 1; accepted the newest" in said
+            text = browser.text(".left")
+            assert "“high”:" in text
+            assert "its noise is between −" in text
+            assert "point (" in text
+            assert "hr under policy 1, next tick" in text
+            assert "runs document 1; accepted the newest" in text
             hr = "section[aria-label='Stream hr'] .attack"
             wait_until(lambda: "Attacker: " in browser.text(hr), "what an attacker makes of it, in a sentence")
             assert "forward-backward" not in browser.text(hr)  # who that is, is folded

@@ -116,7 +116,9 @@ def test_the_page_works_below_the_path_that_home_assistant_gives_it_and_for_nobo
         wait_until(lambda: "There is no page /nowhere" in browser.text())
         browser.click("main a")
         wait_until(lambda: browser.count("tbody a") == 1, "all devices")
-        assert [one for one in browser.complaints() if "/nowhere" not in one] == []  # its status is 404
+        assert [
+            complaint for complaint in browser.complaints() if "/nowhere" not in complaint
+        ] == []  # its status is 404
         browser.open(home)
         framed = "return document.querySelector('iframe').contentDocument?.querySelector('tbody a')?.innerText"
         wait_until(lambda: browser.run(framed) == "ring", "the page in a frame of Home Assistant")

@@ -61,10 +61,10 @@ def test_beside_a_gateway_it_is_its_ledger(broker: Mosquitto, tmp_path: Path, br
     browser.open(f"{page.address}/ledger")
     wait_until(lambda: "ledger of all audiences" in browser.text("#view"), "whose view it is")
     wait_until(lambda: len(numbers(browser)) > 3, "entries")
-    said = browser.text("tbody")
-    assert "active" in said
-    assert "watch" in said
-    assert "nats a tick" in said
+    text = browser.text("tbody")
+    assert "active" in text
+    assert "watch" in text
+    assert "nats a tick" in text
     before = numbers(browser)[0]
     wait_until(lambda: numbers(browser)[0] > before + 2, "new entries by themselves")
     choose(browser, "site")

@@ -76,8 +76,8 @@ def test_nobody_keeps_others_out_by_many_connections(
         with page.following("/events/fleet", cookie) as events:
             for i in range(600):
                 source = (f"127.0.0.{1 + i % 12}", 0)
-                one = crowd.enter_context(socket.create_connection(("127.0.0.1", page.port), PATIENCE, source))
-                one.sendall(b"" if i % 2 or tls else b"GET / HTTP/1.1\r\nHost: x\r\n")
+                visitor = crowd.enter_context(socket.create_connection(("127.0.0.1", page.port), PATIENCE, source))
+                visitor.sendall(b"" if i % 2 or tls else b"GET / HTTP/1.1\r\nHost: x\r\n")
             assert page.ask("/login")[0] == 200
             assert page.log_in(PASSWORD)[0] == 303
             assert page.log_in(PASSWORD, "127.0.0.99")[0] == 303

@@ -40,15 +40,15 @@ def test_where_devices_may_be(broker: Mosquitto, tmp_path: Path, browser: Browse
     rows = [f'"46.0005{CANARY},14.2505{CANARY}"', f'"46.0005{CANARY},14.2518{CANARY}"']
     (tmp_path / "walk.csv").write_text("\n".join(["place", *islice(cycle(rows), 600)]) + "\n")
     page = Site(free_port())
-    for name, made in walks().items():
-        (tmp_path / "policies" / f"{name}.json").write_text(made.to_json())
+    for name, walk in walks().items():
+        (tmp_path / "policies" / f"{name}.json").write_text(walk.to_json())
     gateway = GatewayProcess(tmp_path, broker.port, page=page.open)
     agents = []
     try:
         wait_until(gateway.hears, "the gateway")
-        for name, made in walks().items():
+        for name, device_walk in walks().items():
             address = Broker(port=broker.port, max_backoff=1)
-            config = write_device(tmp_path / name, made, tmp_path / "walk.csv", "place", address, loop=True)
+            config = write_device(tmp_path / name, device_walk, tmp_path / "walk.csv", "place", address, loop=True)
             agents.append(AgentProcess(config, tmp_path / f"{name}.log"))
         wait_until(page.answers, "the page")
 

@@ -38,8 +38,8 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
     blocks = profile_blocks("4h/Europe/Berlin", epoch)
     fields = {"name": "day", "length": TICKS, "stride": TICKS, "states": ("high",), "scale": "2"}
     window = Window.model_validate(fields | {"blocks": vars(blocks)})
-    made = policy(epoch_us=epoch * SECOND, period_us=PERIOD * SECOND, windows=(window,), epsilon=50.0)
-    device = made.model_copy(update={"useful_for": "share"})
+    draft = policy(epoch_us=epoch * SECOND, period_us=PERIOD * SECOND, windows=(window,), epsilon=50.0)
+    device = draft.model_copy(update={"useful_for": "share"})
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "watch.json").write_text(device.to_json())
     places = [blocks.at((epoch + tick * PERIOD) * SECOND) for tick in range(TICKS + 1)]

@@ -22,12 +22,12 @@ PRIVACY, ALARM = "sensor.home_watch_hr_privacy", "binary_sensor.home_health_alar
 def agent(folder: Path, device: str, port: int, *, useful: bool) -> subprocess.Popen[bytes]:
     """An agent that counts windows of 20 readings, five a second."""
     window = Window(name="day", length=20, stride=20, states=("high",), scale="20")
-    made = policy(epoch_us=0, period_us=PERIOD_US, device=device, windows=(window,)).model_copy(
+    draft = policy(epoch_us=0, period_us=PERIOD_US, device=device, windows=(window,)).model_copy(
         update={"table": None, "windows_guarantee": None, "frame_ticks": 1, "useful_for": "share" if useful else None}
     )
-    made = type(made).from_json(made.to_json())
+    draft = type(draft).from_json(draft.to_json())
     (folder / "policies").mkdir(exist_ok=True)
-    (folder / "policies" / f"{device}.json").write_text(made.to_json())
+    (folder / "policies" / f"{device}.json").write_text(draft.to_json())
     (folder / f"{device}.csv").write_text("value\n" + "1\n0\n1\n1\n" * 10_000)
     (folder / f"{device}.toml").write_text(
         f'fleet = "home"\ndevice = "{device}"\noutbox = "{device}.sqlite"\nceiling = 1.0\n[broker]\nport = {port}\n'

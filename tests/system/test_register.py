@@ -187,7 +187,7 @@ def messages_seen(heard: Sequence[tuple[str, bytes]]) -> set[str]:
     named: dict[str, set[str]] = {}
     for row in rows():
         named.setdefault(row.kind, set()).update(row.messages)
-    found = set()
+    matching = set()
     for topic, payload in list(heard):
         if topic.endswith("/available"):
             assert payload in (b"online", b"offline", b"")
@@ -200,8 +200,8 @@ def messages_seen(heard: Sequence[tuple[str, bytes]]) -> set[str]:
             (payload,) = decode_roots(payload)
         fitting = {message for message in named[kind] & set(DECODERS) if decodes(message, payload)}
         assert len(fitting) == 1, f"{topic}: {payload[:1].hex()} is {fitting or 'no message of the register'}"
-        found |= fitting
-    return found
+        matching |= fitting
+    return matching
 
 
 def decodes(message: str, payload: bytes) -> bool:

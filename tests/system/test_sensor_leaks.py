@@ -101,17 +101,17 @@ def device(folder: Path, fleet: int, local: int) -> Path:
 def status(folder: Path) -> str:
     """Words of the agent to those at the device, as data and as lines; empty before it has any."""
     try:
-        found = ask_status(folder / "outbox.sqlite")
+        status = ask_status(folder / "outbox.sqlite")
     except LocalStatusError:
         return ""
-    return json.dumps(found) + described(found)
+    return json.dumps(status) + described(status)
 
 
 @pytest.mark.long
 def test_no_reading_of_any_sensor_leaves_the_process(
     broker: Mosquitto, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    said: list[str] = []
+    statuses: list[str] = []
     with Mosquitto(tmp_path_factory.mktemp("local")) as local, Wiretap(broker.port) as tap:
         config = device(tmp_path, tap.port, local.port)
         log = tmp_path / "agent.log"
@@ -131,17 +131,17 @@ def test_no_reading_of_any_sensor_leaves_the_process(
             for payload in PAYLOADS:
                 hall.publish("hall", payload.encode())
                 time.sleep(0.03)
-            said.append(status(tmp_path))
+            statuses.append(status(tmp_path))
             return len(tap.upstream) > 5000 and all(trouble in log.read_bytes() for trouble in troubles)
 
         wait_until(all_told)
         local.kill()
         wait_until(lambda: b"its broker cannot be reached" in log.read_bytes())
-        said.append(status(tmp_path))
+        statuses.append(status(tmp_path))
         agent.terminate()
         assert agent.wait(PATIENCE) == 0
         hall.stop()
-        places = {"what was sent": bytes(tap.upstream), "statuses": "".join(said).encode()}
+        places = {"what was sent": bytes(tap.upstream), "statuses": "".join(statuses).encode()}
     assert b"its broker cannot be reached" in places["statuses"]
     assert b"cannot be reached" not in places["what was sent"], "what troubles a sensor stays on the device"
     places |= {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file != config}

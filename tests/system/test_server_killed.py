@@ -59,9 +59,9 @@ def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquit
         assert agent.stop(PATIENCE) == 0, (tmp_path / "agent.log").read_text()
         with closing(Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")) as outbox:
             assert outbox.frames.depth() == 0
-        found = symbols_in(postgres.server)
+        ticks_stored = symbols_in(postgres.server)
         gateway.stop()
         assert not gateway.failed.is_set()
-        assert sorted(found) == list(range(min(found), max(found) + 1)), "ticks are missing"
-        assert found == by_tick(recorder.frames())
+        assert sorted(ticks_stored) == list(range(min(ticks_stored), max(ticks_stored) + 1)), "ticks are missing"
+        assert ticks_stored == by_tick(recorder.frames())
     recorder.link.stop()

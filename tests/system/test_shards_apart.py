@@ -38,13 +38,13 @@ NAMES = ("sensor-0", "sensor-2", "sensor-6")
 
 def epochs(server: Server, shard: int) -> list[tuple[str, int]]:
     """The epochs of all that a shard holds."""
-    found = []
+    epochs = []
     with psycopg.connect(server.url) as connection:
         (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
         for part, name in ((schema, f"shard {shard}"), (f"{schema}_shards", f"beats-{shard}")):
             query = SQL("SELECT epoch FROM {} WHERE name=%s").format(Identifier(part, "holders"))
-            found += [(f"{part} {name}", epoch) for (epoch,) in connection.execute(query, (name,))]
-    return found
+            epochs += [(f"{part} {name}", epoch) for (epoch,) in connection.execute(query, (name,))]
+    return epochs
 
 
 @pytest.mark.long

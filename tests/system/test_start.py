@@ -42,15 +42,15 @@ class Started(Visitor):
         command = [sys.executable, "-m", "fugu", "start", "--no-browser"]
         self.output = (folder / "output").open("w+")
         self.process = subprocess.Popen(command, cwd=folder, stdout=self.output, stderr=self.output, env=environment)
-        wait_until(lambda: self.process.poll() is not None or "?token=" in self.said, "its address")
-        super().__init__(self.said)
+        wait_until(lambda: self.process.poll() is not None or "?token=" in self.output, "its address")
+        super().__init__(self.output)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return (self.folder / "output").read_text()
 
     @property
-    def left(self) -> list[Path]:
+    def files_left(self) -> list[Path]:
         return [*(self.folder / "temporary").rglob("*")]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -250,12 +250,12 @@ def test_only_the_page_itself_may_send_and_its_token_is_for_one_browser(started:
     assert started.ask("POST", "/ask", b"", **{"Content-Length": "many"})[0] == 405
     assert started.ask("POST", "/else", b"")[0] == 400
     assert started.ask("PUT", "/upload?name=a.csv", b"")[0] == 501
-    assert [file for file in started.left if file.is_file()] == []
+    assert [file for file in started.files_left if file.is_file()] == []
     assert started.state()["ask"]
     assert started.ask("GET", started.entrance, Cookie=None)[0] == 403, "somebody else has the address, too"
     assert started.process.wait(PATIENCE) == 1
-    assert "fugu: somebody else on this machine has used the address" in started.said
-    assert started.left == []
+    assert "fugu: somebody else on this machine has used the address" in started.output
+    assert started.files_left == []
 
 
 @pytest.mark.fresh  # a fork ignores what the server of forks has ignored from its start
@@ -269,12 +269,12 @@ def test_what_was_uploaded_is_its_owners_and_is_gone_at_the_end(started: Started
         assert started.ask("POST", path, f"t,value\n0,{SECRET}\n".encode())[0] == 201, name
     [folder] = (started.folder / "temporary").iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert {file.parent.parent for file in started.left if file.is_file()} == {folder}
+    assert {file.parent.parent for file in started.files_left if file.is_file()} == {folder}
     assert started.ask("POST", "/upload?name=x.csv", b"", **{"Content-Length": str((64 << 20) + 1)})[0] == 413
     assert "more than 64 MB" in started.state()["stalled"]
     assert started.stop(number) == (0 if number == signal.SIGINT else 128 + number)
-    assert started.left == []
-    assert SECRET not in started.said
+    assert started.files_left == []
+    assert SECRET not in started.output
     assert not (started.folder / "plan").exists()
 
 
@@ -292,19 +292,19 @@ def test_a_topic_is_recorded_but_never_of_the_fleets_broker(broker: Mosquitto, s
     ):
         wait_until(lambda wrong=wrong: started.do("record", **{"topic": "lab/door", **wrong}) == 202, "it is idle")
         wait_until(lambda why=why: why in started.state()["stalled"], why)
-    assert [file for file in started.left if file.is_file()] == []
+    assert [file for file in started.files_left if file.is_file()] == []
     with publishing(broker.broker, "lab/door", f'{{"level": {SECRET}}}'):
         assert started.do("record", topic="lab/door", local=local, path="level") == 202
         wait_until(lambda: re.search(r"recording: [3-9] messages", started.state()["stage"]), "messages")
         assert SECRET not in json.dumps(started.state())
         assert started.do("plan") == 202
         wait_until(lambda: "never changes: there is nothing to plan" in started.state()["stalled"], "a verdict")
-    [file] = [file for file in started.left if file.is_file()]
+    [file] = [file for file in started.files_left if file.is_file()]
     assert SECRET in file.read_text().splitlines()[1]
     assert started.do("finish") == 202
     assert started.process.wait(PATIENCE) == 0
-    assert started.left == []
-    assert SECRET not in started.said
+    assert started.files_left == []
+    assert SECRET not in started.output
 
 
 def test_never_beside_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,8 +381,8 @@ def test_from_a_file_to_an_agent_that_checks(
     browser.click("[value=finish]")
     assert started.process.wait(PATIENCE) == 0
     wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
-    assert started.left == []
-    assert SECRET not in started.said
+    assert started.files_left == []
+    assert SECRET not in started.output
     assert {file.name for file in (tmp_path / "wrist").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
     text = (tmp_path / "wrist" / "agent.toml").read_text()
     assert 'topic = "lab/door"' in text
@@ -437,4 +437,4 @@ def test_after_a_no_what_would_do_is_a_button(started: Started, tmp_path: Path) 
     assert started.state()["paste"][2] == "YOUR-SENSOR | fugu agent run here/agent.toml"
     assert 'kind = "stdin"' in (tmp_path / "here" / "agent.toml").read_text()
     assert started.stop() == 128 + signal.SIGTERM
-    assert started.left == []
+    assert started.files_left == []

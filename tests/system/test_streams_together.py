@@ -93,22 +93,22 @@ def test_two_streams_of_a_room_keep_one_epsilon(
     }
     assert min(stored["light"], stored["motion"]) > 100
     public.link.stop()
-    told = charged(public.frames)
+    charges = charged(public.frames)
     with closing(Ledger(tmp_path / "l.sqlite", create=False)) as ledger:
         assert verify(ledger).problems == ()
         (allowed,) = {nats(account.allowance) for account in ledger.accounts()}
         assert {account.together for account in ledger.accounts()} == {"room/light+motion"}
-        assert 0.4 * allowed < max(told.values()) <= allowed
+        assert 0.4 * allowed < max(charges.values()) <= allowed
     assert words(capsys, "check", "ledger", "--ledger", tmp_path / "l.sqlite", "--store", tmp_path / "s.sqlite")[0] == 0
     shown = words(capsys, "gateway", "ledger", "show", "--ledger", tmp_path / "l.sqlite", "--json")[1]
     assert {account["together"] for account in json.loads(shown)["accounts"]} == {"room/light+motion"}
 
 
 def charged(frames: list[ReleaseFrame]) -> dict[int, float]:
-    found: dict[int, float] = {}
+    charges: dict[int, float] = {}
     for frame in frames:
-        found[frame.first] = found.get(frame.first, 0.0) + frame.charge
-    return found
+        charges[frame.first] = charges.get(frame.first, 0.0) + frame.charge
+    return charges
 
 
 def refusals(folder: Path) -> list[str]:

@@ -77,7 +77,7 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
     mechanism = Mechanism(5, 2, 2, (Source(emission, (0, 1), heard),), counts)
     generator = np.random.default_rng(5)
     outputs = Heard({0: generator.integers(0, 2, (3, 5))}, generator.integers(-2, 6, (3, 4)))
-    found = log_likelihoods(mechanism, chain, outputs)
+    logs = log_likelihoods(mechanism, chain, outputs)
     distribution = chain.initial
     assert distribution is not None
 
@@ -100,7 +100,7 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
                         each *= noise(count, int(outputs.counts[trial, n]) - sum(z in count.members for z in of))
                 total[path[2]] += each
         exact = math.log(total[1] / distribution[1]) - math.log(total[0] / distribution[0])
-        assert found[trial, 1] - found[trial, 0] == pytest.approx(exact, abs=1e-9)
+        assert logs[trial, 1] - logs[trial, 0] == pytest.approx(exact, abs=1e-9)
 
 
 @pytest.mark.long

@@ -45,7 +45,7 @@ THREE = ((0.9, 0.08, 0.02), (0.05, 0.9, 0.05), (0.02, 0.08, 0.9))
 
 def site(*policies: Policy, trials: int = 2000) -> Attacked:
     """Reach of attackers with all that the site hears of some streams."""
-    counts = [one._replace(source=n) for n, policy in enumerate(policies) for one in windows(policy)]
+    counts = [window._replace(source=n) for n, policy in enumerate(policies) for window in windows(policy)]
     (attacked,) = attack_audiences(policies, planned_audiences(policies), counts, seed=1, trials=trials)
     return attacked
 
@@ -221,8 +221,8 @@ def test_counts_of_pairs_beyond_what_can_be_have_the_likelihood_of_every_path() 
         for path, symbols in product(product(range(2), repeat=n), repeat=2):
             weight = math.prod(chain.transition[a, b] for a, b in pairwise(path))
             weight *= math.prod(distribution[x, z] for x, z in zip(path, symbols, strict=True))
-            told = [2 * a + b for a, b in pairwise(symbols)]
-            noise = math.exp(-sum(abs(60 * sign - told.count(z)) - 60 for z, sign in enumerate(signs)) / scale)
+            symbol_pairs = [2 * a + b for a, b in pairwise(symbols)]
+            noise = math.exp(-sum(abs(60 * sign - symbol_pairs.count(z)) - 60 for z, sign in enumerate(signs)) / scale)
             like[path[secret]] += float(chain.initial[path[0]] / chain.initial[path[secret]]) * weight * noise
         true.append(abs(math.log(like[0] / like[1])))
     assert min(abs(exact_ - epsilon) for exact_ in true) < 1e-6
@@ -274,8 +274,8 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     fit = ("plan", "model", tmp_path / "room.csv", "--column")
     fugu(*fit, "light,motion", "-o", tmp_path / "room.model")
     fugu(*fit, "light", "--order", "2", "-o", tmp_path / "order.model")
-    known = ("--known", "--adversary", "ignorant")
-    for name, more in (("odds", ()), ("known", known), ("counted", ("--window", "10m"))):
+    known_words = ("--known", "--adversary", "ignorant")
+    for name, more in (("odds", ()), ("known", known_words), ("counted", ("--window", "10m"))):
         fugu("plan", "joint", tmp_path / "room.model", "--epsilon", "1", *tick, *more, "-o", tmp_path / name, *NAMED)
     fugu("plan", "joint", tmp_path / "order.model", "--epsilon", "1", *tick, "-o", tmp_path / "order", *NAMED)
     fugu("plan", "measure", tmp_path / "place.toml", "-o", tmp_path / "place.json")

@@ -131,12 +131,12 @@ def product_loss(q: float, r: float, rates: list[float]) -> float:
         sides = []
         weights = [np.exp([rate * (signs[i % 2] > 0), rate * (signs[i % 2] < 0)]) for i, rate in enumerate(rates)]
         for order in (weights, weights[::-1]):
-            side, found = np.ones(2), []
+            side, vectors = np.ones(2), []
             for weight in order:
-                found.append(side)
+                vectors.append(side)
                 side = transition @ (weight * side)
                 side /= side.sum()
-            sides.append(found)
+            sides.append(vectors)
         for weight, before, after in zip(weights, sides[0], sides[1][::-1], strict=True):
             seen = weight * before * after
             worst = max(worst, abs(float(np.log(seen[0] / seen[1]))))
@@ -418,7 +418,7 @@ def test_what_was_told_of_a_stretch_is_held_against_its_promise(lasting: Bench) 
     assert stream.epsilon is not None
     assert 0.99 < stream.epsilon <= 1.0
     allowed = allowance(FLEET[0].chains, 1.0, "informed", ticks=6)
-    assert [one.allowance for one in lasting.ledger.accounts()] == [allowed]
+    assert [account.allowance for account in lasting.ledger.accounts()] == [allowed]
     assert stream.epsilon == joint_loss(FLEET[0].chains, stream.charge, "informed", 6)
     assert {(frame.epsilon, frame.stretch_ticks) for frame in lasting.frames} == {(1.0, 6)}
     other = audit_ledger(lasting.ledger, promises={"public": Promise(1.0, "informed")}).problems
@@ -457,9 +457,9 @@ def test_the_limit_of_a_reader_may_be_of_another_stretch(lasting: Bench, tmp_pat
     seconds = {"anna": 5, "bert": 60, "carl": 0}
     readers = (reader(name, "public", adversary="informed", seconds=each) for name, each in seconds.items())
     broker = broker_of(tmp_path / "broker", *readers)
-    found = {reader.reader: reader for reader in audit_ledger(lasting.ledger, broker).readers}
+    by_reader = {reader.reader: reader for reader in audit_ledger(lasting.ledger, broker).readers}
     (stream,) = audit_ledger(lasting.ledger).streams
     chains = FLEET[0].chains
     for name, ticks in (("anna", 6), ("bert", 61), ("carl", 1)):
-        assert found[name].epsilon == joint_loss(chains, stream.charge, "informed", ticks)
-    assert [found[name].wrong for name in ("anna", "bert", "carl")] == [False, True, False]
+        assert by_reader[name].epsilon == joint_loss(chains, stream.charge, "informed", ticks)
+    assert [by_reader[name].wrong for name in ("anna", "bert", "carl")] == [False, True, False]

@@ -99,14 +99,14 @@ def test_a_class_that_is_narrower_than_the_table_allows_is_named(
 ) -> None:
     """More than a tenth: what is stated is true of it, but nobody plans so; an owner's pins say the same."""
     policy = planned(chains, "universal")
-    given = changed(policy, chains=narrow)
-    code, report = audited(fugu, tmp_path, given)
+    wrong = changed(policy, chains=narrow)
+    code, report = audited(fugu, tmp_path, wrong)
     assert (code, names(report), report["confirmed"]) == (1, ["class-narrower-than-noise-allows"], False)
     assert "NOT CONFIRMED: 1 wrong." in fugu("check", "statement", tmp_path / "policy.json").out
     assert audited(fugu, tmp_path, policy)[1]["findings"] == []
     enrolment = Keys().enrolment(pins={policy.stream: pins_of(policy)})
     (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
-    code, report = audited(fugu, tmp_path, given, "--enrolment", tmp_path / "enrolment.json")
+    code, report = audited(fugu, tmp_path, wrong, "--enrolment", tmp_path / "enrolment.json")
     assert code == 1
     assert "class-narrower-than-pinned" in names(report)
     code, report = audited(fugu, tmp_path, policy, "--enrolment", tmp_path / "enrolment.json")
@@ -119,8 +119,8 @@ def test_a_class_that_is_hardly_narrower_is_a_note(
     fugu: Fugu, tmp_path: Path, less: float, expected: tuple[int, bool]
 ) -> None:
     """Noise is rounded, and epsilon may be: up to a tenth of the class is left to that."""
-    given = changed(planned(), chains={"kind": "binary", "q": [0.05 * less, 0.1], "r": [0.06 * less, 0.2]})
-    code, report = audited(fugu, tmp_path, given)
+    wrong = changed(planned(), chains={"kind": "binary", "q": [0.05 * less, 0.1], "r": [0.06 * less, 0.2]})
+    code, report = audited(fugu, tmp_path, wrong)
     (finding,) = report["findings"]
     assert finding["name"] == "class-narrower-than-noise-allows"
     assert (code, finding["wrong"]) == expected
@@ -128,9 +128,9 @@ def test_a_class_that_is_hardly_narrower_is_a_note(
 
 @pytest.mark.long
 def test_windows_that_overlap_beyond_the_allowance_are_found(fugu: Fugu, tmp_path: Path) -> None:
-    given = changed(planned(windows=WINDOWS))
-    given["windows"][0]["stride"] = 4
-    code, report = audited(fugu, tmp_path, given)
+    wrong = changed(planned(windows=WINDOWS))
+    wrong["windows"][0]["stride"] = 4
+    code, report = audited(fugu, tmp_path, wrong)
     assert (code, names(report)) == (1, ["epsilon-understated", "windows-overlap"] * 2)
     every, alone = (finding["about"] for finding in report["findings"][1::2])
     assert "high 5, bars 1" in every
@@ -179,9 +179,9 @@ def test_what_is_not_recomputed_is_never_taken_for_fine(fugu: Fugu, tmp_path: Pa
 
 def test_certificates_that_disagree_are_found(fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the second one takes a looser view than devices, somebody has to look."""
-    given = changed(planned(), guarantee={"epsilon": 0.9, "adversary": "informed"})
+    wrong = changed(planned(), guarantee={"epsilon": 0.9, "adversary": "informed"})
     monkeypatch.setattr("fugu.audit.exact.claims.binary_loss", lambda *_: Fraction(1))
-    code, report = audited(fugu, tmp_path, given)
+    code, report = audited(fugu, tmp_path, wrong)
     assert code == 1
     assert names(report) == ["devices-refuse"]
 

@@ -88,19 +88,19 @@ def test_likelihoods_of_stretches_are_those_of_all_paths_that_stay(stretch: int)
     assert (drawn[:, 2 : 2 + stretch] == 1).all()
     assert (drawn[:, 1] == 0).mean() == pytest.approx(0.1, abs=0.02)  # a reversible chain: as likely as going there
     assert (drawn[:, 2 + stretch] == 0).mean() == pytest.approx(0.1, abs=0.02)
-    told = release(mechanism, drawn[:3], _Fixed())
-    found = log_likelihoods(mechanism, CHAIN, told)
+    heard = release(mechanism, drawn[:3], _Fixed())
+    logs = log_likelihoods(mechanism, CHAIN, heard)
     assert CHAIN.initial is not None
     for trial in range(3):
         weights = np.zeros((2, 2))
         for path in product((0, 1), repeat=6):
             if len(set(path[2 : 2 + stretch])) == 1:
                 before = CHAIN.initial[path[0]] * math.prod(CHAIN.transition[a, b] for a, b in pairwise(path))
-                after = math.prod(emission[x, z] for x, z in zip(path, told.symbols[0][trial], strict=True))
-                after *= math.exp(-abs(int(told.counts[trial, 0]) - sum(path[:4])) / 2)
+                after = math.prod(emission[x, z] for x, z in zip(path, heard.symbols[0][trial], strict=True))
+                after *= math.exp(-abs(int(heard.counts[trial, 0]) - sum(path[:4])) / 2)
                 weights[path[2]] += before, before * after
         exact = np.log(weights[:, 1] / weights[:, 0])
-        assert found[trial, 1] - found[trial, 0] == pytest.approx(exact[1] - exact[0], abs=1e-9)
+        assert logs[trial, 1] - logs[trial, 0] == pytest.approx(exact[1] - exact[0], abs=1e-9)
 
 
 class _Fixed:
@@ -242,9 +242,9 @@ def test_a_stretch_of_charges_loses_no_more_by_any_output_and_any_evidence() -> 
             weights, rates[:] = chance, 0.7
             outputs = np.where(agree, 1.0, np.exp(-rates)).prod(axis=2)
         for length in (1, 2, 3, 7, 9):
-            found = stretch_losses(81.0 * (1 + 1e-12), rates, length)
-            assert len(found) == max(1, ticks - length + 1)
-            for first, bound in enumerate(found):
+            bounds = stretch_losses(81.0 * (1 + 1e-12), rates, length)
+            assert len(bounds) == max(1, ticks - length + 1)
+            for first, bound in enumerate(bounds):
                 inside = paths_[:, first : first + length] @ (2 ** np.arange(min(length, ticks)))
                 probabilities = [
                     weights[inside == count] @ outputs[inside == count] / weights[inside == count].sum()
@@ -271,13 +271,13 @@ def test_charges_far_apart_come_one_after_the_other_where_a_clock_skipped_number
     disclosure = Disclosure(
         Key("watch", "hr", "street"), "chain", promise, 1_000_000, chains, 0, PER_NAT // 2, 200, runs
     )
-    found, ticks = stream_loss(disclosure), promise.ticks(1_000_000)
+    loss, ticks = stream_loss(disclosure), promise.ticks(1_000_000)
     drawn = np.array([float(charge) for charge in charges if charge == Fraction(1, 2)])
-    assert found.epsilon is not None
-    assert found.epsilon >= stretch_losses(100.0, drawn, ticks).max()
-    assert found.tick == 200
+    assert loss.epsilon is not None
+    assert loss.epsilon >= stretch_losses(100.0, drawn, ticks).max()
+    assert loss.tick == 200
     endless = stream_loss(disclosure._replace(runs=()))
-    assert (endless.by, endless.epsilon is not None and endless.epsilon >= found.epsilon) == ("constant charge", True)
+    assert (endless.by, endless.epsilon is not None and endless.epsilon >= loss.epsilon) == ("constant charge", True)
     lone = stream_loss(disclosure._replace(promise=Promise(20.0, "universal"), runs=runs))
     assert lone.epsilon is not None
     assert lone.epsilon >= stretch_losses(100.0, drawn, 1).max()

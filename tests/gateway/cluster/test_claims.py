@@ -84,8 +84,8 @@ def test_of_several_that_want_a_part_one_gets_it(channel: Server) -> None:
     claims: list[Claim] = []
 
     def want() -> None:
-        if (one := claimed(channel, "shard-0")) is not None:
-            claims.append(one)
+        if (claim := claimed(channel, "shard-0")) is not None:
+            claims.append(claim)
 
     threads = [threading.Thread(target=want) for _ in range(6)]
     for thread in threads:
@@ -125,9 +125,11 @@ def test_who_says_nothing_loses_a_part_and_who_lives_keeps_it(channel: Server, v
         assert vacancies.look(0.0) == []
         assert claimed(channel, "shard-0") is None
         clock = itertools.count(1.0, 2.0)
-        found: list[str] = []
-        wait_until(lambda: found.extend(vacancies.look(next(clock))) or found, "the silence of the one that is frozen")
-        assert found == ["shard-0"]
+        places: list[str] = []
+        wait_until(
+            lambda: places.extend(vacancies.look(next(clock))) or places, "the silence of the one that is frozen"
+        )
+        assert places == ["shard-0"]
         claims = [claim for claim in (claimed(channel, part) for part in (*PARTS, *PARTS)) if claim is not None]
         assert [claim.part for claim in claims] == ["shard-0"]
         with closing(claims[0]):
@@ -179,6 +181,6 @@ def test_a_part_whose_start_hangs_ends_with_its_host(server: Server, channel: Se
 
 def claimed_by_another(channel: Server) -> bool:
     """True if a part has a claim."""
-    if (found := claimed(channel, "shard-0")) is not None:
-        found.close()
-    return found is None
+    if (other_claim := claimed(channel, "shard-0")) is not None:
+        other_claim.close()
+    return other_claim is None

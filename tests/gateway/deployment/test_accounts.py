@@ -147,8 +147,8 @@ def test_each_command_says_when_what_it_made_ends(fugu: Fugu, tmp_path: Path, wo
     broker = tmp_path / "broker"
     year = f"{datetime.now(UTC) + timedelta(days=365):%Y-%m-%d}"
     ten = f"{datetime.now(UTC) + timedelta(days=3650):%Y-%m-%d}"
-    made = fugu("deploy", "broker", broker, *BROKER, *words)
-    for done in (made, fugu("deploy", "renew", "--broker", broker)):
+    creation = fugu("deploy", "broker", broker, *BROKER, *words)
+    for done in (creation, fugu("deploy", "renew", "--broker", broker)):
         assert f"{broker}/server.pem: the certificate ends on {year}\n" in done.out
         assert f"{broker}/ca.pem: the certificate ends on {ten}\n" in done.out
     device = fugu("deploy", "device", tmp_path / "watch", "--broker", broker, "--name", "watch")
@@ -202,9 +202,9 @@ def test_an_account_exists_once_and_can_be_renewed(fugu: Fugu, tmp_path: Path) -
     refused = fugu(*again)
     assert refused.err == "fugu: the account watch exists, as device; fugu deploy renew gives it new credentials\n"
     before = (broker / "passwords").read_text()
-    known = BrokerFolder.open(broker).account("watch")
+    account = BrokerFolder.open(broker).account("watch")
     assert fugu("deploy", "renew", "watch", tmp_path / "anew", "--broker", broker).code == 0
-    assert BrokerFolder.open(broker).account("watch") == known
+    assert BrokerFolder.open(broker).account("watch") == account
     assert (tmp_path / "anew" / "password").stat().st_mode & 0o077 == 0
     assert (tmp_path / "anew" / "broker.toml").exists()
     after = (broker / "passwords").read_text()

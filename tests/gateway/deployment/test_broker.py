@@ -57,8 +57,8 @@ def delivered(fleet: Shipped, name: str, *filters: str) -> set[str]:
         fleet.client("gateway" if name != "gateway" else "public") as gateway,
         fleet.client("gateway-rollout") as operator,
     ):
-        for one in (*filters, ends[name][1]):
-            reader.subscribe(one)
+        for filter_ in (*filters, ends[name][1]):
+            reader.subscribe(filter_)
         for topic in (
             SYMBOLS,
             topic_of("window", "home", "watch", "hr"),

@@ -76,8 +76,8 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
 def device(folder: Path, broker: Broker, text: str = "") -> Path:
     """The configuration of a device with a policy file."""
     folder.mkdir(exist_ok=True)
-    made = policy(epoch_us=0, period_us=1_000_000)
-    (folder / "watch.json").write_text(made.to_json())
+    draft = policy(epoch_us=0, period_us=1_000_000)
+    (folder / "watch.json").write_text(draft.to_json())
     (folder / "readings.csv").write_text("value\n0\n1\n")
     files = ("username", "password_file", "ca_file")
     lines = [f'{name} = "{value}"' for name in files if (value := getattr(broker, name)) is not None]
@@ -179,9 +179,9 @@ def test_a_device_whose_clock_nobody_has_set(tmp_path: Path, monkeypatch: pytest
 
 def test_a_policy_that_ends(tmp_path: Path) -> None:
     config = device(tmp_path, Broker(port=free_port()))
-    made = policy(epoch_us=0, period_us=1_000_000)
+    draft = policy(epoch_us=0, period_us=1_000_000)
     for seconds, verdict in ((8 * 86_400, "ok"), (86_400, "warn"), (-5, "FAIL")):
-        ends = made.model_copy(update={"valid_until": int(time.time()) + seconds})
+        ends = draft.model_copy(update={"valid_until": int(time.time()) + seconds})
         (tmp_path / "watch.json").write_text(ends.to_json())
         assert worst(examine_device(config), "policy") == verdict
 
@@ -271,10 +271,10 @@ def mosquitto(
 @pytest.mark.long
 def test_a_broker_that_may_open_more_files_than_its_connections_need_is_named(tmp_path: Path) -> None:
     for files, verdict in ((1124, "ok"), (1125, "warn")):
-        with mosquitto(tmp_path, (2, 0, 22), files=files) as found:
-            assert [one.verdict for one in found] == [verdict]
-            assert str(files) in found[0].text
-    assert "ulimit -n 1124" in found[0].text
+        with mosquitto(tmp_path, (2, 0, 22), files=files) as findings:
+            assert [finding.verdict for finding in findings] == [verdict]
+            assert str(files) in findings[0].text
+    assert "ulimit -n 1124" in findings[0].text
 
 
 @pytest.mark.parametrize(
@@ -287,8 +287,8 @@ def test_a_broker_that_may_open_more_files_than_its_connections_need_is_named(tm
 def test_a_running_broker_that_drops_connections_is_named(
     tmp_path: Path, seconds: int, version: tuple[int, int, int], texts: list[str]
 ) -> None:
-    with mosquitto(tmp_path, version, f"max_keepalive {seconds}\n") as found:
-        assert [one.text for one in found if one.check == "broker's keep-alive"] == texts
+    with mosquitto(tmp_path, version, f"max_keepalive {seconds}\n") as findings:
+        assert [finding.text for finding in findings if finding.check == "broker's keep-alive"] == texts
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ def test_every_limit_grows_with_the_accounts_and_not_with_those_that_were_remove
 
 @pytest.mark.parametrize("devices", [0, 1, 1000])
 def test_one_address_leaves_connections_for_others_and_has_enough_for_all_accounts_twice(devices: int) -> None:
-    found = limits(accounts(devices, "gateway"))
-    assert 2 * (devices + 1) < found.per_source < found.connections - 100
-    assert found.files > found.connections
+    bounds = limits(accounts(devices, "gateway"))
+    assert 2 * (devices + 1) < bounds.per_source < bounds.connections - 100
+    assert bounds.files > bounds.connections
 
 
 def test_the_files_of_the_broker_follow_its_accounts(fugu: Fugu, tmp_path: Path) -> None:
@@ -40,15 +40,15 @@ def test_the_files_of_the_broker_follow_its_accounts(fugu: Fugu, tmp_path: Path)
     assert fugu("deploy", "broker", broker, "--fleet", "home", "--host", "h").code == 0
     seen = set()
     for number in range(3):
-        found = limits(accounts(number))
+        bounds = limits(accounts(number))
         configuration = (broker / "mosquitto.conf").read_text()
-        for line in (f"max_connections {found.connections}", f"memory_limit {found.heap}", "max_qos 1"):
+        for line in (f"max_connections {bounds.connections}", f"memory_limit {bounds.heap}", "max_qos 1"):
             assert f"\n{line}\n" in configuration
-        assert f"{found.files} (ulimit -n)" in configuration
+        assert f"{bounds.files} (ulimit -n)" in configuration
         unit = (broker / "fugu-broker.service").read_text()
-        for line in (f"MemoryMax={found.memory}", f"LimitNOFILE={found.files}", "Restart=always"):
+        for line in (f"MemoryMax={bounds.memory}", f"LimitNOFILE={bounds.files}", "Restart=always"):
             assert f"\n{line}\n" in unit
-        assert f"ct count over {found.per_source} " in (broker / "fugu-broker.nft").read_text()
+        assert f"ct count over {bounds.per_source} " in (broker / "fugu-broker.nft").read_text()
         seen.add(configuration)
         words = (tmp_path / str(number), "--broker", broker, "--name", f"watch-{number}", "--stream", "hr")
         assert fugu("deploy", "device", *words).code == 0
@@ -60,8 +60,8 @@ def test_the_files_of_the_broker_follow_its_accounts(fugu: Fugu, tmp_path: Path)
 def test_a_container_has_the_limits_of_as_many_accounts_as_it_says() -> None:
     text = (Path(__file__).parents[3] / "deploy/container/compose.yaml").read_text()
     assert "for up to 700 accounts and 4 shards" in text
-    found = limits(accounts(699, "gateway", *["shard"] * 4))
-    assert f"nofile: {found.files}" in text
+    bounds = limits(accounts(699, "gateway", *["shard"] * 4))
+    assert f"nofile: {bounds.files}" in text
 
 
 def test_the_rules_of_the_firewall_are_those_of_nftables(tmp_path: Path) -> None:

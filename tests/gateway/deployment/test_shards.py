@@ -110,8 +110,8 @@ def test_frames_of_all_shards_become_durable_and_none_takes_another_s_connection
             sender.publish("status", Status(True, "1", 0, (), ()).encode(), retain=True)
         wait_until(lambda: so_far(lambda: all(sender.through for sender in senders)), "an answer of each shard")
         (frame,) = frames([10])
-        for one in senders:
-            one.publish("symbols/hr", frame.encode())
+        for own_sender in senders:
+            own_sender.publish("symbols/hr", frame.encode())
         wait_until(
             lambda: so_far(lambda: all(sender.through[-1] == frame.last for sender in senders)), "durable frames"
         )
@@ -187,11 +187,11 @@ def test_the_doctor_knows_the_accounts_of_shards(shipped: Shipped, tmp_path: Pat
     def findings() -> dict[str, str]:
         return {finding.check: finding.verdict for finding in examine(installed(folder / "gateway.toml"))}
 
-    found = findings()
-    assert [found["shard 0"], found["shard 1"], found["access list"]] == ["ok"] * 3
+    verdicts = findings()
+    assert [verdicts["shard 0"], verdicts["shard 1"], verdicts["access list"]] == ["ok"] * 3
     secret = "client-1.key" if shipped.mutual else "password-1"
-    assert found[f"file {secret}"] == "ok"
-    assert not shipped.mutual or found["certificate of shard 1"] == "ok"
+    assert verdicts[f"file {secret}"] == "ok"
+    assert not shipped.mutual or verdicts["certificate of shard 1"] == "ok"
     if not shipped.mutual:
         password = (folder / "password-0").read_text()
         (folder / "password-0").write_text("wrong\n")

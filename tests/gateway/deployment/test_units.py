@@ -156,8 +156,8 @@ def test_the_command_of_the_gateway_s_unit_serves_a_device_for_a_subscriber(flee
         assert described, "the account may read descriptions, and they come before what they describe"
         assert kinds == {"SymbolReading", "EstimateReading"}, (tmp_path / "log").read_text()
         assert (tmp_path / "state" / "store.sqlite").exists()
-        said = (broker.folder / "mosquitto.log").read_text().lower()
-        assert not any(word in said for word in ("denied", "already connected"))
+        log_text = (broker.folder / "mosquitto.log").read_text().lower()
+        assert not any(word in log_text for word in ("denied", "already connected"))
 
 
 def fleet_with_wrist(fleet: Shipped, folder: Path) -> Shipped:
@@ -191,10 +191,10 @@ def gateway_command(folder: Path) -> list[str]:
 
 def analyzer() -> str:
     """systemd-analyze; the test is skipped where there is none."""
-    found = shutil.which("systemd-analyze")
-    if found is None:
+    analyzer = shutil.which("systemd-analyze")
+    if analyzer is None:
         pytest.skip("systemd-analyze is missing")
-    return found
+    return analyzer
 
 
 def test_an_agent_can_ask_whether_its_clock_is_synchronised_and_set_none() -> None:

@@ -30,7 +30,7 @@ def brute_force() -> dict[int, Floats]:
 
     Symbols of another version do not count for earlier ticks; a gap of `LAG` ticks or more has no estimates.
     """
-    found: dict[int, Floats] = {}
+    marginals: dict[int, Floats] = {}
     frames, newest = MADE, MADE[-1].last
     belief, before = MODELS[frames[0].policy_version].initial, frames[0].first
     for i, frame in enumerate(frames):
@@ -55,12 +55,12 @@ def brute_force() -> dict[int, Floats]:
         for tick in ticks:
             if tick + LAG <= newest:
                 seen = symbols[: tick - frame.first + LAG + 1]
-                found[tick] = fixed_lag_marginals(seen, distribution, model.transition, model.emission, LAG)[
+                marginals[tick] = fixed_lag_marginals(seen, distribution, model.transition, model.emission, LAG)[
                     tick - frame.first
                 ]
         own = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
         belief, before = filter_beliefs(own, distribution, model.transition, model.emission).beliefs[-1], frame.last
-    return found
+    return marginals
 
 
 @pytest.mark.long
@@ -80,10 +80,10 @@ def test_every_tick_of_symbols_is_told_once_in_order_across_gaps(
     wanted = brute_force()
     rows = list(estimates_between(scene.path, "watch", "hr", lag=LAG))
     assert [row.tick for row in rows] == sorted(wanted)
-    for one in rows:
-        assert isinstance(one, StateRow)
-        assert np.abs(one.probabilities - wanted[one.tick]).max() < 1e-12, one.tick
-        assert one.most_likely == np.argmax(one.probabilities)
+    for estimate in rows:
+        assert isinstance(estimate, StateRow)
+        assert np.abs(estimate.probabilities - wanted[estimate.tick]).max() < 1e-12, estimate.tick
+        assert estimate.most_likely == np.argmax(estimate.probabilities)
     ticks = sorted(wanted)
     for low, high in ((0, 1), (7, len(ticks) - 9), (20, 21), (len(ticks) - 1, len(ticks))):
         some = list(estimates_between(scene.path, "watch", "hr", ticks[low], ticks[high - 1], LAG))

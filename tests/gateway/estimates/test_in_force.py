@@ -25,8 +25,8 @@ STRONG, WEAK = (
 
 def in_force(force: InForce) -> Running | None:
     """The policy of the stream, without what is known of its ticks."""
-    found = force.running("watch", "hr")
-    return found and found._replace(history=UNCHANGED)
+    running = force.running("watch", "hr")
+    return running and running._replace(history=UNCHANGED)
 
 
 def status(version: int, next_tick: int, *, online: bool = True) -> Status:
@@ -104,7 +104,11 @@ def test_a_rollout_that_is_half_way_describes_each_device_by_its_own_version() -
     force = InForce(catalogue([policy(version, device=name) for version in (1, 2) for name in ("ring", "watch")]))
     for name, version in (("ring", 2), ("watch", 1)):
         force.status(name, status(version, 10))
-    versions = [(one.policy.version, one.confirmed) for name in ("ring", "watch") if (one := force.running(name, "hr"))]
+    versions = [
+        (running.policy.version, running.confirmed)
+        for name in ("ring", "watch")
+        if (running := force.running(name, "hr"))
+    ]
     assert versions == [(2, True), (1, True)]
 
 

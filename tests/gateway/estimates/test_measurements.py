@@ -138,15 +138,15 @@ def by_paths(
     for state in range(count):
         if policy.initial[state] > 0.0:
             go((state,), policy.initial[state])
-    found = {}
+    moments = {}
     for tick in released:
         total = float(sums[tick].sum())
         distribution = sums[tick] / total
         mean = distribution @ values
         away = values - mean
         before = float(sums[tick - 1].sum()) if tick else 1.0
-        found[tick] = total, mean, (away * distribution[:, None]).T @ away, before
-    return found
+        moments[tick] = total, mean, (away * distribution[:, None]).T @ away, before
+    return moments
 
 
 @pytest.mark.long
@@ -195,11 +195,11 @@ def pairs_policy() -> MeasurePolicy:
     cells = [(a, b) for a in range(4) for b in range(4) if (a ^ b) != 3]
 
     def rows(back: float, stay: float) -> Any:
-        made = []
+        rows = []
         for a, b in cells:
             row = [(at, back if c == a != b else stay if c == b else 1.0) for at, (x, c) in enumerate(cells) if x == b]
-            made.append(tuple((at, weight / sum(w for _, w in row)) for at, weight in row))
-        return tuple(made)
+            rows.append(tuple((at, weight / sum(w for _, w in row)) for at, weight in row))
+        return tuple(rows)
 
     fields = {
         "shows": tuple(b for _, b in cells),

@@ -24,21 +24,21 @@ def test_the_ellipse_holds_cells_of_95_percent(seed: int) -> None:
     cells = Cells(origin=ORIGIN, step=STEP, cells=CELLS, states=tuple(f"c{x}" for x in range(16)))
     model = MeasureModel(measure_policy(4, tables=False, discretiser=cells, resolution=(7.0, 11.0)))
     likely = np.random.default_rng(seed).dirichlet(np.full(16, 0.3))
-    found = measured_estimate(model, 5, 0, likely, 3)
-    assert isinstance(found, PlaceEstimate)
-    assert decode_estimate(found.encode()) == found
-    narrow = METRES_PER_DEGREE * math.cos(math.radians(found.latitude))
-    turn = math.radians(found.orientation)
+    estimate = measured_estimate(model, 5, 0, likely, 3)
+    assert isinstance(estimate, PlaceEstimate)
+    assert decode_estimate(estimate.encode()) == estimate
+    narrow = METRES_PER_DEGREE * math.cos(math.radians(estimate.latitude))
+    turn = math.radians(estimate.orientation)
 
     def inside(cell: tuple[int, int], scale: float) -> bool:
         for x, y in product((0, 1), repeat=2):
-            east = (ORIGIN[1] + (cell[0] + x) * STEP[1] - found.longitude) * narrow
-            north = (ORIGIN[0] + (cell[1] + y) * STEP[0] - found.latitude) * METRES_PER_DEGREE
+            east = (ORIGIN[1] + (cell[0] + x) * STEP[1] - estimate.longitude) * narrow
+            north = (ORIGIN[0] + (cell[1] + y) * STEP[0] - estimate.latitude) * METRES_PER_DEGREE
             along, across = (
                 east * math.sin(turn) + north * math.cos(turn),
                 east * math.cos(turn) - north * math.sin(turn),
             )
-            if math.hypot(along / found.semi_major, across / found.semi_minor) > scale:
+            if math.hypot(along / estimate.semi_major, across / estimate.semi_minor) > scale:
                 return False
         return True
 

@@ -55,11 +55,11 @@ def rows(
 def distributions(some: Sequence[SymbolFrame], models: dict[int, Model] = MODELS) -> list[Floats]:
     """The belief at each frame's end."""
     bank, which, columns = rows(some, models)
-    beliefs, found = Beliefs.unknown(1, bank.states), []
+    beliefs, sequence = Beliefs.unknown(1, bank.states), []
     for row in range(len(some)):
         follow(beliefs, bank.arrays, np.zeros_like(which), which, columns, np.array([row]))
-        found.append(beliefs.distribution[0, : len(models[some[row].policy_version].initial)].copy())
-    return found
+        sequence.append(beliefs.distribution[0, : len(models[some[row].policy_version].initial)].copy())
+    return sequence
 
 
 def enumerated(model: Model, symbols: Sequence[int], tick: int) -> Floats:
@@ -84,12 +84,12 @@ def test_equals_the_kernels_on_the_whole_sequence(
     tmp_path: Path, version: int, lag: int, gaps: Sequence[int], sealed: str
 ) -> None:
     some = frames([10, 1, 1, 3, 25, 1, 7, 2, 12], gaps=gaps, versions=[version])
-    found = estimates(tmp_path, some, lag, sealed)
+    reported = estimates(tmp_path, some, lag, sealed)
     model, symbols = MODELS[version], laid_out(some)
     whole = fixed_lag_marginals(symbols, model.initial, model.transition, model.emission, lag)
     held = {tick for frame in some for tick in range(frame.first, frame.last + 1) if tick + lag <= some[-1].last}
-    assert held <= set(found)
-    for tick, row in found.items():
+    assert held <= set(reported)
+    for tick, row in reported.items():
         assert np.abs(row - whole[tick]).max() < 1e-12
 
 
@@ -99,9 +99,9 @@ def test_equals_the_kernels_on_the_whole_sequence(
 def test_equals_the_enumeration_of_every_path(tmp_path: Path, version: int, sealed: str) -> None:
     some, lag = frames([3, 2, 1], gaps=[0, 1, 0], versions=[version]), 2
     symbols = [int(symbol) for symbol in laid_out(some)]
-    found = estimates(tmp_path, some, lag, sealed)
-    assert set(found) == set(range(5))
-    for tick, row in found.items():
+    reported = estimates(tmp_path, some, lag, sealed)
+    assert set(reported) == set(range(5))
+    for tick, row in reported.items():
         assert np.abs(row - enumerated(MODELS[version], symbols[: tick + lag + 1], tick)).max() < 1e-12
     assert np.abs(distributions(some)[-1] - enumerated(MODELS[version], symbols, len(symbols) - 1)).max() < 1e-12
 
@@ -142,11 +142,11 @@ def test_what_a_frame_says_of_its_own_ticks_equals_the_kernels(lag: int) -> None
     firsts = follow(beliefs, bank.arrays, np.zeros_like(model), model, columns, np.arange(columns.rows))
     means, lasts = look_back(bank.arrays, model, columns, firsts, lag)
     for row, frame in enumerate(some):
-        known, own = MODELS[frame.policy_version], np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
-        distribution = firsts[row, : len(known.initial)]
-        told = fixed_lag_marginals(own, distribution, known.transition, known.emission, lag)
-        assert np.abs(means[row, : len(distribution)] - told.mean(axis=0)).max() < 1e-12
-        assert np.abs(lasts[row, : len(distribution)] - told[-1]).max() < 1e-12
+        symbol_model, own = MODELS[frame.policy_version], np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
+        distribution = firsts[row, : len(symbol_model.initial)]
+        marginals = fixed_lag_marginals(own, distribution, symbol_model.transition, symbol_model.emission, lag)
+        assert np.abs(means[row, : len(distribution)] - marginals.mean(axis=0)).max() < 1e-12
+        assert np.abs(lasts[row, : len(distribution)] - marginals[-1]).max() < 1e-12
 
 
 def test_a_clock_that_was_set_begins_at_the_stationary_distribution() -> None:
@@ -184,7 +184,7 @@ def test_a_device_that_was_away_for_ages_begins_again_at_the_stationary_distribu
 @SEALED
 def test_a_new_table_carries_the_belief_over_and_does_not_count_for_earlier_ticks(tmp_path: Path, sealed: str) -> None:
     first, second = frames([10, 10], gaps=[0, 2], versions=[1, 2])
-    found, beliefs = estimates(tmp_path, [first, second], 4, sealed), distributions([first, second])
+    reported, beliefs = estimates(tmp_path, [first, second], 4, sealed), distributions([first, second])
     old, new = MODELS[1], MODELS[2]
     symbols = laid_out([second])[second.first :]
     start = predict(beliefs[0], new.transition, 3)
@@ -192,8 +192,8 @@ def test_a_new_table_carries_the_belief_over_and_does_not_count_for_earlier_tick
     assert np.abs(beliefs[1] - expected).max() < 1e-12
     alone = np.append(laid_out([first]), [-1] * 4)
     lagged = fixed_lag_marginals(alone, old.initial, old.transition, old.emission, 4)
-    assert all(np.abs(found[tick] - lagged[tick]).max() < 1e-12 for tick in range(10))
-    assert set(found) == {*range(10), *range(second.first, second.last - 3)}
+    assert all(np.abs(reported[tick] - lagged[tick]).max() < 1e-12 for tick in range(10))
+    assert set(reported) == {*range(10), *range(second.first, second.last - 3)}
 
 
 def test_other_states_begin_at_the_stationary_distribution_of_the_new_model() -> None:

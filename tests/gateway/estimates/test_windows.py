@@ -113,35 +113,35 @@ def test_two_policies_that_differ_in_their_windows_only_are_both_verified() -> N
 
 
 def test_a_window_is_stored_once_and_known_by_its_index(tmp_path: Path) -> None:
-    one = scene(tmp_path)
-    record(one, frame(5, -1, (-3,)), frame(6))
-    record(one, frame(6))
-    record(one, frame(6, counts=(5,)), frame(6, previous=4))
-    assert one.counters == Counter(windows_stored=2, windows_duplicate=2, windows_conflict=1)
-    assert [(row[1:7], json.loads(str(row[7]))) for row in stored(one.path)] == [
+    here = scene(tmp_path)
+    record(here, frame(5, -1, (-3,)), frame(6))
+    record(here, frame(6))
+    record(here, frame(6, counts=(5,)), frame(6, previous=4))
+    assert here.counters == Counter(windows_stored=2, windows_duplicate=2, windows_conflict=1)
+    assert [(row[1:7], json.loads(str(row[7]))) for row in stored(here.path)] == [
         ((5, -1, 1, 53, 10, 10), [-3]),
         ((6, 5, 1, 63, 10, 10), [4]),
     ]
-    assert commit(one) == StreamCommit("hr/high", 6, ())
-    one.reopen()
-    record(one, frame(5, -1, (-3,)), frame(6, counts=(5,)))
-    assert one.counters == Counter(windows_stored=2, windows_duplicate=3, windows_conflict=2)
-    number = one.store.stream_id("watch", "hr/high")
+    assert commit(here) == StreamCommit("hr/high", 6, ())
+    here.reopen()
+    record(here, frame(5, -1, (-3,)), frame(6, counts=(5,)))
+    assert here.counters == Counter(windows_stored=2, windows_duplicate=3, windows_conflict=2)
+    number = here.store.stream_id("watch", "hr/high")
     assert number is not None
-    assert one.store.windows.at(number, 5) == frame(5, -1, (-3,))
-    assert one.store.windows.at(number, 7) is None
+    assert here.store.windows.at(number, 5) == frame(5, -1, (-3,))
+    assert here.store.windows.at(number, 7) is None
 
 
 def test_every_sequence_has_a_watermark_of_its_own(tmp_path: Path) -> None:
-    one = scene(tmp_path)
-    assert [c.stream for c in one.committed().streams] == ["hr", "hr/bars", "hr/high", "steps", "steps/high"]
-    assert {c.through for c in one.committed().streams} == {-1}
+    here = scene(tmp_path)
+    assert [c.stream for c in here.committed().streams] == ["hr", "hr/bars", "hr/high", "steps", "steps/high"]
+    assert {c.through for c in here.committed().streams} == {-1}
     (symbols,) = frames([10])
-    one.record(symbols)
-    record(one, frame(2, -1), frame(4, 3))
-    record(one, frame(9, 2), stream="steps")
-    record(one, WindowFrame(1, "bars", -1, 7, 14, 10, 9, (2**63 - 1, -(2**63))))
-    assert one.committed() == Committed(
+    here.record(symbols)
+    record(here, frame(2, -1), frame(4, 3))
+    record(here, frame(9, 2), stream="steps")
+    record(here, WindowFrame(1, "bars", -1, 7, 14, 10, 9, (2**63 - 1, -(2**63))))
+    assert here.committed() == Committed(
         (
             StreamCommit("hr", 9, ()),
             StreamCommit("hr/bars", 7, ()),
@@ -160,23 +160,23 @@ def test_the_order_of_arrival_does_not_matter(tmp_path: Path) -> None:
         some = sent * 2
         random.Random(number).shuffle(some)
         (tmp_path / str(number)).mkdir()
-        one = scene(tmp_path / str(number))
+        here = scene(tmp_path / str(number))
         for batch in some:
-            record(one, batch)
-            one.reopen()
-        assert one.counters == Counter(windows_stored=5, windows_duplicate=5)
-        results.append((stored(one.path), commit(one)))
+            record(here, batch)
+            here.reopen()
+        assert here.counters == Counter(windows_stored=5, windows_duplicate=5)
+        results.append((stored(here.path), commit(here)))
     assert all(result == results[0] for result in results)
     assert results[0][1] == StreamCommit("hr/high", 20, ())
 
 
 def test_windows_of_a_retired_policy_stay_in_the_watermark(tmp_path: Path) -> None:
     """A device that did not hear of it in time still learns that it may forget them."""
-    one = scene(tmp_path)
-    record(one, frame(5, -1))
-    one.policies = POLICIES[1:]
-    one.reopen()
-    assert commit(one) == StreamCommit("hr/high", 5, ())
+    here = scene(tmp_path)
+    record(here, frame(5, -1))
+    here.policies = POLICIES[1:]
+    here.reopen()
+    assert commit(here) == StreamCommit("hr/high", 5, ())
 
 
 # Windows alone
@@ -200,7 +200,9 @@ def test_of_windows_alone_no_symbols_are_expected_or_taken(tmp_path: Path) -> No
     record(here, frame(5, -1))
     assert [commit.stream for commit in here.committed().streams] == ["hr/high"]
     assert commit(here) == StreamCommit("hr/high", 5, ())
-    assert [(one.window, one.frame) for one in here.store.outbox(0, 10)] == [("high", 5)], "its counts are reported"
+    assert [(waiting.window, waiting.frame) for waiting in here.store.outbox(0, 10)] == [("high", 5)], (
+        "its counts are reported"
+    )
 
 
 def test_a_stream_that_had_symbols_still_answers_for_them(tmp_path: Path) -> None:
@@ -220,6 +222,6 @@ def test_a_stream_that_had_symbols_still_answers_for_them(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("observed", "useful"), [(6, True), (5, True), (4, False), (1, False)])
 def test_a_count_of_less_than_half_a_window_is_not_useful(observed: int, useful: bool) -> None:
-    made = POLICIES[0].model_copy(update={"useful_for": "share"})
-    assert window_count(made, frame(0, observed=observed)).useful is useful
+    share_policy = POLICIES[0].model_copy(update={"useful_for": "share"})
+    assert window_count(share_policy, frame(0, observed=observed)).useful is useful
     assert not window_count(POLICIES[0], frame(0)).useful, "nobody compared"

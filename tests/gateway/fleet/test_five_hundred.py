@@ -69,9 +69,11 @@ def test_it_completes_or_stops_exactly_as_its_thresholds_say(
     assert len(fleet.given) == 500
     for _ in range(3):  # the last answers
         fleet.step()
-    answers = [one.reported.outcome for one in fleet.registry.devices() if one.reported is not None]
+    answers = [device.reported.outcome for device in fleet.registry.devices() if device.reported is not None]
     assert (answers.count("accepted"), answers.count("refused")) == (435, 15)
     while fleet.now < back_us + 10 * SECOND:  # those that were off catch up by the retained message
         fleet.step(60 if fleet.now < back_us - 60 * SECOND else 1)
-    assert sum(one.reported is not None and one.reported.in_force == 1 for one in fleet.registry.devices()) == 485
+    assert (
+        sum(device.reported is not None and device.reported.in_force == 1 for device in fleet.registry.devices()) == 485
+    )
     assert len(fleet.given) == 500

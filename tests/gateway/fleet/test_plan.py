@@ -107,5 +107,5 @@ def test_plans_that_contradict_themselves_are_refused(make: object, text: str) -
 
 
 def test_a_plan_survives_being_written_down() -> None:
-    made = plan(Stage(group="canary"), Stage(Fraction(1, 3), gate=True), 100, groups=("hall", "yard"), seed="x")
-    assert RolloutPlan.from_json(made.to_json()) == made
+    rollout = plan(Stage(group="canary"), Stage(Fraction(1, 3), gate=True), 100, groups=("hall", "yard"), seed="x")
+    assert RolloutPlan.from_json(rollout.to_json()) == rollout

@@ -25,8 +25,8 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
 
 
 def test_devices_and_groups(registry: Registry) -> None:
-    assert [one.name for one in registry.devices()] == names(3)
-    assert [one.name for one in registry.devices("canary")] == ["d000"]
+    assert [device.name for device in registry.devices()] == names(3)
+    assert [device.name for device in registry.devices("canary")] == ["d000"]
     registry.set_groups("d001", ["yard", "canary", "yard"], who="bob", time_us=START)
     assert registry.device("d001").groups == {"yard", "canary"}
     assert registry.groups() == {"canary": 2, "yard": 1}
@@ -65,7 +65,7 @@ def test_health_and_the_time_of_the_last_sign_of_life(registry: Registry) -> Non
 def test_versions_of_documents_only_go_up(registry: Registry) -> None:
     for wrong in (document(2), document(3)):
         registry.add_document(wrong, who="ann", time_us=START + SECOND)  # the same bytes again
-    assert [one.added_us for one in registry.documents()] == [START] * 3
+    assert [document.added_us for document in registry.documents()] == [START] * 3
     for changed in (document(3, payload=b"other"), document(3, digest="ffffffff")):
         with pytest.raises(FleetError, match="taken by another document"):
             registry.add_document(changed, who="ann", time_us=START)

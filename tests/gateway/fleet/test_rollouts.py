@@ -127,7 +127,7 @@ def test_it_stops_by_errors_and_offers_the_way_back_to_what_each_device_had(regi
     registry.add_document(document(4, restores=1), **WHO)
     other = started(rollouts, plan(version=4))
     rollouts.step(other, START + 3 * SECOND)
-    assert {one.desired.version for one in registry.devices() if one.desired} == {4}
+    assert {device.desired.version for device in registry.devices() if device.desired} == {4}
 
 
 def test_a_device_that_boasts_of_refusing_other_versions_still_counts_as_it_answered(registry: Registry) -> None:
@@ -325,7 +325,7 @@ def test_killed_at_random_moments_every_device_gets_it_and_offers_and_desires_ag
         process.kill()
         process.wait(PATIENCE)
         offers = rollouts.show(number).state.offers
-        assert set(offers) == {one.name for one in registry.devices() if one.desired is not None}
+        assert set(offers) == {device.name for device in registry.devices() if device.desired is not None}
     assert kills >= 3
     assert {line.split()[0] for line in output.read_text().splitlines()} == set(names(150))
     assert rollouts.show(number).state.phase == "completed"

@@ -53,13 +53,13 @@ def scraped(port: int) -> list[Metric]:
 
 
 def sample(families: list[Metric], name: str, **labels: str) -> float:
-    (found,) = (
+    (sample,) = (
         sample.value
         for family in families
         for sample in family.samples
         if sample.name == name and sample.labels == labels
     )
-    return found
+    return sample
 
 
 @pytest.mark.long

@@ -60,8 +60,8 @@ def test_every_symbol_and_every_estimate_is_there_once(tmp_path: Path, monkeypat
     monkeypatch.setattr("gateway.history.export._MOST_PIECES", page)
     monkeypatch.setattr("gateway.history.parquet._GROUP_ROWS", page)
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
-    made = frames([5, 1, 9, 2] * 8, gaps=[0, 0, 2, 0, 40, 0, 9_000], versions=[1, 1, 1, 2, 2])
-    for i, frame in enumerate(made):
+    sequence = frames([5, 1, 9, 2] * 8, gaps=[0, 0, 2, 0, 40, 0, 9_000], versions=[1, 1, 1, 2, 2])
+    for i, frame in enumerate(sequence):
         scene.record(frame)
         if i in (9, 20):
             scene.recorder.seal(now=True)
@@ -71,7 +71,7 @@ def test_every_symbol_and_every_estimate_is_there_once(tmp_path: Path, monkeypat
     symbols = table(folder, "symbols")
     wanted = {
         (device, "hr", tick): [symbol, frame.policy_version]
-        for device, sent in (("watch", made), ("ring", other))
+        for device, sent in (("watch", sequence), ("ring", other))
         for frame in sent
         for tick, symbol in enumerate(frame.symbols, frame.first)
     }
@@ -89,7 +89,7 @@ def test_every_symbol_and_every_estimate_is_there_once(tmp_path: Path, monkeypat
             assert isinstance(row, StateRow)
             np.testing.assert_allclose(by_place.pop((device, "hr", row.tick)), row.probabilities, atol=1e-6)
     # Beside those: the newest, which later symbols may still change, and those of ticks that end at the lag's edge.
-    assert all(any(tick + LAG >= end for end in ends(made, other)[device]) for device, _, tick in by_place)
+    assert all(any(tick + LAG >= end for end in ends(sequence, other)[device]) for device, _, tick in by_place)
     smooth_history(Source(scene.path, ALWAYS), tmp_path / "smoothed")  # they have seen every later symbol
     smoothed = table(tmp_path / "smoothed", "smoothed")
     by_all = dict(zip(place(smoothed), smoothed["probabilities"], strict=True))
@@ -120,13 +120,13 @@ def test_a_span_of_time_holds_what_the_whole_holds_of_it(tmp_path: Path) -> None
             exported(scene, part, Span(*(SIX_HOURS.epoch_us + 6 * HOUR * tick for tick in span)))
         everything = table(whole, name).sort_values("tick").drop(columns="date")
         inside = everything[(everything["tick"] >= span[0]) & (everything["tick"] < span[1])]
-        found = table(part, name).sort_values("tick").drop(columns="date")
+        rows = table(part, name).sort_values("tick").drop(columns="date")
         if name == "estimates":
-            probabilities = [np.array(rows.pop("probabilities").tolist()) for rows in (found, inside)]
+            probabilities = [np.array(rows.pop("probabilities").tolist()) for rows in (rows, inside)]
             np.testing.assert_allclose(*probabilities, rtol=0, atol=1e-6)
-            found, inside = found.drop(columns="probability"), inside.drop(columns="probability")
+            rows, inside = rows.drop(columns="probability"), inside.drop(columns="probability")
         pd.testing.assert_frame_equal(
-            found.astype({"device": str, "stream": str}).reset_index(drop=True),
+            rows.astype({"device": str, "stream": str}).reset_index(drop=True),
             inside.astype({"device": str, "stream": str}).reset_index(drop=True),
         )
 
@@ -141,11 +141,11 @@ def test_each_number_is_told_once_where_a_clock_went_back(tmp_path: Path, oldest
     scene.store.put_shifts(number, [], oldest)  # the others are forgotten
     folder = exported(scene, tmp_path / "out")
     for name in ("symbols", "estimates"):
-        found = table(folder, name)
-        assert sorted(found["tick"]) == list(range(50))
-        shift = np.where(found["tick"] < 20, 0, np.where(found["tick"] < 40, 12, 13))
-        times = pd.to_datetime(SIX_HOURS.epoch_us + (found["tick"] - shift) * SIX_HOURS.period_us, unit="us", utc=True)
-        assert (found["time"] == times).all()
+        rows = table(folder, name)
+        assert sorted(rows["tick"]) == list(range(50))
+        shift = np.where(rows["tick"] < 20, 0, np.where(rows["tick"] < 40, 12, 13))
+        times = pd.to_datetime(SIX_HOURS.epoch_us + (rows["tick"] - shift) * SIX_HOURS.period_us, unit="us", utc=True)
+        assert (rows["time"] == times).all()
     distributions = dict(
         zip(table(folder, "estimates")["tick"], table(folder, "estimates")["probabilities"], strict=True)
     )
@@ -161,12 +161,12 @@ def test_each_number_is_told_once_where_a_clock_was_changed(tmp_path: Path) -> N
         scene.record(SymbolFrame(1 + (first >= 20), first - 1, first, bytes([0, 1] * 5)))
     folder = exported(scene, tmp_path / "out")
     for name in ("symbols", "estimates"):
-        found = table(folder, name)
-        assert sorted(found["tick"]) == list(range(40))
-        assert (found["policy_version"] == np.where(found["tick"] < 20, 1, 2)).all()
-        clocks = [SIX_HOURS if tick < 20 else other for tick in found["tick"]]
-        times = [clock.epoch_us + tick * clock.period_us for clock, tick in zip(clocks, found["tick"], strict=True)]
-        assert (found["time"] == pd.to_datetime(times, unit="us", utc=True)).all()
+        rows = table(folder, name)
+        assert sorted(rows["tick"]) == list(range(40))
+        assert (rows["policy_version"] == np.where(rows["tick"] < 20, 1, 2)).all()
+        clocks = [SIX_HOURS if tick < 20 else other for tick in rows["tick"]]
+        times = [clock.epoch_us + tick * clock.period_us for clock, tick in zip(clocks, rows["tick"], strict=True)]
+        assert (rows["time"] == pd.to_datetime(times, unit="us", utc=True)).all()
 
 
 def test_windows_have_their_counts_and_intervals(tmp_path: Path) -> None:
@@ -176,15 +176,15 @@ def test_windows_have_their_counts_and_intervals(tmp_path: Path) -> None:
     some = [WindowFrame(1, "high", i - 1, i, 5 * i, 5, 5, (4 - i,)) for i in range(4)]
     some += [WindowFrame(1, "both", i - 1, i, 10 * i, 10, 9, (7, -1)) for i in range(2)]
     scene.receive([Received("watch", "hr", frame) for frame in some])
-    found = table(exported(scene, tmp_path / "out"), "windows")
-    rows = found[["window", "index", "count", "observed"]].astype({"window": str}).to_numpy().tolist()
+    records = table(exported(scene, tmp_path / "out"), "windows")
+    rows = records[["window", "index", "count", "observed"]].astype({"window": str}).to_numpy().tolist()
     wanted = [["high", i, 4 - i, 5] for i in range(4)] + [["both", i, count, 9] for i in range(2) for count in (7, -1)]
     assert sorted(rows) == sorted(wanted)
-    assert {tuple(states) for states in found["states"]} == {("level 1",), ("level 0",)}
-    assert ((found["time"] - found["since"]) == found["length"] * pd.Timedelta(hours=6)).all()
-    assert (found["low"] < found["count"]).all()
-    assert (found["count"] < found["high"]).all()
-    assert set(found["epsilon"]) == {50.0}
+    assert {tuple(states) for states in records["states"]} == {("level 1",), ("level 0",)}
+    assert ((records["time"] - records["since"]) == records["length"] * pd.Timedelta(hours=6)).all()
+    assert (records["low"] < records["count"]).all()
+    assert (records["count"] < records["high"]).all()
+    assert set(records["epsilon"]) == {50.0}
 
 
 def test_a_profile_has_a_row_for_each_block_of_the_day(tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_a_profile_has_a_row_for_each_block_of_the_day(tmp_path: Path) -> None:
         tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1, windows=(day,), period_us=6 * 3600 * 1_000_000))
     )
     scene.receive([Received("watch", "hr", WindowFrame(1, "day", -1, 0, 0, 8, 8, (3, -1)))])
-    found = table(exported(scene, tmp_path / "out"), "windows")
-    rows = [(list(states), block, count) for states, block, count in found[["states", "block", "count"]].to_numpy()]
+    records = table(exported(scene, tmp_path / "out"), "windows")
+    rows = [(list(states), block, count) for states, block, count in records[["states", "block", "count"]].to_numpy()]
     assert rows == [(["level 1"], "00:00-12:00", 3), (["level 1"], "12:00-24:00", -1)]
 
 
@@ -214,11 +214,11 @@ def test_points_and_what_they_tell_of_measurements(tmp_path: Path) -> None:
     assert [tuple(row) for row in points["values"]] == [
         (tick % 10 % 3 * resolution[0], 1 * resolution[1]) for tick in range(40)
     ]
-    found = table(folder, "measurements").sort_values(["tick", "lag"])
+    records = table(folder, "measurements").sort_values(["tick", "lag"])
     rows = [row for row in estimates_between(scene.path, "watch", "place", lag=LAG) if isinstance(row, ValueRow)]
-    assert list(zip(found["tick"], found["lag"], strict=True)) == [(row.tick, row.lag) for row in rows]
-    assert [tuple(row) for row in found["means"]] == [row.mean for row in rows]
-    assert [tuple(row) for row in found["covariance"]] == [row.covariance for row in rows]
+    assert list(zip(records["tick"], records["lag"], strict=True)) == [(row.tick, row.lag) for row in rows]
+    assert [tuple(row) for row in records["means"]] == [row.mean for row in rows]
+    assert [tuple(row) for row in records["covariance"]] == [row.covariance for row in rows]
 
 
 def test_releases_are_those_that_were_published(tmp_path: Path) -> None:
@@ -231,11 +231,11 @@ def test_releases_are_those_that_were_published(tmp_path: Path) -> None:
     for entry in entries[1:]:
         bench.ledger.mark(entry.number, "published")
     rows = export_history(bench.scene.path, tmp_path / "l.sqlite", ALWAYS, tmp_path / "out")
-    found = table(tmp_path / "out", "releases")
+    records = table(tmp_path / "out", "releases")
     published = bench.frames[1:]
-    assert rows["releases"] == len(found) == sum(len(frame.values) for frame in published)
+    assert rows["releases"] == len(records) == sum(len(frame.values) for frame in published)
     for frame in published:
-        mine = found[found["entry"] == frame.entry]
+        mine = records[records["entry"] == frame.entry]
         assert tuple(mine["value"]) == frame.values
         assert (mine["time"] == pd.Timestamp(frame.time)).all()
         assert set(mine["audience"]) == {"public"}
@@ -248,25 +248,25 @@ def test_releases_are_those_that_were_published(tmp_path: Path) -> None:
 def test_policies_say_what_states_are_called_and_what_is_promised(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
     scene.record(*frames([4, 4], versions=[1, 2]))
-    found = table(exported(scene, tmp_path / "out"), "policies")
-    assert list(found["policy_version"]) == [1, 2]
-    assert [list(states) for states in found["states"]] == [["level 0", "level 1"]] * 2
-    assert set(found["adversary"]) == {"informed"}
-    assert [Policy.from_json(text) for text in found["document"]] == list(POLICIES[:2])
+    records = table(exported(scene, tmp_path / "out"), "policies")
+    assert list(records["policy_version"]) == [1, 2]
+    assert [list(states) for states in records["states"]] == [["level 0", "level 1"]] * 2
+    assert set(records["adversary"]) == {"informed"}
+    assert [Policy.from_json(text) for text in records["document"]] == list(POLICIES[:2])
 
 
 def test_what_comes_meanwhile_is_not_in_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1)))
-    made = frames([10] * 4)
-    scene.record(*made[:2])
+    sequence = frames([10] * 4)
+    scene.record(*sequence[:2])
     days: list[str] = []
 
-    def told(day: str, _share: float) -> None:
+    def report(day: str, _share: float) -> None:
         days.append(day)
         if len(days) == 2:
-            scene.record(*made[2:])
+            scene.record(*sequence[2:])
 
-    export_history(scene.path, None, ALWAYS, tmp_path / "out", lag=LAG, progress=told)
+    export_history(scene.path, None, ALWAYS, tmp_path / "out", lag=LAG, progress=report)
     assert list(table(tmp_path / "out", "symbols")["tick"]) == list(range(20))
     assert len(days) == len(set(days)) > 2
 
@@ -340,9 +340,9 @@ def test_the_command(fugu: Fugu, tmp_path: Path) -> None:
     done = fugu(*words, "--from", "1970-01-01T00:00:50", "--to", "150", "--json")
     assert (done.code, done.err) == (0, "")
     assert done.json() == {"symbols": 100, "estimates": 100, "policies": 1}
-    found = table(tmp_path / "out", "estimates")
-    assert set(found["device"]) == {"watch"}
-    assert list(found["tick"]) == list(range(50, 150))
-    assert list(found["probabilities"].map(sum)) == pytest.approx([1.0] * 100)
+    records = table(tmp_path / "out", "estimates")
+    assert set(records["device"]) == {"watch"}
+    assert list(records["tick"]) == list(range(50, 150))
+    assert list(records["probabilities"].map(sum)) == pytest.approx([1.0] * 100)
     assert fugu(*words).err == "fugu: out is not empty: name a new folder, or remove it first\n"
     assert fugu(*words, "--from", "100", "--to", "100").code == 2

@@ -34,14 +34,14 @@ def filled(store: Location, shards: int) -> Location:
         points = measure_policy().model_copy(update={"device": device, "clock": CLOCK})
         shard = None if shards == 1 else Shard(owner(device, shards), shards)
         scene = Scene(store, policies=(*some, points), shard=shard)  # type: ignore[arg-type]
-        made = frames([30, 7, 400] * 3, gaps=[0, 2, 50], versions=[1, 1, 2], seed=number)
-        scene.record(*made[:5], device=device)
+        sequence = frames([30, 7, 400] * 3, gaps=[0, 2, 50], versions=[1, 1, 2], seed=number)
+        scene.record(*sequence[:5], device=device)
         if number % 2:
             scene.recorder.seal(now=True)
         walk = tuple(Released(0, (number % 3, tick % 2)) for tick in range(10))
         others = [Received(device, "hr", WindowFrame(1, "high", -1, 0, 0, 5, 5, (number,)))]
         others += [Received(device, "place", MeasureFrame(1, -1, 0, 2, walk))]
-        scene.receive([Received(device, "hr", frame) for frame in made[5:]] + others)
+        scene.receive([Received(device, "hr", frame) for frame in sequence[5:]] + others)
         scene.store.close()
     return store
 
@@ -54,13 +54,15 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.long
 @pytest.mark.processes
 def test_what_is_exported_learned_and_watched_is_the_same(tmp_path: Path, server: Server) -> None:
-    one, many = filled(tmp_path / "one.db", 1), filled(server, 3)
-    counted = [export_history(store, None, ALWAYS, tmp_path / name) for store, name in ((one, "one"), (many, "many"))]
+    single, many = filled(tmp_path / "one.db", 1), filled(server, 3)
+    counted = [
+        export_history(store, None, ALWAYS, tmp_path / name) for store, name in ((single, "one"), (many, "many"))
+    ]
     assert contents(tmp_path / "one") == contents(tmp_path / "many")
     assert counted[0] == counted[1]
     names = {"symbols", "estimates", "windows", "points", "measurements", "policies"}
     assert {name for name, count in counted[0].items() if count} == names
     assert counted[0]["symbols"] == len(DEVICES) * 3 * 437
-    learned = [learn_class(Source(store, ALWAYS)).model_copy(update={"source": ""}) for store in (one, many)]
+    learned = [learn_class(Source(store, ALWAYS)).model_copy(update={"source": ""}) for store in (single, many)]
     assert learned[0] == learned[1]
     assert learned[0].devices == len(DEVICES)

@@ -28,8 +28,12 @@ SLOW = Clock(epoch_us=1_700_000_000_000_000, period_us=3 * 3_600_000_000)
 CHAIN = BinaryChains(q=(0.2, 0.2), r=(0.3, 0.3))
 STICKY = BinaryChains(q=(0.03, 0.03), r=(0.1, 0.1))
 FLEET = tuple(
-    one.model_copy(update={"clock": SLOW})
-    for one in (policy(1, chains=CHAIN), policy(2, table=OTHER, chains=STICKY), policy(1, device="ring", chains=CHAIN))
+    version.model_copy(update={"clock": SLOW})
+    for version in (
+        policy(1, chains=CHAIN),
+        policy(2, table=OTHER, chains=STICKY),
+        policy(1, device="ring", chains=CHAIN),
+    )
 )
 MODELS = {policy_.version: model_of(policy_) for policy_ in FLEET[:2]}
 
@@ -62,7 +66,7 @@ def at_once(some: Iterable[SymbolFrame], models: dict[int, Model] = MODELS) -> d
 def smoothed(scene: Scene, span: Span = ALWAYS, device: str = "watch") -> dict[int, NDArray[np.float64]]:
     """The same by days, from the store."""
     with stored_history(scene.path) as history:
-        (stream,) = (one for one in history.streams() if one.device == device)
+        (stream,) = (stream for stream in history.streams() if stream.device == device)
         smoothed = SmoothedStream(history, stream, span)
         for day in reversed(smoothed.days):
             smoothed.look_back(day)
@@ -90,9 +94,9 @@ def test_days_blocks_gaps_and_new_policies_make_no_difference(
     cells = 10
     monkeypatch.setattr("gateway.history.smoothing._CELLS", cells)
     scene = Scene(tmp_path / "s.sqlite", policies=FLEET)
-    made = frames([5, 1, 9, 2, 13] * 4, gaps=gaps, versions=versions)
-    scene.record(*made)
-    close(smoothed(scene), at_once(made))
+    sequence = frames([5, 1, 9, 2, 13] * 4, gaps=gaps, versions=versions)
+    scene.record(*sequence)
+    close(smoothed(scene), at_once(sequence))
 
 
 def test_what_was_set_and_what_lies_outside_the_span_count_for_nothing(tmp_path: Path) -> None:
@@ -108,9 +112,9 @@ def test_what_was_set_and_what_lies_outside_the_span_count_for_nothing(tmp_path:
 
 
 def read(folder: Path) -> pd.DataFrame:
-    found = pd.read_parquet(folder / "smoothed")
+    smoothed_rows = pd.read_parquet(folder / "smoothed")
     names = dict.fromkeys(("device", "stream", "state", "date"), str)
-    return found.astype(names).sort_values(["device", "tick"]).reset_index(drop=True)
+    return smoothed_rows.astype(names).sort_values(["device", "tick"]).reset_index(drop=True)
 
 
 def history_of(scene: Scene) -> Path:

@@ -18,10 +18,10 @@ def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(
     monkeypatch.setattr("gateway.loop.recorder.SEAL_BYTES", 30_000)
     monkeypatch.setattr("gateway.loop.recorder.STREAM_BYTES", 0)
     scene = Scene(tmp_path / "s.sqlite")
-    made = frames([10] * 1_500, gaps=[0, 0, 3])
+    sequence = frames([10] * 1_500, gaps=[0, 0, 3])
     largest, sealed = 0, []
     for begin in range(0, 1_500, 20):
-        scene.record(*made[begin : begin + 20])
+        scene.record(*sequence[begin : begin + 20])
         scene.committed()
         scene.recorder.symbols.reports.take(9)
         scene.recorder.seal()

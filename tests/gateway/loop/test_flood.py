@@ -83,8 +83,8 @@ def test_more_devices_than_a_round_takes_are_served_in_turns_and_each_in_its_ord
         taken += some
     each = {message(device).topic: [message(device, n) for n in range(3)] for device in devices}
     by_topic: dict[str, list[object]] = {topic: [] for topic in each}
-    for one in taken:
-        by_topic[one.topic].append(one)
+    for taken_frame in taken:
+        by_topic[taken_frame.topic].append(taken_frame)
     assert by_topic == each
     assert inbox.take(100, 0.0) == []
 

@@ -53,14 +53,14 @@ def undisturbed(folder: Path, some: list[SymbolFrame]) -> object:
 
 
 def test_a_subscriber_gets_every_estimate_and_the_device_its_watermark(broker: Mosquitto, gateway: Gateway) -> None:
-    made = frames([10, 3, 25, 1, 12], gaps=[0, 0, 2])
+    sequence = frames([10, 3, 25, 1, 12], gaps=[0, 0, 2])
     device = greeted(broker)
-    for sent, frame in enumerate(made, 1):  # one by one: of those that come together only the newest is told
+    for sent, frame in enumerate(sequence, 1):  # one by one: of those that come together only the newest is told
         device.send([frame])
         wait_until(lambda sent=sent: not device.outbox and len(device.estimates) == sent)  # type: ignore[misc]
-    model, symbols = MODELS[1], laid_out(made)
+    model, symbols = MODELS[1], laid_out(sequence)
     filtered = fixed_lag_marginals(symbols, model.initial, model.transition, model.emission, 0)
-    for frame, estimate in zip(made, device.estimates, strict=True):
+    for frame, estimate in zip(sequence, device.estimates, strict=True):
         seen = fixed_lag_marginals(symbols[: frame.last + 1], model.initial, model.transition, model.emission, LAG)
         share = seen[frame.first :].mean(axis=0)
         assert list(estimate.shares.values()) == pytest.approx(share, abs=1e-6)
@@ -69,8 +69,8 @@ def test_a_subscriber_gets_every_estimate_and_the_device_its_watermark(broker: M
         assert estimate.probability == pytest.approx(filtered[frame.last][likely], abs=1e-6)
         assert (unix_us(estimate.since), unix_us(estimate.time)) == (frame.first * 1_000_000, frame.last * 1_000_000)
         assert (estimate.epsilon, estimate.adversary, estimate.useful) == (50.0, "informed", False)
-    wait_until(lambda: gateway.counters["estimates"] == len(made))
-    assert gateway.counters["stored"] == len(made)
+    wait_until(lambda: gateway.counters["estimates"] == len(sequence))
+    assert gateway.counters["stored"] == len(sequence)
     device.stop()
 
 
@@ -113,14 +113,14 @@ def test_what_is_too_large_is_an_alarm_with_its_device_and_an_invented_name_goes
 def test_a_store_that_is_full_stops_nothing_and_loses_nothing(
     broker: Mosquitto, gateway: Gateway, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = frames([4000] * 12)
+    sequence = frames([4000] * 12)
     device = greeted(broker)
-    device.send(made[:2])
+    device.send(sequence[:2])
     wait_until(lambda: not device.outbox)
     pages = gateway._store._db.execute("PRAGMA page_count").fetchone()[0]
     gateway._store._db.execute(f"PRAGMA max_page_count={pages}")
-    device.send(made[2:])
-    wait_until(lambda: gateway.counters["received"] >= len(made) and gateway.counters["store_errors"] > 0)
+    device.send(sequence[2:])
+    wait_until(lambda: gateway.counters["received"] >= len(sequence) and gateway.counters["store_errors"] > 0)
     assert gateway.counters["not_stored"] > 0
     assert device.outbox
     gateway._store._db.execute("PRAGMA max_page_count=1000000")
@@ -128,16 +128,16 @@ def test_a_store_that_is_full_stops_nothing_and_loses_nothing(
     wait_until(lambda: not device.outbox)
     assert "database or disk is full" in caplog.text
     gateway.stop()
-    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, made)
+    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, sequence)
     device.stop()
 
 
 def test_killed_between_any_two_frames_it_ends_in_the_same_state(broker: Mosquitto, tmp_path: Path) -> None:
-    made = frames([10, 3, 7, 10], gaps=[0, 0, 12])
+    sequence = frames([10, 3, 7, 10], gaps=[0, 0, 12])
     write_policies(tmp_path / "policies")
     device = Device(broker)
     device.say_birth()
-    for frame in made:
+    for frame in sequence:
         seen = device.watermarks
         gateway = GatewayProcess(broker, tmp_path)
         wait_until(device.answered_after(seen), what="the answer to the retained birth")
@@ -150,8 +150,8 @@ def test_killed_between_any_two_frames_it_ends_in_the_same_state(broker: Mosquit
     device.send_again()
     wait_until(lambda: not device.outbox)
     assert gateway.stop() == 0
-    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, made)
-    assert made[-1].last in device.told
+    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, sequence)
+    assert sequence[-1].last in device.told
     times = [estimate.time for estimate in device.estimates]
     assert times == sorted(times)
     assert "Traceback" not in gateway.log
@@ -162,18 +162,18 @@ def test_killed_between_any_two_frames_it_ends_in_the_same_state(broker: Mosquit
 def test_with_the_broker_restarted_in_the_middle_it_ends_in_the_same_state(
     broker: Mosquitto, gateway: Gateway, tmp_path: Path, kill: bool
 ) -> None:
-    made = frames([10] * 40, gaps=[0, 0, 3, 0, 20])
+    sequence = frames([10] * 40, gaps=[0, 0, 3, 0, 20])
     device = Device(broker)
     device.say_birth()
     wait_until(device.answered_after(0))
-    device.send(made[:20])
+    device.send(sequence[:20])
     wait_until(lambda: len(device.outbox) < 20)
     if kill:
         broker.kill()
         broker.start()
     else:
         broker.restart()
-    device.send(made[20:])
+    device.send(sequence[20:])
     received = [-1]
 
     def nothing_left() -> bool:
@@ -184,7 +184,7 @@ def test_with_the_broker_restarted_in_the_middle_it_ends_in_the_same_state(
 
     wait_until(nothing_left)
     gateway.stop()
-    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, made)
+    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, sequence)
     device.stop()
 
 

@@ -95,14 +95,14 @@ def test_messages_by_the_batch_are_taken_and_refused_as_they_are_one_by_one(seed
     wanted = [meaning for meaning in meanings if isinstance(meaning, Received)]
     streams = Streams()
     ingest = Ingest(catalogue(), by_batch, lambda: 5_000 * SECOND, streams=streams)
-    found, births = [], []
+    arrived, births = [], []
     while messages:
         size = generator.randint(1, 60)
         arrivals, born = ingest.take(messages[:size])
-        found += received(arrivals, streams)
+        arrived += received(arrivals, streams)
         births += born
         messages = messages[size:]
-    assert found == [(*received[:2], received.frame) for received in wanted]
+    assert arrived == [(*received[:2], received.frame) for received in wanted]
     assert births == [meaning for meaning in meanings if isinstance(meaning, str)] == ["watch"]
     assert by_batch == one_by_one
     assert {"from_the_future", "symbol_out_of_range", "unknown_policy_version"} <= set(by_batch)

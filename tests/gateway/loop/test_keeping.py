@@ -33,15 +33,15 @@ def test_what_is_kept_no_longer_is_not_asked_for_again_and_not_taken_twice(
     def oldest_is_kept() -> bool:
         return 10_800 <= asked("SELECT MIN(first) FROM chunks") <= 14_400
 
-    device, made = Device(broker), frames([600] * 30)
+    device, sequence = Device(broker), frames([600] * 30)
     device.say_birth()
     wait_until(device.answered_after(0))
-    device.send(made)
+    device.send(sequence)
     wait_until(lambda: not device.outbox)
     wait_until(lambda: gateway.counters["frames_removed"] > 0)
     wait_until(oldest_is_kept)
     assert asked("SELECT COUNT(*) FROM journal") == 0
-    device.send_again(made)
+    device.send_again(sequence)
     wait_until(lambda: not device.outbox and gateway.counters["duplicate"] == 30)
     assert oldest_is_kept()
     assert gateway.counters["stored"] == 30

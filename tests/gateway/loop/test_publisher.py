@@ -173,17 +173,17 @@ def test_a_device_that_sends_much_does_not_hold_up_another(tmp_path: Path) -> No
     """Also where there is room for one message at a time."""
     service = Service(tmp_path)
     news_without_answers(service)
-    made = frames([1] * 200)[50:]
-    for i, frame in enumerate(made):
+    sequence = frames([1] * 200)[50:]
+    for i, frame in enumerate(sequence):
         service.scene.record(frame, device=DEVICES[0])
         if i == 3:
-            send(service, DEVICES[1:], *made[:4])
+            send(service, DEVICES[1:], *sequence[:4])
         service.pump(answered=1)
     for device in DEVICES[1:]:
-        assert made[3].last in service.ticks_told(device)
+        assert sequence[3].last in service.ticks_told(device)
     assert len(service.heard(DEVICES[0])) > 2
     service.drain()
-    assert made[-1].last in service.ticks_told(DEVICES[0])
+    assert sequence[-1].last in service.ticks_told(DEVICES[0])
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -272,11 +272,11 @@ def test_what_was_under_way_with_a_client_that_is_gone_is_published_again_and_ta
 
 def test_a_late_frame_changes_what_is_known_now_and_nothing_older_is_told_again(tmp_path: Path) -> None:
     service = Service(tmp_path)
-    made = frames([5, 5, 5])
-    service.scene.record(made[0], made[2], device=DEVICES[0])
+    sequence = frames([5, 5, 5])
+    service.scene.record(sequence[0], sequence[2], device=DEVICES[0])
     service.pump(answered=0)
     before = service.heard(DEVICES[0])
-    service.scene.record(made[1], device=DEVICES[0])
+    service.scene.record(sequence[1], device=DEVICES[0])
     service.drain()
     assert service.waiting == 0
     (again,) = service.heard(DEVICES[0])[len(before) :]
@@ -284,7 +284,7 @@ def test_a_late_frame_changes_what_is_known_now_and_nothing_older_is_told_again(
     assert again != before[-1], "three frames tell more of the newest tick than two"
     assert service.scene.counters["coalesced"] == 1, "the late one itself"
     whole = Service(tmp_path, Scene(tmp_path / "whole.sqlite", lag=2, policies=service.scene.policies))
-    whole.scene.record(*made, device=DEVICES[0])
+    whole.scene.record(*sequence, device=DEVICES[0])
     whole.drain()
     assert whole.heard(DEVICES[0])[-1] == again
 
@@ -301,13 +301,13 @@ def test_a_device_whose_clock_is_set_back_is_told_of_when_its_time_has_come_agai
 
 def test_after_a_restart_nothing_older_than_the_newest_frame_is_told(tmp_path: Path) -> None:
     service = Service(tmp_path)
-    made = frames([5] * 8)
-    service.scene.record(*made[:3], *made[4:], device=DEVICES[0])
+    sequence = frames([5] * 8)
+    service.scene.record(*sequence[:3], *sequence[4:], device=DEVICES[0])
     service.drain()
     service.crash()
-    service.scene.record(made[3], device=DEVICES[0])  # which was late, and changes what follows
+    service.scene.record(sequence[3], device=DEVICES[0])  # which was late, and changes what follows
     service.drain()
-    assert {estimate.tick for estimate in service.heard(DEVICES[0])} <= {made[-1].last}
+    assert {estimate.tick for estimate in service.heard(DEVICES[0])} <= {sequence[-1].last}
 
 
 def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path: Path) -> None:

@@ -76,10 +76,10 @@ def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
 @settings(max_examples=8, deadline=None)
 @given(st.data())
 def test_a_device_never_forgets_a_frame_that_is_not_stored(data: st.DataObject) -> None:
-    made = frames([3] * 90, gaps=[0, 2])
-    arrivals = data.draw(st.lists(st.sampled_from(made), unique=True, max_size=90))
+    sequence = frames([3] * 90, gaps=[0, 2])
+    arrivals = data.draw(st.lists(st.sampled_from(sequence), unique=True, max_size=90))
     if data.draw(st.booleans()):  # every second one is missing: more gaps than a message can list
-        arrivals = [frame for i, frame in enumerate(made) if i % 2 and frame not in arrivals[:5]]
+        arrivals = [frame for i, frame in enumerate(sequence) if i % 2 and frame not in arrivals[:5]]
     with tempfile.TemporaryDirectory() as folder:
         scene = Scene(Path(folder) / "s.sqlite")
         for start in range(0, len(arrivals), 7):
@@ -90,18 +90,18 @@ def test_a_device_never_forgets_a_frame_that_is_not_stored(data: st.DataObject) 
                 scene.reopen()
             message = scene.committed()
             held = set(arrivals[: start + 7])
-            assert not [frame for frame in made if deletable(message, frame) and frame not in held]
+            assert not [frame for frame in sequence if deletable(message, frame) and frame not in held]
             if len(message.streams[0].gaps) < MAX_GAPS:
                 assert all(deletable(message, frame) for frame in held)
         scene.store.close()
 
 
 def test_a_device_that_sends_what_is_missing_gets_rid_of_everything_in_the_end(tmp_path: Path) -> None:
-    made = frames([3] * 101)
+    sequence = frames([3] * 101)
     scene = Scene(tmp_path / "s.sqlite")
-    scene.record(*made[1::2], made[-1])
-    outbox = made[:]
-    for _ in range(len(made)):
+    scene.record(*sequence[1::2], sequence[-1])
+    outbox = sequence[:]
+    for _ in range(len(sequence)):
         outbox = [frame for frame in outbox if not deletable(scene.committed(), frame)]
         if not outbox:
             break
@@ -203,14 +203,14 @@ def whole(some: Iterable[SymbolFrame]) -> bytes:
 @pytest.mark.long
 def test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room(tmp_path: Path) -> None:
     scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "reference.sqlite")
-    made = frames([2000] * 15)
-    for frame in made:
+    sequence = frames([2000] * 15)
+    for frame in sequence:
         reference.record(frame)
-    scene.record(made[0])
+    scene.record(sequence[0])
     pages = scene.store._db.execute("PRAGMA page_count").fetchone()[0]
     scene.store._db.execute(f"PRAGMA max_page_count={pages + 1}")
     refused: list[tuple[SymbolFrame, str]] = []
-    for frame in made[1:]:
+    for frame in sequence[1:]:
         try:
             scene.record(frame)
         except sqlite3.OperationalError as error:
@@ -218,11 +218,11 @@ def test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room(tmp_p
         other = Store(scene.path)
         stored = {tick for frame in other.symbols.following(1, 0) for tick in (frame.first, frame.last)}
         other.close()
-        assert {tick for f in made if deletable(scene.committed(), f) for tick in (f.first, f.last)} <= stored
+        assert {tick for f in sequence if deletable(scene.committed(), f) for tick in (f.first, f.last)} <= stored
     assert refused
     assert {text for _, text in refused} == {"database or disk is full"}
     scene.store._db.execute("PRAGMA max_page_count=1000000")
-    scene.record(*made)
+    scene.record(*sequence)
     assert final_state(scene) == final_state(reference)
     before = [*scene.store.symbols.following(1, 0)]
     scene.recorder.seal(now=True)
@@ -296,13 +296,13 @@ def test_of_each_stream_the_newest_is_told_once_and_after_a_crash_until_the_brok
 
 def test_a_late_frame_tells_the_newest_again_with_what_it_has_changed(tmp_path: Path) -> None:
     scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "r.sqlite")
-    made = frames([5] * 6)
+    sequence = frames([5] * 6)
     for late in (4, 1):
-        scene.record(*made[:late], *made[late + 1 :])
+        scene.record(*sequence[:late], *sequence[late + 1 :])
         before = scene.recorder.symbols.reports.take(9)
-        scene.record(made[late])
+        scene.record(sequence[late])
         (after,) = scene.recorder.symbols.reports.take(9)
-        reference.record(*made)
+        reference.record(*sequence)
         (expected,) = reference.recorder.symbols.reports.take(9)
         assert after.estimate == expected.estimate
         assert [report.estimate for report in before] != [after.estimate]
@@ -314,15 +314,15 @@ def test_after_a_restart_what_was_known_is_gone_on_with_also_if_the_first_to_com
     tmp_path: Path, sealed: bool
 ) -> None:
     scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "r.sqlite")
-    made = frames([10, 10, 2])
-    scene.record(*made[:2])
+    sequence = frames([10, 10, 2])
+    scene.record(*sequence[:2])
     if sealed:
         scene.recorder.seal(now=True)
     scene.reopen()
-    scene.record(made[1])
-    scene.record(made[2])
-    reference.record(*made[:2])
-    reference.record(made[2])
+    scene.record(sequence[1])
+    scene.record(sequence[2])
+    reference.record(*sequence[:2])
+    reference.record(sequence[2])
     (report,), (other,) = (each.recorder.symbols.reports.take(9) for each in (scene, reference))
     assert report.estimate == other.estimate
     assert scene.counters["duplicate"] == 1
@@ -332,8 +332,8 @@ def test_after_a_restart_what_was_known_is_gone_on_with_also_if_the_first_to_com
 def test_a_frame_that_shares_only_the_last_tick_is_not_taken_as_one_that_goes_on(
     tmp_path: Path, first: int, stored: bool
 ) -> None:
-    scene, made = Scene(tmp_path / "s.sqlite"), frames([10, 10])
-    scene.record(made[0])
-    scene.record(made[1])
-    scene.record(SymbolFrame(1, first - 1, first, bytes([1 - made[1].symbols[-1]]) * 5))
+    scene, sequence = Scene(tmp_path / "s.sqlite"), frames([10, 10])
+    scene.record(sequence[0])
+    scene.record(sequence[1])
+    scene.record(SymbolFrame(1, first - 1, first, bytes([1 - sequence[1].symbols[-1]]) * 5))
     assert (scene.counters["stored"], scene.counters["conflict"]) == ((3, 0) if stored else (2, 1))

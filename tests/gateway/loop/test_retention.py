@@ -68,9 +68,9 @@ class Keeper:
 def symbols(folder: Path, hours: int, size: int = 600) -> tuple[Scene, list[SymbolFrame]]:
     """A stream of so many hours, in frames of so many seconds."""
     scene = Scene(folder / "s.sqlite", lag=8, policies=(policy(1, windows=(WINDOW,)),))
-    made = frames([size] * (hours * HOUR // size))
-    scene.record(*made)
-    return scene, made
+    sequence = frames([size] * (hours * HOUR // size))
+    scene.record(*sequence)
+    return scene, sequence
 
 
 def test_each_kind_goes_at_its_own_age_to_the_frame_or_chunk(tmp_path: Path) -> None:
@@ -104,10 +104,10 @@ def test_nothing_goes_a_microsecond_too_early(tmp_path: Path) -> None:
 def test_of_a_long_chunk_what_has_been_too_old_for_an_hour_is_cut_off_to_the_tick(tmp_path: Path) -> None:
     """And the rest says what it said before, to the bit, also after a restart, a late frame and another seal."""
     policies = (policy(1, period_us=60 * SECOND_US),)
-    made = frames([100] * 50)
+    sequence = frames([100] * 50)
     whole, scene = Scene(tmp_path / "w.sqlite", policies=policies), Scene(tmp_path / "s.sqlite", policies=policies)
     for each in (whole, scene):
-        each.record(*made[:25], *made[26:])
+        each.record(*sequence[:25], *sequence[26:])
         each.recorder.seal(now=True)
     keeper = Keeper(scene, "symbols=4h")
     for tick, now in ((0, -1), (1, 0), (1, 60 * SECOND_US - 1), (2, 60 * SECOND_US), (333, 332 * 60 * SECOND_US)):
@@ -117,18 +117,18 @@ def test_of_a_long_chunk_what_has_been_too_old_for_an_hour_is_cut_off_to_the_tic
         assert keeper.count("chunks") == 2
     removed = scene.counters["frames_removed"]
     assert removed == 3
-    assert next(scene.store.symbols.following(1, 0)).symbols == made[3].symbols[33:] + b"".join(
-        frame.symbols for frame in made[4:25]
+    assert next(scene.store.symbols.following(1, 0)).symbols == sequence[3].symbols[33:] + b"".join(
+        frame.symbols for frame in sequence[4:25]
     )
     for restarted in (False, True):
         if restarted:
             keeper.reopen()
         assert after(scene, 333) == after(whole, 333)
-        scene.record(*made[:3])
+        scene.record(*sequence[:3])
         assert scene.committed() == whole.committed()
     assert scene.counters["duplicate"] == 6
     for each in (whole, scene):
-        each.record(made[25])
+        each.record(sequence[25])
     assert after(scene, 333) == after(whole, 333)
     for each in (whole, scene):
         each.recorder.seal(now=True)
@@ -151,10 +151,13 @@ def test_a_chunk_in_which_a_clock_was_set_back_loses_what_is_too_old_and_no_more
     """Its ticks are not as old as they are numbered: after the first ones come some that are older."""
     streams = (policy(1, period_us=60 * SECOND_US), policy(1, stream="steps", period_us=60 * SECOND_US))
     scene = Scene(tmp_path / "s.sqlite", policies=streams)
-    made = frames([frame] * (4_000 // frame))
-    half = len(made) // 2
-    made = [*made[:half], *(replace(frame, shift=1_500) for frame in made[half:])]  # wall ticks 0..1999, then 500..2499
-    scene.record(*made)
+    sequence = frames([frame] * (4_000 // frame))
+    half = len(sequence) // 2
+    sequence = [
+        *sequence[:half],
+        *(replace(frame, shift=1_500) for frame in sequence[half:]),
+    ]  # wall ticks 0..1999, then 500..2499
+    scene.record(*sequence)
     scene.record(*frames([100] * 60), stream="steps")
     keeper = Keeper(scene, "symbols=4h")
     for wall in range(100, 6_000, 491):
@@ -212,16 +215,16 @@ def test_a_removed_frame_that_is_sent_again_is_a_duplicate_and_not_stored_again(
 
 def test_a_frame_that_was_missing_and_is_older_than_what_is_kept_is_acknowledged_and_not_stored(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=8)
-    made = frames([600] * 60)
-    scene.record(*made[:3], *made[4:])
+    sequence = frames([600] * 60)
+    scene.record(*sequence[:3], *sequence[4:])
     assert scene.committed().streams[0].gaps
     keeper = Keeper(scene, "symbols=4h")
     keeper.run(10)
     chunks_before = keeper.count("chunks")
-    scene.record(made[3])
+    scene.record(sequence[3])
     assert (scene.counters["too_old"], keeper.count("chunks")) == (1, chunks_before)
     assert not scene.committed().streams[0].gaps
-    scene.record(made[3])
+    scene.record(sequence[3])
     assert scene.counters["duplicate"] == 1
     keeper.reopen()
     assert not scene.committed().streams[0].gaps
@@ -229,8 +232,8 @@ def test_a_frame_that_was_missing_and_is_older_than_what_is_kept_is_acknowledged
 
 def test_a_device_that_contradicts_what_was_removed_is_in_conflict_and_covers_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=8)
-    made = frames([600] * 60)
-    scene.record(*made[:3], *made[4:])
+    sequence = frames([600] * 60)
+    scene.record(*sequence[:3], *sequence[4:])
     keeper = Keeper(scene, "symbols=4h")
     keeper.run(10)
     before = scene.committed()
@@ -241,15 +244,15 @@ def test_a_device_that_contradicts_what_was_removed_is_in_conflict_and_covers_no
 
 def test_a_missing_frame_that_is_young_enough_is_stored_after_those_before_it_have_gone(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=8)
-    made = frames([600] * 60)
-    scene.record(*made[:30], *made[37:])
+    sequence = frames([600] * 60)
+    scene.record(*sequence[:30], *sequence[37:])
     keeper = Keeper(scene, "symbols=5h")
     keeper.run(10)
-    assert keeper.first("chunks") == made[37].first
-    scene.record(*made[30:37])
+    assert keeper.first("chunks") == sequence[37].first
+    scene.record(*sequence[30:37])
     assert scene.counters["late"] == 7
     scene.recorder.seal(now=True)
-    assert keeper.first("chunks") == made[30].first
+    assert keeper.first("chunks") == sequence[30].first
     assert not scene.committed().streams[0].gaps
 
 
@@ -276,11 +279,11 @@ def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if
 ) -> None:
     generator = random.Random(11)
     sizes = [generator.choice([1, 2, 3, 7]) for _ in range(80)]
-    made = frames([*sizes, 5, 5], gaps=[0, 0, 2, 0, 11])
+    sequence = frames([*sizes, 5, 5], gaps=[0, 0, 2, 0, 11])
     results = []
     for name in ("whole", "removed"):
         scene = Scene(tmp_path / f"{name}.sqlite", lag=8)
-        scene.record(*made[:80])
+        scene.record(*sequence[:80])
         other = frames([600] * 24)
         scene.record(*other, stream="steps")  # whose ticks tell that hours have passed
         if name == "removed":
@@ -291,13 +294,13 @@ def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if
             keeper.reopen()
             assert before is None
             assert not [*scene.store.symbols.following(1, 0)]
-        scene.record(made[80])
+        scene.record(sequence[80])
         for sealed in (False, True):
             if sealed:
                 scene.recorder.seal(now=True)
-            results.append((name, sealed, after(scene, made[80].first)))
-        scene.record(made[81])
-        results.append((name, True, after(scene, made[80].first)))
+            results.append((name, sealed, after(scene, sequence[80].first)))
+        scene.record(sequence[81])
+        results.append((name, True, after(scene, sequence[80].first)))
     whole, removed = (
         [(sealed, state) for name, sealed, state in results if name == wanted] for wanted in ("whole", "removed")
     )
@@ -360,21 +363,21 @@ def removed_by_rounds(keeper: Keeper, table: str) -> list[int]:
 
 def test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=2)
-    made = frames([600] * 60)
-    needle = packed(made[3].symbols)
-    scene.record(*made)
+    sequence = frames([600] * 60)
+    needle = packed(sequence[3].symbols)
+    scene.record(*sequence)
     keeper = Keeper(scene, "symbols=1h")
     keeper.run(10)
     scene.store.close()
     files = [path.read_bytes() for path in tmp_path.glob("s.sqlite*")]
     assert not any(needle[10:40] in content for content in files)
-    assert any(packed(made[-1].symbols) in content for content in files)
+    assert any(packed(sequence[-1].symbols) in content for content in files)
     size = sum(map(len, files))
     scene.open()
     keeper.open()
     for hour in range(1, 5):
         some = [
-            SymbolFrame(1, first - 1, first, made[i].symbols)
+            SymbolFrame(1, first - 1, first, sequence[i].symbols)
             for i, first in enumerate(range(36_000 * hour, 36_000 * (hour + 1), 600))
         ]
         scene.record(*some)

@@ -78,9 +78,9 @@ def test_a_window_opens_once_and_is_released_with_its_helper(tmp_path: Path) -> 
                 assert abs(frame.values[0] - 2 / 3 * frame.observed) < 4  # more noise has a chance of 1 in 10^9
         assert max(frame.devices for frame in frames(ear, topic)) == 3
         values = {frame.first: frame.values for frame in frames(ear, topic)}
-        told = frames(ear, "fugu/2/home/release/press/street")
-        assert len(told) >= 2
-        assert all((frame.epsilon, frame.values) == (1e5, values.get(frame.first, frame.values)) for frame in told)
+        released = frames(ear, "fugu/2/home/release/press/street")
+        assert len(released) >= 2
+        assert all((frame.epsilon, frame.values) == (1e5, values.get(frame.first, frame.values)) for frame in released)
         requested: dict[int, set[bytes]] = {}
         for payload in ear.of("fugu/2/home/group/street/request"):
             page = OpeningRequest.decode(payload)

@@ -84,14 +84,14 @@ def test_the_view_of_an_audience_has_nothing_of_others_and_names_no_device(tmp_p
             reserve(ledger, release(0, 9, ALLOWED // 3, audience=audience, topic=topic))
     view = LedgerView(location, "lab")
     assert view.view == "of audience lab"
-    found = view.page("public", 2**62)  # whoever asks for another is given their own
-    assert (numbers(found), found["audiences"]) == ([2], ["lab"])
+    page = view.page("public", 2**62)  # whoever asks for another is given their own
+    assert (numbers(page), page["audiences"]) == ([2], ["lab"])
     (budget,) = view.budgets("watch")["budgets"]
     assert budget["audience"] == "lab"
-    said = everything(view, "watch")
-    assert "public" not in said
-    assert "doctor" not in said
-    assert "watch" not in said
+    text = everything(view, "watch")
+    assert "public" not in text
+    assert "doctor" not in text
+    assert "watch" not in text
     assert "watch" in everything(LedgerView(location), "watch")
 
 
@@ -101,9 +101,9 @@ def test_sums_before_noise_and_what_was_published_are_in_no_answer(location: Loc
         ledger.reserve(release(0, 9), lambda _: inside, time_us=5)
         with ledger.snapshot() as rows:
             assert SUMS in repr(list(rows.entries()))
-    said = everything(LedgerView(location), "watch")
-    assert "'number': 1" in said
-    assert SUMS not in said
+    text = everything(LedgerView(location), "watch")
+    assert "'number': 1" in text
+    assert SUMS not in text
 
 
 def test_a_ledger_that_is_not_there_or_damaged_is_said_and_seen_again_when_it_is_back(

@@ -30,21 +30,21 @@ WATCH: Description = describe(policy(epoch_us=0, period_us=1_000_000).model_copy
 def test_cells_of_95_percent_lie_in_the_ellipse_on_the_earth(weights: tuple[int, ...]) -> None:
     total = sum(weights)
     shares = {label: weight / total for label, weight in zip("abcdefghi", weights, strict=True)}
-    said = placed_shares(POINTS, shares)
-    assert said["cells"] == list(shares.values())
-    assert said["placed"] == pytest.approx(1.0)
+    placed = placed_shares(POINTS, shares)
+    assert placed["cells"] == list(shares.values())
+    assert placed["placed"] == pytest.approx(1.0)
     narrow = METRES_PER_DEGREE * math.cos(math.radians(ORIGIN[0] + 1.5 * STEP[0]))
-    turn = math.radians(said["orientation"])
+    turn = math.radians(placed["orientation"])
 
     def inside(cell: tuple[int, int], scale: float) -> bool:
         for x, y in product((0, 1), repeat=2):
-            east = (ORIGIN[1] + (cell[0] + x) * STEP[1] - said["longitude"]) * narrow
-            north = (ORIGIN[0] + (cell[1] + y) * STEP[0] - said["latitude"]) * METRES_PER_DEGREE
+            east = (ORIGIN[1] + (cell[0] + x) * STEP[1] - placed["longitude"]) * narrow
+            north = (ORIGIN[0] + (cell[1] + y) * STEP[0] - placed["latitude"]) * METRES_PER_DEGREE
             along, across = (
                 east * math.sin(turn) + north * math.cos(turn),
                 east * math.cos(turn) - north * math.sin(turn),
             )
-            if math.hypot(along / said["semi_major"], across / said["semi_minor"]) > scale:
+            if math.hypot(along / placed["semi_major"], across / placed["semi_minor"]) > scale:
                 return False
         return True
 
@@ -55,10 +55,12 @@ def test_cells_of_95_percent_lie_in_the_ellipse_on_the_earth(weights: tuple[int,
 def test_what_has_no_place_is_said_and_not_drawn() -> None:
     """A state without a cell, `missing` say, has a share, and no place."""
     away = WATCH.model_copy(update={"states": ("west", "east", "missing"), "table": None})
-    said = placed_shares(away, {"west": 0.6, "east": 0.0, "missing": 0.4})
-    assert said["cells"] == [0.6, 0.0]
-    assert said["placed"] == pytest.approx(0.6)
-    assert (said["latitude"], said["longitude"]) == pytest.approx((ORIGIN[0] + STEP[0] / 2, ORIGIN[1] + STEP[1] / 2))
+    placed = placed_shares(away, {"west": 0.6, "east": 0.0, "missing": 0.4})
+    assert placed["cells"] == [0.6, 0.0]
+    assert placed["placed"] == pytest.approx(0.6)
+    assert (placed["latitude"], placed["longitude"]) == pytest.approx(
+        (ORIGIN[0] + STEP[0] / 2, ORIGIN[1] + STEP[1] / 2)
+    )
     assert placed_shares(away, {"west": 0.0, "east": 0.0, "missing": 1.0}) == {}
     assert placed_shares(away, {"west": 1.0}) == {}
     assert placed_shares(None, {"west": 1.0}) == {}

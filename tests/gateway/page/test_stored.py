@@ -37,8 +37,8 @@ PLACE = parse_topic(topic_of("window", "home", "watch", "hr"))
 @pytest.fixture
 def counted() -> Policy:
     window = Window(name="high", length=LENGTH, stride=LENGTH, states=("high",), scale="57/10")
-    made = policy(epoch_us=0, period_us=PERIOD * 1_000_000)
-    return made.model_copy(update={"table": None, "windows": (window,), "windows_guarantee": None})
+    draft = policy(epoch_us=0, period_us=PERIOD * 1_000_000)
+    return draft.model_copy(update={"table": None, "windows": (window,), "windows_guarantee": None})
 
 
 def frame(index: int, count: int = 20, version: int = 1) -> WindowFrame:
@@ -47,8 +47,8 @@ def frame(index: int, count: int = 20, version: int = 1) -> WindowFrame:
 
 def store_of(file: Path, frames: list[WindowFrame]) -> Path:
     with closing(Store(file)) as store, store.transaction():
-        for one in frames:
-            store.windows.add(store.number("watch", "hr/high"), one)
+        for window_frame in frames:
+            store.windows.add(store.number("watch", "hr/high"), window_frame)
         store.windows.add(store.number("ring", "hr/high"), frame(9999, 60))
     return file
 
@@ -77,8 +77,8 @@ def test_a_week_is_asked_for_once_for_each_version(counted: Policy) -> None:
 
 def test_windows_of_a_device_are_read_from_a_store(tmp_path: Path) -> None:
     file = store_of(tmp_path / "store.db", [frame(index) for index in range(9990, 10_000)])
-    found = stored_counts(file, "watch", {("hr", "high"): 9995 * LENGTH})
-    assert found == {"frames": {"hr": [frame(index) for index in range(9995, 10_000)]}}
+    counts = stored_counts(file, "watch", {("hr", "high"): 9995 * LENGTH})
+    assert counts == {"frames": {"hr": [frame(index) for index in range(9995, 10_000)]}}
     assert stored_counts(file, "nobody", {("hr", "high"): 0}) == {"frames": {}}
     assert stored_counts(tmp_path / "other.db", "watch", {("hr", "high"): 0}) == {"none": "there is no store other.db"}
 

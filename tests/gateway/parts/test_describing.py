@@ -161,18 +161,18 @@ def test_whoever_comes_half_way_through_a_rollout_can_read_what_still_comes_of_t
 ) -> None:
     versions = {number: policy(number) for number in (1, 2)}
     write_policies(tmp_path / "policies", list(versions.values()))
-    topic, made = topic_of("description", "home", "watch", "hr"), frames([10, 10, 10], versions=[1, 1, 2])
+    topic, sequence = topic_of("description", "home", "watch", "hr"), frames([10, 10, 10], versions=[1, 1, 2])
     rollout = describe(versions[2], others=[versions[1]]).encode()
     with listening(broker) as here, running(broker, tmp_path):
         wait_until(lambda: topic in here.there, "a gateway that listens")
-        here.link.publish(topic_of("symbols", "home", "watch", "hr"), made[0].encode())
+        here.link.publish(topic_of("symbols", "home", "watch", "hr"), sequence[0].encode())
         wait_until(lambda: here.there.get(topic) == describe(versions[1]).encode(), "the first version")
-        here.link.publish(topic_of("symbols", "home", "watch", "hr"), made[2].encode())
+        here.link.publish(topic_of("symbols", "home", "watch", "hr"), sequence[2].encode())
         wait_until(lambda: here.there.get(topic) == rollout, "both versions")
         with Subscription(broker.broker, fleet="home", device="watch", descriptions=True) as late:
             readings = iter(late)
             assert isinstance(next(readings), DescriptionReading)
-            here.link.publish(topic_of("symbols", "home", "watch", "hr"), made[1].encode())
+            here.link.publish(topic_of("symbols", "home", "watch", "hr"), sequence[1].encode())
             first = next(reading for reading in readings if not isinstance(reading, DescriptionReading))
             assert isinstance(first, SymbolReading)
             assert (first.tick, first.time, first.label) == (10, EPOCH + timedelta(seconds=10), f"level {first.symbol}")
@@ -188,9 +188,9 @@ def test_other_versions_are_left_out_the_oldest_first_where_a_message_has_no_roo
     policies = [policy(version) for version in (1, 2, 3)]
     fits = len(describe(policies[2], others=policies[1:2]).encode())
     monkeypatch.setattr(describing, "MAX_DESCRIPTION_BYTES", fits)
-    made = describing.Described.of(Running(policies[2], True, tuple(policies[:2])))
-    assert [other.version for other in made.description.others] == [2]
-    assert len(made.payload) == fits
+    described = describing.Described.of(Running(policies[2], True, tuple(policies[:2])))
+    assert [other.version for other in described.description.others] == [2]
+    assert len(described.payload) == fits
 
 
 @pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="mosquitto's clients are not installed")
@@ -202,9 +202,9 @@ def test_anybody_s_client_prints_one_flat_object_a_line(broker: Mosquitto, tmp_p
         wait_until(device.answered_after(0))
         command = ["mosquitto_sub", "-p", str(broker.port), "-t", "fugu/2/home/estimate/+/+", "-C", "1"]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
-            made, sent = frames([10] * 200), 0
+            sequence, sent = frames([10] * 200), 0
             while client.poll() is None:
-                device.send(made[sent : sent + 1])
+                device.send(sequence[sent : sent + 1])
                 sent += 1
                 wait_until(lambda: not device.outbox or client.poll() is not None)
             out, _ = client.communicate(timeout=PATIENCE)

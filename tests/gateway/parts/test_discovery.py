@@ -89,9 +89,9 @@ def test_a_share_is_a_measurement_in_percent_that_expires() -> None:
 
 
 def test_what_the_device_has_counted_is_shown_with_its_interval_and_not_the_symbols() -> None:
-    found = components(COUNTED)
-    assert found.keys() == {"hr.privacy", "hr.window.hour"}
-    share = found["hr.window.hour"]
+    entities = components(COUNTED)
+    assert entities.keys() == {"hr.privacy", "hr.window.hour"}
+    share = entities["hr.window.hour"]
     assert share["state_topic"] == "fugu/2/home/count/watch/hr"
     assert share["expire_after"] == 3 * 3600
     assert value(share, COUNT.encode()) == "50.0"
@@ -104,20 +104,20 @@ def test_what_the_device_has_counted_is_shown_with_its_interval_and_not_the_symb
 
 def test_of_several_windows_each_takes_its_own_messages() -> None:
     hour = COUNTED.windows[0]
-    found = components(COUNTED.model_copy(update={"windows": (hour, hour.model_copy(update={"name": "day"}))}))
-    assert value(found["hr.window.hour"], COUNT.encode()) == "50.0"
-    assert value(found["hr.window.day"], COUNT.encode()) == ""
-    assert found["hr.window.hour"]["name"] != found["hr.window.day"]["name"]
+    entities = components(COUNTED.model_copy(update={"windows": (hour, hour.model_copy(update={"name": "day"}))}))
+    assert value(entities["hr.window.hour"], COUNT.encode()) == "50.0"
+    assert value(entities["hr.window.day"], COUNT.encode()) == ""
+    assert entities["hr.window.hour"]["name"] != entities["hr.window.day"]["name"]
 
 
 def test_a_histogram_has_a_share_of_each_state() -> None:
     labels = ("one", "two", "three")
     window = COUNTED.windows[0].model_copy(update={"states": "histogram"})
-    found = components(COUNTED.model_copy(update={"states": labels, "windows": (window,)}))
+    entities = components(COUNTED.model_copy(update={"states": labels, "windows": (window,)}))
     count = replace(COUNT, states=labels, values=(6.0, -3.0, 57.0), low=(0.0, -9.0, 51.0), high=(12.0, 3.0, 63.0))
-    shown = [value(found[f"hr.window.hour.{index}"], count.encode()) for index in range(3)]
+    shown = [value(entities[f"hr.window.hour.{index}"], count.encode()) for index in range(3)]
     assert shown == ["10.0", "-5.0", "95.0"]
-    assert attributes(found["hr.window.hour.2"], count.encode())["high"] == 105.0
+    assert attributes(entities["hr.window.hour.2"], count.encode())["high"] == 105.0
 
 
 @pytest.mark.parametrize(
@@ -166,19 +166,19 @@ def test_which_state_is_on_and_of_which_class_follows_from_the_names(
 
 
 def test_a_place_is_on_the_map_with_how_far_off_it_can_be() -> None:
-    found = components(SYMBOLS.model_copy(update={"kind": "points", "place": GRID}))
+    entities = components(SYMBOLS.model_copy(update={"kind": "points", "place": GRID}))
     estimate = PlaceEstimate(instant(SECOND), 1, 52.25, 4.5, 351.5, 400.0, 200.0, 0.0, 3, 1.0, "universal", True)
-    assert "state_topic" not in found["hr.place"]
-    shown = attributes(found["hr.place"], estimate.encode())
+    assert "state_topic" not in entities["hr.place"]
+    shown = attributes(entities["hr.place"], estimate.encode())
     assert (shown["latitude"], shown["longitude"], shown["gps_accuracy"]) == (52.25, 4.5, 351.5)
 
 
 def test_a_measurement_has_its_unit_and_interval() -> None:
-    found = components(SYMBOLS.model_copy(update={"kind": "points", "unit": "lux"}))
+    entities = components(SYMBOLS.model_copy(update={"kind": "points", "unit": "lux"}))
     estimate = ValueEstimate(instant(SECOND), 1, (41.5,), (30.0,), (50.0,), "lux", 3, None, "universal", False)
-    assert found["hr.value"]["unit_of_measurement"] == "lux"
-    assert value(found["hr.value"], estimate.encode()) == "41.5"
-    shown = attributes(found["hr.value"], estimate.encode())
+    assert entities["hr.value"]["unit_of_measurement"] == "lux"
+    assert value(entities["hr.value"], estimate.encode()) == "41.5"
+    shown = attributes(entities["hr.value"], estimate.encode())
     assert (shown["low"], shown["high"], shown["useful"]) == (30.0, 50.0, False)
 
 
@@ -224,14 +224,14 @@ def test_the_gateway_has_an_entity_for_its_alarms() -> None:
 def test_names_of_states_are_never_a_part_of_a_template(labels: list[str]) -> None:
     """They may be any text: what it says is compared, and evaluated nowhere."""
     states = tuple(labels)
-    found = components(named(states, useful_for="state"))
+    entities = components(named(states, useful_for="state"))
     shares = {label: (index + 1) / sum(range(1, len(states) + 1)) for index, label in enumerate(states)}
     payload = replace(ESTIMATE, state=states[-1], shares=shares, useful=True).encode()
-    for key, component in found.items():
+    for key, component in entities.items():
         if key.startswith("hr.share."):
             assert value(component, payload) == str(round(100 * shares[states[int(key.rpartition(".")[2])]], 2))
     if len(states) == 2:
-        assert value(found["hr.state"], payload) in ("ON", "OFF")
+        assert value(entities["hr.state"], payload) in ("ON", "OFF")
     window = COUNTED.windows[0].model_copy(update={"states": "histogram"})
     counted = components(COUNTED.model_copy(update={"states": states, "windows": (window,)}))
     numbers = tuple(float(index) for index in range(len(states)))
@@ -245,8 +245,8 @@ def test_names_of_states_are_never_a_part_of_a_template(labels: list[str]) -> No
 def test_many_states_make_no_entities() -> None:
     assert components(named(tuple(f"c{x}" for x in range(MOST_STATES + 1)))).keys() == {"hr.privacy"}
     every = COUNTED.windows[0].model_copy(update={"states": tuple(f"c{x}" * 16 for x in range(20))})
-    found = components(COUNTED.model_copy(update={"states": every.states, "windows": (every,)}))
-    assert "20 states" in found["hr.window.hour"]["name"]
+    entities = components(COUNTED.model_copy(update={"states": every.states, "windows": (every,)}))
+    assert "20 states" in entities["hr.window.hour"]["name"]
 
 
 def test_names_do_not_depend_on_the_policy_and_belong_to_one_device() -> None:

@@ -60,16 +60,16 @@ def test_a_scale_is_rounded_up_to_few_digits(scale: Fraction) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.fractions(0, 10**9))
 def test_a_float_up_is_the_next_one_that_is_no_less(value: Fraction) -> None:
-    found = float_up(value)
-    assert math.nextafter(found, -1.0) < value <= found
+    rounded = float_up(value)
+    assert math.nextafter(rounded, -1.0) < value <= rounded
 
 
 def test_the_noise_for_several_tables_is_that_of_the_one_that_needs_most() -> None:
     """And is found without a search."""
-    tables, found = [binary(0.4, 0.4), binary(0.1, 0.2), binary(0.3, 0.45)], list[Fraction]()
-    lines_run(lambda: found.append(smallest_scale(tables, 2, PER_NAT // 2)), 20_000)
-    assert found[0] == max(smallest_scale([table], 2, PER_NAT // 2) for table in tables)
-    assert all(units_above(charge(table, float_up(2 / found[0]))) <= PER_NAT // 2 for table in tables)
+    tables, scales = [binary(0.4, 0.4), binary(0.1, 0.2), binary(0.3, 0.45)], list[Fraction]()
+    lines_run(lambda: scales.append(smallest_scale(tables, 2, PER_NAT // 2)), 20_000)
+    assert scales[0] == max(smallest_scale([table], 2, PER_NAT // 2) for table in tables)
+    assert all(units_above(charge(table, float_up(2 / scales[0]))) <= PER_NAT // 2 for table in tables)
 
 
 @pytest.mark.parametrize("name", GOLDEN["rr_lambda"])
@@ -99,8 +99,8 @@ def test_golden_scales_of_chains(name: str) -> None:
     expected = GOLDEN[name]["s_coupling_rr"]
     table = binary(float(rho), float(rho))
     assert loses(table, expected, loss)
-    found = smallest_scale([table], 1, int(loss * PER_NAT))
-    assert found == (LEAST_SCALE if expected == 0.0 else pytest.approx(expected, abs=2e-6))
+    scale = smallest_scale([table], 1, int(loss * PER_NAT))
+    assert scale == (LEAST_SCALE if expected == 0.0 else pytest.approx(expected, abs=2e-6))
 
 
 @st.composite
@@ -134,10 +134,10 @@ def enumerated(table: NoiseTable, spread: float) -> float:
 @given(tables(), SPREADS)
 @settings(max_examples=40, deadline=None)
 def test_thresholds_find_the_worst_set_of_symbols(table: NoiseTable, spread: float) -> None:
-    found, worst = amplified_loss(table, spread), enumerated(table, spread)
-    assert found == pytest.approx(worst, rel=1e-9, abs=1e-12)
-    assert found <= spread
-    assert found <= math.log(max(tick_ratios(table))) * (1 + 1e-9)
+    amplified, worst = amplified_loss(table, spread), enumerated(table, spread)
+    assert amplified == pytest.approx(worst, rel=1e-9, abs=1e-12)
+    assert amplified <= spread
+    assert amplified <= math.log(max(tick_ratios(table))) * (1 + 1e-9)
 
 
 @pytest.mark.long

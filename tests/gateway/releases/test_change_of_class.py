@@ -108,8 +108,8 @@ def test_after_a_wider_class_releases_stop_until_the_promise_is_true(
     assert scene.counters["releases_refused"] == (since - 60) // 20
     spent, allowed = scene.ledger.account(KEY).spent, scene.ledger.account(key).allowance
     assert losses(0.05, (60, spent), (since - 60, 0), (2000, allowed))[since:].max() <= 1.0
-    said = [record.getMessage() for record in caplog.records if "again from tick" in record.getMessage()]
-    tick = int(said[-1].rpartition("again from tick ")[2].split()[0])
+    lines = [record.getMessage() for record in caplog.records if "again from tick" in record.getMessage()]
+    tick = int(lines[-1].rpartition("again from tick ")[2].split()[0])
     assert since - 20 < tick <= since
 
 
@@ -119,11 +119,11 @@ def test_a_mechanism_whose_bound_is_none_of_the_chain_s_leakage_tells_nothing_mo
     fleet = [of_class(version, BinaryChains(q=(q, q), r=(q, q))) for version, q in ((1, 0.2), (2, 0.05))]
     quilts = scheduled(mechanism="mqm-exact")
     scene = Bench(tmp_path, quilts, audiences=PUBLIC.replace("informed", "ignorant"), fleet=(fleet[0],))
-    made = frames([20] * 30, versions=[*[1] * 4, *[2] * 26])
-    scene.scene.record(*made[:4])
+    sequence = frames([20] * 30, versions=[*[1] * 4, *[2] * 26])
+    scene.scene.record(*sequence[:4])
     assert released(scene) == [0, 20, 40]
     go_on(scene, *fleet)
-    scene.scene.record(*made[4:])
+    scene.scene.record(*sequence[4:])
     assert released(scene) == [0, 20, 40]
     assert "it may be told of never again" in caplog.text
 
@@ -276,8 +276,8 @@ def test_after_a_lost_ledger_releases_wait_until_nothing_is_left_of_what_may_hav
     scene.scene.open()
     scene.open()
     go_on(scene, of_class(1, NARROW), of_class(2, WIDE))
-    made = frames([20] * 16, versions=[*[1] * 4, *[2] * 12])
-    scene.scene.record(*(made[4:] if after is None else made))
+    sequence = frames([20] * 16, versions=[*[1] * 4, *[2] * 12])
+    scene.scene.record(*(sequence[4:] if after is None else sequence))
     first = released(scene)[0]
     allowed = scene.ledger.account(KEY).allowance
     truth = losses(0.05, (60, spent), (first - 60, 0), (2000, allowed))[first:].max()

@@ -82,8 +82,8 @@ def test_an_interval_of_two_tables_covers_as_often_as_it_says() -> None:
     intervals = []
     for pair in itertools.product(*counts):
         parts = tuple(Part(*of, 0, np.array([count])) for *of, count in zip(tables, ticks, pair, strict=True))
-        found = estimate(COUNT, parts, scale)
-        intervals.append((*found.low, *found.high))
+        answer = estimate(COUNT, parts, scale)
+        intervals.append((*answer.low, *answer.high))
     low, high = (column.reshape([len(count) for count in counts]) for column in np.array(intervals).T)
     for inside in itertools.product(*(range(n + 1) for n in ticks)):
         of = zip(tables, ticks, inside, strict=True)
@@ -109,8 +109,8 @@ def test_every_bin_of_a_histogram_covers_as_often_as_it_says() -> None:
             distribution[total] = distribution.get(total, 0.0) + p * math.prod(noise[reach + n] for n in shifts)
     held, truth = np.zeros(3), np.bincount(states, minlength=3)
     for total, p in distribution.items():
-        found = estimate(query, (Part(table, len(states), 0, np.array(total)),), scale, 0.9)
-        held += p * ((found.low <= truth) & (truth <= found.high))
+        answer = estimate(query, (Part(table, len(states), 0, np.array(total)),), scale, 0.9)
+        held += p * ((answer.low <= truth) & (truth <= answer.high))
     assert held.min() >= 0.9
 
 
@@ -143,6 +143,6 @@ def test_an_interval_of_a_dwell_time_covers_as_often_as_it_says(states: str, rho
         chances[counts] += math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
     held = 0.0
     for (ticks, steps, *counts), chance in chances.items():
-        found = estimate(query, (Part(table, ticks, steps, np.array(counts).reshape(2, 2)),), scale)
-        held += chance * (found.low[0] <= truth <= found.high[0])
+        answer = estimate(query, (Part(table, ticks, steps, np.array(counts).reshape(2, 2)),), scale)
+        held += chance * (answer.low[0] <= truth <= answer.high[0])
     assert held >= 0.95

@@ -123,9 +123,9 @@ def test_what_has_piled_up_is_waited_for_after_a_new_connection(tmp_path: Path) 
 
 def test_a_device_with_a_hole_in_every_window_delays_releases_once(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled())
-    made = steady(0, 205)
-    bench.scene.record(*made)
-    bench.scene.record(*made[1::2], device="ring")
+    sequence = steady(0, 205)
+    bench.scene.record(*sequence)
+    bench.scene.record(*sequence[1::2], device="ring")
     bench.now_us = 200 * SECOND
     bench.work()
     assert starts(bench) == []

@@ -96,6 +96,6 @@ def test_histograms_and_pairs_of_symbols(kind: QueryKind, rho: tuple[float, floa
     worst = 0.0
     for tick in range(n):
         densities = [np.where(paths[:, tick] == x, distribution, 0.0) for x in (0, 1)]
-        values = [density @ (one @ symbols) / one.sum() for one in densities]
+        values = [density @ (weights @ symbols) / weights.sum() for weights in densities]
         worst = max(worst, float(np.abs(np.log(values[0] / values[1])).max()))
     assert 0.3 * epsilon < worst <= epsilon

@@ -249,16 +249,16 @@ def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...
                 case ("release", int(first), int(size), int(charge), set(devices)):
                     window = range(first, first + size)
                     fits = all(base[d] + ticks[d][t] + charge <= allowed[d] for d in devices for t in window)
-                    one = release(first, first + size - 1, charge, *sorted(devices))
+                    draft = release(first, first + size - 1, charge, *sorted(devices))
                     if fits:
-                        reserve(ledger, one)
+                        reserve(ledger, draft)
                         for device in devices:
                             least[device] = min(least[device], allowed[device])
                             for tick in window:
                                 ticks[device][tick] += charge
                     else:
                         with pytest.raises(LedgerError):
-                            reserve(ledger, one)
+                            reserve(ledger, draft)
                 case ("allow", int(amount), int(standing), str(device)):
                     allow(ledger, device, allowance=amount, base=standing)
                     allowed[device], base[device] = min(amount, least[device]), standing
@@ -299,14 +299,14 @@ def test_an_account_is_charged_by_its_mechanism_or_not_at_all(
             alone = mechanism in ALONE and (base > 0 or bool(ticks[device]))
             fits = all(base + ticks[device][tick] + charge <= 8 for tick in window)
             ticks[device] = defaultdict(int, {tick: spent for tick, spent in ticks[device].items() if spent})
-            one = release(first, first + 3, charge, device, mechanism=mechanism)
+            draft = release(first, first + 3, charge, device, mechanism=mechanism)
             if mechanism == own[device] and fits and not alone:
-                assert reserve(ledger, one).mechanism == mechanism
+                assert reserve(ledger, draft).mechanism == mechanism
                 for tick in window:
                     ticks[device][tick] += charge
             else:
                 with pytest.raises(LedgerError):
-                    reserve(ledger, one)
+                    reserve(ledger, draft)
         for device, mechanism in own.items():
             account = ledger.account(key(device))
             assert account.mechanism == mechanism

@@ -33,8 +33,10 @@ def publish_without_end(location: Location, seen: Path) -> None:
         publish(entry)
     while True:
         first = ledger.progress("count") or 0
-        told = drawn(b"\0" + secrets.token_bytes(8))
-        publish(ledger.reserve(release(first, first + 9), lambda _, frame=told: frame, time_us=1, progress=first + 10))
+        payload = drawn(b"\0" + secrets.token_bytes(8))
+        publish(
+            ledger.reserve(release(first, first + 9), lambda _, frame=payload: frame, time_us=1, progress=first + 10)
+        )
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])

@@ -158,10 +158,10 @@ def test_the_approximate_allowance_is_that_of_its_bounds_on_influence(
         assert exact <= bounds[width - 1]
         assert max(influence(chain, None, width, None) for chain in members) <= 2.0 * bounds[width - 1]
     rates = (epsilon - 2.0 * bounds[:, None] - bounds[None, :]) / (widths[:, None] + widths[None, :] - 1)
-    found = nats(allowance(class_of(*transitions), epsilon, "ignorant", "mqm-approx"))
-    assert found == pytest.approx(float(rates.max()), rel=3e-9)
+    limit = nats(allowance(class_of(*transitions), epsilon, "ignorant", "mqm-approx"))
+    assert limit == pytest.approx(float(rates.max()), rel=3e-9)
     exact_rule = nats(allowance(class_of(*transitions), epsilon, "ignorant", "mqm-exact"))
-    assert found <= exact_rule <= nats(allowance(class_of(*transitions), epsilon, "ignorant")) * (1 + 1e-9)
+    assert limit <= exact_rule <= nats(allowance(class_of(*transitions), epsilon, "ignorant")) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("mechanism", [*QUILTS, "wasserstein"])

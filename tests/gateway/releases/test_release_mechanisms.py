@@ -96,16 +96,16 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("mechanism", only(["mqm-exact", "wasserstein"], SCALES))
 def test_a_gateway_releases_by_each_mechanism(tmp_path: Path, mechanism: Mechanism) -> None:
     bench = Bench(tmp_path, planned(mechanism), audiences=NOBODY, fleet=FLEET)
-    made = frames([LENGTH] * (WINDOWS + 1))
-    symbols = b"".join(frame.symbols for frame in made)
-    bench.scene.record(*made)
-    told, count = bench.work(), 1 if mechanism in ALONE else WINDOWS
+    sequence = frames([LENGTH] * (WINDOWS + 1))
+    symbols = b"".join(frame.symbols for frame in sequence)
+    bench.scene.record(*sequence)
+    released, count = bench.work(), 1 if mechanism in ALONE else WINDOWS
     assert (bench.counters["releases_refused"], bench.counters["unexpected"]) == (0, 0)
-    assert [frame.first for frame in told] == [LENGTH * n for n in range(count)]
-    assert {(frame.mechanism, frame.noise) for frame in told} == {(mechanism, "discrete-laplace")}
-    scale = Fraction(told[0].scale)
+    assert [frame.first for frame in released] == [LENGTH * n for n in range(count)]
+    assert {(frame.mechanism, frame.noise) for frame in released} == {(mechanism, "discrete-laplace")}
+    scale = Fraction(released[0].scale)
     assert float(scale) == pytest.approx(SCALES[mechanism], rel=2e-6)
-    drawn = [noise(frame, symbols) for frame in told]
+    drawn = [noise(frame, symbols) for frame in released]
     if count > 1:
         assert distribution_of(drawn, float(scale)) > 1e-9
         # Of 150 true draws the statistic is 7 of its deviations above what is needed.
@@ -114,12 +114,12 @@ def test_a_gateway_releases_by_each_mechanism(tmp_path: Path, mechanism: Mechani
     (account,) = bench.ledger.accounts()
     assert account.mechanism == mechanism
     assert {entry.mechanism for entry in bench.ledger.entries()} == {mechanism}
-    assert nats(account.spent) == told[0].charge
+    assert nats(account.spent) == released[0].charge
     assert account.spent <= account.allowance
-    one = (MarkovChain.stationary(CHAIN),)
+    chains = (MarkovChain.stationary(CHAIN),)
     rate = {
-        "mqm-exact": lambda: 1.0 / mqm_exact(one, None, 1.0).scale,
-        "mqm-approx": lambda: 1.0 / mqm_approx(one, None, 1.0).scale,
+        "mqm-exact": lambda: 1.0 / mqm_exact(chains, None, 1.0).scale,
+        "mqm-approx": lambda: 1.0 / mqm_approx(chains, None, 1.0).scale,
     }.get(mechanism)
     if rate is not None:
         assert account.allowance == units_below(rate() * (1.0 - 1e-9))
@@ -140,10 +140,10 @@ def test_noise_that_covers_one_release_has_its_distribution(tmp_path: Path, mech
     audiences = "".join(NOBODY.replace("public", name) for name in names)
     bench = Bench(tmp_path, *(planned(mechanism, name=n, audience=n) for n in names), audiences=audiences, fleet=FLEET)
     object.__setattr__(bench.schedule._maker, "draw", random.Random(5).randrange)
-    made = frames([LENGTH] * 3)
-    bench.scene.record(*made)
+    sequence = frames([LENGTH] * 3)
+    bench.scene.record(*sequence)
     bench.work()
-    symbols = b"".join(frame.symbols for frame in made)
+    symbols = b"".join(frame.symbols for frame in sequence)
     drawn = [noise(frame, symbols) for frame in bench.frames]
     assert len(drawn) == len(names)
     assert distribution_of(drawn, SCALES[mechanism]) > 1e-3
@@ -461,7 +461,7 @@ def test_every_device_of_a_sum_has_an_account_by_the_rule(tmp_path: Path) -> Non
         bench.scene.record(*frames([LENGTH] * 3), device=device)
     bench.work()
     assert [frame.devices for frame in bench.frames] == [2, 2, 2] or [frame.devices for frame in bench.frames] == [2, 2]
-    allowed = {one.key.device: one.allowance for one in bench.ledger.accounts()}
+    allowed = {account.key.device: account.allowance for account in bench.ledger.accounts()}
     assert allowed["ring"] > allowed["watch"]
     assert bench.ledger.account(key()).spent <= allowed["watch"]
     assert verify(bench.ledger).problems == ()

@@ -138,9 +138,9 @@ def test_a_restored_ledger_is_refused_and_never_said_to_agree(fugu: Fugu, site: 
     shutil.copy(site / "backup", site / "l.sqlite")
     for suffix in ("-wal", "-shm"):
         (site / f"l.sqlite{suffix}").unlink(missing_ok=True)
-    said = fugu(*audit)
-    assert (said.code, said.err, "agrees" in said.out) == (1, "", False)
-    assert "ends with entry 1, and entry 2 may have been published: it is old" in " ".join(said.out.split())
+    audit_run = fugu(*audit)
+    assert (audit_run.code, audit_run.err, "agrees" in audit_run.out) == (1, "", False)
+    assert "ends with entry 1, and entry 2 may have been published: it is old" in " ".join(audit_run.out.split())
     assert fugu(*audit, "--json").code == 1
     with pytest.raises(LedgerError, match=r"it is old: put back the one .* fugu gateway ledger resume"):
         released(site, 20)

@@ -52,30 +52,34 @@ def test_a_window_is_due_once_its_ticks_are_past_on_every_device(tmp_path: Path)
 def test_a_missing_frame_is_waited_for_however_far_the_stream_has_gone_on(tmp_path: Path) -> None:
     """After a restart the broker may deliver the newest frames first: no window is empty because of that."""
     bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
-    made = frames([10] * 20)
-    bench.scene.record(*made[:2], *made[10:])
+    sequence = frames([10] * 20)
+    bench.scene.record(*sequence[:2], *sequence[10:])
     bench.work()
     assert starts(bench) == [0]
     bench.now += 29.0
     bench.work()
     assert starts(bench) == [0]
-    bench.scene.record(*made[2:10])
+    bench.scene.record(*sequence[2:10])
     bench.work()
     assert starts(bench) == list(range(0, 180, 20))
-    assert [frame.observed for frame in bench.frames] == [present(made[i : i + 2]) for i in range(0, 18, 2)]
+    assert [frame.observed for frame in bench.frames] == [present(sequence[i : i + 2]) for i in range(0, 18, 2)]
 
 
 def test_a_frame_that_never_comes_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
-    made = frames([10] * 8)
-    bench.scene.record(*made[:2], *made[3:])
+    sequence = frames([10] * 8)
+    bench.scene.record(*sequence[:2], *sequence[3:])
     bench.work()
     assert starts(bench) == [0]
     bench.now += 30.0
     bench.schedule.pump(idle=True)  # nothing new has come
     bench.work()
     assert starts(bench) == [0, 20, 40]
-    assert [frame.observed for frame in bench.frames] == [present(made[:2]), present(made[3:4]), present(made[4:6])]
+    assert [frame.observed for frame in bench.frames] == [
+        present(sequence[:2]),
+        present(sequence[3:4]),
+        present(sequence[4:6]),
+    ]
 
 
 def test_with_patience_a_silent_device_holds_nobody_up(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_scheduled_release_arrives_and_its_entry_was_there_before(
 def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosquitto, tmp_path: Path) -> None:
     write_policies(tmp_path / "policies", FLEET)
     write_config(tmp_path, scheduled(devices=["watch"]), scheduled("plain", "site", scale="3", devices=["watch"]))
-    made, generator = frames([10] * 20), random.Random(2)
+    sequence, generator = frames([10] * 20), random.Random(2)
     public, device = Public(broker), Device(broker)
     device.say_birth()
     for part in range(2):
@@ -97,7 +97,7 @@ def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosqu
         wait_until(device.answered_after(seen), what="the gateway")
         device.send_again()
         arrived = len(public.payloads) + generator.randrange(0, 8)
-        device.send(made[10 * part : 10 * part + 10])
+        device.send(sequence[10 * part : 10 * part + 10])
         wait_until(lambda arrived=arrived: len(public.payloads) >= arrived)  # type: ignore[misc]
         gateway.kill()
         gateway.wait(PATIENCE)

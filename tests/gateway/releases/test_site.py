@@ -129,13 +129,13 @@ def test_a_policy_that_comes_while_the_gateway_runs_counts_from_its_first_frame(
 
 
 def test_it_is_against_the_weakest_adversary_and_of_the_shortest_stretch(tmp_path: Path) -> None:
-    known, lasting = promised(1, adversary="ignorant"), promised(1, STRONG, ticks=5)
-    scene = bench(tmp_path, known, of("ring", lasting))
+    fixed, lasting = promised(1, adversary="ignorant"), promised(1, STRONG, ticks=5)
+    scene = bench(tmp_path, fixed, of("ring", lasting))
     scene.scene.record(*frames([20] * 3))
     scene.scene.record(*frames([20] * 3), device="ring")
     frame = released_frame(scene)
     assert (frame.adversary, frame.stretch_ticks) == ("ignorant", 1)
-    assert frame.epsilon == known.bound().epsilon(1) > lasting.bound().epsilon(1)
+    assert frame.epsilon == fixed.bound().epsilon(1) > lasting.bound().epsilon(1)
 
 
 def test_a_retired_version_counts_while_frames_of_it_do(tmp_path: Path) -> None:

@@ -71,15 +71,15 @@ def tallied(
     query: Query, table: NoiseTable, states: int, n: int, windows: int
 ) -> list[tuple[tuple[Part, ...], NDArray[np.float64]]]:
     """Counts in windows before there is noise, and the truth; a new walk every 20 windows."""
-    generator, found = np.random.default_rng(11), []
+    generator, tallies = np.random.default_rng(11), []
     for window in range(windows):
         if window % 20 == 0:
             path = walk(generator, states, n)
             expected = truth(query, path)
         tally = SymbolCounter(query)
         tally.add(randomise(generator, table, path), table)
-        found.append((tally.parts, expected))
-    return found
+        tallies.append((tally.parts, expected))
+    return tallies
 
 
 def simulate(
@@ -89,10 +89,10 @@ def simulate(
     draws = random.Random(12)
     errors, covered, estimates = [], [], []
     for parts, expected in tallied(query, table, states, n, windows):
-        one = estimate(query, noisy(parts, scale, draws.randrange), scale)
-        errors.append(one.values - expected)
-        covered.append((one.low <= expected) & (expected <= one.high))
-        estimates.append(one)
+        answer = estimate(query, noisy(parts, scale, draws.randrange), scale)
+        errors.append(answer.values - expected)
+        covered.append((answer.low <= expected) & (expected <= answer.high))
+        estimates.append(answer)
     return np.array(errors), np.array(covered), estimates
 
 
@@ -223,9 +223,9 @@ def test_what_cannot_be_answered_is_refused_in_one_line() -> None:
 
 def test_a_dwell_time_that_is_lost_in_noise_has_an_interval_that_says_so() -> None:
     counts = np.array([[900, -40], [-30, 60]])
-    found = estimate(Query("dwell", (1,)), (Part(BINARY, 1000, 999, counts),), Fraction(50))
-    assert found.low[0] >= 1.0
-    assert found.low[0] <= found.values[0] <= found.high[0] == 999.0
+    answer = estimate(Query("dwell", (1,)), (Part(BINARY, 1000, 999, counts),), Fraction(50))
+    assert answer.low[0] >= 1.0
+    assert answer.low[0] <= answer.values[0] <= answer.high[0] == 999.0
 
 
 def test_noise_is_on_every_whole_number_and_has_the_distribution_it_should() -> None:

@@ -100,14 +100,14 @@ def test_a_stream_whose_partner_has_no_policy_yet() -> None:
 def test_one_allowance_and_the_windows_of_all_stand_against_it() -> None:
     both = joint("hr", "steps")
     models = catalogue(stream_policy("hr", both), stream_policy("steps", both, scale="5"))
-    one = granted(models)
-    assert one.allowance == allowance(both, 1.0, "universal")
-    assert one.base == sum(units_above(stream_policy("hr", ALONE, scale=scale).window_rate) for scale in ("10", "5"))
-    assert one.chains == (both,)
+    grant = granted(models)
+    assert grant.allowance == allowance(both, 1.0, "universal")
+    assert grant.base == sum(units_above(stream_policy("hr", ALONE, scale=scale).window_rate) for scale in ("10", "5"))
+    assert grant.chains == (both,)
     models.add(stream_policy("steps", ALONE, version=2, scale="20"))
     spare = with_slack(1.0)  # versions allow differently: what leaks from one to the other
     assert granted(models).allowance == min(allowance(each, spare, "universal") for each in (both, ALONE))
-    assert granted(models).base == one.base
+    assert granted(models).base == grant.base
 
 
 def test_a_part_of_epsilon_is_left_where_a_period_changes_or_charges_are_lost() -> None:

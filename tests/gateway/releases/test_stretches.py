@@ -150,9 +150,9 @@ def test_the_allowance_is_the_boundary_of_streams_that_move_together() -> None:
 
 def test_a_longer_stretch_is_never_allowed_more() -> None:
     chains = BinaryChains(q=(0.02, 0.05), r=(0.05, 0.1))
-    found = [allowance(chains, 1.0, "universal", ticks=ticks) for ticks in (1, 2, 5, 20, 100, 1000)]
-    assert found == sorted(found, reverse=True)
-    assert nats(found[-1]) * 1000 < 1.0
+    limits = [allowance(chains, 1.0, "universal", ticks=ticks) for ticks in (1, 2, 5, 20, 100, 1000)]
+    assert limits == sorted(limits, reverse=True)
+    assert nats(limits[-1]) * 1000 < 1.0
 
 
 @pytest.mark.parametrize("ticks", [1, 2, 3])
@@ -233,7 +233,7 @@ def test_the_table_of_the_manual() -> None:
         promise = Audience.model_validate({"epsilon": 1.0, "adversary": "universal", "protect": protect}).promise
         allowed = allowance(chains, 1.0, "universal", ticks=promise.ticks(60_000_000))
         assert promise.ticks(60_000_000) == int(ticks)
-        found = smallest_scale([table], 1, allowed)
-        assert found <= Fraction(scale) < found + Fraction(1, 10)
+        least = smallest_scale([table], 1, allowed)
+        assert least <= Fraction(scale) < least + Fraction(1, 10)
         lost = joint_loss(chains, allowed, "universal", stretch_ticks(3600, 60_000_000))
         assert f"{math.ceil(100 * lost) / 100:.2f}" == hour

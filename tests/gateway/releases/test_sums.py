@@ -37,8 +37,8 @@ from tests.support.summing import DUE, NUMBER, WINDOW, Site, settled, take
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with closing(Site(tmp_path)) as made:
-        yield made
+    with closing(Site(tmp_path)) as site_:
+        yield site_
 
 
 @pytest.fixture
@@ -294,10 +294,10 @@ def test_a_clock_that_was_set_years_ahead_loses_no_later_window(site: Site, help
 
 def test_a_report_that_comes_again_is_one_and_another_is_a_conflict(site: Site, helper: Helper) -> None:
     site.report(0, helper, 0)
-    kept = site.store.sums.reports(DOCUMENT.digest, NUMBER)
+    reports = site.store.sums.reports(DOCUMENT.digest, NUMBER)
     site.report(0, helper, 7)
     assert site.counters["report_conflict"] == 1
-    assert site.store.sums.reports(DOCUMENT.digest, NUMBER) == kept
+    assert site.store.sums.reports(DOCUMENT.digest, NUMBER) == reports
 
 
 def test_the_same_bytes_are_sent_each_minute_and_after_a_restart(site: Site, helper: Helper) -> None:
@@ -377,7 +377,7 @@ def test_a_sum_without_a_home_that_was_forgotten_opens_nothing(site: Site, helpe
     site.answer(good)
     site.answer(altered(good, bitmap=b"\xf0"))  # of homes that are there, were their places the same
     assert site.released() == []
-    assert all(one.sealed.device != HOMES[1].name for one in site.store.sums.reports(DOCUMENT.digest, NUMBER))
+    assert all(report.sealed.device != HOMES[1].name for report in site.store.sums.reports(DOCUMENT.digest, NUMBER))
 
 
 def test_killed_between_ledger_and_store_it_is_released_once(site: Site, helper: Helper) -> None:

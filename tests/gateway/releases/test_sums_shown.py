@@ -55,7 +55,7 @@ def test_it_is_in_a_release_wherever_its_epsilon_is(release: tuple[Site, Release
     assert WINDOW.condition in ReadingLines()(ReleaseReading(frame.name, frame))
     feed = Feed("home", Broker(), LedgerView(None))
     feed._received([(topic_of("release", "home", "site", "street"), frame.encode(), False)])
-    assert [one["condition"] for one in feed.releases()] == [WINDOW.condition]
+    assert [release["condition"] for release in feed.releases()] == [WINDOW.condition]
 
 
 def test_it_is_in_all_that_is_said_of_a_stream() -> None:

@@ -85,8 +85,8 @@ def test_releases_about_both_streams_are_within_epsilon(share: Fraction) -> None
     scales = [smallest_scale([table], 1, budget) for table, budget in zip(tables, budgets, strict=True)]
     used = [units_above(charge(table, float(1 / scale))) for table, scale in zip(tables, scales, strict=True)]
     assert 0.999 * allowed < sum(used) <= allowed
-    found = losses(tables, (scales[0], scales[1]), 5)
-    assert 0.4 < found <= 1.0, "of five ticks"
+    lost = losses(tables, (scales[0], scales[1]), 5)
+    assert 0.4 < lost <= 1.0, "of five ticks"
 
 
 @pytest.mark.parametrize("stretch", [1, 2, 3])
@@ -94,11 +94,11 @@ def test_no_stretch_of_both_streams_loses_more_than_epsilon(stretch: int) -> Non
     allowed = allowance(chains(), 1.0, "universal", ticks=stretch)
     table = NoiseTable.binary(SCALE // 10, SCALE // 5)
     scale = smallest_scale([table], 1, allowed // 2)
-    found = losses((table, table), (scale, scale), 4, stretch)
-    assert 0.05 < found <= 1.0
+    lost = losses((table, table), (scale, scale), 4, stretch)
+    assert 0.05 < lost <= 1.0
     if stretch > 1:  # the allowance of a tick is too much for a stretch
         scale = smallest_scale([table], 1, allowance(chains(), 1.0, "universal") // 2)
-        assert losses((table, table), (scale, scale), 4, stretch) > found
+        assert losses((table, table), (scale, scale), 4, stretch) > lost
 
 
 def test_releases_that_are_charged_apart_are_not() -> None:
@@ -316,7 +316,7 @@ def guild(ledger: Ledger, *audiences: str) -> int:
     return allowed
 
 
-def told(ledger: Ledger, stream: str, audience: str, units: int) -> None:
+def note_charge(ledger: Ledger, stream: str, audience: str, units: int) -> None:
     reserve(ledger, release(0, 4, units, stream=stream, audience=audience))
 
 
@@ -326,9 +326,9 @@ def test_the_audit_finds_no_less_than_what_both_streams_tell_together(ledger: Le
     table = NoiseTable.binary(SCALE // 10, SCALE // 10)
     scale = smallest_scale([table], 1, allowed // 2)
     enumerated = losses((table, table), (scale, scale), 5)
-    told(ledger, "hr", "guild", allowed // 2)
+    note_charge(ledger, "hr", "guild", allowed // 2)
     (alone,) = audit_ledger(ledger).streams
-    told(ledger, "steps", "guild", allowed // 2)
+    note_charge(ledger, "steps", "guild", allowed // 2)
     streams = audit_ledger(ledger).streams
     assert alone.epsilon is not None
     assert alone.epsilon < enumerated <= max(stream.epsilon or 0.0 for stream in streams) <= 1.0
@@ -338,15 +338,15 @@ def test_the_audit_finds_no_less_than_what_both_streams_tell_together(ledger: Le
 @pytest.mark.long
 def test_a_reader_whose_audiences_are_told_of_one_stream_each_was_told_of_both(ledger: Ledger, tmp_path: Path) -> None:
     allowed = guild(ledger, "guild", "town")
-    told(ledger, "hr", "guild", allowed)
-    told(ledger, "steps", "town", allowed)
+    note_charge(ledger, "hr", "guild", allowed)
+    note_charge(ledger, "steps", "town", allowed)
     readers = reader("one", "guild", epsilon=1.2), reader("both", "guild", "town", epsilon=1.2)
     broker = broker_of(tmp_path / "broker", *readers)
-    found = {reader.reader: reader for reader in audit_ledger(ledger, broker).readers}
+    by_reader = {reader.reader: reader for reader in audit_ledger(ledger, broker).readers}
     table = NoiseTable.binary(SCALE // 10, SCALE // 10)
     scale = smallest_scale([table], 1, allowed)
-    assert {one.stream for one in found.values()} == {"hr+steps"}
-    assert not found["one"].wrong
-    assert found["both"].wrong
-    assert found["both"].epsilon == joint_loss(chains(), 2 * allowed, "ignorant")
-    assert losses((table, table), (scale, scale), 5) <= (found["both"].epsilon or 0.0)
+    assert {reader.stream for reader in by_reader.values()} == {"hr+steps"}
+    assert not by_reader["one"].wrong
+    assert by_reader["both"].wrong
+    assert by_reader["both"].epsilon == joint_loss(chains(), 2 * allowed, "ignorant")
+    assert losses((table, table), (scale, scale), 5) <= (by_reader["both"].epsilon or 0.0)

@@ -69,16 +69,16 @@ def test_the_error_is_that_of_what_is_released(tmp_path: Path, mechanism: str) -
     """Of a table that is wrong as often in each state it does not depend on the states."""
     worth, _, _ = judged(tmp_path, policy(1, chains=NARROW, table=TABLE), mechanism=mechanism, length=400)
     scale = {"chain": Fraction("2.657798"), "mqm-exact": Fraction("10.26905")}[mechanism]
-    found = estimate(Query("count", (1,)), (Part(TABLE, 400, 399, np.array([90])),), scale)
+    answer = estimate(Query("count", (1,)), (Part(TABLE, 400, 399, np.array([90])),), scale)
     assert worth is not None
-    assert worth.error == pytest.approx(found.standard_errors[0], rel=1e-5)
+    assert worth.error == pytest.approx(answer.standard_errors[0], rel=1e-5)
 
 
 def test_both_sources_and_several_devices_add_up(tmp_path: Path) -> None:
     """With scales that are given: errors of devices are independent, and those of both sources weighed."""
     window = Window(name="w", length=10, stride=10, states=(1,), scale="8")
-    one = policy(1, chains=NARROW, table=TABLE, windows=(window,))
-    fleet = (one, policy(1, device="ring", chains=NARROW, table=TABLE))
+    weak = policy(1, chains=NARROW, table=TABLE, windows=(window,))
+    fleet = (weak, policy(1, device="ring", chains=NARROW, table=TABLE))
     errors = {}
     for source, devices in product(("best", "symbols", "both"), (["watch"], ["ring"], ["watch", "ring"])):
         worth, *_ = judged(tmp_path, *fleet, scale="30", share=None, source=source, devices=devices)

@@ -76,7 +76,7 @@ def laid_out(store: Store, symbols: list[tuple[int, int]]) -> None:
         columns = store.symbols.across([7, 1], low, high)
         rows, lines = range(columns.rows), np.full((2, high - low + 1), -1)
         assert all(columns.first[row] <= high and columns.last[row] >= low for row in rows)
-        symbols_ = (one for row in rows for one in symbols_of([columns.frame(row)]) if low <= one[0] <= high)
+        symbols_ = (symbol for row in rows for symbol in symbols_of([columns.frame(row)]) if low <= symbol[0] <= high)
         assert set(symbols_) == {*wanted.values()}
         columns.lay_out(rows, [1] * columns.rows, low, lines)
         assert lines[0].max() == -1
@@ -96,44 +96,44 @@ def next_symbols(scene: Scene, symbols: list[tuple[int, int]]) -> None:
 @pytest.mark.parametrize("size", [1, 10, 999, 4_000])
 def test_chunks_of_a_fast_stream_have_1000_to_4000_ticks_however_often_it_is_sealed(tmp_path: Path, size: int) -> None:
     generator, scene = random.Random(size), Scene(tmp_path / "s.sqlite")
-    made = frames([size] * (10_000 // size))
+    sequence = frames([size] * (10_000 // size))
     sent = 0
-    while sent < len(made):
+    while sent < len(sequence):
         step = generator.choice([1, 30, 300, 3_000]) * max(1, 10 // size)
-        scene.record(*made[sent : sent + step])
+        scene.record(*sequence[sent : sent + step])
         sent += step
         scene.recorder.seal(now=True)
-        found = chunks(scene)
-        assert all(1_000 <= chunk.ticks <= 4_000 for chunk in found[:-1])
-        assert found[-1].ticks <= 4_000
-    assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(made)
+        stored_chunks = chunks(scene)
+        assert all(1_000 <= chunk.ticks <= 4_000 for chunk in stored_chunks[:-1])
+        assert stored_chunks[-1].ticks <= 4_000
+    assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(sequence)
 
 
 @pytest.mark.long
 def test_a_slow_stream_has_chunks_of_a_bounded_span(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite")
-    made = frames([1] * 300, gaps=[999])
+    sequence = frames([1] * 300, gaps=[999])
     for begin in range(0, 300, 7):
-        scene.record(*made[begin : begin + 7])
+        scene.record(*sequence[begin : begin + 7])
         scene.recorder.seal(now=True)
-    found = chunks(scene)
-    assert all(chunk.last - chunk.first < 1 << 16 for chunk in found)
-    assert len(found) == -(-300 // 66)  # 66 ticks, one in a thousand, are the most that fit into a span
-    assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(made)
+    stored_chunks = chunks(scene)
+    assert all(chunk.last - chunk.first < 1 << 16 for chunk in stored_chunks)
+    assert len(stored_chunks) == -(-300 // 66)  # 66 ticks, one in a thousand, are the most that fit into a span
+    assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(sequence)
 
 
 def test_a_small_last_chunk_is_made_anew_with_what_follows_and_the_result_is_as_if_it_had_come_at_once(
     tmp_path: Path,
 ) -> None:
     once, often = Scene(tmp_path / "once.sqlite"), Scene(tmp_path / "often.sqlite")
-    made = frames([90] * 40, versions=[1] * 9 + [2])
-    once.record(*made)
+    sequence = frames([90] * 40, versions=[1] * 9 + [2])
+    once.record(*sequence)
     once.recorder.seal(now=True)
-    for frame in made[:11]:
+    for frame in sequence[:11]:
         often.record(frame)
         often.recorder.seal(now=True)
         assert len(chunks(often)) == 1
-    often.record(*made[11:])
+    often.record(*sequence[11:])
     often.recorder.seal(now=True)
     assert sealed_form(often) == sealed_form(once)
 
@@ -143,26 +143,26 @@ def test_late_frames_in_sealed_chunks_leave_chunks_and_distributions_as_those_of
     """To the bit: the distributions of chunks are those given everything before them."""
     seed = 0
     generator = random.Random(seed)
-    made = frames([generator.choice([1, 80, 250]) for _ in range(90)], gaps=[0, 0, 0, 9], versions=[1, 1, 2, 2, 3])
+    sequence = frames([generator.choice([1, 80, 250]) for _ in range(90)], gaps=[0, 0, 0, 9], versions=[1, 1, 2, 2, 3])
     late = set(generator.sample(range(90), 6))
     scene, in_order = Scene(tmp_path / "late.sqlite"), Scene(tmp_path / "order.sqlite")
-    scene.record(*(frame for i, frame in enumerate(made) if i not in late))
+    scene.record(*(frame for i, frame in enumerate(sequence) if i not in late))
     scene.recorder.seal(now=True)
     for i in generator.sample(sorted(late), len(late)):
-        scene.record(made[i])
+        scene.record(sequence[i])
         if generator.random() < 0.7:
             scene.recorder.seal(now=True)
         if generator.random() < 0.3:
             scene.reopen()
-    in_order.record(*made)
+    in_order.record(*sequence)
     assert final_state(scene) == final_state(in_order)
     for each in (scene, in_order):
         each.recorder.seal(now=True)
     assert final_state(scene) == final_state(in_order)
     past = in_order.recorder.symbols.past
-    for one in chunks(scene):
-        frame = next(in_order.store.symbols.following(1, one.first))
-        assert one.distribution.tobytes() == past.distribution_at(Place(1, "watch", "hr"), frame).tobytes()
+    for chunk in chunks(scene):
+        frame = next(in_order.store.symbols.following(1, chunk.first))
+        assert chunk.distribution.tobytes() == past.distribution_at(Place(1, "watch", "hr"), frame).tobytes()
 
 
 @pytest.mark.long
@@ -364,8 +364,8 @@ def copied(closed: Scene, number: int) -> Path:
 def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late: bool, at_once: bool) -> None:
     """A second store, as of another process; sealed before any one of its statements."""
     generator = random.Random(4)
-    made = frames([500] * 45)
-    first, second = made[:25], made[25:]
+    sequence = frames([500] * 45)
+    first, second = sequence[:25], sequence[25:]
     missing = generator.sample(first, 4) if late else []
     begun = Scene(tmp_path / "begun.sqlite")
     begun.record(*(received for received in first if received not in missing))
@@ -378,12 +378,12 @@ def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late
         asked = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
         put(reader, asked)
         if at_once:
-            laid_out(reader, symbols_of(made))
-        found = symbols_of(reader.symbols.following(1, 0))
-        assert found == symbols_of(made), statement
+            laid_out(reader, symbols_of(sequence))
+        symbols = symbols_of(reader.symbols.following(1, 0))
+        assert symbols == symbols_of(sequence), statement
         if statement < asked.asked:
             for low, high in ((0, 0), (4_000, 9_000), (12_000, 22_000)):
-                assert symbols_of(reader.symbols.holding(1, low, high)) == [t for t in found if low <= t[0] <= high]
+                assert symbols_of(reader.symbols.holding(1, low, high)) == [t for t in symbols if low <= t[0] <= high]
         reader.close()
         scene.store.close()
         if statement >= asked.asked:
@@ -430,7 +430,7 @@ def test_who_reads_sees_every_tick_once_while_chunks_are_cut_anew(
     begun.recorder.seal(now=True)
     begun.record(frames[late])
     begun.store.close()
-    wanted = [one for one in symbols_of(frames) if one[0] >= begin]
+    wanted = [symbol for symbol in symbols_of(frames) if symbol[0] >= begin]
     for statement in range(40):
         scene = Scene(copied(begun, statement))
         reader = Store(scene.path)
@@ -473,12 +473,16 @@ def test_the_journal_is_sealed_when_it_is_old_or_large_and_not_before(
 
 def test_a_seal_that_fails_is_tried_again_after_a_minute_and_frames_go_on_meanwhile(tmp_path: Path) -> None:
     scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "r.sqlite")
-    now, made = [0.0], frames([10] * 4)
+    now, sequence = [0.0], frames([10] * 4)
     scene.recorder._seconds = lambda: now[0]
     scene.recorder._sealed = 0.0
-    scene.record(made[0])
+    scene.record(sequence[0])
     scene.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON chunks BEGIN SELECT RAISE(ABORT, 'full'); END")
-    for moment, frame, tried in ((3_600.0, made[1], True), (3_659.0, made[2], False), (3_660.0, made[3], True)):
+    for moment, frame, tried in (
+        (3_600.0, sequence[1], True),
+        (3_659.0, sequence[2], False),
+        (3_660.0, sequence[3], True),
+    ):
         now[0] = moment
         with pytest.raises(sqlite3.IntegrityError) if tried else nullcontext():
             scene.recorder.seal()
@@ -486,17 +490,17 @@ def test_a_seal_that_fails_is_tried_again_after_a_minute_and_frames_go_on_meanwh
     scene.store._db.execute("DROP TRIGGER full")
     now[0] = 3_720.0
     scene.recorder.seal()
-    reference.record(*made)
+    reference.record(*sequence)
     assert (scene.store.symbols.tail.rows, final_state(scene)) == (0, final_state(reference))
 
 
 def test_an_empty_journal_and_a_journal_that_only_accounts_for_ticks_can_be_sealed(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite")
     scene.recorder.seal(now=True)
-    made = frames([10, 10, 10])
-    scene.record(made[0], made[2])
+    sequence = frames([10, 10, 10])
+    scene.record(sequence[0], sequence[2])
     scene.recorder.seal(now=True)
-    accounts = SymbolFrame(1, made[0].last, made[2].first, made[2].symbols)
+    accounts = SymbolFrame(1, sequence[0].last, sequence[2].first, sequence[2].symbols)
     scene.record(accounts)
     assert scene.counters["duplicate"] == 1
     assert not scene.committed().streams[0].gaps

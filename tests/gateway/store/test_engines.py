@@ -67,8 +67,8 @@ def test_coverage_and_shifts_are_what_was_said_last(store: Store) -> None:
     assert sorted(store.coverage(1)) == coverage.intervals == [(-1, 40), (FAR, FAR + 1)]
     store.put_shifts(1, [Span(0, 0, 9), Span(5, 10, 19)], 0)
     store.put_shifts(1, [Span(5, 10, 29), Span(8, 30, FAR)], 5)
-    found = store.shifts(1)
-    assert (found.oldest, found.newest, found.at(29), found.at(30)) == (5, 8, 5, 8)
+    shifts = store.shifts(1)
+    assert (shifts.oldest, shifts.newest, shifts.at(29), shifts.at(30)) == (5, 8, 5, 8)
 
 
 def test_a_policy_is_kept_once(store: Store) -> None:
@@ -103,10 +103,10 @@ def test_the_counter_of_watermarks_never_goes_back(store: Store) -> None:
 def test_points_come_back_as_they_were(store: Store) -> None:
     with store.transaction():
         store.points.add(1, POINTS, BELIEF)
-    found = store.points.newest(1)
-    assert found is not None
-    assert found.frame == POINTS
-    assert found.belief.tobytes() == BELIEF.tobytes()
+    newest = store.points.newest(1)
+    assert newest is not None
+    assert newest.frame == POINTS
+    assert newest.belief.tobytes() == BELIEF.tobytes()
     store.points.set_belief(1, FAR, BELIEF[::-1])
     assert [frame.belief.tolist() for frame in store.points.following(1, 0)] == [[0.75, 0.25]]
     assert store.points.overlapping(1, replace(POINTS, first=FAR + 1)) == POINTS

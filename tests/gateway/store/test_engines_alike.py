@@ -28,20 +28,20 @@ def rows(scene: Scene) -> dict[str, list[Any]]:
     """Everything that is stored, but for what is random."""
     database = scene.store._db
     with scene.store.snapshot():
-        found = {
+        tables = {
             name: sorted(database.execute(f"SELECT * FROM intact_{name}"), key=repr)
             for name in re.findall(r"CREATE TABLE (\w+)", KIND.schema)
         }
-    del found["release_record"]
-    return found
+    del tables["release_record"]
+    return tables
 
 
 def frames_of(device: str) -> list[Received]:
     """Frames with gaps, under two policies, some of which contradict others; and windows."""
     gaps, versions = (0, 0, 7), (1, 1, 1, 2) if device == "watch" else (1,)
-    made = frames([13, 10, 31] * MOST, gaps=gaps, versions=versions, seed=len(device))
-    others = [replace(frame, symbols=bytes(1 - value for value in frame.symbols)) for frame in made[::7]]
-    receiveds = [Received(device, "hr", frame) for frame in (*made, *others)]
+    sequence = frames([13, 10, 31] * MOST, gaps=gaps, versions=versions, seed=len(device))
+    others = [replace(frame, symbols=bytes(1 - value for value in frame.symbols)) for frame in sequence[::7]]
+    receiveds = [Received(device, "hr", frame) for frame in (*sequence, *others)]
     if device == "watch":
         counts = [WindowFrame(1, "high", i - 1, i, 3 + 10 * i, 10, 10, (i - 4,)) for i in range(MOST)]
         receiveds += [Received(device, "hr", frame) for frame in (*counts, replace(counts[3], counts=(9,)))]

@@ -124,8 +124,8 @@ def test_of_many_that_take_it_at_once_one_has_it(server: Server) -> None:
 
 def test_one_at_a_time_writes_where_nobody_holds(server: Server) -> None:
     """As in a file: two that read, add one and write lose nothing."""
-    with closing(Store(server)) as made:
-        made.reserve_counter(0)
+    with closing(Store(server)) as opened:
+        opened.reserve_counter(0)
 
     def count() -> None:
         with closing(Store(server)) as store:
@@ -144,13 +144,13 @@ def test_one_at_a_time_writes_where_nobody_holds(server: Server) -> None:
 
 def test_shards_write_side_by_side_and_each_is_taken_by_itself(server: Server) -> None:
     """The first has a transaction open while the second commits one, and while a third one is taken."""
-    with closing(Store(server, lease=SHARED[0])) as zero, closing(Store(server, lease=SHARED[1])) as one:
+    with closing(Store(server, lease=SHARED[0])) as zero, closing(Store(server, lease=SHARED[1])) as first:
         with zero.transaction():
             zero.add_policy(1, 1, "of zero")
-            one.add_policy(2, 1, "of one")
+            first.add_policy(2, 1, "of one")
             with closing(Store(server, lease=SHARED[1])) as next_one:
                 next_one.add_policy(2, 2, "of the next one")
-        refused(lambda: one.add_policy(2, 3, "of the dead"))
+        refused(lambda: first.add_policy(2, 3, "of the dead"))
         assert sorted(zero.policy_documents()) == ["of one", "of the next one", "of zero"]
 
 

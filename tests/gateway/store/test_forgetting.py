@@ -40,7 +40,7 @@ def lived_in(
     """A store with many frames of two devices, that came in no order, so that its pages were split often."""
     generator = random.Random(5)
     scene = Scene(folder / "s.sqlite", lag=4, policies=POLICIES)  # type: ignore[arg-type]
-    made = frames([64] * MANY, seed=7)
+    sequence = frames([64] * MANY, seed=7)
     measured = [
         MeasureFrame(
             *(1, first - 1, first, 2),
@@ -51,7 +51,7 @@ def lived_in(
     counts = [
         WindowFrame(1, "high", i - 1, i, 50 * i, 50, 50, (generator.randrange(10**8, 10**9),)) for i in range(MANY)
     ]
-    batch = [Received("watch", "hr", frame) for frame in [*made, *counts]]
+    batch = [Received("watch", "hr", frame) for frame in [*sequence, *counts]]
     batch += [Received("watch", "place", frame) for frame in measured]
     batch += [Received("ring", stream, frame) for stream in ("hr", "steps") for frame in frames([64] * MANY, seed=8)]
     generator.shuffle(batch)
@@ -61,7 +61,7 @@ def lived_in(
             scene.recorder.seal(now=True)
     if sealed == "whole":
         scene.recorder.seal(now=True)
-    return scene, made, measured, counts
+    return scene, sequence, measured, counts
 
 
 def holds(folder: Path, needle: bytes) -> bool:
@@ -71,16 +71,16 @@ def holds(folder: Path, needle: bytes) -> bool:
 
 def with_a_gap(folder: Path, sealed: str) -> tuple[Scene, list[SymbolFrame]]:
     """A store of nine of ten frames."""
-    scene, made = Scene(folder / "s.sqlite", lag=4), frames([10] * 10)
-    scene.record(*made[:4])
+    scene, sequence = Scene(folder / "s.sqlite", lag=4), frames([10] * 10)
+    scene.record(*sequence[:4])
     if sealed != "not":
         scene.recorder.seal(now=True)
-    scene.record(*made[5:])
+    scene.record(*sequence[5:])
     if sealed == "whole":
         scene.recorder.seal(now=True)
     scene.store.close()
     scene.open()
-    return scene, made
+    return scene, sequence
 
 
 SEALED = pytest.mark.parametrize("sealed", ["not", "half", "whole"])

@@ -72,14 +72,14 @@ def test_a_shard_sees_nothing_of_others_devices(scenes: list[Scene], server: Ser
         while wait := store.outbox(wait[-1].serial, 2):
             seen |= {device.device for device in wait}
         assert seen == mine
-        assert {one.device for one in store.aged.sequences(0, 1000)} == mine
-        assert {one.device for one in store.places(store.symbols.tail.numbers)} == mine
-        assert {one.device for one in store.places(store.symbols.unreported())} == mine
-        assert {one.device for one in store.places([*store.newest_frames()])} == mine
+        assert {sequence.device for sequence in store.aged.sequences(0, 1000)} == mine
+        assert {place.device for place in store.places(store.symbols.tail.numbers)} == mine
+        assert {place.device for place in store.places(store.symbols.unreported())} == mine
+        assert {place.device for place in store.places([*store.newest_frames()])} == mine
         assert len(store.policy_documents()) == 2 * len(mine)
     scenes[0].recorder.seal(now=True)
     with closing(Store(server)) as whole:
-        devices = {one.device for one in whole.places(whole.symbols.tail.numbers)}
+        devices = {place.device for place in whole.places(whole.symbols.tail.numbers)}
     assert devices == {device for device in DEVICES if owner(device, SHARDS) != 0}
 
 

@@ -108,7 +108,7 @@ def layouts(frame: SymbolFrame) -> list[bytes]:
         (b"\xd2", 4),
         (b"\xd3", 8),
     ]
-    found = [payload[:1] + msgpack.packb(fields), payload[:1] + b"\xdc\x00\x08" + payload[2:]]
+    payloads = [payload[:1] + msgpack.packb(fields), payload[:1] + b"\xdc\x00\x08" + payload[2:]]
     parts = [msgpack.packb(field) for field in fields]
     for i, field in enumerate(fields):
         if isinstance(field, int):
@@ -117,12 +117,12 @@ def layouts(frame: SymbolFrame) -> list[bytes]:
                 low, high = (-(1 << (8 * width - 1)), 1 << (8 * width - 1)) if signed else (0, 1 << (8 * width))
                 if low <= field < high:
                     wider = [*parts[:i], kind + field.to_bytes(width, "big", signed=signed), *parts[i + 1 :]]
-                    found.append(payload[:1] + b"\x98" + b"".join(wider))
+                    payloads.append(payload[:1] + b"\x98" + b"".join(wider))
     head, data = b"".join(parts[:-1]), fields[-1]
     for kind, width in ((b"\xc4", 1), (b"\xc5", 2), (b"\xc6", 4), (b"\xd9", 1), (b"\xda", 2)):
         if len(data) < 1 << (8 * width):
-            found.append(payload[:1] + b"\x98" + head + kind + len(data).to_bytes(width, "big") + data)
-    return found
+            payloads.append(payload[:1] + b"\x98" + head + kind + len(data).to_bytes(width, "big") + data)
+    return payloads
 
 
 @pytest.mark.long

@@ -37,15 +37,15 @@ def rows(scene: Scene, stream: str = "hr") -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_frames_in_any_order_leave_the_same_intervals_and_a_restart_loses_none(location: Location, seed: int) -> None:
     """Pauses of two ticks, and a change of version in the middle."""
-    made = frames((10, 10, 10, 5, 7, 10, 10), gaps=(0, 0, 2, 0, 0, 3, 0), versions=(1, 1, 1, 1, 2, 2, 2))
+    sequence = frames((10, 10, 10, 5, 7, 10, 10), gaps=(0, 0, 2, 0, 0, 3, 0), versions=(1, 1, 1, 1, 2, 2, 2))
     expected = [(1, 0, 19), (1, 22, 36), (2, 37, 43), (2, 47, 66)]
     scene = Scene(location, policies=TWO)
-    random.Random(seed).shuffle(made)
-    for frame in made:
+    random.Random(seed).shuffle(sequence)
+    for frame in sequence:
         scene.record(frame)
         scene.reopen()
     assert rows(scene) == expected
-    scene.record(*made)
+    scene.record(*sequence)
     assert rows(scene) == expected
     scene.recorder.seal(now=True)
     scene.reopen()

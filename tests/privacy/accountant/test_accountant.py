@@ -65,10 +65,10 @@ def test_overlapping_releases_of_unequal_scale() -> None:
     rates = np.zeros(60)
     for first, last, scale in ((1, 20, 12.839964231247), (21, 40, 10), (41, 60, 15), (11, 50, 50)):
         rates[first - 1 : last] += 1 / scale
-    found = stationary(THETA["theta1"]).schedule_loss(rates)
-    assert found.epsilon == pytest.approx(expected["coupling_max"], rel=1e-9)
+    schedule = stationary(THETA["theta1"]).schedule_loss(rates)
+    assert schedule.epsilon == pytest.approx(expected["coupling_max"], rel=1e-9)
     for tick, loss in expected["coupling"].items():
-        assert found.by_tick[int(tick) - 1] == pytest.approx(loss, rel=1e-9)
+        assert schedule.by_tick[int(tick) - 1] == pytest.approx(loss, rel=1e-9)
 
 
 def test_every_golden_rate_of_endless_streams() -> None:
@@ -186,8 +186,8 @@ def test_no_member_of_an_interval_class_loses_more(seed: int) -> None:
             transition = np.array([[1 - q1, q1], [r1, 1 - r1]])
             distribution = np.array([r1, q1]) / (q1 + r1)
             worst = worst_release_loss(distribution, transition, 6, release)
-            found = ChainAccountant(chains).schedule_loss(wide)
-            assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
+            schedule = ChainAccountant(chains).schedule_loss(wide)
+            assert np.all(worst.max(axis=(1, 2)) <= schedule.by_tick + 1e-12)
 
 
 def test_a_state_that_cannot_occur_is_no_secret() -> None:
@@ -235,9 +235,9 @@ def test_an_endless_stream_from_any_start_is_covered(start: np.ndarray | None) -
 
 
 def test_a_class_is_as_bad_as_its_worst_chain() -> None:
-    one, two = MarkovChain.stationary(THETA["theta1"]), MarkovChain.stationary(THETA["theta2"])
-    both = ChainAccountant((one, two)).loss(0.3).epsilon
-    assert both == max(ChainAccountant((one,)).loss(0.3).epsilon, ChainAccountant((two,)).loss(0.3).epsilon)
+    first, two = MarkovChain.stationary(THETA["theta1"]), MarkovChain.stationary(THETA["theta2"])
+    both = ChainAccountant((first, two)).loss(0.3).epsilon
+    assert both == max(ChainAccountant((first,)).loss(0.3).epsilon, ChainAccountant((two,)).loss(0.3).epsilon)
 
 
 def test_a_bounded_class_has_the_universal_bound() -> None:

@@ -135,8 +135,8 @@ def test_a_count_of_alternating_readings_is_a_bound(informed: bool) -> None:
     chain = MarkovChain.stationary(transition)
     for accountant in (ChainAccountant((chain,)), ChainAccountant(BinaryChains(q=(0.9, 0.9), r=(0.6, 0.6)))):
         for length in (None, 6):
-            found = accountant.loss(1.0, adversary, length)
-            assert found.bound in ("alternating bound", "odds-ratio bound")
+            loss = accountant.loss(1.0, adversary, length)
+            assert loss.bound in ("alternating bound", "odds-ratio bound")
     counted = enumerated_losses(chain.initial[None], transition, 6, count_density(1.0, 0, 5), informed=informed).max()
     exact = enumerated_losses(
         chain.initial[None], transition, 6, symbol_density(two_symbols(1.0), 6), informed=informed
@@ -186,8 +186,8 @@ def test_an_endless_stream_over_a_cycle_that_is_hardly_ever_left_loses_what_a_ti
 def test_nothing_below_zero_is_certified() -> None:
     """No evidence fits bounds below 0 in both directions: a step of them bounds nothing."""
     leakage = EndlessLeakage(np.array([[0.9, 0.1], [0.2, 0.8]]))
-    found = leakage.certified(np.array([[0.0, -9.0], [-9.0, 0.0]]), lambda _: np.array([[0.0, -99.0], [-99.0, 0.0]]))
-    assert found.min() >= 0.0
+    limit = leakage.certified(np.array([[0.0, -9.0], [-9.0, 0.0]]), lambda _: np.array([[0.0, -99.0], [-99.0, 0.0]]))
+    assert limit.min() >= 0.0
 
 
 # Calculations that broke, or did not end

@@ -48,12 +48,12 @@ def exactly(distributions: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_simplex_method_solves_the_linear_programme(seed: int, columns: int) -> None:
     distributions, bounds = problem(seed, 3, columns, [0.1, 1.0, 4.0][seed % 3])
-    found = exactly(distributions, bounds)
+    exact = exactly(distributions, bounds)
     for x in range(3):
         for other in range(3):
             expected = 0.0 if x == other else by_linear_programme(distributions[x], distributions[other], bounds)
-            assert found[x, other] == pytest.approx(expected, abs=1e-9)
-            assert found[x, other] >= expected - 1e-10
+            assert exact[x, other] == pytest.approx(expected, abs=1e-9)
+            assert exact[x, other] >= expected - 1e-10
 
 
 def by_transport(distributions: np.ndarray, bounds: np.ndarray, box: np.ndarray) -> np.ndarray:
@@ -103,9 +103,9 @@ def test_ties_between_constraints_do_not_stop_the_simplex_method() -> None:
 def test_distributions_with_zeros() -> None:
     distributions = np.array([[0.5, 0.5, 0.0], [0.0, 0.3, 0.7]])
     bounds = closed(np.array([[0, 1.0, 2.0], [0.5, 0, 1.0], [1.0, 0.2, 0]]))
-    found = exactly(distributions, bounds)
-    assert found[0, 1] == pytest.approx(by_linear_programme(distributions[0], distributions[1], bounds), abs=1e-9)
-    assert box_step(distributions, ratio_order(distributions), bounds)[0, 1] >= found[0, 1] - 1e-12
+    exact = exactly(distributions, bounds)
+    assert exact[0, 1] == pytest.approx(by_linear_programme(distributions[0], distributions[1], bounds), abs=1e-9)
+    assert box_step(distributions, ratio_order(distributions), bounds)[0, 1] >= exact[0, 1] - 1e-12
 
 
 def test_with_bounds_too_large_for_a_float_a_mean_is_still_between_its_ends() -> None:

@@ -94,9 +94,9 @@ def test_transport_is_never_below_the_exact_step_whatever_moves_it_begins_with(s
     senseless[:, :, 0] = 16
     for moves in (no_moves(0, 16), no_moves(4, 16), others, senseless):
         for _ in range(2):  # the second begins with what the first did
-            found = transport_step(distributions, bounds, box, np.full((4, 4), np.inf), moves)
-            assert np.all(found >= exact - 1e-12)
-            assert np.all(found <= box)
+            moved = transport_step(distributions, bounds, box, np.full((4, 4), np.inf), moves)
+            assert np.all(moved >= exact - 1e-12)
+            assert np.all(moved <= box)
 
 
 @pytest.mark.long
@@ -105,12 +105,12 @@ def test_transport_is_never_below_the_exact_step_whatever_moves_it_begins_with(s
 def test_newton_finds_the_least_ratio_that_cheapest_moves_prove(seed: int, zeros: float) -> None:
     distributions, bounds = problem(seed, zeros=zeros)
     most = np.full((4, 4), float(bounds.max()))
-    found = transport_step(distributions, bounds, most, most, no_moves(0, 16))
+    moved = transport_step(distributions, bounds, most, most, no_moves(0, 16))
     for x in range(4):
         for other in range(4):
             if x != other:
                 plain = by_halving(distributions[x], distributions[other], bounds, float(bounds.max()))
-                assert found[x, other] == pytest.approx(plain, rel=1e-5)
+                assert moved[x, other] == pytest.approx(plain, rel=1e-5)
 
 
 def test_what_is_known_is_not_looked_for_again() -> None:
@@ -118,20 +118,20 @@ def test_what_is_known_is_not_looked_for_again() -> None:
     order = ratio_order(distributions)
     free = step(distributions, order, bounds)
     lower = free + np.where(np.arange(4) % 2, 0.05, -0.05)
-    found = step(distributions, order, bounds, lower, no_moves(4, 16))
+    stepped = step(distributions, order, bounds, lower, no_moves(4, 16))
     box = box_step(distributions, order, bounds)
-    assert np.all(found >= by_simplex(distributions, bounds) - 1e-12)
-    assert np.minimum(found, lower)[:, 1::2] == pytest.approx(free[:, 1::2], rel=1e-2)
-    assert np.all((found == box) | (found < lower))
+    assert np.all(stepped >= by_simplex(distributions, bounds) - 1e-12)
+    assert np.minimum(stepped, lower)[:, 1::2] == pytest.approx(free[:, 1::2], rel=1e-2)
+    assert np.all((stepped == box) | (stepped < lower))
 
 
 def test_log_ratios_with_zeros_and_numbers_whose_inverse_is_infinite() -> None:
     distributions = np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5 - 5e-324, 5e-324]])
-    found = log_ratios(distributions)
-    assert found[0, 1] == found[2, 1] == found[2, 0] == np.inf
-    assert found[1, 0] == pytest.approx(np.log(2.0), abs=1e-13)
-    assert found[1, 0] > np.log(2.0)
-    assert 0.0 <= found[0, 2] < 1e-13
+    ratios = log_ratios(distributions)
+    assert ratios[0, 1] == ratios[2, 1] == ratios[2, 0] == np.inf
+    assert ratios[1, 0] == pytest.approx(np.log(2.0), abs=1e-13)
+    assert ratios[1, 0] > np.log(2.0)
+    assert 0.0 <= ratios[0, 2] < 1e-13
 
 
 @pytest.mark.long
@@ -150,22 +150,22 @@ def test_a_side_of_many_states_is_above_the_exact_recursion_and_near(kind: str) 
     """Which begins below, and takes the least of quilts and of exact steps of one tick and of blocks."""
     rate = 0.2 * (1.0 - np.eye(14))
     leakage = EndlessLeakage(chain_of(kind, 14).transition)
-    found, recursion = leakage.ignorant(rate), np.zeros((14, 14))
+    limit, recursion = leakage.ignorant(rate), np.zeros((14, 14))
     for _ in range(10):
         bounds, recursion = closed(rate + recursion), leakage.quick(rate)
         for ticks, matrix, _ in leakage.blocks:
             if ticks < 5:
                 recursion = np.minimum(recursion, (ticks - 1) * rate + by_simplex(matrix, bounds))
-    assert np.all(recursion <= found + 1e-12)
-    assert found.max() < (1.2 if kind == "sticky" else 2.5) * recursion.max()
+    assert np.all(recursion <= limit + 1e-12)
+    assert limit.max() < (1.2 if kind == "sticky" else 2.5) * recursion.max()
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.5])
 def test_local_steps_only_gain_on_the_accountant_and_stay_above_what_is_lost(rate: float) -> None:
     chain = chain_of("walk", 15)
-    found = endless_bound(chain, rate * (1.0 - np.eye(15)), "ignorant")
-    assert found is not None
-    assert real_loss(chain, rate) <= found <= ChainAccountant((chain,)).loss(rate).epsilon * (1.0 + 1e-9)
+    bound = endless_bound(chain, rate * (1.0 - np.eye(15)), "ignorant")
+    assert bound is not None
+    assert real_loss(chain, rate) <= bound <= ChainAccountant((chain,)).loss(rate).epsilon * (1.0 + 1e-9)
 
 
 def test_a_side_is_the_same_whatever_was_asked_before() -> None:

@@ -35,8 +35,8 @@ def test_no_claim_of_the_accountant_is_below_what_symbols_lose() -> None:
             for adversary in ADVERSARIES:
                 truth = lost(q, r, rate, adversary) * (1.0 - 1e-15)
                 for accountant in (fixed, declared):
-                    found = accountant.loss(rate, adversary)
-                    assert truth <= found.epsilon, (q, r, rate, adversary, found)
+                    loss = accountant.loss(rate, adversary)
+                    assert truth <= loss.epsilon, (q, r, rate, adversary, loss)
 
 
 @pytest.mark.long

@@ -60,7 +60,7 @@ def test_a_reversed_chain_is_off_by_less_than_its_margin() -> None:
     for _ in range(30):
         transition = 10.0 ** -generator.uniform(0, generator.choice([1.0, 10.0, 40.0]), (8, 8))
         transition /= transition.sum(axis=1, keepdims=True)
-        exact, found = exact_distribution(transition), stationary_distribution(transition)
-        errors = [float(Fraction(p) / distribution - 1) for p, distribution in zip(found, exact, strict=True)]
+        exact, rounded = exact_distribution(transition), stationary_distribution(transition)
+        errors = [float(Fraction(p) / distribution - 1) for p, distribution in zip(rounded, exact, strict=True)]
         assert max(map(abs, errors)) <= reversal_error(8) / 4.0
     assert reversal_error(8) == 1280.0 * UNIT

@@ -81,8 +81,8 @@ class Device:
             for packet in splitter.feed(data):
                 if (answer := acknowledgement(packet)) is not None:
                     writer.write(answer)
-                if (said := publication(packet, 4)) is not None:
-                    self._take_note(said.payload)
+                if (published := publication(packet, 4)) is not None:
+                    self._take_note(published.payload)
 
     def _take_note(self, payload: bytes) -> None:
         now = time.monotonic()
@@ -102,8 +102,8 @@ def test_a_frame_a_second_of_a_thousand_devices_is_durable_and_memory_stays_flat
     devices = [Device(broker, f"d{number:04}", number / many) for number in range(many)]
     for device in devices:
         broker.add("device", device.name)
-        made = policy(epoch_us=int(begin * 1e6), period_us=PERIOD_US, device=device.name, frame_ticks=TICKS)
-        (tmp_path / "policies" / f"{device.name}.json").write_text(made.to_json())
+        draft = policy(epoch_us=int(begin * 1e6), period_us=PERIOD_US, device=device.name, frame_ticks=TICKS)
+        (tmp_path / "policies" / f"{device.name}.json").write_text(draft.to_json())
     with broker:
         gateway = GatewayProcess(tmp_path, broker.address("gateway"))
         wait_until(gateway.hears, "the gateway")
