@@ -363,9 +363,9 @@ def _difference(where: str, actual: Any, expected: Any) -> str:
         pairs = [(str(number), *both) for number, both in enumerate(zip_longest(actual, expected))]
     else:
         pairs = []
-    for name, one, other in pairs:
-        if one != other:
-            return _difference(f"{where}.{name}" if where else name, one, other)
+    for name, value, other in pairs:
+        if value != other:
+            return _difference(f"{where}.{name}" if where else name, value, other)
     return f"{where} is {actual!r:.{_MOST_SHOWN}}, and {expected!r:.{_MOST_SHOWN}} by the JSON form"
 
 

@@ -195,8 +195,8 @@ class Trust:
 
     def _check_measured(self, policy: MeasurePolicy) -> None:
         ceiling, pins = self.enrolment.measurement_ceiling, self.enrolment.pins
-        if pins and (found := violations(policy, pins[policy.stream])):
-            raise TrustError(f"stream {policy.stream}: {found[0]}", Reason.PINNED)
+        if pins and (problems := violations(policy, pins[policy.stream])):
+            raise TrustError(f"stream {policy.stream}: {problems[0]}", Reason.PINNED)
         if ceiling is None:
             raise TrustError(f"this device accepts no measured streams (stream {policy.stream})", Reason.CEILING)
         if policy.epsilon > ceiling:

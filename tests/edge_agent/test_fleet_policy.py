@@ -228,7 +228,7 @@ def test_what_is_stored_outlasts_a_power_cut_as_a_whole(
     monkeypatch.setattr(Path, "replace", replaced)
     bench.judge(POLICY, b"three", accepted(3))
     bench.judge(STOP, b"stop", stop(3, 3))
-    assert [unpack(found).stopped for found in after_a_cut] == [0, 3]
+    assert [unpack(state).stopped for state in after_a_cut] == [0, 3]
     assert file.read_bytes() == after_a_cut[-1]
 
 

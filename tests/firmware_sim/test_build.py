@@ -166,5 +166,5 @@ def test_no_module_of_a_board_gives_a_parameter_without_a_default_by_its_name() 
             if isinstance(node, ast.arguments):
                 required |= {argument.arg for argument in node.args[: len(node.args) - len(node.defaults)]}
             elif isinstance(node, ast.Call):
-                keywords |= {one.arg for one in node.keywords if one.arg}
+                keywords |= {word.arg for word in node.keywords if word.arg}
     assert keywords & required == {"policies", "root"}, "with_changes takes any"

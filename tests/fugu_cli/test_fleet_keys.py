@@ -737,16 +737,16 @@ def test_a_document_for_boards_is_accepted_by_one_and_brought_back_with_its_unit
     enrolment = Enrolment(fleet="home", device="watch", root=root_of(keys).hex(), ceiling=1.0)
     board, agent = burnt_image(tmp_path / "image", [POLICY], enrolment, unit=Fraction(1, 10)), device(keys)
     trusted = TrustState(board.ROOT)
-    trusted, (found,) = taken(board, trusted, out)
-    assert (trusted.version, found.version, found.device) == (1, 1, "watch")
+    trusted, (judged,) = taken(board, trusted, out)
+    assert (trusted.version, judged.version, judged.device) == (1, 1, "watch")
     assert agent.judge(out.read_bytes(), "policy", int(time.time())).changes
     assert fugu("fleet", "push", out, *words[4:], "--root", keys / "root.envelope").code == 0
     assert fugu("fleet", "sign", "--restores", 1, *words[2:], "-o", out).code == 0
     back = _policy_in(out)
     assert back.version == 2
     assert units(back) == {"hr": Fraction(1, 10)}
-    trusted, (found,) = taken(board, trusted, out)
-    assert (trusted.version, found.version) == (2, 2)
+    trusted, (judged,) = taken(board, trusted, out)
+    assert (trusted.version, judged.version) == (2, 2)
 
 
 def test_a_colleague_who_signs_other_compiled_policies_gets_no_second_signature(

@@ -151,7 +151,7 @@ def test_killed_between_any_two_frames_it_ends_in_the_same_state(broker: Mosquit
     wait_until(lambda: not device.outbox)
     assert gateway.stop() == 0
     assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, sequence)
-    assert sequence[-1].last in device.told
+    assert sequence[-1].last in device.ticks_told
     times = [estimate.time for estimate in device.estimates]
     assert times == sorted(times)
     assert "Traceback" not in gateway.log
