@@ -131,8 +131,8 @@ def test_no_binary_release_loses_more(informed: bool) -> None:
     release = together(count_density(s1, 0, 3), count_density(s2, 2, n - 1), symbol_density(emission, n))
     worst = worst_release_loss(initial, transition, n, release, informed=informed)
     adversary = "informed" if informed else "ignorant"
-    found = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(rates, adversary)
-    assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
+    schedule = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(rates, adversary)
+    assert np.all(worst.max(axis=(1, 2)) <= schedule.by_tick + 1e-12)
 
 
 @pytest.mark.parametrize("start", ["given", "zeros", "any", "stationary"])
@@ -168,8 +168,8 @@ def test_no_release_of_three_states_tells_the_informed_more() -> None:
     transition, n, scale = random_chain(seed, 3, sticky=0.5), 5, 1.5
     initial = np.random.default_rng(seed).dirichlet(np.ones(3))
     worst = worst_release_loss(initial, transition, n, histogram_density(scale, 0, n - 1, 3), informed=True)
-    found = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(np.full(n, 2 / scale), "informed")
-    assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
+    schedule = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(np.full(n, 2 / scale), "informed")
+    assert np.all(worst.max(axis=(1, 2)) <= schedule.by_tick + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
