@@ -73,6 +73,8 @@ def _write(config: Path, folder: Path, prepare: Callable[[Policy], Policy], dama
         with (config.parent / stream["sensor"]["file"]).open(newline="") as file:
             texts = [row[stream["sensor"]["column"]] for row in csv.DictReader(file)]
         shown = list(dict.fromkeys(texts))
+        if len(shown) > 256:
+            raise FuguError(f"a board plays at most 256 different readings, and {policy.stream} has {len(shown):,}")
         names = isinstance(policy.discretiser, Categories)
         values = [text if names else round(float(text) / _UNIT) if text else None for text in shown]
         states = folder / f"{policy.stream}.states"

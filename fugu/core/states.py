@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Find = Callable[[Sequence[int], int], int]
     Numbers = Sequence[int]
-    Rule = "Plain | Bands | RunningMean"
 
 __all__ = ["STEPS", "UNIT", "Bands", "Classifier", "Plain", "RunningMean", "classifier_of"]
 

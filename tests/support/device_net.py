@@ -307,23 +307,26 @@ def board_lines(name: str, count: int, compiled: bytes) -> Iterator[str]:
 
 
 def main() -> None:
-    digests: dict[str, dict[str, str]] = {}
-    for name in CASES:
+    """Write the digests of the cases that are named, or of everything."""
+    named = sys.argv[1:]
+    digests: dict[str, dict[str, str]] = json.loads(GOLDEN.read_text()) if named else {}
+    for name in named or CASES:
         digests[name] = {}
         for count in (FEW, MANY):
             with TemporaryDirectory() as folder:
                 digests[name][str(count)] = agent_digest(name, count, Path(folder))
         print(name, file=sys.stderr)
-    for name in HISTORIES:
+    for name in () if named else HISTORIES:
         digests[name] = {}
         for count in (SHORT, LONG):
             with TemporaryDirectory() as folder:
                 digests[name][str(count)] = " ".join(history_digests(name, count, Path(folder)))
         print(name, file=sys.stderr)
-    for name in CLAIMS:
+    for name in () if named else CLAIMS:
         digests[name] = {str(each): claims_digest(lowest_rungs(name, each)) for each in (FEW_OF, 1)}
-    counts = FEW_DOCUMENTS, MANY_DOCUMENTS
-    digests[DOCUMENTS] = {str(count): verdicts_digest(verdicts(count)) for count in counts}
+    if not named:
+        counts = FEW_DOCUMENTS, MANY_DOCUMENTS
+        digests[DOCUMENTS] = {str(count): verdicts_digest(verdicts(count)) for count in counts}
     GOLDEN.write_text(json.dumps(digests, indent=1) + "\n")
 
 
