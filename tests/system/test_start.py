@@ -40,8 +40,8 @@ class Started(Visitor):
         self.folder = folder
         environment = {**os.environ, "TMPDIR": str(folder / "temporary"), "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-m", "fugu", "start", "--no-browser"]
-        self.output = (folder / "output").open("w+")
-        self.process = subprocess.Popen(command, cwd=folder, stdout=self.output, stderr=self.output, env=environment)
+        self.log = (folder / "output").open("w+")
+        self.process = subprocess.Popen(command, cwd=folder, stdout=self.log, stderr=self.log, env=environment)
         wait_until(lambda: self.process.poll() is not None or "?token=" in self.output, "its address")
         super().__init__(self.output)
 
@@ -64,7 +64,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
     yield started
     started.process.kill()
     started.process.wait(PATIENCE)
-    started.output.close()
+    started.log.close()
 
 
 @contextmanager
