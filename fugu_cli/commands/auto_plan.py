@@ -136,7 +136,7 @@ def offers_of(find: Planner, others: Iterable[AutoOptions], progress: Callable[[
             plan = find(question_asked(other), progress=report)
         except FuguError:
             continue
-        best = next((errors for errors in plan.errors if errors.recommended), None)
+        best = next((row for row in plan.errors if row.recommended), None)
         if best is not None and best.held_back is not None:
             metre = plan.recommended.unit == "metres"
             off, guess = (_metres if metre else error_words)(best.held_back), best.guessing

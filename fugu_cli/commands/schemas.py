@@ -51,8 +51,8 @@ def schema(model: type[Document]) -> dict[str, Any]:
 def write(out: Path) -> list[Path]:
     """Write all into a folder, such as `agent.schema.json`; returns their names."""
     files = {out / f"{name}.schema.json": schema(model) for name, model in FILES.items()}
-    for file, schema_of in files.items():
-        file.write_text(json.dumps(schema_of, indent=1) + "\n")
+    for file, document in files.items():
+        file.write_text(json.dumps(document, indent=1) + "\n")
     return list(files)
 
 

@@ -70,7 +70,7 @@ def attack_points(
     mine = [audience for audience in audiences if f"{policy.device}/{policy.stream}" in audience.symbols]
     possible, lasting = _possible(policy)
     tables = [(measure_table, _emission(policy, measure_table.noise)) for measure_table in policy.measure_tables]
-    tables = [(table_of, distribution) for table_of, distribution in tables if table_of.constraint in (0, lasting)]
+    tables = [(table, distribution) for table, distribution in tables if table.constraint in (0, lasting)]
     share, near = level / max(1, 2 * len(mine)) / len(tables), policy.measurement.neighbours
     for number, audience in enumerate(mine):
         generator = np.random.default_rng([seed, number])

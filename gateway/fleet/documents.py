@@ -188,7 +188,7 @@ def check_new(registry: Registry, signed: Signed) -> None:
     document, newest = signed.document, registry.newest_version()
     if document.fleet != registry.fleet:
         raise FleetError(f"a document of fleet {document.fleet}; the registry is that of fleet {registry.fleet}")
-    payloads = [payloads.payload for payloads in registry.documents() if payloads.version == document.version]
+    payloads = [stored.payload for stored in registry.documents() if stored.version == document.version]
     if document.version <= newest and signed.payload not in payloads:
         raise FleetError(f"version {document.version} is not newer than {newest}, which the registry has")
 

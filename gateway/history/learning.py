@@ -177,9 +177,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
     def everywhere(transition: Floats) -> tuple[float, Floats]:
         progress("finding the chain of all symbols")
         moves = tasks.map(expected, [(part, transition, initial) for part in parts])
-        return sum(part_moves.log_likelihood for part_moves in moves), np.asarray(
-            sum(part_moves.moves for part_moves in moves)
-        )
+        return sum(part.log_likelihood for part in moves), np.asarray(sum(part.moves for part in moves))
 
     transition = _climb(everywhere, begun, ticks)
     progress("measuring what is certain")

@@ -127,7 +127,7 @@ class Reports(Part):
 
     def _window(self, device: str, stream: str, report: Report) -> SharedWindow:
         policy = self._catalogue.find(device, stream, report.policy_version, SymbolModel).policy
-        window = next((window_of for window_of in policy.sums if window_of.name == report.window), None)
+        window = next((window for window in policy.sums if window.name == report.window), None)
         if window is None:
             raise RefusedError(f"policy version {policy.version} has no sum {report.window}", Reason.UNKNOWN_WINDOW)
         group = window.group

@@ -98,8 +98,8 @@ def _of_changes(table: Table, time: str) -> Table:
     table = table._replace(time=time, value=_STATE, keys=(_ENTITY,), changes=True)
     means: dict[str, list[int]] = {entity: [] for entity in {*table.columns[_ENTITY]}}
     waiting = {*means}
-    for place, (entity, moment_of) in enumerate(zip(table.columns[_ENTITY], table.columns[time], strict=True)):
-        if entity in waiting and _at_hour(moment_of):
+    for place, (entity, stamp) in enumerate(zip(table.columns[_ENTITY], table.columns[time], strict=True)):
+        if entity in waiting and _at_hour(stamp):
             means[entity].append(place)
         elif entity in waiting:
             waiting.remove(entity)
