@@ -147,6 +147,8 @@ def test_one_key_twice_is_one_key() -> None:
     (signature,) = sign("policy", write_document(DOCUMENT), KEYS.policy[:1]).signatures
     body = msgpack.packb(["policy", write_document(DOCUMENT), [[signature.key, signature.signature]] * 2])
     assert refused(trust(), b"\x0a" + body).reason is Reason.MALFORMED
+    with refused_for(Reason.OUT_OF_RANGE, match="two signatures of one key"):
+        Envelope.decode(b"\x0a" + body)
 
 
 def test_replayed_old_version() -> None:
@@ -248,7 +250,9 @@ def test_bit_flipped_at_every_byte() -> None:
 
 
 def test_gigantic() -> None:
-    assert refused(trust(), bytes(MAX_ENVELOPE_BYTES + 1)).reason is Reason.MALFORMED
+    refusal = refused(trust(), bytes(MAX_ENVELOPE_BYTES + 1))
+    assert refusal.reason is Reason.MALFORMED
+    assert f"at most {MAX_ENVELOPE_BYTES} are allowed" in str(refusal)
     claims_much = b"\x0a\x93\xa6policy\xc6\xff\xff\xff\xff"
     assert refused(trust(), claims_much).reason is Reason.MALFORMED
 
@@ -375,6 +379,12 @@ FALSE = {
 def test_a_correctly_signed_policy_whose_guarantee_is_false(fields: dict[str, Any]) -> None:
     wrong = Policy.model_construct(**{**dict(POLICY), **fields})
     assert refused(trust(), KEYS.signed(policy_document(wrong, version=5))).reason is Reason.GUARANTEE
+
+
+def test_a_correctly_signed_measured_policy_whose_guarantee_is_false() -> None:
+    wrong = measure_policy(3, version=5).model_copy(update={"epsilon": 0.5})
+    payload = KEYS.signed(policy_document(wrong, version=5))
+    assert refused(trust(measurement_ceiling=1.0), payload).reason is Reason.GUARANTEE
 
 
 def test_epsilon_above_the_ceiling_from_both_sides() -> None:

@@ -142,6 +142,7 @@ def test_policies_that_do_not_fit_their_class_are_refused_in_one_line(changes: d
 def test_what_the_others_may_tell_is_pinned() -> None:
     pinned = pins_of(PAIR[0])
     assert violations(PAIR[0], pinned) == ()
+    assert violations(stream("hr", chains(shows=SHOWS[::-1])), pinned) == ("another class of chains than is pinned",)
     wider = chains(odds_ratio=49.1)
     for declared, inside in (
         (chains((RATE, RATE / 2)), False),
