@@ -148,7 +148,8 @@ class Estimates(NamedTuple):
 @lru_cache(maxsize=256)
 def noise_variance(scale: Fraction) -> float:
     """Variance of the noise: 2 p / (1 - p)^2, p = e^(-1/scale)."""
-    return 0.5 / math.sinh(0.5 / float(scale)) ** 2 if scale > Fraction(1, 1000) else 0.0
+    power = float(-1 / scale) if scale > Fraction(1, 1000) else -math.inf
+    return 2.0 * math.exp(power) / math.expm1(power) ** 2
 
 
 @lru_cache(maxsize=16)

@@ -235,5 +235,7 @@ def test_noise_is_on_every_whole_number_and_has_the_distribution_it_should() -> 
     ratio = math.exp(-2 / 7)
     assert changed.counts.var() == pytest.approx(noise_variance(scale), rel=0.05)
     assert noise_variance(scale) == pytest.approx(2 * ratio / (1 - ratio) ** 2)
+    assert [noise_variance(Fraction(scale)) for scale in ("1/999", "1/1000", "1e-400")] == [0.0, 0.0, 0.0]
+    assert noise_variance(Fraction(10**9)) == pytest.approx(2e18)
     assert (changed.counts == 0).mean() == pytest.approx((1 - ratio) / (1 + ratio), abs=0.01)
     assert changed.counts.dtype == np.int64
