@@ -279,18 +279,18 @@ class Agent:
 
     def _codes(self) -> tuple[StatusCode, ...]:
         """Codes of problems with link, storage, clock and policy; nothing here may depend on a reading."""
-        LINKs: set[str | None] = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
+        codes: set[str | None] = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
         if self._link.last_error:
-            LINKs.add(StatusCode.LINK)
+            codes.add(StatusCode.LINK)
         if self._paused:
-            LINKs.add(StatusCode.PAUSED)
+            codes.add(StatusCode.PAUSED)
         if self._time.uncertain:
-            LINKs.add(StatusCode.CLOCK)
+            codes.add(StatusCode.CLOCK)
         if self._fleet is not None and self._fleet.ahead(self._now()):
-            LINKs.add(StatusCode.GATEWAY_CLOCK)
+            codes.add(StatusCode.GATEWAY_CLOCK)
         if any(stream.refusal for stream in self._ticks.streams):
-            LINKs.add(StatusCode.TABLE_REFUSED)
-        return tuple(code for code in StatusCode if code in LINKs)
+            codes.add(StatusCode.TABLE_REFUSED)
+        return tuple(code for code in StatusCode if code in codes)
 
     def _status(self, *, online: bool) -> Status:
         streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticks.streams)

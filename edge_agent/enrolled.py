@@ -52,14 +52,14 @@ def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[di
     Raises TrustError without a sensor, ConfigError if it does not fit.
     """
     streams = {stream.stream: stream for stream in config.streams}
-    to_runs = []
+    pairs = []
     for policy, compiled in zip(verdict.policies, verdict.compiled, strict=True):
         if (stream := streams.get(policy.stream)) is None:
             raise TrustError(f"this device has no sensor for stream {policy.stream}", Reason.GUARANTEE)
         check_declared(policy.discretiser, stream.sensor)
         check_joined(policy, config)
-        to_runs.append((to_run_of(policy, compiled), sensor_values(stream, folder, config.broker)))
-    return to_runs
+        pairs.append((to_run_of(policy, compiled), sensor_values(stream, folder, config.broker)))
+    return pairs
 
 
 def open_trust(config: AgentConfig, folder: Path) -> Trust:

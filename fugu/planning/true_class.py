@@ -186,13 +186,13 @@ def attack_model(
     )
 
 
-def _attacked(class_: TrueClass, epsilon: float) -> AttackedModel | None:
-    if not class_.steps:
+def _attacked(true_class: TrueClass, epsilon: float) -> AttackedModel | None:
+    if not true_class.steps:
         return None
     reached = {
-        name: getattr(class_.steps[-1].strongest, name) for name in ("success", "low", "high", "ceiling", "guess")
+        name: getattr(true_class.steps[-1].strongest, name) for name in ("success", "low", "high", "ceiling", "guess")
     }
-    return AttackedModel(epsilon=epsilon, attackers=len(class_.steps[0].attacks), **reached)
+    return AttackedModel(epsilon=epsilon, attackers=len(true_class.steps[0].attacks), **reached)
 
 
 def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float) -> tuple[Attack, ...]:

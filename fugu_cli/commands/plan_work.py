@@ -328,13 +328,13 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
     refused: dict[Mechanism, str] | None = None
     if options.mechanism is None:
         with working("planning windows") as progress:
-            bests, best, refused = compare_noise(request, period_us, lambda name: progress(f"noise of {name}"))
+            planned, best, refused = compare_noise(request, period_us, lambda name: progress(f"noise of {name}"))
     else:
         name = arguments.one_of(options.mechanism, "mechanism", _NAMES)
         with working(f"planning windows: noise of {name}"):
             best = plan_noise(request, None if name == "auto" else name, period_us)
-        bests = (best,)
-    return compared_noise(request, notes, bests, best, refused).written((), warnings)
+        planned = (best,)
+    return compared_noise(request, notes, planned, best, refused).written((), warnings)
 
 
 def _states(text: str, query: Query) -> tuple[int, ...]:

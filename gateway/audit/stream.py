@@ -280,7 +280,7 @@ def audit_stream(
         raise FuguError("measured points are attacked as their policy has them: alone, and not as they are heard")
     policy = policies[0]
     definitions, problems = _definitions(policies, config)
-    attackeds: list[Attacked] = []
+    attacks: list[Attacked] = []
     findings: list[Finding] = []
     attacked: list[Trial] = []
     stretches = attack_simulated_stretches(policy, seed) if truth is None and len(policies) == 1 else []
@@ -292,12 +292,12 @@ def audit_stream(
         findings += _class_findings(policy, published.symbols)
         if truth is not None:
             attacked, stretches = attack_published(published, truth.source, known_every)
-            attackeds += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
+            attacks += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
             findings += [_published(trial) for trial in refuted(attacked)]
-    attackeds = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *attackeds]
-    findings += [_refutation(attacked) for attacked in attackeds if attacked.refuted]
+    attacks = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *attacks]
+    findings += [_refutation(attacked) for attacked in attacks if attacked.refuted]
     findings += stretch_findings(stretches)
-    return StreamAudit(tuple(attackeds), tuple(attacked), tuple(stretches), tuple(findings), problems)
+    return StreamAudit(tuple(attacks), tuple(attacked), tuple(stretches), tuple(findings), problems)
 
 
 def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:

@@ -122,7 +122,7 @@ class SmoothedStream:
 
     def _messages(self, some: list[Piece], after: _Said | None) -> list[_Said]:
         """Messages of the symbols from the first tick of each block on."""
-        saids: list[_Said] = []
+        messages: list[_Said] = []
         for block in reversed(some):
             model = self._stream.model(block.version)
             message = _message(model, block.last, after)
@@ -130,8 +130,8 @@ class SmoothedStream:
                 symbols, emission = _with_end(model, block, message)
                 message = _explained(backward_messages, self._stream, symbols, model.transition, emission)[0]
             after = _Said(model, block.first, model.rows[block.symbols[0]] * message)
-            saids.append(after)
-        return saids[::-1]
+            messages.append(after)
+        return messages[::-1]
 
 
 def _message(model: Model, tick: int, later: _Said | None) -> Floats:

@@ -201,8 +201,8 @@ def followed(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[M
         longer, within = kernel.step(each(times, before, apart), True), apart
         distributions, error = _product(distributions, turned(kernel.up)), error + len(tick) + 2
         apart, dead = _ratios(distributions, error), [not any(distribution) for distribution in turned(distributions)]
-        matrixes = [soft_step(odds, before) if len(tick) > 2 else _of_two(kernel, before, within)] if any_of else []
-        leakage = each(min, each(times, longer, turned(apart)), cap, *matrixes)
+        walked = [soft_step(odds, before) if len(tick) > 2 else _of_two(kernel, before, within)] if any_of else []
+        leakage = each(min, each(times, longer, turned(apart)), cap, *walked)
         leakage = [[ONE if dead[x] or dead[y] else v for y, v in enumerate(row)] for x, row in enumerate(leakage)]
         worst, off = each(max, worst, leakage), max(map(max, apart))
         if max(map(max, leakage)) >= LIMIT:
