@@ -99,16 +99,16 @@ def docstrings(file: Path, tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 def messages(file: Path, tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Strings of a file that a command may print, and where they are."""
-    asts: list[ast.AST] = [tree]
-    while asts:
-        node = asts.pop()
+    nodes: list[ast.AST] = [tree]
+    while nodes:
+        node = nodes.pop()
         match node:
             case ast.FormattedValue():
-                asts.append(node.value)  # its format is no text
+                nodes.append(node.value)  # its format is no text
             case ast.Constant(str(text)) if not FORMAT.search(text):
                 yield f"{file.relative_to(ROOT)}:{node.lineno}", text
             case _:
-                asts += ast.iter_child_nodes(node)
+                nodes += ast.iter_child_nodes(node)
 
 
 def trees(like: re.Pattern[str], packages: Sequence[str] = CODE) -> Iterator[tuple[Path, ast.Module]]:

@@ -424,8 +424,8 @@ class Reports:
 
     def take_coalesced(self) -> int:
         """How many frames are not told because a newer one of their stream is, since this was asked last."""
-        _coalesced, self._coalesced = self._coalesced, 0
-        return _coalesced
+        counted, self._coalesced = self._coalesced, 0
+        return counted
 
     def take(self, capacity: int) -> list[_Report]:
         """Remove so many, in the order in which their streams changed first."""

@@ -213,14 +213,14 @@ class Inbox:
     def oversized(self) -> Counter[str]:
         """Count messages that were too large to be taken, since this was asked last, as `beyond` does."""
         with self._changed:
-            _oversized, self._oversized = self._oversized, Counter()
-            return _oversized
+            counted, self._oversized = self._oversized, Counter()
+            return counted
 
     def beyond(self) -> Counter[str]:
         """Count messages beyond a share since this was asked last, by the name in their topics, which may be any."""
         with self._changed:
-            _beyond, self._beyond = self._beyond, Counter()
-            return _beyond
+            counted, self._beyond = self._beyond, Counter()
+            return counted
 
     def close(self) -> None:
         """Refuse messages from now on."""

@@ -166,8 +166,8 @@ class Publisher(Part):
         self._watermarks.discard(message_id)
         if (serial := self._reports.pop(message_id, None)) is not None:
             self._done.append(serial)
-        elif (_told_symbol := self._told_symbols.pop(message_id, None)) is not None:
-            self._symbols.acknowledged(*_told_symbol)
+        elif (symbol := self._told_symbols.pop(message_id, None)) is not None:
+            self._symbols.acknowledged(*symbol)
 
     def begin_anew(self) -> None:
         """Forget what was under way."""

@@ -158,8 +158,8 @@ class Recorder:
 
     def repeats(self) -> Counter[str]:
         """By device how many frames were of ticks that are accounted for, since this was asked last."""
-        _repeats, self._repeats = self._repeats, Counter()
-        return _repeats
+        counted, self._repeats = self._repeats, Counter()
+        return counted
 
     def seconds(self) -> dict[str, float]:
         """By device what frames took that are recorded by themselves, since this was asked last."""

@@ -226,14 +226,18 @@ class AttackView:
         if not self._changed or self._told is None:
             return None
         self._changed = False
-        _told = self._told
-        ticks = {tick: posterior for tick, (version, posterior) in self._ticks.items() if version == _told.version}
+        description = self._told
+        ticks = {
+            tick: posterior for tick, (version, posterior) in self._ticks.items() if version == description.version
+        }
         windows = [self._windows[key] for key in sorted(self._windows, key=lambda window: window[1])]
 
         def update(ask: Ask) -> dict[str, Any]:
-            named = {"kind": "attack", "stream": _told.stream, "version": _told.version}
+            named = {"kind": "attack", "stream": description.stream, "version": description.version}
             try:
-                return named | (_of_counts if _told.kind == "windows" else _of_symbols)(_told, ticks, windows, ask)
+                return named | (_of_counts if description.kind == "windows" else _of_symbols)(
+                    description, ticks, windows, ask
+                )
             except AttackerError as error:
                 return named | {"none": str(error)}
 

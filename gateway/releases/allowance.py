@@ -460,7 +460,7 @@ def with_classes(chains: str, more: Iterable[ReleaseClass]) -> str:
     """Add classes to those in JSON: of policies, or to a release's own only such ones."""
     classes = classes_written(chains)
     own = any(isinstance(chains_class, ListedChains) for chains_class in classes)
-    every = tuple(dict.fromkeys((*classes, *(chains for chains in more if isinstance(chains, ListedChains) == own))))
+    every = tuple(dict.fromkeys((*classes, *(listed for listed in more if isinstance(listed, ListedChains) == own))))
     return chains if every == classes else _CLASSES.dump_json(every).decode()
 
 

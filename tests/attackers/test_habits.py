@@ -88,11 +88,11 @@ def counted(moves):
         side[:-1, 0] = onward[:-1, 0] if len(onward) == len(side) else onward[:, 0]
         side[1:, 1] = onward[:, 1]
         side = side[: MIDDLE + 2]
-    boths = np.zeros((TICKS + 1, 2))
+    weights = np.zeros((TICKS + 1, 2))
     for x in (0, 1):  # reversible: both sides of the tick are alike, and independent given its state
         both = np.convolve(side[:, x], side[:, x]) / share[x]
-        boths[: both[x:].size, x] = both[x:][: TICKS + 1]
-    return boths
+        weights[: both[x:].size, x] = both[x:][: TICKS + 1]
+    return weights
 
 
 @pytest.mark.long

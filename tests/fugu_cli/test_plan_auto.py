@@ -515,9 +515,9 @@ def test_several_donors_are_covered_and_only_their_number_is_told(fugu: Fugu, tm
         real = recorded_class(alone, files[place]).epsilon
         assert left_out[place] == pytest.approx(real, rel=1e-6), "that of a plan for the others"
     assert left_out[1] > 1.0, "who stays longer is not like the other"
-    class_s = [recorded_class(policy, file) for file in files]
-    assert all(trial.inside and trial.epsilon <= 1.0 for trial in class_s)
-    assert class_s[0].odds_ratio < class_s[1].odds_ratio <= class_s[0].declared == class_s[1].declared
+    trials = [recorded_class(policy, file) for file in files]
+    assert all(trial.inside and trial.epsilon <= 1.0 for trial in trials)
+    assert trials[0].odds_ratio < trials[1].odds_ratio <= trials[0].declared == trials[1].declared
     command = [sys.executable, "-m", "edge_agent", "--check", str(tmp_path / "plan" / "agent.toml")]
     assert subprocess.run(command, input=b"1\n0\n", stdout=subprocess.DEVNULL).returncode == 0
 

@@ -228,12 +228,12 @@ def _settle(devices: Sequence[BoardDevice], folder: Path, heard: Heard, gateway:
 
 
 def _stored(path: Path) -> dict[str, Stored]:
-    storeds: dict[str, Stored] = {}
+    by_device: dict[str, Stored] = {}
     with closing(Store(path)) as store:
         for sequence in store.aged.sequences(0, 1_000_000):
-            stored = storeds.setdefault(sequence.device, Stored())
+            stored = by_device.setdefault(sequence.device, Stored())
             if sequence.window:
                 stored.windows[sequence.name] = store.windows.within(sequence.number, 0, 2**53)
             else:
                 stored.symbols[sequence.name] = list(store.symbols.following(sequence.number, 0))
-    return storeds
+    return by_device

@@ -22,7 +22,7 @@ _FOLDS = 10
 
 def records(chunks: Sequence[Chunk], *, up: bool) -> list[Seen]:
     """The records with data of one direction of one connection."""
-    seens: list[Seen] = []
+    pieces: list[Seen] = []
     rest = bytearray()
     for chunk in chunks:
         if chunk.up != up:
@@ -30,9 +30,9 @@ def records(chunks: Sequence[Chunk], *, up: bool) -> list[Seen]:
         rest += chunk.data
         while len(rest) >= _HEADER and len(rest) >= (end := _HEADER + int.from_bytes(rest[3:5], "big")):
             if rest[0] == _APPLICATION_DATA:
-                seens.append((chunk.seconds, end))
+                pieces.append((chunk.seconds, end))
             del rest[:end]
-    return seens
+    return pieces
 
 
 def features(upwards: Sequence[Seen], downwards: Sequence[Seen], frame_seconds: float) -> Floats:

@@ -74,8 +74,8 @@ def counting(ticks: int, adversary: Adversary = "universal", epsilon: float | No
 
 
 def attacked(policy: Policy, audiences: tuple[Audience, ...] = SITE, trials: int = 1000) -> dict[int, Attacked]:
-    attackeds = attack_audiences([policy], audiences, windows(policy), seed=1, trials=trials)
-    return {attacked.ticks: attacked for attacked in attackeds}
+    attacks = attack_audiences([policy], audiences, windows(policy), seed=1, trials=trials)
+    return {attacked.ticks: attacked for attacked in attacks}
 
 
 @pytest.mark.parametrize("stretch", [1, 2, 3])
@@ -208,17 +208,17 @@ def test_an_audience_that_is_promised_a_stretch_is_held_against_it() -> None:
     (_, street) = planned_audiences([policy], config)
     definitions, problems = released(policy, config)
     assert not problems
-    attackeds = {
+    attacks = {
         attacked.ticks: attacked for attacked in attack_audiences([policy], (street,), definitions, seed=1, trials=500)
     }
-    ticks = max(attackeds)
+    ticks = max(attacks)
     assert ticks > 1
-    assert attackeds[ticks].certified <= 0.5 * (1 + 1e-9)
-    assert not attackeds[ticks].refuted
-    assert attackeds[1].certified < attackeds[ticks].certified
-    assert attackeds[1].witness is not None
-    assert attackeds[ticks].witness is not None
-    assert attackeds[1].witness < attackeds[ticks].witness  # type: ignore[operator]
+    assert attacks[ticks].certified <= 0.5 * (1 + 1e-9)
+    assert not attacks[ticks].refuted
+    assert attacks[1].certified < attacks[ticks].certified
+    assert attacks[1].witness is not None
+    assert attacks[ticks].witness is not None
+    assert attacks[1].witness < attacks[ticks].witness  # type: ignore[operator]
     half = street._replace(epsilon=0.1)
     wrong = {
         attacked.ticks: attacked for attacked in attack_audiences([policy], (half,), definitions, seed=1, trials=500)

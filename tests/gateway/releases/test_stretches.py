@@ -49,7 +49,7 @@ def spread(length: int, stride: int) -> list[tuple[int, int]]:
     return [(first, first + length - 1) for first in range(0, N - length + 1, stride)]
 
 
-def stretches_lose(matrix: tuple[tuple[float, ...], ...], tolds: list[Told], ticks: int, *, is_known: bool) -> float:
+def stretches_lose(matrix: tuple[tuple[float, ...], ...], heard: list[Told], ticks: int, *, is_known: bool) -> float:
     """The largest log-likelihood ratio of two courses of so many ticks in a row, over all outputs; what is hit is 1.
 
     With `is_known`, also for those who know states of ticks outside.
@@ -62,9 +62,9 @@ def stretches_lose(matrix: tuple[tuple[float, ...], ...], tolds: list[Told], tic
     weights = np.array(TABLE.weights()) / SCALE
     shown = np.minimum(paths, 1)
     likely = weights[shown[:, None, :], symbols[None, :, :]].prod(axis=2)  # (paths, symbols)
-    outputs = np.array(list(product(FAR, repeat=len(tolds))))
+    outputs = np.array(list(product(FAR, repeat=len(heard))))
     by_path, by_symbols = np.ones((len(outputs), len(paths))), np.ones((len(outputs), len(symbols)))
-    for column, release in zip(outputs.T, tolds, strict=True):
+    for column, release in zip(outputs.T, heard, strict=True):
         counted = symbols if release.symbols else shown
         counts = counted[:, release.first : release.last + 1].sum(axis=1)
         density = np.exp(-np.abs(column[:, None] - counts) / release.scale)
@@ -164,8 +164,8 @@ def test_several_audiences_of_one_reader_are_within_one_bound(ticks: int) -> Non
     allowances = [allowance(chains, epsilon, "ignorant", ticks=n) for epsilon, n in promised]
     bound = joint_loss(chains, joint_charge(allowances, 0), "ignorant", ticks)
     scales = [float(smallest_scale([TABLE], 1, allowance)) for allowance in allowances]
-    tolds = [Told(*window, scale) for scale in scales for window in spread(2, 2)]
-    worst = stretches_lose(matrix, tolds, ticks, is_known=False)
+    heard = [Told(*window, scale) for scale in scales for window in spread(2, 2)]
+    worst = stretches_lose(matrix, heard, ticks, is_known=False)
     assert 0.0 < worst <= bound
     many = joint_loss(chains, joint_charge([allowances[0]] * 8, 0), "ignorant", ticks)
     assert many > 8 * 0.1

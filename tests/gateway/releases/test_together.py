@@ -284,16 +284,16 @@ def test_no_tick_that_was_told_more_than_is_allowed_now_is_missed_whatever_the_c
         pairs = {(n, own_units + two) for n, own_units in own.items() for m, two in other.items() if n % 100 == m % 100}
         ticks = {*pairs, *own.items(), *((m % 100 + shifts["watch"], charge) for m, charge in other.items())}
         above = {(n, charge - less) for n, charge in ticks if charge > less}
-        louders = ledger.louder(key(), shifts["watch"])
+        runs = ledger.louder(key(), shifts["watch"])
         if above:
-            (run,) = louders
+            (run,) = runs
             assert run.last >= max(n for n, _ in above)
             assert run.excess is not None
             assert run.excess >= max(excess for _, excess in above)
             loud += 1
         if not any(shifts.values()):
             exact += 1
-            assert louders == ([(max(n for n, _ in above), max(excess for _, excess in above))] if above else [])
+            assert runs == ([(max(n for n, _ in above), max(excess for _, excess in above))] if above else [])
         ledger.close()
     assert loud > 10 < exact
 

@@ -278,13 +278,13 @@ def some_batches() -> list[list[Received]]:
     ]
 
 
-def finals(scene: Scene) -> list[object]:
+def final_states(scene: Scene) -> list[object]:
     """The final states of all streams."""
-    finals: list[object] = [final_state(scene)]
+    states: list[object] = [final_state(scene)]
     for device, stream in (("watch", "steps"), ("ring", "hr")):
         if scene.store.stream_id(device, stream) is not None:
-            finals.append(final_state(scene, device, stream))
-    return finals
+            states.append(final_state(scene, device, stream))
+    return states
 
 
 Step = tuple[str, Callable[[Scene], None]]
@@ -314,7 +314,7 @@ def test_a_crash_at_any_statement_loses_and_doubles_nothing(
     undisturbed = Scene(tmp_path / "whole.sqlite")
     for _, step in todo:
         step(undisturbed)
-    wanted, counted = finals(undisturbed), +undisturbed.counters
+    wanted, counted = final_states(undisturbed), +undisturbed.counters
     begun = Scene(tmp_path / "begun.sqlite")
     for _, step in todo[:which]:
         step(begun)
@@ -343,7 +343,7 @@ def test_a_crash_at_any_statement_loses_and_doubles_nothing(
             assert symbols_of(scene.store.symbols.following(1, 0)) == held
         for _, step in todo[which + (not failed) :]:
             step(scene)
-        assert finals(scene) == wanted, statements
+        assert final_states(scene) == wanted, statements
         assert +scene.counters == counted
         scene.store.close()
         path.unlink()
@@ -520,7 +520,7 @@ def test_a_recorder_takes_arrivals_of_many_streams_at_once_as_it_takes_them_alon
     together.recorder.record(Arrivals.of(together.recorder.streams, every))
     for received in every:
         alone.receive([received])
-    assert finals(together) == finals(alone)
+    assert final_states(together) == final_states(alone)
     for each in (together, alone):
         each.recorder.seal(now=True)
-    assert finals(together) == finals(alone)
+    assert final_states(together) == final_states(alone)

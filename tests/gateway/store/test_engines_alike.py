@@ -41,11 +41,11 @@ def frames_of(device: str) -> list[Received]:
     gaps, versions = (0, 0, 7), (1, 1, 1, 2) if device == "watch" else (1,)
     sequence = frames([13, 10, 31] * MOST, gaps=gaps, versions=versions, seed=len(device))
     others = [replace(frame, symbols=bytes(1 - value for value in frame.symbols)) for frame in sequence[::7]]
-    receiveds = [Received(device, "hr", frame) for frame in (*sequence, *others)]
+    received = [Received(device, "hr", frame) for frame in (*sequence, *others)]
     if device == "watch":
         counts = [WindowFrame(1, "high", i - 1, i, 3 + 10 * i, 10, 10, (i - 4,)) for i in range(MOST)]
-        receiveds += [Received(device, "hr", frame) for frame in (*counts, replace(counts[3], counts=(9,)))]
-    return receiveds
+        received += [Received(device, "hr", frame) for frame in (*counts, replace(counts[3], counts=(9,)))]
+    return received
 
 
 @pytest.mark.long
