@@ -51,6 +51,7 @@ _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json
 _SHARED = "dom.js", "lanes.js", "lanes.css"
 """Of the live page: one drawing for both."""
 _REPORT = "report.html"
+_LAST_ANSWER_SECONDS = 5.0
 _LEADS = (
     '<!doctype html><meta charset="utf-8"><title>Fugu</title><link rel="icon" href="data:,">'
     '<meta http-equiv="refresh" content="0; url={0}">'
@@ -82,6 +83,7 @@ class Page:
         self._entered = self._taken = False
         self._entering, self._showing = threading.Lock(), threading.Lock()
         self._leading: Path | None = None
+        self._answering: set[threading.Thread] = set()
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self._hosts = [f"{name}:{self._server.server_port}" for name in ("127.0.0.1", "localhost")]
         self.address = f"http://{self._hosts[0]}/?token={self._token}"
@@ -96,6 +98,8 @@ class Page:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+        for thread in [*self._answering]:  # who has asked that it ends is answered, too
+            thread.join(_LAST_ANSWER_SECONDS)
         self._forget_file()
         if self._taken:
             raise FuguError(_TAKEN)
@@ -206,6 +210,13 @@ class Page:
             timeout = 20.0
 
             def do_GET(self) -> None:
+                page._answering.add(thread := threading.current_thread())
+                try:
+                    self._reply()
+                finally:
+                    page._answering.discard(thread)
+
+            def _reply(self) -> None:
                 sent = self.rfile if self.command == "POST" else None
                 try:
                     status, kind, body, more = page._answer(self.path, self.headers, sent)

@@ -32,12 +32,19 @@ exec 3<&0
 _DRAWN = "requestAnimationFrame(() => requestAnimationFrame(arguments[arguments.length - 1]));"
 _MOVED = """
 const done = arguments[arguments.length - 1];
-let sum = 0;
-const add = (seen) => { for (const one of seen.getEntries()) sum += one.hadRecentInput ? 0 : one.value; };
+const shifts = [];
+const name = ({ node }) => node?.id || node?.nodeName;
+const box = ({ x, y, width, height }) => `${x},${y},${width}x${height}`.replaceAll(/[.][0-9]+/g, "");
+const told = (source) => `${name(source)} ${box(source.previousRect)} to ${box(source.currentRect)}`;
+const add = (seen) => {
+  for (const shift of seen.getEntries().filter((one) => !one.hadRecentInput)) {
+    shifts.push([shift.value, ...shift.sources.map(told)]);
+  }
+};
 new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });
-requestAnimationFrame(() => setTimeout(() => done(sum)));
+requestAnimationFrame(() => setTimeout(() => done(shifts)));
 """
-MOST_MOVED = 0.1
+_MOST_MOVED = 0.1
 """Cumulative layout shift that is called good."""
 _AXE = """
 const done = arguments[arguments.length - 1];
@@ -107,8 +114,10 @@ class Browser:
         self.run((installed() / "node_modules/axe-core/axe.min.js").read_text())
         return list(self.driver.execute_async_script(_AXE, where, rules))
 
-    def moved(self) -> float:
-        return float(self.driver.execute_async_script(_MOVED))
+    def check_still(self) -> None:
+        """Refuse a page whose parts have moved, but for what somebody has just asked for."""
+        shifts = self.driver.execute_async_script(_MOVED)
+        assert sum(value for value, *_ in shifts) < _MOST_MOVED, shifts
 
     def complaints(self) -> list[str]:
         """Errors of scripts, and what the content security policy has refused, since it was asked last."""

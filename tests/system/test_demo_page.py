@@ -25,7 +25,7 @@ from fugu_cli.view.measure_plan import graph_lanes
 from papers.chart import chart_lane
 from papers.rows import Chart, Line
 from tests.support.brokers import wait_until
-from tests.support.browser import MOST_MOVED, Browser
+from tests.support.browser import Browser
 from tests.support.replays import check_first_screen, check_layout, check_points
 
 WIDTHS = (390, 800, 1200, 1920)
@@ -171,7 +171,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
         wait_until(
             lambda: browser.text("#stage") == "all has come" and browser.text(".leaves .number") == "88", "the end"
         )
-        assert browser.moved() < MOST_MOVED
+        browser.check_still()
         check_first_screen(browser)
         for choice, line in (("learns them", "one who knows the habits: 73 %"), ("ordinary noise", "habits: 73 %")):
             choose(browser, choice)

@@ -11,8 +11,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -21,10 +23,11 @@ from fugu.contract.errors import FuguError
 from fugu.mqtt import Broker, Link
 from fugu.recordings.errors import Option, QuestionError
 from fugu_cli.demo import wizard
+from fugu_cli.demo.page import Page
 from fugu_cli.demo.wizard import refuse_beside_gateway
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, free_port, wait_until
-from tests.support.browser import MOST_MOVED, Browser
+from tests.support.browser import Browser
 from tests.support.replays import SECRET, check_first_screen, check_layout, recorded
 from tests.support.soak import only
 from tests.support.visitor import Visitor
@@ -278,6 +281,26 @@ def test_what_was_uploaded_is_its_owners_and_is_gone_at_the_end(started: Started
     assert not (started.folder / "plan").exists()
 
 
+def test_who_asks_that_it_ends_is_answered_before_it_ends() -> None:
+    asked, answered = threading.Event(), list[HTTPStatus]()
+
+    def posted(*_: object) -> HTTPStatus:
+        asked.set()
+        wait_until(lambda: page._server.fileno() < 0, "that the page ends")
+        time.sleep(0.1)  # a slow answer
+        answered.append(HTTPStatus.ACCEPTED)
+        return answered[0]
+
+    with Page(browser=False, posted=posted) as page:
+        visitor = Visitor(page.address)
+        visitor.enter()
+        asking = threading.Thread(target=lambda: visitor.do("finish"))
+        asking.start()
+        assert asked.wait(PATIENCE)
+    assert answered == [HTTPStatus.ACCEPTED]
+    asking.join(PATIENCE)
+
+
 def test_a_topic_is_recorded_but_never_of_the_fleets_broker(broker: Mosquitto, started: Started) -> None:
     started.enter()
     local = f"127.0.0.1:{broker.port}"
@@ -357,7 +380,7 @@ def test_from_a_file_to_an_agent_that_checks(
     assert "seful: the share " in browser.text("#stretches article + article")
     assert "Any 10 minutes: protects more" in browser.text("#stretches")
     assert browser.count("#stretches button") < browser.count("#stretches article")
-    assert browser.moved() < MOST_MOVED
+    browser.check_still()
     for width, dark in ((390, True), (1200, False)):
         browser.look(width, dark=dark)
         check_layout(browser, width)
