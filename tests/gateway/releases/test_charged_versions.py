@@ -149,52 +149,32 @@ def test_a_version_counts_from_when_it_is_sent(tmp_path: Path) -> None:
         assert it.released() == 1
 
 
-def test_not_while_it_is_refused(tmp_path: Path) -> None:
-    with home(tmp_path, LOUD_2) as it:
-        it.offer(2)
-        assert it.impossible
-        it.answer(2, "ceiling")
-        assert not it.impossible
-        assert it.released() == 1
-        it.store(it.first[3])
-        it.store(it.first[4])
-        assert it.released() == 2
-
-
-def test_refused_sent_once_more_and_accepted_it_counts(tmp_path: Path) -> None:
-    with home(tmp_path, LOUD_2) as it:
-        it.offer(2)
-        it.answer(2, "ceiling")
-        assert not it.impossible
-        it.send(2)
-        it.answer(2)
-        assert it.impossible
-
-
-def test_not_once_a_later_one_has_overtaken_it(tmp_path: Path) -> None:
-    """The newest answer is of the later version then, and says nothing of the refused one."""
+@pytest.mark.parametrize(
+    ("later", "counts"),
+    [
+        ([], False),
+        ([("send", 2), ("answer", 2)], True),
+        ([("offer", 3), ("answer", 3)], False),
+        ([("send", 2), ("answer", 2), ("offer", 3), ("answer", 3)], True),
+        ([("status", 2)], True),
+    ],
+    ids=["no more", "sent again and accepted", "overtaken", "accepted and then overtaken", "named by the device"],
+)
+def test_a_version_that_was_refused_counts_if_the_device_may_run_it_for_all_that(
+    tmp_path: Path, later: list[tuple[str, int]], counts: bool
+) -> None:
+    """The newest answer may be of a later version, and says nothing of the refused one; its frames may come yet."""
     with home(tmp_path, LOUD_2, policy(3)) as it:
         it.offer(2)
         it.answer(2, "ceiling")
-        it.offer(3)
         assert not it.impossible
-        it.answer(3)
-        assert not it.impossible
+        for what, version in later:
+            getattr(it, what)(version)
+            it.look()
+        assert it.impossible is counts
         for frame in it.first[3:5]:
-            it.store(replace(frame, policy_version=3))
-        assert it.released() == 2
-
-
-def test_one_that_was_accepted_counts_although_a_later_one_has_overtaken_it(tmp_path: Path) -> None:
-    with home(tmp_path, LOUD_2, policy(3)) as it:
-        it.offer(2)
-        it.answer(2, "ceiling")
-        it.send(2)
-        it.answer(2)
-        assert it.impossible
-        it.offer(3)
-        it.answer(3)
-        assert it.impossible, "its frames may come yet"
+            it.store(replace(frame, policy_version=3 if ("answer", 3) in later else 1))
+        assert it.released() == (1 if counts else 2)
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["one process", "shards"])
@@ -221,15 +201,6 @@ def test_the_first_frame_of_it_charges_it_before_the_next_release(tmp_path: Path
         it.store(it.first[3])
         it.store(it.first[4])
         assert it.released() == before
-        assert it.impossible
-
-
-def test_a_status_of_it_charges_it(tmp_path: Path) -> None:
-    with home(tmp_path, LOUD_2) as it:
-        it.offer(2)
-        it.answer(2, "ceiling")
-        assert not it.impossible
-        it.status(2)
         assert it.impossible
 
 

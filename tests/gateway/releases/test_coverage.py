@@ -1,4 +1,4 @@
-"""Intervals of answers from symbols hold the truth at least as often as they say: every output is enumerated."""
+"""Answers from symbols are unbiased, and intervals hold the truth as often as they say: every output is enumerated."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from gateway.releases.inputs import answer, symbols_addend
 from gateway.releases.statistics import Part, Query, SymbolCounter, estimate, inversion
 
 COUNT = Query("count", (1,))
+UNLIKE = NoiseTable(rows=((SCALE // 2, SCALE // 4 * 3), (SCALE // 8, SCALE // 4 * 3), (SCALE // 8, SCALE // 4)))
+"""Each state is shown as often as the table likes."""
 Floats = NDArray[np.float64]
 
 
@@ -66,10 +68,15 @@ def test_an_interval_of_a_count_covers_as_often_as_it_says(
             part = Part(table, ticks, ticks - 1, np.array([count]))
             alone = estimate(COUNT, (part,), scale, confidence)
             added = answer(COUNT, symbols_addend(COUNT, (part,), scale), confidence)
-            intervals.append((*alone.low, *alone.high, *added.low, *added.high))
-        low, high, added_low, added_high = np.array(intervals).T
+            share = estimate(Query("frequency", (1,)), (part,), scale, confidence)
+            assert share.values * ticks == pytest.approx(alone.values)
+            assert added.values == pytest.approx(alone.values)
+            intervals.append((*alone.low, *alone.high, *added.low, *added.high, *alone.values, *alone.standard_errors))
+        low, high, added_low, added_high, values, errors = np.array(intervals).T
         for inside in truths(ticks):
             probabilities = outputs(table, ticks, inside, scale)
+            assert probabilities @ values == pytest.approx(inside, abs=1e-4), "unbiased"
+            assert probabilities @ errors**2 == pytest.approx(probabilities @ (values - inside) ** 2, rel=0.2)
             assert probabilities[(low <= inside) & (inside <= high)].sum() >= confidence, (ticks, inside)
             assert probabilities[(added_low <= inside) & (inside <= added_high)].sum() >= confidence, (ticks, inside)
 
@@ -93,9 +100,9 @@ def test_an_interval_of_two_tables_covers_as_often_as_it_says() -> None:
 
 
 @pytest.mark.long
-def test_every_bin_of_a_histogram_covers_as_often_as_it_says() -> None:
-    states = (0, 1, 2)
-    table, scale = NoiseTable.randomised_response(3, 600_000_000), Fraction(1, 3)
+@pytest.mark.parametrize("table", [NoiseTable.randomised_response(3, 600_000_000), UNLIKE], ids=["alike", "unlike"])
+def test_every_bin_of_a_histogram_covers_as_often_as_it_says(table: NoiseTable) -> None:
+    states, scale = (0, 1, 2), Fraction(1, 3)
     query, emission = Query("histogram", (0, 1, 2)), inversion(table).emission
     reach, noise = laplace(scale)
     sums: dict[tuple[int, ...], float] = {}
@@ -107,11 +114,13 @@ def test_every_bin_of_a_histogram_covers_as_often_as_it_says() -> None:
         for counts, p in sums.items():
             total = tuple(map(sum, zip(counts, shifts, strict=True)))
             distribution[total] = distribution.get(total, 0.0) + p * math.prod(noise[reach + n] for n in shifts)
-    held, truth = np.zeros(3), np.bincount(states, minlength=3)
+    held, mean, truth = np.zeros(3), np.zeros(3), np.bincount(states, minlength=3)
     for total, p in distribution.items():
         answer = estimate(query, (Part(table, len(states), 0, np.array(total)),), scale, 0.9)
+        mean += p * answer.values
         held += p * ((answer.low <= truth) & (truth <= answer.high))
     assert held.min() >= 0.9
+    assert mean == pytest.approx(truth, rel=2e-3), "unbiased"
 
 
 def test_an_interval_is_no_wider_than_its_errors_ask_for() -> None:
@@ -130,7 +139,7 @@ def test_an_interval_is_no_wider_than_its_errors_ask_for() -> None:
     ids=str,
 )
 def test_an_interval_of_a_dwell_time_covers_as_often_as_it_says(states: str, rho: tuple[float, float]) -> None:
-    """Noise is 0 with probability 1 - 10^-8 here; `test_statistics` draws larger noise."""
+    """Noise is 0 with probability 1 - 10^-8 here."""
     table, path = binary(*rho), np.array([int(state) for state in states])
     emission, scale, query = inversion(table).emission, Fraction(1, 20), Query("dwell", (1,))
     truth = path[:-1].sum() / max((path[:-1] > path[1:]).sum(), 1)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from gateway.loop.gateway import Gateway
 from gateway.releases.audit import verify
 from gateway.releases.setup import set_progress
 from gateway.store.engine import Lease, LedgerError
 from gateway.store.store import Store, StoreError
-from tests.support.brokers import Mosquitto, wait_until
-from tests.support.gateway_files import gateway_config
-from tests.support.gateway_service import Device
-from tests.support.release_scenes import FLEET, Bench, Public, scheduled, write_config
-from tests.support.scenes import BOUNDED, OTHER, TERNARY, policy, write_policies
+from tests.support.release_scenes import Bench, scheduled
+from tests.support.scenes import BOUNDED, OTHER, TERNARY, policy
 
 FAR = 2**52
 SECOND = 1_000_000
@@ -32,45 +26,6 @@ def starts(bench: Bench) -> list[int]:
 def steady(first: int, last: int, size: int = 5) -> list[SymbolFrame]:
     """Frames side by side, of the ticks first..last."""
     return [SymbolFrame(1, tick - 1, tick, bytes(size)) for tick in range(first, last + 1, size)]
-
-
-@pytest.mark.parametrize("shifted", [False, True])
-def test_one_frame_from_the_far_future_does_not_end_the_releases_of_the_fleet(
-    broker: Mosquitto, tmp_path: Path, shifted: bool
-) -> None:
-    """A tick of 2^52 is refused; one that says that it is of now, because a clock was set, is what it says."""
-    settings = gateway_config(
-        "home",
-        broker.broker,
-        tmp_path / "s.sqlite",
-        write_policies(tmp_path / "policies", FLEET),
-        releases=write_config(tmp_path, scheduled()),
-    )
-    gateway = Gateway(settings)
-    gateway.start()
-    devices = [Device(broker, name) for name in ("watch", "ring")]
-    public = Public(broker)
-    for device in devices:
-        device.say_birth()
-        wait_until(device.answered_after(0))
-    now = time.time_ns() // 1_000_000_000 // 20 * 20 - 200
-    for device in devices:
-        device.send(steady(now, now + 44))
-    wait_until(lambda: len(public.frames) == 2)
-    far = SymbolFrame(1, now + 44, FAR, bytes(5), shift=FAR - now - 45 if shifted else 0)
-    devices[1].send([far])
-    wait_until(lambda: gateway.counters["from_the_future"] == (not shifted) and bool(devices[1].outbox) != shifted)
-    devices[0].send(steady(now + 45, now + 104))
-    more = steady(now + 45, now + 104) if not shifted else steady(FAR + 5, FAR + 59)
-    devices[1].send([replace(frame, shift=far.shift) for frame in more])
-    wait_until(lambda: len(public.frames) == 5)
-    taking_part = [2, 2, 1 if shifted else 2, 2, 2]  # the clock was set in the third window
-    assert [frame.first for frame in public.frames] == [now + 20 * i for i in range(5)]
-    assert [frame.devices for frame in public.frames] == taking_part
-    wait_until(lambda: devices[1].outbox == ([] if shifted else [far]))  # what is refused is kept, and sent again
-    for client in (public.link, *devices):
-        client.stop()
-    gateway.stop()
 
 
 def test_a_device_that_is_ahead_ends_nobodys_patience(tmp_path: Path) -> None:

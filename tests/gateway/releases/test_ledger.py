@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.windows import ALONE, Mechanism, covers
-from gateway.releases.audit import Audit
 from gateway.releases.charges import PER_NAT, ChargedTicks
 from gateway.releases.entries import Allowance, Drawn, Promise
 from gateway.releases.ledger import Ledger
@@ -34,25 +32,6 @@ def ledger(location: Location) -> Iterator[Ledger]:
 @pytest.fixture
 def in_file(tmp_path: Path) -> Ledger:
     return open_ledger(tmp_path / "l.sqlite")
-
-
-def rows(ledger: Ledger) -> int:
-    (account,) = ledger.accounts()
-    return account.runs
-
-
-@pytest.mark.long
-def test_hundreds_of_windows_side_by_side_that_each_take_all_are_granted_in_one_row(in_file: Ledger) -> None:
-    for window in range(200):
-        reserve(in_file, release(60 * window, 60 * window + 59))
-    assert rows(in_file) == 1
-    assert in_file.spent(key(), 0, 10**6) == [ChargedTicks(0, 11_999, ALLOWED)]
-    with pytest.raises(LedgerError) as refused:
-        reserve(in_file, release(11_999, 12_010, 1))
-    assert str(refused.value) == (
-        "watch/hr, audience public: ticks 11999..11999 would reach 0.300000000001 of 0.3 allowed, 1e-12 too much"
-    )
-    assert charges_replayed(in_file)._replace(told=()) == Audit(200, 1, ())
 
 
 def test_the_last_unit_is_granted_and_the_next_one_refused(ledger: Ledger) -> None:
@@ -109,17 +88,6 @@ def test_no_window_of_a_schedule_is_released_twice_wherever_it_is_set_to_go_on(i
     assert in_file.spent(key(), 0, 19) == [ChargedTicks(0, 9, 3), ChargedTicks(10, 19, 1)]
 
 
-def test_a_group_is_charged_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
-    ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring", "band")
-    reserve(ledger, release(5, 5, 1, "ring"))
-    with pytest.raises(LedgerError, match="ring/hr"):
-        reserve(ledger, release(0, 9, ALLOWED, "watch", "ring", "band"))
-    assert [account.spent for account in ledger.accounts()] == [0, 1, 0]
-    reserve(ledger, release(6, 9, ALLOWED, "watch", "ring", "band"))
-    assert [account.spent for account in ledger.accounts()] == [ALLOWED] * 3
-    assert ledger.charges(2) == dict.fromkeys(("band", "ring", "watch"), ALLOWED)
-
-
 def test_audiences_are_apart_and_what_charges_nothing_says_why(ledger: Ledger) -> None:
     allow(ledger, "watch", audiences=["research"])
     reserve(ledger, release(0, 9))
@@ -130,16 +98,6 @@ def test_audiences_are_apart_and_what_charges_nothing_says_why(ledger: Ledger) -
         release(0, 9, 0)
     with pytest.raises(LedgerError, match="ring/hr, audience public: has no allowance"):
         reserve(ledger, release(0, 9, 1, "ring"))
-
-
-def test_the_standing_charge_of_device_side_windows_counts_on_every_tick(tmp_path: Path) -> None:
-    ledger = open_ledger(tmp_path / "l.sqlite", base=ALLOWED - 10)
-    assert ledger.account(key()).remaining == 10
-    reserve(ledger, release(0, 9, 10))
-    with pytest.raises(LedgerError, match=r"would reach 0\.300000000001 of 0\.3"):
-        reserve(ledger, release(100, 109, 11))
-    allow(ledger, "watch", base=0)
-    reserve(ledger, release(0, 9, ALLOWED - 10))
 
 
 def test_a_lower_allowance_takes_nothing_back_and_refuses_from_now_on(ledger: Ledger) -> None:
@@ -194,28 +152,6 @@ def test_what_was_reserved_waits_until_it_is_known_to_be_published(ledger: Ledge
     again.mark(2, "published")
     assert [entry.state for entry in again.entries()] == ["published", "abandoned", "reserved"]
     assert again.spent(key(), 0, 99) == [ChargedTicks(0, 29, ALLOWED)]
-
-
-def test_an_allowance_grows_as_long_as_nothing_was_told_under_the_smaller_one(ledger: Ledger) -> None:
-    """Louder ticks would leak back to those that were told before."""
-    open_allowance = partial(allow, ledger, "watch")
-    open_allowance(allowance=8)
-    reserve(ledger, release(0, 9, 8))
-    open_allowance(allowance=3)
-    open_allowance(allowance=7)
-    assert ledger.account(key()).allowance == 7
-    open_allowance(allowance=9)
-    assert ledger.account(key()).allowance == 8
-    open_allowance(allowance=4)
-    reserve(ledger, release(20, 29, 1))
-    open_allowance(allowance=2)
-    for wanted, allowed in ((3, 3), (4, 4), (5, 4), (9, 4)):
-        open_allowance(allowance=wanted)
-        assert ledger.account(key()).allowance == allowed
-    with pytest.raises(LedgerError, match="too much"):
-        reserve(ledger, release(40, 49, 5))
-    reserve(ledger, release(40, 49, 4))
-    assert charges_replayed(ledger).problems == ()
 
 
 STEPS = st.lists(

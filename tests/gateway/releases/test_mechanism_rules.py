@@ -270,25 +270,6 @@ def test_what_a_release_is_judged_by_survives_the_ledger() -> None:
         CountedSymbols(**{**symbols.model_dump(), "chains": (BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4)),)}).check()
 
 
-def test_a_symbol_without_a_state_can_move_the_distribution_further() -> None:
-    """So policies whose ticks may have none are refused: noise for W of all symbols would lose more than epsilon."""
-    transition, table, epsilon = ((0.1, 0.9), (0.8, 0.2)), NoiseTable.binary(SCALE // 10, SCALE // 10), 4.0
-    chain = MarkovChain.stationary(transition)
-    whole = wasserstein_symbols((chain,), [row[1] for row in table.weights()], SCALE, [True] * 3).distance
-    paths = Enumeration(transition, table, 3)
-    assert paths.losses([(range(3), float(whole) / epsilon)]).max() <= epsilon
-    emission = np.array(table.weights()) / SCALE
-    of_tick = [emission, np.full((2, 2), 0.5), emission]  # the second is drawn from the public distribution
-    paths.given = np.prod(
-        [matrix[paths.states[:, None, t], paths.symbols[None, :, t]] for t, matrix in enumerate(of_tick)], 0
-    )
-    missing = max(
-        infinity_wasserstein(*(distribution_of_hits(paths, [1], [True] * 3, tick, state) for state in (0, 1)))
-        for tick in range(3)
-    )
-    assert (whole, missing) == (1, 2)
-
-
 def test_the_wasserstein_noise_is_that_of_the_furthest_class_of_any_device() -> None:
     table = NoiseTable.binary(SCALE // 10, SCALE // 10)
     chains = [class_of(THETA["theta1"]), class_of(((0.5, 0.5), (0.5, 0.5)))]

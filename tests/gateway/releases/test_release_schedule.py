@@ -65,35 +65,6 @@ def test_a_missing_frame_is_waited_for_however_far_the_stream_has_gone_on(tmp_pa
     assert [frame.observed for frame in bench.frames] == [present(sequence[i : i + 2]) for i in range(0, 18, 2)]
 
 
-def test_a_frame_that_never_comes_is_not_waited_for_for_ever(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
-    sequence = frames([10] * 8)
-    bench.scene.record(*sequence[:2], *sequence[3:])
-    bench.work()
-    assert starts(bench) == [0]
-    bench.now += 30.0
-    bench.schedule.pump(idle=True)  # nothing new has come
-    bench.work()
-    assert starts(bench) == [0, 20, 40]
-    assert [frame.observed for frame in bench.frames] == [
-        present(sequence[:2]),
-        present(sequence[3:4]),
-        present(sequence[4:6]),
-    ]
-
-
-def test_with_patience_a_silent_device_holds_nobody_up(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, scheduled(patience=10))
-    bench.scene.record(*frames([10] * 3))
-    bench.work()
-    assert starts(bench) == []
-    bench.scene.record(SymbolFrame(1, 29, 30, bytes(1)))
-    bench.work()
-    assert starts(bench) == [0]
-    assert bench.frames[0].devices == 1
-    assert bench.ledger.charges(1).keys() == {"watch"}
-
-
 def test_windows_begin_at_multiples_of_the_stride_after_the_first_symbol(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(scale="40", stride=15, **WATCH_ONLY))
     bench.scene.record(*frames([10] * 10, gaps=[7, 0, 0, 0, 0]))

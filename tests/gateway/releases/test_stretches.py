@@ -21,7 +21,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.stretches import stretch_ticks
 from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ChainClassError
-from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
+from gateway.releases.allowance import allowance, joint_loss, smallest_scale
 from gateway.releases.charges import nats, units_above
 from gateway.releases.config import Audience, ReleaseConfig, joint_charge
 from tests.support.sanitised_counts import stationary
@@ -148,13 +148,6 @@ def test_the_allowance_is_the_boundary_of_streams_that_move_together() -> None:
             assert (2 * single + ticks * rate * factor <= 1.0) is holds
 
 
-def test_a_longer_stretch_is_never_allowed_more() -> None:
-    chains = BinaryChains(q=(0.02, 0.05), r=(0.05, 0.1))
-    limits = [allowance(chains, 1.0, "universal", ticks=ticks) for ticks in (1, 2, 5, 20, 100, 1000)]
-    assert limits == sorted(limits, reverse=True)
-    assert nats(limits[-1]) * 1000 < 1.0
-
-
 @pytest.mark.parametrize("ticks", [1, 2, 3])
 def test_several_audiences_of_one_reader_are_within_one_bound(ticks: int) -> None:
     """Rates add, then there is one bound for the stretch: a sum of epsilons is none."""
@@ -169,16 +162,6 @@ def test_several_audiences_of_one_reader_are_within_one_bound(ticks: int) -> Non
     assert 0.0 < worst <= bound
     many = joint_loss(chains, joint_charge([allowances[0]] * 8, 0), "ignorant", ticks)
     assert many > 8 * 0.1
-
-
-def test_a_charge_over_symbols_adds_up_over_the_ticks_of_a_stretch() -> None:
-    """Each of w ticks moves the likelihood of a count by its charge, whatever the others are."""
-    chains = BinaryChains(q=(0.5, 0.5), r=(0.5, 0.5))  # nothing is learned from other ticks
-    scale = 2.0
-    due = charge(TABLE, 1 / scale)
-    for ticks in (1, 2, 3):
-        worst = stretches_lose(((0.5, 0.5), (0.5, 0.5)), [Told(0, 4, scale)], ticks, is_known=False)
-        assert worst <= ticks * due <= joint_loss(chains, units_above(due), "ignorant", ticks)
 
 
 @pytest.mark.parametrize("mechanism", ["mqm-exact", "mqm-approx", "wasserstein", "group"])
