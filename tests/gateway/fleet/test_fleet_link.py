@@ -112,40 +112,6 @@ def registry(path: Path) -> Iterator[Registry]:
     opened.close()
 
 
-def test_a_rollout_from_the_registry_to_the_devices_and_back(broker: Mosquitto, path: Path, registry: Registry) -> None:
-    devices, operator = Devices(broker), Operator(path, broker)
-    for name in names(20):
-        operator.link.seen(name, ONLINE)
-    rollouts = Rollouts(registry)
-    number = rollouts.draft(plan(10, 100, success=90, patience_seconds=86_400), **WHO)
-    rollouts.start(number, **WHO)
-    answered = 0
-
-    def done() -> bool:
-        nonlocal answered
-        while answered < len(devices.got):  # the network thread adds to them all the while
-            name, payload, _ = devices.got[answered]
-            operator.reported(name, refused(payload) if name == "d007" else accepted(1))
-            answered += 1
-        return rollouts.active() == []
-
-    operator.until(done, "the rollout")
-    operator.until(lambda: registry.unpublished(1) == [], "the broker's acknowledgements")
-    assert sorted(name for name, _, _ in devices.got) == names(20)
-    assert {payload for _, payload, _ in devices.got} == {b"signed 1"}
-    assert rollouts.show(number).state.phase == "completed"
-    member = registry.device("d007")
-    assert member.reported is not None
-    assert member.reported[:4] == (0, 1, "refused", "ceiling: epsilon 3 of 2")
-    assert (member.reported.stale, member.online, member.outbox_depth) == (True, True, 3)
-    assert operator.counters["policies_sent"] == operator.counters["policies_acknowledged"] == 20
-    operator.link.stop()
-    late = Devices(broker, "d003", "late")  # what was off gets it from the broker, without the gateway
-    wait_until(lambda: late.got == [("d003", b"signed 1", True)])
-    late.link.stop()
-    devices.link.stop()
-
-
 def test_who_sends_documents_holds_the_registry_until_it_stops(broker: Mosquitto, path: Path) -> None:
     assert is_held(serving(path)) is False
     operator = Operator(path, broker)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -127,41 +126,3 @@ def test_the_same_call_again_does_nothing(some: RolloutPlan, steps: list[Step], 
             for name, report in reports.items()
         }
         assert advance(some, state, caught_up, now)[0] == ()
-
-
-@pytest.mark.long
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 200), st.integers(1, 100), st.integers(1, 100))
-def test_both_thresholds_are_exact(size: int, success: int, error: int) -> None:
-    """For every number of refusals, with everybody else accepting, the end follows from two comparisons."""
-    some, everybody = plan(success=success, error=error), names(size)
-    devices = Pretended.of(everybody)
-    state = started(some, everybody)
-    while len(state.offers) < size:
-        _, state = advance(some, state, devices.reports, state.seen_us + SECOND)
-    for refusals in {0, 1, size // 2, size, size * error // 100, -(-size * error // 100)} & set(range(size + 1)):
-        devices = Pretended.of(everybody)
-        devices.say("refused", *everybody[:refusals])
-        devices.say("accepted", *everybody[refusals:])
-        _, ended = advance(some, state, devices.reports, state.seen_us)
-        stops = refusals > 0 and (
-            Fraction(refusals, size) >= Fraction(error, 100) or Fraction(size - refusals, size) < Fraction(success, 100)
-        )
-        assert ended.phase == ("stopped" if stops else "completed")
-
-
-@pytest.mark.long
-@settings(max_examples=12, deadline=None)
-@given(st.integers(1, 3000), st.lists(st.integers(100_000, 6_000_000), min_size=30, max_size=60))
-def test_the_pace_is_kept_and_used(pace: int, rhythm: list[int]) -> None:
-    everybody = names(400)
-    some, devices = plan(pace=pace, patience_seconds=3600), Pretended.of(everybody)
-    state, given_at = started(some, everybody), []
-    for micros in rhythm:
-        actions, state = advance(some, state, devices.reports, state.seen_us + micros)
-        given_at += [state.clock_us] * len(actions)
-    elapsed = sum(rhythm)
-    assert all(sum(at - 60 * SECOND < earlier <= at for earlier in given_at) <= pace for at in given_at)
-    assert len(given_at) <= 1 + elapsed * pace / (60 * SECOND)
-    if max(rhythm) <= 5 * SECOND:  # called often enough, it lags behind by no more than one call
-        assert len(given_at) >= min(400, (elapsed - 5 * SECOND) * pace / (60 * SECOND) * 0.9 - 1)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +13,8 @@ from fugu.contract.errors import FuguError
 from gateway.fleet.entries import FleetError, PolicyReport, RegistryError, RolloutPlan, Stage, Target
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollout, Rollouts
-from tests.support.brokers import PATIENCE, wait_until
 from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, document, names, new_registry, plan
 
-ROOT = Path(__file__).parents[3]
 WHO = {"who": "ann", "time_us": START}
 
 
@@ -95,19 +91,6 @@ def test_operators_from_another_process_take_effect_at_the_next_step(registry: R
         operator.start(number, **WHO)
     with pytest.raises(FuguError):
         operator.show(99)
-
-
-def test_calling_twice_with_the_same_reports_does_nothing_new(registry: Registry) -> None:
-    rollouts = Rollouts(registry)
-    number = started(rollouts, plan(pace=60))
-    for seconds in (0, 1, 2, 30, 31):
-        now = START + seconds * SECOND
-        due = rollouts.due(now)
-        before = rollouts.show(number)
-        assert rollouts.step(number, now) == ()
-        assert rollouts.due(now) == due
-        assert rollouts.show(number) == before
-    assert [event.what for event in registry.history()][-2:] == ["draft", "start"]
 
 
 def test_it_stops_by_errors_and_offers_the_way_back_to_what_each_device_had(registry: Registry) -> None:
@@ -282,50 +265,3 @@ def test_a_full_disk_or_a_locked_file_leaves_no_half_written_step(tmp_path: Path
     assert rollouts.show(number) == before
     other.execute("ROLLBACK")
     assert len(rollouts.due(START + SECOND, 1000)) == 500
-
-
-_GATEWAY = """
-import sys
-from pathlib import Path
-from gateway.fleet.entries import PolicyReport
-from gateway.fleet.registry import Registry
-from gateway.fleet.rollouts import Rollouts
-registry = Registry(Path(sys.argv[1]))
-rollouts = Rollouts(registry)
-now = int(sys.argv[2])
-while rollouts.active():
-    now += 1_000_000
-    due = rollouts.due(now)
-    for one in due:
-        sys.stdout.write(f"{one.device} {one.version}\\n")  # one write: a kill leaves no half of a line
-        sys.stdout.flush()
-    registry.published((one.device, one.version) for one in due)
-    registry.reported(PolicyReport(one.device, one.version, "accepted", "", now) for one in due)
-"""
-
-
-def test_killed_at_random_moments_every_device_gets_it_and_offers_and_desires_agree(tmp_path: Path) -> None:
-    path, generator = tmp_path / "fleet.sqlite", random.Random(7)
-    registry = new_registry(path, names(150))
-    rollouts = Rollouts(registry)
-    number = started(rollouts, plan(5, 50, 100, pace=120, success=100))
-    output, kills = tmp_path / "output", 0
-    output.touch()
-    while rollouts.active():
-        more, seen = generator.randrange(1, 60), len(output.read_text().splitlines())
-        arguments = [sys.executable, "-c", _GATEWAY, str(path), str(rollouts.show(number).state.seen_us)]
-        with output.open("a") as file:
-            process = subprocess.Popen(arguments, cwd=ROOT, stdout=file)
-        wait_until(
-            lambda process=process, line=seen + more: (  # type: ignore[misc]
-                process.poll() is not None or len(output.read_text().splitlines()) >= line
-            )
-        )
-        kills += process.poll() is None
-        process.kill()
-        process.wait(PATIENCE)
-        offers = rollouts.show(number).state.offers
-        assert set(offers) == {device.name for device in registry.devices() if device.desired is not None}
-    assert kills >= 3
-    assert {line.split()[0] for line in output.read_text().splitlines()} == set(names(150))
-    assert rollouts.show(number).state.phase == "completed"
