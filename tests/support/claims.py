@@ -2,52 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable
-from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from fugu.host.database import AwayError, FileLostError
 from fugu.host.terminal import LogSettings
 from fugu.mqtt import Broker
 from gateway.cluster import cluster as part_module
-from gateway.cluster.cluster import Claim, Given, serve_part
-from gateway.cluster.shard_watch import channel_of
-from gateway.store.engine import Lease
+from gateway.cluster.cluster import Given, serve_part
 from gateway.store.location import Server
-from gateway.store.store import Store
 from tests.support.forks import shell_words
 from tests.support.gateway_files import gateway_config
 
-__all__ = ["SHARD", "claiming", "hold_shard", "serve_shard"]
+__all__ = ["claiming", "serve_shard"]
 
 _ROOT = Path(__file__).parents[2]
-SHARD = Lease("shard 0", take=True, shares=True)
 
 
 def claiming(part: Callable[[str, str], None], server: Server, folder: Path) -> subprocess.Popen[str]:
     """A function of this module as a process, with pipes as its input and output: given are a store and a folder."""
     program = f"from {__name__} import {part.__name__} as part; part({server.url!r}, {str(folder)!r})"
     return subprocess.Popen([*shell_words(), "-c", program], stdin=-1, stdout=-1, text=True, cwd=_ROOT)
-
-
-def hold_shard(url: str, _folder: str) -> None:
-    """As a shard's process: claim it, take its store, and store what each line says, or say why not."""
-    server = Server(url)
-    channel = channel_of(server)
-    assert isinstance(channel, Server)
-    with closing(Claim(channel, "shard-0")), closing(Store(server, lease=SHARD)) as store:
-        print(os.getpid(), flush=True)
-        for line in sys.stdin:
-            try:
-                store.add_policy(1, len(line), line.rstrip())
-            except (AwayError, FileLostError) as error:
-                print(type(error).__name__, flush=True)
-            else:
-                print(flush=True)
 
 
 def serve_shard(url: str, folder: str) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,9 +16,8 @@ from gateway.cluster.shard_watch import KIND, ShardChannelError, channel_of
 from gateway.store.engine import Lease
 from gateway.store.location import Server
 from gateway.store.postgresql import PostgresDatabase
-from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, await_end, wait_until
-from tests.support.claims import SHARD, claiming, hold_shard, serve_shard
+from tests.support.claims import claiming, serve_shard
 from tests.support.postgres import break_connections, refused
 
 pytestmark = pytest.mark.processes
@@ -134,35 +131,6 @@ def test_who_says_nothing_loses_a_part_and_who_lives_keeps_it(channel: Server, v
         assert [claim.part for claim in claims] == ["shard-0"]
         with closing(claims[0]):
             refused(frozen.check)
-
-
-@pytest.mark.long
-def test_a_process_that_is_frozen_and_goes_on_writes_nothing_after_another_has_its_part(
-    server: Server, channel: Server, vacancies: Vacancies, tmp_path: Path
-) -> None:
-    process = claiming(hold_shard, server, tmp_path)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    number = int(process.stdout.readline())
-
-    def holder(document: str) -> str:
-        print(document, file=process.stdin, flush=True)
-        assert process.stdout is not None
-        return process.stdout.readline().rstrip()
-
-    assert holder("before") == ""
-    os.kill(number, signal.SIGSTOP)
-    wait_until(lambda: "shard-0" in vacancies.look(time.monotonic()), "its silence")
-    with closing(Claim(channel, "shard-0")), closing(Store(server, lease=SHARD)) as store:
-        store.add_policy(1, 2, "of the one that has it now")
-        os.kill(number, signal.SIGCONT)
-        answers = {holder("too late")}
-        wait_until(lambda: answers.add(holder("too late")) or "FileLostError" in answers, "the answer for good")
-        assert answers <= {"AwayError", "FileLostError"}
-        assert sorted(store.policy_documents()) == ["before", "of the one that has it now"]
-    process.stdin.close()
-    process.wait(PATIENCE)
-    process.stdout.close()
 
 
 @pytest.mark.long

@@ -156,21 +156,6 @@ def test_each_command_says_when_what_it_made_ends(fugu: Fugu, tmp_path: Path, wo
     assert (f"client.pem: the certificate ends on {year}\n" in device.out) == bool(words)
 
 
-def test_the_broker_s_certificate_is_not_renewed_without_the_authority_s_key(
-    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker = deployed(fugu, tmp_path)
-    before, away = (broker / "server.pem").read_bytes(), tmp_path / "stick.key"
-    (tmp_path / "broker-offline" / "ca.key").rename(away)
-    refused = fugu("deploy", "renew", "--broker", broker)
-    assert (refused.code, refused.out) == (1, "")
-    assert refused.err.endswith("broker-offline/ca.key: say with FUGU_CA_KEY where it is\n")
-    assert (broker / "server.pem").read_bytes() == before
-    monkeypatch.setenv("FUGU_CA_KEY", str(away))
-    assert fugu("deploy", "renew", "--broker", broker).code == 0
-    assert (broker / "server.pem").read_bytes() != before
-
-
 def test_an_authority_s_key_that_is_away_is_asked_for_and_accepted(
     fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

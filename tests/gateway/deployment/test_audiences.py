@@ -10,18 +10,13 @@ import numpy as np
 import pytest
 
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import SymbolFrame
-from fugu.contract.reports import ReleaseFrame
 from fugu.contract.stretches import stretch_ticks
-from fugu.contract.topics import parse_topic, topic_of
-from gateway.loop.gateway import Gateway
+from fugu.contract.topics import topic_of
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.config import joint_charge, load_readers
 from gateway.releases.setup import open_releases
 from gateway.store.store import Store
-from tests.support.brokers import wait_until
 from tests.support.command import Fugu
-from tests.support.gateway_files import gateway_config
 from tests.support.release_scenes import scheduled
 from tests.support.scenes import catalogue, policy, write_policies
 from tests.support.shipped import Shipped
@@ -84,58 +79,6 @@ def test_a_reader_reads_the_releases_of_its_audiences_and_nothing_else(fleet: Sh
             reader.wait_for(topics["press" if "press" in readable[name] else "street"], b"end")
             assert {topic for topic, _ in reader.received} == {topics[audience] for audience in readable[name]}
             assert {payload for topic, payload in reader.received} == {b"retained", b"later", b"end"}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("written", ["passwords"], indirect=True)
-def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tmp_path: Path) -> None:
-    """The attack: a count of one tick with noise of scale 1/10 is the symbol itself; a public reader had 363 of 363."""
-    symbols = np.random.default_rng(3).integers(0, 2, TICKS + 1)
-    address = fleet.address("gateway")
-    settings = gateway_config(
-        *("home", address, tmp_path / "s.sqlite", fleet.root / "policies"), releases=fleet.root / "releases.toml"
-    )
-    with fleet.client("site") as site, fleet.client("street") as street:
-        for reader in (site, street):
-            reader.subscribe("fugu/2/home/release/#")
-        gateway = Gateway(settings)
-        gateway.start()
-        try:
-
-            def reached(many: int) -> bool:
-                """True once the gateway has published so many; both readers live meanwhile."""
-                for reader in (site, street):
-                    reader.live()
-                return gateway.counters["releases_published"] >= many
-
-            wait_until(lambda: reached(0) and gateway._link.connected)
-            with fleet.client("watch") as watch:
-                previous = -1
-                for first in range(0, TICKS + 1, 10):
-                    frame = SymbolFrame(1, previous, first, bytes(symbols[first : first + 10].tolist()))
-                    assert watch.publish(topic_of("symbols", "home", "watch", "hr"), frame.encode()) == 0
-                    previous = frame.last
-                    reached(0)
-            wait_until(lambda: reached(TICKS + 2))
-        finally:
-            gateway.stop()
-        with fleet.client("gateway") as last:
-            assert last.publish(topic_of("release", "home", "street", "end"), b"end") == 0
-        for reader in (site, street):
-            reader.wait_for(topic_of("release", "home", "street", "end"), b"end")
-        guesses = {"site": guessed(site.received), "street": guessed(street.received)}
-        assert guesses["street"] == {}
-        assert len(guesses["site"]) >= TICKS
-        right = sum(symbols[tick] == symbol for tick, symbol in guesses["site"].items())
-        assert right >= 0.99 * TICKS  # and so is worth reading: whoever may read it has the symbols
-        assert [parse_topic(topic).release for topic, _ in street.received] == ["walk", "end"]
-
-
-def guessed(received: list[tuple[str, bytes]]) -> dict[int, int]:
-    """Tick to symbol, from counts of single ticks."""
-    frames = [ReleaseFrame.decode(payload) for topic, payload in received if topic.endswith("/plain")]
-    middle = {frame.first: frame.values[0] for frame in frames}
-    return {tick: int(value > 0.5) for tick, value in middle.items()}
 
 
 @pytest.fixture

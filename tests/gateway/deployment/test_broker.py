@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import signal
 import socket
 import ssl
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +19,6 @@ from gateway.deployment.mosquitto import MAX_KEEP_ALIVE
 from gateway.health.shared_subscriptions import SharedSubscriptions
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
-from tests.support.wiretap import Wiretap
 
 SYMBOLS = topic_of("symbols", "home", "watch", "hr")
 POLICY = "fugu/2/home/watch/policy/set"
@@ -244,22 +240,6 @@ def test_a_removed_account_can_do_nothing(tmp_path: Path, fleet: Shipped) -> Non
             assert ring.reason != 0 or ring.publish(topic_of("symbols", "home", "ring", "hr")) == DENIED
 
 
-def test_a_device_that_is_added_later_is_known_after_a_hangup_signal(tmp_path: Path) -> None:
-    broker = Shipped(tmp_path)
-    with broker:
-        broker.add("device", "late")
-
-        def is_known() -> bool:
-            with broker.client("late") as late:  # a signal before it answers would end it
-                if late.reason == 0 and late.publish(topic_of("symbols", "home", "late", "hr")) == 0:
-                    return True
-            assert broker._process is not None
-            broker._process.send_signal(signal.SIGHUP)  # once was not seen, in one of many runs
-            return False
-
-        wait_until(is_known)
-
-
 def test_the_database_is_written_once_and_not_with_every_message(tmp_path: Path) -> None:
     """Messages that wait for a gateway that is away cost at most four times their size, and nothing before."""
     broker = Shipped(tmp_path)
@@ -310,19 +290,6 @@ def test_a_renewed_certificate_of_the_broker_is_accepted_by_clients_with_the_old
     assert (tmp_path / "watch" / "ca.pem").read_bytes() == old == (broker.folder / "ca.pem").read_bytes()
 
 
-def test_retained_policies_survive_a_restart_in_order(tmp_path: Path) -> None:
-    broker = Shipped(tmp_path)
-    broker.add("device", "watch")
-    broker.add("operator", "operator")
-    with broker:
-        with broker.client("operator") as operator:
-            assert operator.publish(POLICY, b"signed", retain=True) == 0
-        broker.restart()
-        with broker.client("watch") as watch:
-            watch.subscribe(POLICY)
-            watch.wait_for(POLICY, b"signed")
-
-
 def test_a_client_that_asks_for_no_end_is_told_when_its_silence_ends_the_connection(fleet: Shipped) -> None:
     """Those of MQTT 3.1.1, which has no word for it, are refused; Mosquitto before 2.0.12 does not bound them."""
     version = mosquitto_version()
@@ -333,32 +300,6 @@ def test_a_client_that_asks_for_no_end_is_told_when_its_silence_ends_the_connect
             assert client.keep_alive == granted
     with fleet.client("watch", version=mqtt.MQTTv311, keep_alive=MAX_KEEP_ALIVE + 1) as older:
         assert (older.reason != 0) == (version >= (2, 0, 12))
-
-
-@pytest.mark.long
-def test_the_installed_broker_puts_nobody_out_when_a_second_begins(tmp_path: Path) -> None:
-    """Mosquitto 2.0.21 did, if it heard of a client in the moment between a new second and its look at silent ones."""
-    broker = Shipped(tmp_path)
-    broker.add("device", "watch")
-    context = broker.address("watch").tls_context()
-    assert context is not None
-    with broker, broker.client("watch", keep_alive=300) as watch, contextlib.ExitStack() as open_now:
-        for count in (8, 0, 8, 0):
-            time.sleep(1.0 - time.time() % 1.0)  # by the broker's clock: the moment is what matters
-            begun = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(count)]
-            for plain in begun:
-                open_now.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1"))
-            assert watch.publish(SYMBOLS) == 0
-            watch.live()
-        assert watch.lost == 0
-
-
-def test_each_third_connection_that_ends_within_the_handshake_is_begun_again(fleet: Shipped) -> None:
-    with Wiretap(fleet.port, drops=lambda number: number % 3 == 0) as tap:
-        for _ in range(5):
-            with Client(replace(fleet.address("watch"), port=tap.port)) as watch:
-                assert watch.publish(SYMBOLS) == 0
-        assert tap.accepted == 7
 
 
 def refused(address: Broker, context: ssl.SSLContext | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,10 @@ from fugu.contract.frames import (
 )
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu_cli.main import main
-from gateway.deployment.broker_files import BrokerFolder, password_line
-from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST, Account, access_list
+from gateway.deployment.broker_files import BrokerFolder
+from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST
 from tests.support.brokers import wait_until
-from tests.support.shipped import DENIED, Client, Shipped
+from tests.support.shipped import DENIED, Shipped
 
 OWN = ("status", "policy/status", "symbols/hr", "window/hr")
 OTHERS = (
@@ -138,36 +137,3 @@ def test_a_name_that_was_removed_can_be_given_again_and_what_it_left_is_not_forg
     broker.add("device", "watch", "--stream", "steps")
     account = BrokerFolder.open(broker.folder).account("watch")
     assert (account.streams, account.former, account.uncleared) == (("steps",), ("hr",), False)
-
-
-@pytest.mark.long
-def test_the_access_list_of_ten_thousand_devices_loads(tmp_path: Path) -> None:
-    mutual = False
-    broker = Shipped(tmp_path, mutual=mutual)
-    broker.add("device", "watch")
-    crowd = [Account(name=f"device-{number:05}", role="device", streams=("hr", "steps")) for number in range(10_000)]
-    accounts = (*crowd, Account(name="watch", role="device", streams=("hr",)))
-    (broker.folder / "access.acl").write_text(access_list("home", accounts))
-    if not mutual:
-        with (broker.folder / "passwords").open("a") as file:
-            _, _, same = password_line("watch", "secret").partition(":")
-            file.writelines(f"{account.name}:{same}\n" for account in crowd)
-    began = time.monotonic()
-    with broker:
-        with broker.client("watch") as watch:
-            assert watch.publish("fugu/2/home/watch/symbols/hr") == 0
-            started = time.monotonic()
-            assert [watch.publish("fugu/2/home/watch/symbols/hr") for _ in range(100)] == [0] * 100
-            print(f"started in {started - began:.2f} s, 100 answers in {time.monotonic() - started:.2f} s")
-        with broker.client("watch") as watch:
-            assert watch.publish("fugu/2/home/device-00007/symbols/hr") == DENIED
-
-
-def test_a_client_that_claims_more_than_the_broker_takes_is_not_buffered(fleet: Shipped) -> None:
-    """The packet's length is judged before its content is read, of a stranger as of an account."""
-    before = fleet.status("VmRSS")
-    clients = [Client(fleet.address("watch" if number else "ring")) for number in range(2)]
-    for client in clients:
-        with client:
-            assert client.attempt("fugu/2/home/watch/status", bytes(LARGEST + 8192)) is None or client.lost
-    assert fleet.status("VmRSS") - before < 4 * 1024

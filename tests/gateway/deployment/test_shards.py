@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fugu.contract.errors import UsageError
-from fugu.contract.frames import Committed, Status
-from fugu.contract.topics import topic_of
-from fugu.mqtt import Broker, Link
-from gateway.cluster.duties import duty_of, shard_account
+from fugu.mqtt import Broker
+from gateway.cluster.duties import shard_account
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.doctor import examine, installed
-from gateway.loop.gateway import Gateway
-from gateway.store.location import Server
-from gateway.store.shards import owner
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
-from tests.support.gateway_files import gateway_config
-from tests.support.scenes import frames, policy, write_policies
 from tests.support.shipped import Shipped
 
 NAMES = ("sensor-0", "sensor-2")
@@ -46,78 +37,6 @@ def shipped(written: Shipped) -> Iterator[Shipped]:
         (written.folder / name).unlink(missing_ok=True)
     with written:
         yield written
-
-
-def connections(log: Path) -> list[str]:
-    """The accounts of the gateway's connections that the broker has taken."""
-    return re.findall(r"New client connected .* as (gateway\S*) ", log.read_text())
-
-
-class Sender:
-    """A device's connection: what it sends, and how far that is durable.
-
-    Attributes:
-        through: of each answer, the last tick that is durable.
-    """
-
-    def __init__(self, broker: Broker, name: str) -> None:
-        self.through: list[int] = []
-        self._name = name
-        subscriptions = (topic_of("committed", "home", name),)
-        self._link = Link(broker, client_id=name, subscriptions=subscriptions, on_message=self._heard)
-        self._link.start()
-
-    def publish(self, kind: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish on one of its topics, as soon as there is a connection."""
-
-        def done() -> bool:
-            self._link.maintain()
-            return self._link.publish(f"fugu/2/home/{self._name}/{kind}", payload, retain=retain) is not None
-
-        wait_until(done, "a publication")
-
-    def stop(self) -> None:
-        """Disconnect."""
-        self._link.stop()
-
-    def _heard(self, _topic: str, payload: bytes, _retained: bool) -> None:
-        self.through.append(max((stream.through for stream in Committed.decode(payload).streams), default=-1))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("written", ["certificates"], indirect=True)
-def test_frames_of_all_shards_become_durable_and_none_takes_another_s_connection(
-    shipped: Shipped, tmp_path: Path, server: Server
-) -> None:
-    assert sorted(owner(name, 2) for name in NAMES) == [0, 1]
-    policies = write_policies(tmp_path / "policies", [policy(1, device=name) for name in NAMES])
-    settings = gateway_config("home", shipped.address("gateway"), server, policies)
-    parts = [Gateway(settings, duty_of(settings, role)) for role in ("fleet/2", "0/2", "1/2")]
-    log = shipped.folder / "mosquitto.log"
-
-    def so_far(condition: Callable[[], bool]) -> bool:
-        assert "already connected" not in log.read_text()
-        return condition()
-
-    with ExitStack() as ending:
-        for part in parts:
-            part.start()
-            ending.callback(part.stop)
-        wait_until(lambda: so_far(lambda: len(connections(log)) == 3), "a connection of each process")
-        senders = [Sender(shipped.address(name), name) for name in NAMES]
-        for sender in senders:
-            ending.callback(sender.stop)
-            sender.publish("status", Status(True, "1", 0, (), ()).encode(), retain=True)
-        wait_until(lambda: so_far(lambda: all(sender.through for sender in senders)), "an answer of each shard")
-        (frame,) = frames([10])
-        for own_sender in senders:
-            own_sender.publish("symbols/hr", frame.encode())
-        wait_until(
-            lambda: so_far(lambda: all(sender.through[-1] == frame.last for sender in senders)), "durable frames"
-        )
-    assert so_far(lambda: not any(part.failed.is_set() for part in parts))
-    assert sorted(connections(log)) == ["gateway", "gateway-0", "gateway-1"]
-    assert "denied" not in log.read_text().lower()
 
 
 def test_a_shard_reads_what_devices_send_and_nothing_that_the_fleet_has_once(shipped: Shipped) -> None:
