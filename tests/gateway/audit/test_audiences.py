@@ -24,7 +24,7 @@ from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience, Listed, Rule, planned_audiences, read_access
-from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, simulated, symbol_bounds
+from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, symbol_bounds
 from gateway.audit.mechanism import released, windows
 from gateway.audit.recordings import heard_topics, window_noise
 from gateway.audit.stream import audit_stream, distribution_problems
@@ -238,17 +238,3 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
     about = [finding.about for finding in audit.findings if finding.name == "noise-not-as-stated"]
     assert len(about) == (part < 1)
     assert all(line.startswith("release walk: noise of scale") for line in about)
-
-
-@pytest.mark.long
-def test_recorded_draws_attack_as_simulated_ones_do() -> None:
-    """Draws of a weaker table refute what the policy promises; those of its own table do not."""
-    policy = planned(CHAINS)
-    weaker = planned(CHAINS, epsilon=2.5)
-    for source, wrong in ((policy, False), (weaker, True)):
-        drawn = simulated(source, (), np.random.default_rng(7), 30_000)
-        (result,) = attack_audiences([policy], SITE, (), seed=3, trials=10**9, recorded=drawn)
-        assert result.refuted is wrong
-        assert (result.least > 1.0) is wrong
-        assert (result.extended or 0.0) > (1.5 if wrong else 0.8)
-        assert result.trials > 1000

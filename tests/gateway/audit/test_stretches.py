@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,6 @@ from gateway.releases.charges import PER_NAT, ChargedTicks
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import Key, Promise
 from tests.support.audited import planned
-from tests.support.command import Fugu
 
 CHAINS = BinaryChains(q=(0.05, 0.05), r=(0.1, 0.1))
 CHAIN = MarkovChain.stationary([[0.95, 0.05], [0.1, 0.9]])
@@ -281,15 +279,3 @@ def test_charges_far_apart_come_one_after_the_other_where_a_clock_skipped_number
     lone = stream_loss(disclosure._replace(promise=Promise(20.0, "universal"), runs=runs))
     assert lone.epsilon is not None
     assert lone.epsilon >= stretch_losses(100.0, drawn, 1).max()
-
-
-@pytest.mark.long
-def test_the_command_attacks_stretches_of_a_recording(fugu: Fugu, tmp_path: Path) -> None:
-    (tmp_path / "policy.json").write_text(counting(10).to_json())
-    rows = "".join(f"{2.0 * state}\n" for state in states_of(10_000).tolist())
-    (tmp_path / "truth.csv").write_text(f"value\n{rows}")
-    words = ("check", "attack", tmp_path / "truth.csv", "--policy", tmp_path / "policy.json")
-    (trial,) = fugu(*words, "--json").json()["stretches"]
-    assert (trial["source"], trial["released"], trial["ticks"]) == ("truth.csv", "window hour", 10)
-    assert {attack["secret"] for attack in trial["attacks"]} == set(SECRETS)
-    assert all(attack["scored"] >= 200 and attack["epsilon_low"] <= trial["epsilon"] for attack in trial["attacks"])

@@ -803,23 +803,3 @@ def test_the_topic_of_tables_is_the_device_s_own(tmp_path: Path) -> None:
     sending = Sending(tmp_path, at_epoch())
     sending.sender.pump()
     assert {topic for topic, _ in sending.wire.sent} == {topic_of("table", "home", "watch", "place")}
-
-
-def test_tables_for_likely_states_are_kept_up_to_a_number_and_those_of_the_policy_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gateway.store.points.MOST_LIKELY", 5)
-    scene = Scene(tmp_path / "s.sqlite")
-    noise = POLICY.measure_tables[0].noise
-    stream, other = scene.store.number("watch", "place"), scene.store.number("ring", "place")
-    for number in range(10, 30):
-        scheduled, likely = bytes([number, number]), bytes([number, 255])
-        scene.store.points.put_table(stream, scheduled, TimedTable(1, number, 3, 0, number + 1, noise))
-        scene.store.points.put_table(stream, likely, TimedTable(1, 100 + number, 3, 0, number + 1, noise))
-    scene.store.points.put_table(other, b"\x01\x02", TimedTable(1, 7, 3, 0, 9, noise))
-    scene.store.points.put_table(stream, bytes([26, 255]), TimedTable(1, 126, 3, 0, 900, noise))  # valid for longer
-    scene.store.points.put_table(stream, b"\x00\x01", TimedTable(1, 200, 3, 0, 9, noise))
-    numbers = {number for number in range(300) if scene.store.points.table(stream, 1, number) is not None}
-    assert numbers == {*range(10, 30), 126, 127, 128, 129, 200}
-    assert scene.store.points.table(other, 1, 7) is not None
-    assert scene.store.points.next_number(stream, 1, 0) == 201

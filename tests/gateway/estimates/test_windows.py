@@ -82,24 +82,6 @@ def test_a_window_that_its_policy_does_not_have_is_refused(frame: WindowFrame, r
     assert counters == Counter(["received", *([reason] if reason else [])])
 
 
-@pytest.mark.parametrize(
-    ("topic", "payload", "reason"),
-    [
-        (topic_of("window", "home", "ring", "hr"), frame(5).encode(), "unknown_device"),
-        (topic_of("window", "home", "watch", "power"), frame(5).encode(), "unknown_stream"),
-        (topic_of("window", "away", "watch", "hr"), frame(5).encode(), "wrong_fleet"),
-        (topic_of("window", "home", "watch", "hr"), frame(5).encode()[:-1], "malformed"),
-        (topic_of("window", "home", "watch", "hr"), frame(5).encode() + b"1", "trailing_bytes"),
-        (topic_of("window", "home", "watch", "hr"), b"\1" + frame(5).encode()[1:], "unknown_schema"),
-        (topic_of("window", "home", "watch", "hr"), bytes(5000), "oversized"),
-    ],
-)
-def test_a_message_that_is_no_window_is_counted_by_its_reason(topic: str, payload: bytes, reason: str) -> None:
-    counters: Counter[str] = Counter()
-    assert Ingest(catalogue(POLICIES), counters).read(Message(topic, payload)) is None
-    assert counters == Counter(["received", reason])
-
-
 def test_two_policies_that_differ_in_their_windows_only_are_both_verified() -> None:
     """A policy that was verified once is remembered; windows are part of it."""
     catalogue = Catalogue("home")

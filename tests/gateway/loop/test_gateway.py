@@ -132,62 +132,6 @@ def test_a_store_that_is_full_stops_nothing_and_loses_nothing(
     device.stop()
 
 
-def test_killed_between_any_two_frames_it_ends_in_the_same_state(broker: Mosquitto, tmp_path: Path) -> None:
-    sequence = frames([10, 3, 7, 10], gaps=[0, 0, 12])
-    write_policies(tmp_path / "policies")
-    device = Device(broker)
-    device.say_birth()
-    for frame in sequence:
-        seen = device.watermarks
-        gateway = GatewayProcess(broker, tmp_path)
-        wait_until(device.answered_after(seen), what="the answer to the retained birth")
-        device.send_again()
-        device.send([frame])
-        gateway.kill()  # whether it had the frame, had stored it, had said so: all may be
-    seen = device.watermarks
-    gateway = GatewayProcess(broker, tmp_path)
-    wait_until(device.answered_after(seen))
-    device.send_again()
-    wait_until(lambda: not device.outbox)
-    assert gateway.stop() == 0
-    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, sequence)
-    assert sequence[-1].last in device.ticks_told
-    times = [estimate.time for estimate in device.estimates]
-    assert times == sorted(times)
-    assert "Traceback" not in gateway.log
-    device.stop()
-
-
-@pytest.mark.parametrize("kill", [False, True])
-def test_with_the_broker_restarted_in_the_middle_it_ends_in_the_same_state(
-    broker: Mosquitto, gateway: Gateway, tmp_path: Path, kill: bool
-) -> None:
-    sequence = frames([10] * 40, gaps=[0, 0, 3, 0, 20])
-    device = Device(broker)
-    device.say_birth()
-    wait_until(device.answered_after(0))
-    device.send(sequence[:20])
-    wait_until(lambda: len(device.outbox) < 20)
-    if kill:
-        broker.kill()
-        broker.start()
-    else:
-        broker.restart()
-    device.send(sequence[20:])
-    received = [-1]
-
-    def nothing_left() -> bool:
-        received.append(gateway.counters["received"])
-        if device.connected and received[-1] == received[-2]:  # nothing is under way: what is missing was lost
-            device.send_again()
-        return not device.outbox
-
-    wait_until(nothing_left)
-    gateway.stop()
-    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, sequence)
-    device.stop()
-
-
 def test_sigterm_stores_what_has_arrived_and_tells_what_happened(broker: Mosquitto, tmp_path: Path) -> None:
     write_policies(tmp_path / "policies")
     device = Device(broker)

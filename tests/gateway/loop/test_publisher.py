@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from fugu.contract.reports import StateEstimate, WindowCount, decode_estimate
 from fugu.contract.sentences import unix_us
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
-from gateway.estimates.kinds import noise_within
 from gateway.loop.publisher import MOST_WAITING, Publisher, Waiting
 from gateway.store.journal import Received
 from gateway.store.store import Outgoing
@@ -334,19 +331,6 @@ def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path:
     assert [(unix_us(report.since), unix_us(report.time)) for report in reports] == [
         (5_000_000 * index, 5_000_000 * (index + 1)) for index in range(20)
     ]
-
-
-def test_the_interval_of_a_count_holds_the_noise_as_often_as_it_says() -> None:
-    for scale in (Fraction(1, 3), Fraction(2), Fraction(7, 3), Fraction(500)):
-        ratio = math.exp(-1.0 / scale)
-        distribution = [(1.0 - ratio) / (1.0 + ratio) * ratio ** abs(k) for k in range(-20_000, 20_001)]
-
-        def within(most: int, distribution: list[float] = distribution) -> float:
-            return math.fsum(distribution[20_000 - most : 20_001 + most])
-
-        off = noise_within(scale, 0.95)
-        assert within(off) >= 0.95 - 1e-9
-        assert off == 0 or within(off - 1) < 0.95
 
 
 @pytest.mark.long

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -160,18 +158,3 @@ def test_a_file_is_read_without_a_byte_changed_and_nobody_waits(tmp_path: Path) 
             reserve(writer, release(10, 19))
             assert rows.entry_count() == 1
         assert numbers(LedgerView(path).page("", 2**62)) == [2, 1]
-
-
-@pytest.mark.long
-def test_the_page_s_process_has_no_numerical_library(tmp_path: Path) -> None:
-    """It would take half of the 80 MB that it may have."""
-    open_ledger(tmp_path / "l.sqlite").close()
-    script = (
-        "import sys; from pathlib import Path; import uvicorn\n"
-        "import gateway.page.application, gateway.page.server\n"
-        "from gateway.page.ledger_view import LedgerView\n"
-        "assert LedgerView(Path(sys.argv[1])).page('', 2**62)['entries'] == []\n"
-        "print(sorted({'numpy', 'numba', 'scipy', 'pyarrow', 'psycopg'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "l.sqlite")], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[]\n", "")

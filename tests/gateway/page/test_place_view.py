@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from itertools import product
-
 import pytest
 
-from fugu.contract.descriptions import METRES_PER_DEGREE, Description, describe
+from fugu.contract.descriptions import Description, describe
 from fugu.contract.discretisers import Cells
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import StateEstimate
 from fugu.contract.sentences import instant
 from fugu.contract.topics import parse_topic, topic_of
 from gateway.page.device_view import DeviceView, placed_shares, placed_symbols
-from tests.support.measured import measure_policy
 from tests.support.processes import policy
 
 ORIGIN, STEP = (46.0, 14.25), (0.001, 0.00125)
-NINE = tuple((i % 3, i // 3) for i in range(9))
-POINTS = describe(
-    measure_policy(3, tables=False, discretiser=Cells(origin=ORIGIN, step=STEP, cells=NINE, states=tuple("abcdefghi")))
-)
 TWO = Cells(origin=ORIGIN, step=STEP, cells=((0, 0), (1, 0)), states=("west", "east"))
 WATCH: Description = describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"discretiser": TWO}))
-
-
-@pytest.mark.parametrize("weights", [(0, 0, 0, 1, 5, 4, 0, 2, 88), (1,) * 9, (0, 0, 1, 0, 0, 0, 0, 0, 0)])
-def test_cells_of_95_percent_lie_in_the_ellipse_on_the_earth(weights: tuple[int, ...]) -> None:
-    total = sum(weights)
-    shares = {label: weight / total for label, weight in zip("abcdefghi", weights, strict=True)}
-    placed = placed_shares(POINTS, shares)
-    assert placed["cells"] == list(shares.values())
-    assert placed["placed"] == pytest.approx(1.0)
-    narrow = METRES_PER_DEGREE * math.cos(math.radians(ORIGIN[0] + 1.5 * STEP[0]))
-    turn = math.radians(placed["orientation"])
-
-    def inside(cell: tuple[int, int], scale: float) -> bool:
-        for x, y in product((0, 1), repeat=2):
-            east = (ORIGIN[1] + (cell[0] + x) * STEP[1] - placed["longitude"]) * narrow
-            north = (ORIGIN[0] + (cell[1] + y) * STEP[0] - placed["latitude"]) * METRES_PER_DEGREE
-            along, across = (
-                east * math.sin(turn) + north * math.cos(turn),
-                east * math.cos(turn) - north * math.sin(turn),
-            )
-            if math.hypot(along / placed["semi_major"], across / placed["semi_minor"]) > scale:
-                return False
-        return True
-
-    assert sum(weight for cell, weight in zip(NINE, weights, strict=True) if inside(cell, 1.001)) >= 0.95 * total
-    assert sum(weight for cell, weight in zip(NINE, weights, strict=True) if inside(cell, 0.99)) < 0.95 * total
 
 
 def test_what_has_no_place_is_said_and_not_drawn() -> None:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from fugu.contract.descriptions import Description, describe
-from fugu.contract.frames import Status, StreamStatus
-from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import topic_of
-from fugu.mqtt import DescriptionReading, Link, Subscription, SymbolReading
+from fugu.mqtt import Link
 from gateway.loop.gateway import Gateway
 from gateway.parts import describe as describing
 from gateway.parts.describe import Described, Running
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
-from tests.support.gateway_service import Device
-from tests.support.scenes import frames, policy, write_policies
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from tests.support.scenes import policy, write_policies
 
 
 class Listener:
@@ -130,58 +121,6 @@ def test_descriptions_of_a_fleet_are_made_piece_by_piece_and_all_of_them(
     assert pieces == [0] * 6
 
 
-@pytest.mark.long
-def test_the_version_that_a_device_names_is_described_and_survives_a_last_will_and_a_restart(
-    broker: Mosquitto, tmp_path: Path
-) -> None:
-    versions = {number: policy(number) for number in (1, 2)}
-    write_policies(tmp_path / "policies", list(versions.values()))
-    topic, state = topic_of("description", "home", "watch", "hr"), topic_of("status", "home", "watch")
-    following = {number: describe(version).encode() for number, version in versions.items()}
-    with listening(broker) as here, running(broker, tmp_path) as gateway:
-        sent = here.link.publish
-        wait_until(lambda: topic in here.there, "a description")
-        assert Description.decode(here.there[topic]) == describe(versions[2], confirmed=False)
-        sent(state, Status(True, "1.0", 0, (), (StreamStatus("hr", 1, 0),)).encode(), retain=True)
-        wait_until(lambda: here.there[topic] == following[1], "the version that runs")
-        sent(state, Status(False, "1.0", 0, (), ()).encode(), retain=True)
-        sent(topic_of("symbols", "home", "watch", "hr"), frames([10])[0].encode())
-        wait_until(lambda: gateway.counters["stored"] == 1, "a frame")
-        assert here.there[topic] == following[1]
-    with listening(broker) as here:
-        here.link.publish(topic, b"", retain=True)
-        with running(broker, tmp_path) as gateway:
-            wait_until(lambda: here.there.get(topic) == following[1], "the version of the stored frames")
-            wait_until(lambda: gateway.counters["descriptions"] == 1, "the count")
-
-
-@pytest.mark.long
-def test_whoever_comes_half_way_through_a_rollout_can_read_what_still_comes_of_the_version_before(
-    broker: Mosquitto, tmp_path: Path
-) -> None:
-    versions = {number: policy(number) for number in (1, 2)}
-    write_policies(tmp_path / "policies", list(versions.values()))
-    topic, sequence = topic_of("description", "home", "watch", "hr"), frames([10, 10, 10], versions=[1, 1, 2])
-    rollout = describe(versions[2], others=[versions[1]]).encode()
-    with listening(broker) as here, running(broker, tmp_path):
-        wait_until(lambda: topic in here.there, "a gateway that listens")
-        here.link.publish(topic_of("symbols", "home", "watch", "hr"), sequence[0].encode())
-        wait_until(lambda: here.there.get(topic) == describe(versions[1]).encode(), "the first version")
-        here.link.publish(topic_of("symbols", "home", "watch", "hr"), sequence[2].encode())
-        wait_until(lambda: here.there.get(topic) == rollout, "both versions")
-        with Subscription(broker.broker, fleet="home", device="watch", descriptions=True) as late:
-            readings = iter(late)
-            assert isinstance(next(readings), DescriptionReading)
-            here.link.publish(topic_of("symbols", "home", "watch", "hr"), sequence[1].encode())
-            first = next(reading for reading in readings if not isinstance(reading, DescriptionReading))
-            assert isinstance(first, SymbolReading)
-            assert (first.tick, first.time, first.label) == (10, EPOCH + timedelta(seconds=10), f"level {first.symbol}")
-    with listening(broker) as here:
-        here.link.publish(topic, b"", retain=True)
-        with running(broker, tmp_path):
-            wait_until(lambda: here.there.get(topic) == rollout, "both, from what is stored")
-
-
 def test_other_versions_are_left_out_the_oldest_first_where_a_message_has_no_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -191,27 +130,3 @@ def test_other_versions_are_left_out_the_oldest_first_where_a_message_has_no_roo
     described = describing.Described.of(Running(policies[2], True, tuple(policies[:2])))
     assert [other.version for other in described.description.others] == [2]
     assert len(described.payload) == fits
-
-
-@pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="mosquitto's clients are not installed")
-def test_anybody_s_client_prints_one_flat_object_a_line(broker: Mosquitto, tmp_path: Path) -> None:
-    write_policies(tmp_path / "policies")
-    with running(broker, tmp_path):
-        device = Device(broker)
-        device.say_birth()
-        wait_until(device.answered_after(0))
-        command = ["mosquitto_sub", "-p", str(broker.port), "-t", "fugu/2/home/estimate/+/+", "-C", "1"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
-            sequence, sent = frames([10] * 200), 0
-            while client.poll() is None:
-                device.send(sequence[sent : sent + 1])
-                sent += 1
-                wait_until(lambda: not device.outbox or client.poll() is not None)
-            out, _ = client.communicate(timeout=PATIENCE)
-        device.stop()
-    (line,) = out.decode().splitlines()
-    fields = json.loads(line)
-    assert not any(isinstance(value, dict | list) for value in fields.values())
-    assert fields["state"] in ("level 0", "level 1")
-    assert fields["share_level 0"] + fields["share_level 1"] == pytest.approx(1.0, abs=1e-5)
-    assert decode_estimate(line.encode()).tick == fields["tick"]
