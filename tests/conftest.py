@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -209,11 +210,14 @@ def _starts_processes(name: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def _no_process_outlives_its_test() -> Iterator[None]:
-    """A test that fails half-way leaves agents and gateways behind; they end here.
+    """A test leaves agents, gateways and connections behind, above all if it fails half-way; they end here.
 
     A gateway in this process has had kernels compiled beside its work: those of later tests would begin as plain ones.
     """
     yield
+    for thread in threading.enumerate():
+        if thread.name.startswith("paho-mqtt-client-"):
+            vars(thread)["_target"].__self__.disconnect()
     for child in _children():
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.kill(child, signal.SIGKILL)

@@ -10,7 +10,6 @@ import pytest
 from fugu.privacy.chain_model import ChainModel
 from tests.support.command import Fugu
 
-DATA = Path(__file__).parent.parent / "data"
 TICKS = 6000
 
 
@@ -73,16 +72,6 @@ def test_symbols_of_both_streams_are_attacked_together(fugu: Fugu, together: Pat
     last = done["attacked"]
     assert last["guess"] < last["success"] < last["ceiling"]
     assert done["refused"] is None
-
-
-@pytest.mark.soak
-def test_two_rules_of_one_recording(fugu: Fugu, tmp_path: Path) -> None:
-    """A week of five people's activity: levels and counts of one accelerometer never say low and high at once."""
-    file = DATA / "activity4_nhanes.csv.gz"
-    done = fugu("plan", "model", file, "--column", "value,counts", "--threshold", "2,100", "--json").json()
-    assert done["shows"] == [[0, 0], [0, 1], [1, 1]]
-    assert done["streams"][1]["discretiser"]["edges"] == [100.0]
-    assert done["chains"]["odds_ratio"] > 1000.0
 
 
 @pytest.mark.long

@@ -151,12 +151,9 @@ def test_what_is_written_runs_without_editing(fugu: Fugu, planned: tuple[Path, P
     assert [window.length for window in policy.windows] == [960]
     listener = Listener(broker.broker)
     process = subprocess.Popen([sys.executable, "-m", "edge_agent", str(out / "agent.toml")])
-    try:
-        wait_until(lambda: "fugu/2/nest/hall-1/status" in listener.topics)
-    finally:
-        process.terminate()
-        process.wait(30)
-        listener.link.stop()
+    wait_until(lambda: "fugu/2/nest/hall-1/status" in listener.topics)
+    process.terminate()
+    process.wait(30)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,6 @@ def test_with_a_broker_it_is_published_with_the_same_numbers(fugu: Fugu, broker:
     frame = ReleaseFrame.decode(public.payloads[0])
     (printed,) = done.json()
     assert (frame.values, frame.entry) == ((printed["value"],), printed["entry"])
-    public.link.stop()
 
 
 def test_without_a_broker_that_answers_the_charge_stays_and_the_release_waits(

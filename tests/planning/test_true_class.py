@@ -15,7 +15,6 @@ from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Baseline
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import lawful_scale
-from fugu.planning.answers import window_error
 from fugu.planning.states import states_of
 from fugu.planning.true_class import Step, TrueClass, count_scale, symbols_of, true_class
 from fugu.privacy.covering_class import covering_class
@@ -51,20 +50,6 @@ def two_speeds() -> Ints:
     return states
 
 
-@pytest.mark.soak
-def test_a_night_above_a_running_mean_is_useful_and_holds() -> None:
-    """At epsilon 1, universal, a share of 300 beats is within 5 %, and no attacker comes near what epsilon allows."""
-    class_ = of_symbols(night("N10", 300))
-    assert class_.chains is not None
-    assert class_.reason is None
-    assert len(class_.steps) == 1
-    scale = count_scale(class_.chains, 1.0)
-    assert window_error(lawful_scale(scale), 300).share_mean < 0.05
-    assert all(
-        attack.high < attack.ceiling - 0.05 for attack in class_.steps[0].attacks if attack.success > attack.guess
-    )
-
-
 @pytest.mark.long
 def test_a_class_that_attackers_refute_is_widened() -> None:
     """N10 above its own mean: what covers stretches of 500 beats is not enough, and what is costs more."""
@@ -77,23 +62,6 @@ def test_a_class_that_attackers_refute_is_widened() -> None:
     assert class_.chains.odds_bound == last.odds_ratio > first.odds_ratio
     scales = [step.count_scale for step in class_.steps]
     assert all(1.4 < wide / narrow < 1.6 for narrow, wide in itertools.pairwise(scales))
-
-
-@pytest.mark.soak
-def test_an_average_chain_does_not_hold_for_regimes() -> None:
-    """A class of one chain, taken for a night of two regimes, lets attackers who learn pass; widened, it does not."""
-    states = two_speeds()
-    segments = np.zeros(states.size, dtype=np.int64)
-    covered = covering_class(states, segments, 2)
-    average = covered._replace(chains=AVERAGE)
-    judged = true_class(states, segments, 2, 1.0, symbols_of(states, 1.0), np.random.default_rng(1), covered=average)
-    assert not judged.steps[0].passed
-    assert judged.steps[0].strongest.refutes
-    beyond = [attack.attacker for attack in judged.steps[0].attacks if attack.refutes or attack.unclear]
-    assert any("learned" in name for name in beyond)
-    assert judged.chains is not None
-    assert judged.chains.odds_bound > 2.0 * judged.steps[0].odds_ratio
-    assert covered.chains.odds_bound > 100.0 * judged.steps[0].odds_ratio
 
 
 def test_who_gains_nothing_is_not_the_strongest() -> None:

@@ -51,41 +51,32 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
         registry.enrol("watch", [], who="me", time_us=1)
         add(registry, keys, policy_document(POLICY, version=1))
         gateway = Gateway(tmp_path, broker.port, on_conflict=on_conflict)
-        try:
-            agents.append(AgentProcess(device / "agent.toml", tmp_path / "device.log"))
-            wait_until(lambda: gateway.versions() == {1}, "frames")
-            assert agents[0].stop(PATIENCE) == 0
-            shutil.copytree(device, clone)
-            agents += [AgentProcess(folder / "agent.toml", tmp_path / "agents.log") for folder in (device, clone)]
-            wait_until(lambda: AlarmCode.CONFLICT in alarms(heard), "an alarm on the health topic")
-            assert alarms(heard)[AlarmCode.CONFLICT].names == ("watch/hr",)
-            (alarm,) = (alarm for alarm in asked(gateway.store)["alarms"] if alarm["code"] == "conflict")
-            assert alarm["name"] == "watch/hr"
-            assert alarm["detail"].startswith("first at tick ")
-            if on_conflict == "alarm":
-                assert not [topic for topic, _ in list(heard.messages) if topic == topic_of("stop", "home", "watch")]
-                return
-            wait_until(lambda: all("stopped" in codes(folder) for folder in (device, clone)), "both to stop")
-            assert alarms(heard)[AlarmCode.STOPPED].names == ("watch",)
-            for agent in agents[1:]:
-                agent.kill()
-            agents[1] = AgentProcess(device / "agent.toml", tmp_path / "agents.log")
-            stored = len(heard.messages)
-            wait_until(
-                lambda: topic_of("status", "home", "watch") in [topic for topic, _ in heard.messages[stored:]],
-                "a birth",
-            )
-            wait_until(lambda: "stopped" in codes(device), "still stopped after a restart")
-            add(registry, keys, policy_document(POLICY, version=2))
-            wait_until(lambda: 2 in gateway.versions(), "the original goes on with a newer document")
-            wait_until(lambda: heard.messages and (topic_of("stop", "home", "watch"), b"") in heard.messages, "an end")
-            wait_until(lambda: AlarmCode.STOPPED not in alarms(heard), "the alarm to end")
-            assert agents[1].stop(PATIENCE) == 0
-        finally:
-            heard.link.stop()
-            for agent in agents:
-                if agent.process.poll() is None:
-                    agent.kill()
-            gateway.process.terminate()
-            gateway.process.wait(PATIENCE)
-            print(gateway.log.read_text()[-3000:])
+        agents.append(AgentProcess(device / "agent.toml", tmp_path / "device.log"))
+        wait_until(lambda: gateway.versions() == {1}, "frames")
+        assert agents[0].stop(PATIENCE) == 0
+        shutil.copytree(device, clone)
+        agents += [AgentProcess(folder / "agent.toml", tmp_path / "agents.log") for folder in (device, clone)]
+        wait_until(lambda: AlarmCode.CONFLICT in alarms(heard), "an alarm on the health topic")
+        assert alarms(heard)[AlarmCode.CONFLICT].names == ("watch/hr",)
+        (alarm,) = (alarm for alarm in asked(gateway.store)["alarms"] if alarm["code"] == "conflict")
+        assert alarm["name"] == "watch/hr"
+        assert alarm["detail"].startswith("first at tick ")
+        if on_conflict == "alarm":
+            assert not [topic for topic, _ in list(heard.messages) if topic == topic_of("stop", "home", "watch")]
+            return
+        wait_until(lambda: all("stopped" in codes(folder) for folder in (device, clone)), "both to stop")
+        assert alarms(heard)[AlarmCode.STOPPED].names == ("watch",)
+        for agent in agents[1:]:
+            agent.kill()
+        agents[1] = AgentProcess(device / "agent.toml", tmp_path / "agents.log")
+        stored = len(heard.messages)
+        wait_until(
+            lambda: topic_of("status", "home", "watch") in [topic for topic, _ in heard.messages[stored:]],
+            "a birth",
+        )
+        wait_until(lambda: "stopped" in codes(device), "still stopped after a restart")
+        add(registry, keys, policy_document(POLICY, version=2))
+        wait_until(lambda: 2 in gateway.versions(), "the original goes on with a newer document")
+        wait_until(lambda: heard.messages and (topic_of("stop", "home", "watch"), b"") in heard.messages, "an end")
+        wait_until(lambda: AlarmCode.STOPPED not in alarms(heard), "the alarm to end")
+        assert agents[1].stop(PATIENCE) == 0

@@ -50,53 +50,42 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
     described = Recorder(broker.broker, topic_of("description", "home", "watch", "hr"))
     gateway = Gateway(tmp_path, broker.port)
     agent = AgentProcess(config, tmp_path / "agent.log")
-    try:
-        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 1, "version 1")
-        assert registry.device("watch").online
-        measured = measure_policy(
-            3,
-            version=2,
-            start=4,
-            tables=False,
-            discretiser=Categories(categories={f"c{x}": x for x in range(9)}, states=tuple(f"c{x}" for x in range(9))),
-            clock={"epoch_us": time.time_ns() // 1000, "period_us": PERIOD_US},
-        )
-        add(registry, keys, policy_document(symbols, measured, version=2))
-        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 2, "version 2")
-        wait_until(
-            lambda: any(
-                point is not None and point.table > 0 for frame in gateway.points() for point in frame.released
-            ),
-            "a point from a table that the gateway has signed",
-        )
-        assert {frame.policy_version for frame in gateway.points()} == {2}
-        wait_until(lambda: gateway.versions() == {1, 2})
-        too_much = symbols.model_copy(update={"guarantee": symbols.guarantee.model_copy(update={"epsilon": 2.0})})
-        add(registry, keys, policy_document(too_much, version=3))
-        wait_until(lambda: registry.refusals("watch"), "a refusal")
-        assert "ceiling" in registry.refusals("watch")[0].reason
-        device = registry.device("watch")
-        assert device.reported is not None
-        assert (device.reported.in_force, device.reported.stale) == (2, False)
-        late = Recorder(broker.broker, topic_of("description", "home", "watch", "+"))
-        wait_until(lambda: len(late.payloads) == 2, "descriptions for a late subscriber")
-        late.link.stop()
-        assert {Description.decode(payload).version for payload in late.payloads} == {2}
-        descriptions = [Description.decode(payload) for payload in described.payloads]
-        assert (descriptions[-1].version, descriptions[-1].guarantee.epsilon) == (2, symbols.guarantee.epsilon)
-        assert max(description.version for description in descriptions) == 2, "the refused policy was never described"
-        assert agent.stop(PATIENCE) == 0
-        wait_until(lambda: not registry.device("watch").online)
-        gateway.process.terminate()
-        assert gateway.process.wait(PATIENCE) == 0
-    except BaseException:
-        print(gateway.log.read_text(), (tmp_path / "agent.log").read_text())
-        raise
-    finally:
-        described.link.stop()
-        registry.close()
-        for process in (agent.process, gateway.process):
-            process.kill()
+    wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 1, "version 1")
+    assert registry.device("watch").online
+    measured = measure_policy(
+        3,
+        version=2,
+        start=4,
+        tables=False,
+        discretiser=Categories(categories={f"c{x}": x for x in range(9)}, states=tuple(f"c{x}" for x in range(9))),
+        clock={"epoch_us": time.time_ns() // 1000, "period_us": PERIOD_US},
+    )
+    add(registry, keys, policy_document(symbols, measured, version=2))
+    wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 2, "version 2")
+    wait_until(
+        lambda: any(point is not None and point.table > 0 for frame in gateway.points() for point in frame.released),
+        "a point from a table that the gateway has signed",
+    )
+    assert {frame.policy_version for frame in gateway.points()} == {2}
+    wait_until(lambda: gateway.versions() == {1, 2})
+    too_much = symbols.model_copy(update={"guarantee": symbols.guarantee.model_copy(update={"epsilon": 2.0})})
+    add(registry, keys, policy_document(too_much, version=3))
+    wait_until(lambda: registry.refusals("watch"), "a refusal")
+    assert "ceiling" in registry.refusals("watch")[0].reason
+    device = registry.device("watch")
+    assert device.reported is not None
+    assert (device.reported.in_force, device.reported.stale) == (2, False)
+    late = Recorder(broker.broker, topic_of("description", "home", "watch", "+"))
+    wait_until(lambda: len(late.payloads) == 2, "descriptions for a late subscriber")
+    late.link.stop()
+    assert {Description.decode(payload).version for payload in late.payloads} == {2}
+    descriptions = [Description.decode(payload) for payload in described.payloads]
+    assert (descriptions[-1].version, descriptions[-1].guarantee.epsilon) == (2, symbols.guarantee.epsilon)
+    assert max(description.version for description in descriptions) == 2, "the refused policy was never described"
+    assert agent.stop(PATIENCE) == 0
+    wait_until(lambda: not registry.device("watch").online)
+    gateway.process.terminate()
+    assert gateway.process.wait(PATIENCE) == 0
     (trouble,) = troubles(tmp_path / "agent.log")
     assert " WARNING a policy is refused (ceiling): " in trouble
 
@@ -142,20 +131,13 @@ def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosqui
         ]
         return [(alarm.code, alarm.names) for alarm in healths[-1].alarms] if healths and healths[-1].online else []
 
-    try:
-        wait_until(lambda: any(topic == topic_of("health", "home") for topic, _ in list(heard.messages)), "a gateway")
-        birth = Status(True, "1", 0, (), ()).encode()
-        for device in ("watch", "stranger"):
-            wait_until(
-                lambda name=device: link.publish(topic_of("status", "home", name), birth, retain=True) is not None
-            )
-        wait_until(alarms, "an alarm")
-        assert alarms() == [(AlarmCode.UNKNOWN_DEVICE, ("stranger",))]
-    finally:
-        link.stop()
-        heard.link.stop()
-        gateway.process.terminate()
-        gateway.process.wait(PATIENCE)
+    wait_until(lambda: any(topic == topic_of("health", "home") for topic, _ in list(heard.messages)), "a gateway")
+    birth = Status(True, "1", 0, (), ()).encode()
+    for device in ("watch", "stranger"):
+        wait_until(lambda name=device: link.publish(topic_of("status", "home", name), birth, retain=True) is not None)
+    wait_until(alarms, "an alarm")
+    assert alarms() == [(AlarmCode.UNKNOWN_DEVICE, ("stranger",))]
+    assert gateway.process.poll() is None
 
 
 @pytest.mark.long
@@ -190,37 +172,27 @@ def test_a_push_that_the_device_refuses_ends_no_release_and_one_that_it_accepts_
         count = len(set(released.payloads))
         wait_until(lambda: len(set(released.payloads)) >= count + 2, "releases")
 
-    try:
-        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 1, "version 1")
-        more_are_released()
-        add(registry, keys, policy_document(loud, version=2))
-        wait_until(lambda: registry.refusals("watch"), "a refusal")
-        assert "ceiling" in registry.refusals("watch")[0].reason
-        more_are_released()
-        assert newest().guarantee.always, "a version that never ran changes no promise"
-        add(registry, keys, policy_document(quieter, version=3))
-        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 3, "version 3")
-        more_are_released()
-        wait_until(lambda: newest().version == 3 and newest().guarantee.since is not None, "a date")
-        assert agent.stop(PATIENCE) == 0
-        drawn = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
-        rows = DrawnTicks(drawn._db, "hr").document()
-        drawn.close()
-        assert [edition.version for edition in rows["editions"].values()] == [1, 3], "the device says the same"
-        begin = next(row[0] for row in rows["rows"] if rows["editions"][row[2]].version == 3)
-        since = newest().guarantee.since
-        assert since is not None
-        assert since >= begin
-        gateway.process.terminate()
-        assert gateway.process.wait(PATIENCE) == 0
-    except BaseException:
-        print(gateway.log.read_text(), (tmp_path / "agent.log").read_text())
-        raise
-    finally:
-        for recorder in (released, described):
-            recorder.link.stop()
-        registry.close()
-        for process in (agent.process, gateway.process):
-            process.kill()
+    wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 1, "version 1")
+    more_are_released()
+    add(registry, keys, policy_document(loud, version=2))
+    wait_until(lambda: registry.refusals("watch"), "a refusal")
+    assert "ceiling" in registry.refusals("watch")[0].reason
+    more_are_released()
+    assert newest().guarantee.always, "a version that never ran changes no promise"
+    add(registry, keys, policy_document(quieter, version=3))
+    wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 3, "version 3")
+    more_are_released()
+    wait_until(lambda: newest().version == 3 and newest().guarantee.since is not None, "a date")
+    assert agent.stop(PATIENCE) == 0
+    drawn = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+    rows = DrawnTicks(drawn._db, "hr").document()
+    drawn.close()
+    assert [edition.version for edition in rows["editions"].values()] == [1, 3], "the device says the same"
+    begin = next(row[0] for row in rows["rows"] if rows["editions"][row[2]].version == 3)
+    since = newest().guarantee.since
+    assert since is not None
+    assert since >= begin
+    gateway.process.terminate()
+    assert gateway.process.wait(PATIENCE) == 0
     (trouble,) = troubles(tmp_path / "agent.log")
     assert " WARNING a policy is refused (ceiling): " in trouble

@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.envelope import MAX_ENVELOPE_BYTES, encode_roots
+from fugu.contract.envelope import encode_roots
 from fugu.contract.fleet_documents import PolicyDocument
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
@@ -26,7 +26,7 @@ from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
 from tests.support.measured import measure_policy
 from tests.support.processes import AgentProcess, by_tick, policy
-from tests.support.signing import Keys, new_keys, policy_document
+from tests.support.signing import Keys, policy_document
 from tests.support.soak import only
 
 PERIOD_US = 20_000
@@ -92,75 +92,53 @@ SOON = int(time.time())
 ATTACKS: dict[str, tuple[bytes, str]] = {
     "arbitrary document": (b"\x01{}", "malformed"),
     "wrong role's key": (KEYS.signed(document(8), KEYS.gateway), "wrong_role"),
-    "unknown keys": (KEYS.signed(document(8), new_keys(2)), "wrong_role"),
     "threshold not met": (KEYS.signed(document(8), KEYS.policy[:1]), "threshold"),
     "replayed old version": (KEYS.signed(document(6)), "replayed"),
     "same version with other content": (KEYS.signed(document(7, on_expiry="stop")), "same_version"),
     "other device's policy": (KEYS.signed(document(8, to={"device": "ring"})), "not_addressed"),
-    "other fleet's policy": (KEYS.signed(document(8, fleet="work")), "not_addressed"),
     "expired": (KEYS.signed(document(8, valid_until=SOON - 10)), "expired"),
     "not yet valid": (KEYS.signed(document(8, valid_from=SOON + 100_000)), "not_yet_valid"),
-    "truncated": (SIGNED[:-1], "malformed"),
     "bit flipped": (flipped(SIGNED), "bad_signature"),
-    "gigantic": (bytes([10]) * (MAX_ENVELOPE_BYTES - 1), "malformed"),
-    "deeply nested": (b"\x0a" + b"\x91" * 100_000, "malformed"),
     "false guarantee": (KEYS.signed(policy_document(false_policy(), version=8)), "guarantee"),
     "epsilon above the ceiling": (KEYS.signed(policy_document(strong_policy(), version=8)), "ceiling"),
     "a class of chains that leaves the owner's out": (
         KEYS.signed(policy_document(POLICY.model_copy(update={"chains": COINS}), version=8)),
         "pinned",
     ),
-    "measurements that the owner has not allowed": (
-        KEYS.signed(policy_document(measure_policy(3, version=8), version=8)),
-        "ceiling",
-    ),
-    "a stream without a sensor": (
-        KEYS.signed(policy_document(policy(epoch_us=0, period_us=1000).model_copy(update={"stream": "x"}), version=8)),
-        "guarantee",
-    ),
     "another clock for a known stream": (KEYS.signed(document(8, period_us=PERIOD_US * 2)), "outbox"),
 }
-FIRST = {name: ATTACKS[name] for name in {reason: name for name, (_, reason) in reversed(ATTACKS.items())}.values()}
-"""Of each reason the first."""
+"""Of each reason one."""
 
 
-@pytest.mark.parametrize("attacks", only([FIRST], [FIRST, ATTACKS]), ids=["a reason each", "all"])
-def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(
-    secured: Broker, tmp_path: Path, attacks: dict[str, tuple[bytes, str]]
-) -> None:
+def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(secured: Broker, tmp_path: Path) -> None:
     """One device, one attack after the other; `test_trust.py` has all of them without a device."""
     keys = KEYS
     config = enrol(tmp_path / "watch", secured, keys, pins=PINS)
     operator = Operator(secured)
     agent = AgentProcess(config, tmp_path / "agent.log")
-    try:
-        operator.until(lambda status: status.version == 0)
-        operator.say(keys.signed(document(7)))
-        operator.until(lambda status: status.version == 7)
-        wait_until(lambda: operator.frames)
-        trusted = (tmp_path / "watch" / "trust").read_bytes()
-        for count, (name, (payload, reason)) in enumerate(attacks.items(), start=1):
-            operator.say(payload, retain=name != "gigantic")
-            status = operator.until(lambda status, count=count: status.refused >= count)
-            assert (status.reason, status.version, status.refused) == (reason, 7, count), f"{name}: {status}"
-            assert (tmp_path / "watch" / "trust").read_bytes() == trusted, name
-        operator.say(encode_roots([THIEF.root_envelope(2)]), topic_of("root", "home"))
-        status = operator.until(lambda status: status.refused > len(attacks))
-        assert status.reason == "root", "a root that the old one did not sign"
-        assert (tmp_path / "watch" / "trust").read_bytes() == trusted
-        before = len(operator.frames)
-        wait_until(lambda: len(operator.frames) > before + 2)
-        assert {frame.policy_version for frame in operator.frames} == {7}
-        by_tick(operator.frames)
-        operator.say(keys.signed(document(9, frame_ticks=5)))
-        operator.until(lambda status: status.version == 9)
-        wait_until(lambda: operator.frames[-1].policy_version == 9)
-        wait_until(lambda: len(by_tick(operator.frames)) >= 100, "a hundred ticks")
-        assert agent.stop(PATIENCE) == 0
-    finally:
-        if agent.process.poll() is None:
-            agent.kill()
-        operator.link.stop()
+    operator.until(lambda status: status.version == 0)
+    operator.say(keys.signed(document(7)))
+    operator.until(lambda status: status.version == 7)
+    wait_until(lambda: operator.frames)
+    trusted = (tmp_path / "watch" / "trust").read_bytes()
+    for number, (name, (payload, reason)) in enumerate(ATTACKS.items(), start=1):
+        operator.say(payload)
+        status = operator.until(lambda status, number=number: status.refused >= number)
+        assert (status.reason, status.version, status.refused) == (reason, 7, number), f"{name}: {status}"
+        assert (tmp_path / "watch" / "trust").read_bytes() == trusted, name
+    operator.say(encode_roots([THIEF.root_envelope(2)]), topic_of("root", "home"))
+    status = operator.until(lambda status: status.refused > len(ATTACKS))
+    assert status.reason == "root", "a root that the old one did not sign"
+    assert (tmp_path / "watch" / "trust").read_bytes() == trusted
+    before = len(operator.frames)
+    wait_until(lambda: len(operator.frames) > before + 2)
+    assert {frame.policy_version for frame in operator.frames} == {7}
+    by_tick(operator.frames)
+    operator.say(keys.signed(document(9, frame_ticks=5)))
+    operator.until(lambda status: status.version == 9)
+    wait_until(lambda: operator.frames[-1].policy_version == 9)
+    wait_until(lambda: len(by_tick(operator.frames)) >= 100, "a hundred ticks")
+    assert agent.stop(PATIENCE) == 0
     ticks = sorted(by_tick(operator.frames))
     assert len(ticks) >= 100
     versions = [frame.policy_version for frame in sorted(operator.frames, key=lambda frame: frame.first)]
@@ -176,27 +154,22 @@ def test_an_expired_policy_does_as_its_own_text_says_and_is_called_stale(
     config = enrol(tmp_path / "watch", secured, keys)
     operator = Operator(secured)
     agent = AgentProcess(config, tmp_path / "agent.log")
-    try:
-        operator.until(lambda status: status.version == 0)
-        for version in count(1):  # until its end is later than a slow machine's first frame
-            until = int(time.time()) + 3 * version
-            operator.say(keys.signed(document(version, frame_ticks=5, valid_until=until, on_expiry=on_expiry)))
-            operator.until(lambda status, n=version: status.version == n or status.refused == n)  # type: ignore[misc]
-            if operator.now.version != version:
-                assert operator.now.reason == "expired"
-                continue
-            wait_until(lambda: operator.frames or operator.now.stale)
-            if operator.frames:
-                break
-        assert operator.until(lambda status: status.stale).version == version
-        end_tick = until * 1_000_000 // PERIOD_US
-        if on_expiry == "hold":
-            wait_until(lambda: operator.frames[-1].last > end_tick + 50)
-        assert agent.stop(PATIENCE) == 0
-    finally:
-        if agent.process.poll() is None:
-            agent.kill()
-        operator.link.stop()
+    operator.until(lambda status: status.version == 0)
+    for version in count(1):  # until its end is later than a slow machine's first frame
+        until = int(time.time()) + 3 * version
+        operator.say(keys.signed(document(version, frame_ticks=5, valid_until=until, on_expiry=on_expiry)))
+        operator.until(lambda status, n=version: status.version == n or status.refused == n)  # type: ignore[misc]
+        if operator.now.version != version:
+            assert operator.now.reason == "expired"
+            continue
+        wait_until(lambda: operator.frames or operator.now.stale)
+        if operator.frames:
+            break
+    assert operator.until(lambda status: status.stale).version == version
+    end_tick = until * 1_000_000 // PERIOD_US
+    if on_expiry == "hold":
+        wait_until(lambda: operator.frames[-1].last > end_tick + 50)
+    assert agent.stop(PATIENCE) == 0
     if on_expiry == "stop":
         assert max(by_tick(operator.frames)) < end_tick
 
@@ -207,24 +180,19 @@ def test_a_root_is_rotated_over_the_air(secured: Broker, tmp_path: Path) -> None
     operator = Operator(secured)
     agent = AgentProcess(config, tmp_path / "agent.log")
     trust = tmp_path / "watch" / "trust"
-    try:
-        operator.say(keys.signed(document(1)))
-        operator.until(lambda status: status.version == 1)
-        operator.say(new.signed(document(2)))
-        assert operator.until(lambda status: status.refused == 1).reason == "wrong_role", "its keys are not known yet"
-        operator.say(encode_roots([new.root_envelope(2, *keys.root[:2])]), topic_of("root", "home"))
-        operator.until(lambda status: status.version == 2)
-        assert unpack(trust.read_bytes()).version == 2
-        operator.say(keys.signed(document(3)), retain=False)
-        assert operator.until(lambda status: status.refused == 2).reason == "wrong_role"
-        agent.kill()
-        agent = AgentProcess(config, tmp_path / "agent.log")
-        operator.say(new.signed(document(3)))
-        operator.until(lambda status: status.version == 3)
-        assert agent.stop(PATIENCE) == 0
-    finally:
-        if agent.process.poll() is None:
-            agent.kill()
-        operator.link.stop()
+    operator.say(keys.signed(document(1)))
+    operator.until(lambda status: status.version == 1)
+    operator.say(new.signed(document(2)))
+    assert operator.until(lambda status: status.refused == 1).reason == "wrong_role", "its keys are not known yet"
+    operator.say(encode_roots([new.root_envelope(2, *keys.root[:2])]), topic_of("root", "home"))
+    operator.until(lambda status: status.version == 2)
+    assert unpack(trust.read_bytes()).version == 2
+    operator.say(keys.signed(document(3)), retain=False)
+    assert operator.until(lambda status: status.refused == 2).reason == "wrong_role"
+    agent.kill()
+    agent = AgentProcess(config, tmp_path / "agent.log")
+    operator.say(new.signed(document(3)))
+    operator.until(lambda status: status.version == 3)
+    assert agent.stop(PATIENCE) == 0
     with sqlite3.connect(tmp_path / "watch" / "outbox.sqlite") as db:
         assert db.execute("SELECT COUNT(*) FROM pending").fetchone() == (0,)

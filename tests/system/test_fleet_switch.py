@@ -77,7 +77,6 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
     count = len(recorder.payloads)
     wait_until(lambda: len(recorder.payloads) > count + 20)
     assert agent.stop(PATIENCE) == 0
-    operator.link.stop()
     recorder.link.stop()
     assert troubles(log) == []
     frames = sorted({frame.first: frame for frame in recorder.frames()}.values(), key=lambda frame: frame.first)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.processes import AgentProcess, GatewayProcess, Recorder, policy, write_device
+from tests.support.processes import AgentProcess, GatewayProcess, policy, write_device
 from tests.support.wiretap import CANARIES, Wiretap, traces
 
 
@@ -60,41 +58,3 @@ def test_the_search_for_canaries_finds_one_that_is_there() -> None:
     """The tests that search can fail."""
     for canary in CANARIES[:-1]:
         assert any(trace in canary.encode() + b" and more" for trace in traces(canary))
-
-
-def test_a_sensor_function_that_raises_its_reading_does_not_print_it(broker: Mosquitto, tmp_path: Path) -> None:
-    """A driver's exception often holds the value that it could not handle; its type, whether it was too large."""
-    (tmp_path / "driver.py").write_text(
-        "def read():\n    raise ValueError('cannot handle canary-7f3a9c', 71.53194726)\n"
-    )
-    device = policy(epoch_us=time.time_ns() // 1000, period_us=5000)
-    recorder = Recorder(Broker(port=broker.port))
-    with Wiretap(broker.port) as tap:
-        config = write_device(
-            tmp_path / "watch",
-            device,
-            tmp_path / "none",
-            "value",
-            Broker(port=tap.port),
-            forget="puback",
-            status_seconds=0.1,
-        )
-        lines = config.read_text().partition("[streams.sensor]")[0]
-        config.write_text(lines + '[streams.sensor]\nkind = "call"\ntarget = "driver:read"\n[clock]\ntrusted = true\n')
-        log = tmp_path / "agent.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "edge_agent", "--verbose", str(config)],
-                stdout=output,
-                stderr=output,
-                env={"PYTHONPATH": f"{Path(__file__).parents[2]}:{tmp_path}", "PATH": ""},
-            )
-        wait_until(lambda: len(recorder.payloads) >= 3 and b"raises an exception" in log.read_bytes())
-        process.terminate()
-        assert process.wait(PATIENCE) == 0
-        everything = bytes(tap.upstream) + log.read_bytes()
-    recorder.link.stop()
-    assert b"ValueError" not in everything, "even the type of an exception may tell of a reading"
-    assert b"exception" not in bytes(tap.upstream), "what troubles a sensor stays on the device"
-    for canary in ("canary-7f3a9c", "71.53194726"):
-        assert not any(trace in everything for trace in traces(canary))

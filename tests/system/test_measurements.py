@@ -80,40 +80,33 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
     reports = Recorder(broker.broker, topic_of("estimate", "home", "+", "+"))
     agent = AgentProcess(config, tmp_path / "agent.log")
     gateway = None
-    try:
-        wait_until(lambda: len(seen.payloads) >= 2)
-        first = points([MeasureFrame.decode(payload) for payload in list(seen.payloads)])
-        assert {released.table for released in first.values()} == {0}, "without a gateway only the fallback is there"
-        gateway = GatewayProcess(tmp_path, broker.port)
-        wait_until(lambda: any(r.table > 0 for r in points(stored(gateway)).values()))
-        assert sent.payloads
-        wait_until(lambda: len(smoothed(reports)) > 50)
-        assert len(smoothed_ticks := smoothed(reports)) == len(set(smoothed_ticks)), (
-            "each tick once, as long as nothing is killed"
-        )
-        # A staircase, where the factor does not widen the hull; on a busy machine others come first.
-        wait_until(lambda: min(map(len, list(sent.payloads))) < 200, "a staircase")
-        for _ in range(3):
-            agent.kill()
-            agent = AgentProcess(config, tmp_path / "agent.log")
-            goes_on(gateway)
-            gateway.kill()
-            gateway = GatewayProcess(tmp_path, broker.port)
-            goes_on(gateway)
-        broker.kill()
-        broker.start()
+    wait_until(lambda: len(seen.payloads) >= 2)
+    first = points([MeasureFrame.decode(payload) for payload in list(seen.payloads)])
+    assert {released.table for released in first.values()} == {0}, "without a gateway only the fallback is there"
+    gateway = GatewayProcess(tmp_path, broker.port)
+    wait_until(lambda: any(r.table > 0 for r in points(stored(gateway)).values()))
+    assert sent.payloads
+    wait_until(lambda: len(smoothed(reports)) > 50)
+    assert len(smoothed_ticks := smoothed(reports)) == len(set(smoothed_ticks)), (
+        "each tick once, as long as nothing is killed"
+    )
+    # A staircase, where the factor does not widen the hull; on a busy machine others come first.
+    wait_until(lambda: min(map(len, list(sent.payloads))) < 200, "a staircase")
+    for _ in range(3):
+        agent.kill()
+        agent = AgentProcess(config, tmp_path / "agent.log")
         goes_on(gateway)
-        assert agent.stop(PATIENCE) == 0
-        outbox = Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")
-        assert measure_frames(outbox) == [], "everything is durable in the gateway"
-        outbox.close()
-    finally:
-        if agent.process.poll() is None:
-            agent.kill()
-        assert gateway is None or gateway.stop() == 0, (tmp_path / "gateway.log").read_text()
-        seen.link.stop()
-        sent.link.stop()
-        reports.link.stop()
+        gateway.kill()
+        gateway = GatewayProcess(tmp_path, broker.port)
+        goes_on(gateway)
+    broker.kill()
+    broker.start()
+    goes_on(gateway)
+    assert agent.stop(PATIENCE) == 0
+    outbox = Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")
+    assert measure_frames(outbox) == [], "everything is durable in the gateway"
+    outbox.close()
+    assert gateway is None or gateway.stop() == 0, (tmp_path / "gateway.log").read_text()
     arrived = points(stored(gateway))
     delivered = points([MeasureFrame.decode(payload) for payload in seen.payloads])
     assert all(arrived[tick] == released for tick, released in delivered.items() if tick in arrived)

@@ -12,7 +12,7 @@ import pytest
 from fugu.mqtt import Link
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 
 
 @pytest.mark.parametrize("words", [["-F", "%U %t %p"], ["-F", "%I %t %p"], ["-F", "%j"], ["-v"]])
@@ -28,16 +28,11 @@ def test_messages_are_read_as_they_were_sent(broker: Mosquitto, tmp_path: Path, 
     link = Link(broker.broker, client_id="meter")
     link.start()
     wait_until(lambda: link.connected)
-    try:
-        # Until it has subscribed nothing comes: the first line shows that it has.
-        wait_until(lambda: link.publish("z/begin", b"0") and (tmp_path / "mosquitto.log").stat().st_size > 0)
-        for payload in sent:
-            link.publish("z/meter", payload.encode())
-        wait_until(lambda: "73.25" in (tmp_path / "mosquitto.log").read_text())
-    finally:
-        client.kill()
-        client.wait(PATIENCE)
-        link.stop()
+    # Until it has subscribed nothing comes: the first line shows that it has.
+    wait_until(lambda: link.publish("z/begin", b"0") and (tmp_path / "mosquitto.log").stat().st_size > 0)
+    for payload in sent:
+        link.publish("z/meter", payload.encode())
+    wait_until(lambda: "73.25" in (tmp_path / "mosquitto.log").read_text())
     table = read_table(File(tmp_path / "mosquitto.log"), {"topic": "z/meter"})
     columns = table.columns
     assert columns["device.power"] == ["71.5", "72", "73.25"]
@@ -47,3 +42,4 @@ def test_messages_are_read_as_they_were_sent(broker: Mosquitto, tmp_path: Path, 
         assert table.time == "time"
     if words[-1].startswith("%U"):
         assert all(begun - 1 <= float(cell) <= time.time() + 1 for cell in columns["time"])
+    assert client.poll() is None

@@ -45,7 +45,6 @@ def test_mosquitto_sub_shows_reports_one_a_line_with_times_and_names(broker: Mos
         str(len(sent)),
     ]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
-    link.stop()
     assert (done.returncode, done.stderr) == (0, "")
     lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert {topic: line.encode() for topic, line in lines.items()} == sent

@@ -51,66 +51,64 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
     with shipped:
         gateway = GatewayProcess(tmp_path, shipped.address("gateway"), releases=releases)
         pages = {name: ServedPage(tmp_path, shipped.address(name)) for name in ("site", "street")}
-        try:
-            wait_until(gateway.hears, "the gateway")
-            received = list[bytes]()
-            reader = Link(
-                shipped.address("reader"),
-                client_id="reader",
-                subscriptions=(topic_of("release", "home", "street", "walk"),),
-                on_message=lambda _topic, payload, _retained: received.append(payload),
-            )
-            reader.start()
-            with shipped.client("watch") as watch:
-                status = Status(True, "1.0", 0, (), (StreamStatus("hr", 1, TICKS),)).encode()
-                assert watch.publish(topic_of("status", "home", "watch"), status, retain=True) == 0
-                send(watch, range(0, TICKS + 10, 10))
-            wait_until(lambda: received, "the release")
-            reader.stop()
-            answer = ReleaseFrame.decode(received[0])
+        wait_until(gateway.hears, "the gateway")
+        received = list[bytes]()
+        reader = Link(
+            shipped.address("reader"),
+            client_id="reader",
+            subscriptions=(topic_of("release", "home", "street", "walk"),),
+            on_message=lambda _topic, payload, _retained: received.append(payload),
+        )
+        reader.start()
+        with shipped.client("watch") as watch:
+            status = Status(True, "1.0", 0, (), (StreamStatus("hr", 1, TICKS),)).encode()
+            assert watch.publish(topic_of("status", "home", "watch"), status, retain=True) == 0
+            send(watch, range(0, TICKS + 10, 10))
+        wait_until(lambda: received, "the release")
+        reader.stop()
+        answer = ReleaseFrame.decode(received[0])
 
-            for name, seen in (("site", {"walk", "inside"}), ("street", {"walk"})):
-                browser.open(f"{pages[name].address}/releases")
-                wait_until(lambda seen=seen: seen <= set(browser.text("tbody").split()), "the releases")  # type: ignore[misc]
-                assert ("inside" in browser.text("tbody")) == ("inside" in seen)
-                assert browser.text("#view") == f"● live, as account {name} may read it"
-                rows = browser.run("return [...document.querySelectorAll('tbody tr')].map((one) => one.innerText)")
-                (row,) = (row for row in rows if row.startswith("walk"))
-                numbers = [significant(number) for number in (answer.values[0], answer.low[0], answer.high[0])]
-                assert "{} ({} to {})".format(*numbers) in row
-                assert f"#{answer.entry}" in row
-                assert "for street" in row
-                assert f"epsilon {significant(answer.epsilon)}" in row
-                assert f"noise of scale {answer.scale}" in row
-                browser.look(390, dark=name == "site")
-                assert browser.violations() == []
+        for name, seen in (("site", {"walk", "inside"}), ("street", {"walk"})):
+            browser.open(f"{pages[name].address}/releases")
+            wait_until(lambda seen=seen: seen <= set(browser.text("tbody").split()), "the releases")  # type: ignore[misc]
+            assert ("inside" in browser.text("tbody")) == ("inside" in seen)
+            assert browser.text("#view") == f"● live, as account {name} may read it"
+            rows = browser.run("return [...document.querySelectorAll('tbody tr')].map((one) => one.innerText)")
+            (row,) = (row for row in rows if row.startswith("walk"))
+            numbers = [significant(number) for number in (answer.values[0], answer.low[0], answer.high[0])]
+            assert "{} ({} to {})".format(*numbers) in row
+            assert f"#{answer.entry}" in row
+            assert "for street" in row
+            assert f"epsilon {significant(answer.epsilon)}" in row
+            assert f"noise of scale {answer.scale}" in row
+            browser.look(390, dark=name == "site")
+            assert browser.violations() == []
 
-            browser.open(pages["site"].address)
-            wait_until(lambda: browser.count("tr[data-name='watch']") == 1, "the device")
-            browser.open(pages["street"].address)
-            wait_until(lambda: "This account has heard of no device" in browser.text("main"), "a word about that")
-            assert "fugu start, where a sensor is, plans and writes an agent's files" in browser.text("main")
-            assert browser.count("tbody tr") == 0
-            browser.open(f"{pages['street'].address}/device/watch")
-            wait_until(lambda: "This account may not read how the device is" in browser.text("main"))
-            assert browser.count(".left li") == browser.count(".stream") == 0
-            assert b"inside" not in pages["street"].ask("/events/releases")[1]
-            with shipped.client("watch") as watch:  # an estimate is not retained: a page remembers those that it hears
-                ahead = iter(range(TICKS + 10, 100_000, 10))
+        browser.open(pages["site"].address)
+        wait_until(lambda: browser.count("tr[data-name='watch']") == 1, "the device")
+        browser.open(pages["street"].address)
+        wait_until(lambda: "This account has heard of no device" in browser.text("main"), "a word about that")
+        assert "fugu start, where a sensor is, plans and writes an agent's files" in browser.text("main")
+        assert browser.count("tbody tr") == 0
+        browser.open(f"{pages['street'].address}/device/watch")
+        wait_until(lambda: "This account may not read how the device is" in browser.text("main"))
+        assert browser.count(".left li") == browser.count(".stream") == 0
+        assert b"inside" not in pages["street"].ask("/events/releases")[1]
+        with shipped.client("watch") as watch:  # an estimate is not retained: a page remembers those that it hears
+            ahead = iter(range(TICKS + 10, 100_000, 10))
 
-                def remembered() -> bool:
-                    first = next(ahead)
-                    send(watch, range(first, first + 10, 10))
-                    return b'"kind":"history"' in pages["site"].ask("/events/device/watch")[1]
+            def remembered() -> bool:
+                first = next(ahead)
+                send(watch, range(first, first + 10, 10))
+                return b'"kind":"history"' in pages["site"].ask("/events/device/watch")[1]
 
-                wait_until(remembered, "a history")
-            for path in (
-                "/events/device/watch",
-                "/events/fleet",
-            ):  # of another's devices it has heard, and keeps, nothing
-                answer = pages["street"].ask(path)[1]
-                assert not [word for word in (b'"history"', b'"estimate"', b'"count"', b'"newest"') if word in answer]
-            assert browser.complaints() == []
-        finally:
-            codes = [process.stop() for process in (*pages.values(), gateway)]
-            assert codes == [0, 0, 0]
+            wait_until(remembered, "a history")
+        for path in (
+            "/events/device/watch",
+            "/events/fleet",
+        ):  # of another's devices it has heard, and keeps, nothing
+            answer = pages["street"].ask(path)[1]
+            assert not [word for word in (b'"history"', b'"estimate"', b'"count"', b'"newest"') if word in answer]
+        assert browser.complaints() == []
+        codes = [process.stop() for process in (*pages.values(), gateway)]
+        assert codes == [0, 0, 0]

@@ -114,21 +114,18 @@ def test_a_device_has_a_week_of_counts_from_the_store_and_attackers_read_them(
     site = Site(free_port())
     gateway = GatewayProcess(tmp_path, broker.port, page=site.open)
     alone = ServedPage(tmp_path, broker.port)
-    try:
-        wait_until(site.answers, "the page")
-        browser.open(f"{site.address}/device/watch")
-        wait_until(lambda: browser.run(POINTS, "path.line") > 250, "a day of counts, one of every 5 minutes")
-        browser.run("[...document.querySelectorAll('.spans button')].at(-1).click()")
-        wait_until(lambda: browser.run(POINTS, "path.line") > 300, "a week of counts, one of every half hour")
-        wait_until(lambda: browser.run(POINTS, ".guesses path.end") > 300, "what attackers make of each")
-        assert re.search(r"Attacker: .*\. Habits alone say .* %; the promise: at most \d+ %\.", browser.text(".attack"))
-        assert "from 50 % to at most 73 % sure. Not hidden: habits" in browser.text(".promise summary")
-        browser.open(f"{alone.address}/device/watch")
-        wait_until(lambda: "The first count of window active comes when" in browser.text(), "when")
-        assert browser.run(POINTS, "path.line") == 0
-    finally:
-        alone.stop()
-        assert gateway.stop() == 0
+    wait_until(site.answers, "the page")
+    browser.open(f"{site.address}/device/watch")
+    wait_until(lambda: browser.run(POINTS, "path.line") > 250, "a day of counts, one of every 5 minutes")
+    browser.run("[...document.querySelectorAll('.spans button')].at(-1).click()")
+    wait_until(lambda: browser.run(POINTS, "path.line") > 300, "a week of counts, one of every half hour")
+    wait_until(lambda: browser.run(POINTS, ".guesses path.end") > 300, "what attackers make of each")
+    assert re.search(r"Attacker: .*\. Habits alone say .* %; the promise: at most \d+ %\.", browser.text(".attack"))
+    assert "from 50 % to at most 73 % sure. Not hidden: habits" in browser.text(".promise summary")
+    browser.open(f"{alone.address}/device/watch")
+    wait_until(lambda: "The first count of window active comes when" in browser.text(), "when")
+    assert browser.run(POINTS, "path.line") == 0
+    assert gateway.stop() == 0
 
 
 def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path) -> None:

@@ -44,46 +44,44 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
                     seen["points" if named.stream == "place" else named.kind].add(payload)
             return bool(seen[kind])
 
-        try:
-            browser.open(f"{page.address}/device/watch")
-            for kind in seen:
-                wait_until(lambda kind=kind: has_kind(kind), f"{kind} with the bytes that left")  # type: ignore[misc]
-            text = browser.text(".left")
-            assert "“high”:" in text
-            assert "its noise is between −" in text
-            assert "point (" in text
-            assert "hr under policy 1, next tick" in text
-            assert "runs document 1; accepted the newest" in text
-            hr = "section[aria-label='Stream hr'] .attack"
-            wait_until(lambda: "Attacker: " in browser.text(hr), "what an attacker makes of it, in a sentence")
-            assert "forward-backward" not in browser.text(hr)  # who that is, is folded
-            open_details(browser)
-            wait_until(lambda: browser.count(".guesses .plot path.shape") > 0, "a band")
-            strip = "section[aria-label='Stream hr'] .strip"
-            browser.click(strip)
-            opened = "section[aria-label='Stream hr'] .messages code"
-            wait_until(lambda: browser.count(opened) == 1, "a message that was chosen")
-            sent = {payload for topic, payload in list(fleet.heard.messages) if "/hr" in topic}
-            for key in ("", Keys.ARROW_LEFT, Keys.ARROW_RIGHT):
-                browser.type(strip, key)
-                assert bytes.fromhex(browser.text(opened)) in sent
-            stream = browser.text("section[aria-label='Stream hr']")
-            assert "Attacker “forward-backward” knows the public description, believes the one chain" in stream
-            assert "Attacker “single symbol” reads the newest symbol" in stream
-            assert "The promise protects nothing at a single tick" in stream
-            points = "section[aria-label='Stream place']"
-            wait_until(lambda: "No attacker of this page reads points" in browser.text(points), "a word about points")
-            wait_until(lambda: "This page has no ledger" in browser.text(".budget"), "a word about no ledger")
-            browser.look(390, dark=True)
-            browser.open(f"{page.address}/ledger")
-            wait_until(lambda: "This page has no ledger" in browser.text(".alarm"), "a word about no ledger")
-            browser.open(f"{page.address}/device/watch")
-            wait_until(lambda: browser.count(".attack details:not([hidden])") == 1 and browser.count(".left code") > 5)
-            open_details(browser)
-            wait_until(lambda: browser.count(".guesses .plot path.shape") > 0, "a band")
-            assert browser.violations() == []
-            assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
-            assert browser.complaints() == []
-            assert CANARY.encode() not in page.ask("/events/device/watch")[1]
-        finally:
-            assert page.stop() == 0
+        browser.open(f"{page.address}/device/watch")
+        for kind in seen:
+            wait_until(lambda kind=kind: has_kind(kind), f"{kind} with the bytes that left")  # type: ignore[misc]
+        text = browser.text(".left")
+        assert "“high”:" in text
+        assert "its noise is between −" in text
+        assert "point (" in text
+        assert "hr under policy 1, next tick" in text
+        assert "runs document 1; accepted the newest" in text
+        hr = "section[aria-label='Stream hr'] .attack"
+        wait_until(lambda: "Attacker: " in browser.text(hr), "what an attacker makes of it, in a sentence")
+        assert "forward-backward" not in browser.text(hr)  # who that is, is folded
+        open_details(browser)
+        wait_until(lambda: browser.count(".guesses .plot path.shape") > 0, "a band")
+        strip = "section[aria-label='Stream hr'] .strip"
+        browser.click(strip)
+        opened = "section[aria-label='Stream hr'] .messages code"
+        wait_until(lambda: browser.count(opened) == 1, "a message that was chosen")
+        sent = {payload for topic, payload in list(fleet.heard.messages) if "/hr" in topic}
+        for key in ("", Keys.ARROW_LEFT, Keys.ARROW_RIGHT):
+            browser.type(strip, key)
+            assert bytes.fromhex(browser.text(opened)) in sent
+        stream = browser.text("section[aria-label='Stream hr']")
+        assert "Attacker “forward-backward” knows the public description, believes the one chain" in stream
+        assert "Attacker “single symbol” reads the newest symbol" in stream
+        assert "The promise protects nothing at a single tick" in stream
+        points = "section[aria-label='Stream place']"
+        wait_until(lambda: "No attacker of this page reads points" in browser.text(points), "a word about points")
+        wait_until(lambda: "This page has no ledger" in browser.text(".budget"), "a word about no ledger")
+        browser.look(390, dark=True)
+        browser.open(f"{page.address}/ledger")
+        wait_until(lambda: "This page has no ledger" in browser.text(".alarm"), "a word about no ledger")
+        browser.open(f"{page.address}/device/watch")
+        wait_until(lambda: browser.count(".attack details:not([hidden])") == 1 and browser.count(".left code") > 5)
+        open_details(browser)
+        wait_until(lambda: browser.count(".guesses .plot path.shape") > 0, "a band")
+        assert browser.violations() == []
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert browser.complaints() == []
+        assert CANARY.encode() not in page.ask("/events/device/watch")[1]
+        assert page.stop() == 0

@@ -122,14 +122,11 @@ def test_the_page_works_below_the_path_that_home_assistant_gives_it_and_for_nobo
         browser.open(home)
         framed = "return document.querySelector('iframe').contentDocument?.querySelector('tbody a')?.innerText"
         wait_until(lambda: browser.run(framed) == "ring", "the page in a frame of Home Assistant")
-    link.stop()
     assert page.stop() == 0
 
 
 def test_another_page_takes_no_path_from_who_asks_and_stands_in_no_frame(broker: Mosquitto, tmp_path: Path) -> None:
     page = ServedPage(tmp_path, broker.port)
-    try:
-        status, policy, text = asked(page, "127.0.0.1", "/", X_Ingress_Path=PREFIX)
-    finally:
-        assert page.stop() == 0
+    status, policy, text = asked(page, "127.0.0.1", "/", X_Ingress_Path=PREFIX)
+    assert page.stop() == 0
     assert (status, "frame-ancestors 'none'" in policy, PREFIX in text) == (200, True, False)

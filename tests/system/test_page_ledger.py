@@ -103,41 +103,38 @@ def test_pages_a_filter_and_names_that_are_text(broker: Mosquitto, tmp_path: Pat
     wait_until(lambda: link.publish(topic, description, retain=True) is not None, "room for a message")
     page = ServedPage(tmp_path, broker.port, ledger=path)
     narrow = ServedPage(tmp_path, broker.port, ledger=path, no_login=True, audience="lab")
-    try:
-        browser.open(f"{page.address}/ledger")
-        wait_until(lambda: numbers(browser) == list(range(59, 9, -1)), "the newest")
-        assert EVIL in browser.text("tbody")
-        assert browser.count("main img") == 0
-        assert browser.run("return document.title") != "1"
-        browser.run("document.querySelector('.bar button:last-child').focus()")
-        browser.type(".bar button:last-child", "\n")
-        wait_until(lambda: numbers(browser) == list(range(9, 0, -1)), "older ones")
-        browser.click(".bar button:first-child")
-        wait_until(lambda: numbers(browser)[0] == 59, "the newest again")
-        choose(browser, "lab")
-        wait_until(lambda: numbers(browser) == [58], "those of one audience")
-        for width, dark, name, ready in ((1200, False, "ledger", "tbody tr"), (390, True, "ledger", "tbody tr"),
-                                         (390, True, "device/watch", ".used")):  # fmt: skip
-            browser.look(width, dark=dark)
-            browser.open(f"{page.address}/{name}")
-            wait_until(lambda ready=ready: browser.count(ready) > 0, ready)  # type: ignore[misc]
-            assert browser.violations() == []
-            assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), (width, name)
-        unfold(browser)
-        used = browser.text(f"{HR} .budget")
-        assert "Used 100 %" in used
-        assert "Used 33 %: 0.1 for releases, about ticks 0 to 9; left 0.2 of 0.3 nats" in used
-        browser.open(f"{narrow.address}/ledger")
-        wait_until(lambda: numbers(browser) == [58], "the entries of the audience")
-        assert "ledger of audience lab" in browser.text("#view")
-        assert "watch" not in browser.text("tbody")
-        assert "public" not in browser.text()
-        browser.open(f"{page.address}/ledger")
-        wait_until(lambda: len(numbers(browser)) == 50)
-        path.write_bytes(path.read_bytes()[:5000])
-        wait_until(lambda: "The ledger cannot be read" in browser.text(".alarm"), "a word about the damage")
-        assert browser.complaints() == []
-    finally:
-        link.stop()
-        for page_ in (page, narrow):
-            assert page_.stop() == 0
+    browser.open(f"{page.address}/ledger")
+    wait_until(lambda: numbers(browser) == list(range(59, 9, -1)), "the newest")
+    assert EVIL in browser.text("tbody")
+    assert browser.count("main img") == 0
+    assert browser.run("return document.title") != "1"
+    browser.run("document.querySelector('.bar button:last-child').focus()")
+    browser.type(".bar button:last-child", "\n")
+    wait_until(lambda: numbers(browser) == list(range(9, 0, -1)), "older ones")
+    browser.click(".bar button:first-child")
+    wait_until(lambda: numbers(browser)[0] == 59, "the newest again")
+    choose(browser, "lab")
+    wait_until(lambda: numbers(browser) == [58], "those of one audience")
+    for width, dark, name, ready in ((1200, False, "ledger", "tbody tr"), (390, True, "ledger", "tbody tr"),
+                                     (390, True, "device/watch", ".used")):  # fmt: skip
+        browser.look(width, dark=dark)
+        browser.open(f"{page.address}/{name}")
+        wait_until(lambda ready=ready: browser.count(ready) > 0, ready)  # type: ignore[misc]
+        assert browser.violations() == []
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), (width, name)
+    unfold(browser)
+    used = browser.text(f"{HR} .budget")
+    assert "Used 100 %" in used
+    assert "Used 33 %: 0.1 for releases, about ticks 0 to 9; left 0.2 of 0.3 nats" in used
+    browser.open(f"{narrow.address}/ledger")
+    wait_until(lambda: numbers(browser) == [58], "the entries of the audience")
+    assert "ledger of audience lab" in browser.text("#view")
+    assert "watch" not in browser.text("tbody")
+    assert "public" not in browser.text()
+    browser.open(f"{page.address}/ledger")
+    wait_until(lambda: len(numbers(browser)) == 50)
+    path.write_bytes(path.read_bytes()[:5000])
+    wait_until(lambda: "The ledger cannot be read" in browser.text(".alarm"), "a word about the damage")
+    assert browser.complaints() == []
+    for page_ in (page, narrow):
+        assert page_.stop() == 0

@@ -40,27 +40,23 @@ def test_a_session_that_has_expired_leads_to_the_login(
     broker: Mosquitto, tmp_path: Path, login: str, browser: Browser
 ) -> None:
     page = ServedPage(tmp_path, broker.port, login_file=login, session_seconds=float(SECONDS))
-    try:
-        sees_the_session_end(browser, page)
-    finally:
-        assert page.stop() == 0
+    sees_the_session_end(browser, page)
+    assert page.stop() == 0
 
 
 def test_nobody_keeps_others_out(broker: Mosquitto, tmp_path: Path, login: str) -> None:
     """Neither by wrong passwords from another address, nor by a form that never ends."""
     page = ServedPage(tmp_path, broker.port, login_file=login)
-    try:
-        assert [page.log_in("wrong horse", "127.0.0.2")[0] for _ in range(6)] == [403] * 5 + [429]
-        assert page.log_in(PASSWORD, "127.0.0.2")[0] == 429
-        with socket.create_connection(("127.0.0.1", page.port)) as slow:
-            slow.sendall(b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\npassword=")
-            assert page.log_in(PASSWORD)[0] == 303
-            assert page.log_in(PASSWORD, "127.0.0.3")[0] == 303
-            slow.setblocking(False)
-            with pytest.raises(BlockingIOError):  # it is waited for all the while
-                slow.recv(1)
-    finally:
-        assert page.stop() == 0
+    assert [page.log_in("wrong horse", "127.0.0.2")[0] for _ in range(6)] == [403] * 5 + [429]
+    assert page.log_in(PASSWORD, "127.0.0.2")[0] == 429
+    with socket.create_connection(("127.0.0.1", page.port)) as slow:
+        slow.sendall(b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\npassword=")
+        assert page.log_in(PASSWORD)[0] == 303
+        assert page.log_in(PASSWORD, "127.0.0.3")[0] == 303
+        slow.setblocking(False)
+        with pytest.raises(BlockingIOError):  # it is waited for all the while
+            slow.recv(1)
+    assert page.stop() == 0
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -117,13 +113,11 @@ def tls_page(folder: Path, broker: Mosquitto, login: str) -> ServedPage:
 
 def test_over_tls_the_session_is_never_sent_without(broker: Mosquitto, tmp_path: Path, login: str) -> None:
     page = tls_page(tmp_path, broker, login)
-    try:
-        status, cookie = page.log_in(PASSWORD)
-        assert status == 303
-        assert cookie is not None
-        assert {"Secure", "HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
-        assert page.ask("/events/fleet")[0] == 401
-        assert page.ask("/events/fleet", Cookie=cookie.partition(";")[0])[0] == 200
-        assert not Site(page.port).answers()  # without TLS nobody answers
-    finally:
-        assert page.stop() == 0
+    status, cookie = page.log_in(PASSWORD)
+    assert status == 303
+    assert cookie is not None
+    assert {"Secure", "HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
+    assert page.ask("/events/fleet")[0] == 401
+    assert page.ask("/events/fleet", Cookie=cookie.partition(";")[0])[0] == 200
+    assert not Site(page.port).answers()  # without TLS nobody answers
+    assert page.stop() == 0

@@ -44,54 +44,50 @@ def test_where_devices_may_be(broker: Mosquitto, tmp_path: Path, browser: Browse
         (tmp_path / "policies" / f"{name}.json").write_text(walk.to_json())
     gateway = GatewayProcess(tmp_path, broker.port, page=page.open)
     agents = []
-    try:
-        wait_until(gateway.hears, "the gateway")
-        for name, device_walk in walks().items():
-            address = Broker(port=broker.port, max_backoff=1)
-            config = write_device(tmp_path / name, device_walk, tmp_path / "walk.csv", "place", address, loop=True)
-            agents.append(AgentProcess(config, tmp_path / f"{name}.log"))
-        wait_until(page.answers, "the page")
+    wait_until(gateway.hears, "the gateway")
+    for name, device_walk in walks().items():
+        address = Broker(port=broker.port, max_backoff=1)
+        config = write_device(tmp_path / name, device_walk, tmp_path / "walk.csv", "place", address, loop=True)
+        agents.append(AgentProcess(config, tmp_path / f"{name}.log"))
+    wait_until(page.answers, "the page")
 
-        browser.open(f"{page.address}/device/tag")
-        wait_until(lambda: browser.count("main a[href='/place/tag']") == 1, "the way to the map")
-        browser.run("document.querySelector(\"a[href='/place/tag']\").focus()")
-        browser.driver.switch_to.active_element.send_keys("\n")  # with the keyboard alone
-        wait_until(lambda: browser.text("h1") == "Where tag may be")
-        wait_until(lambda: browser.count(".map ellipse") == 1, "an ellipse")
-        wait_until(lambda: browser.count(".map circle") > 3, "released cells")
-        assert browser.count(".map .cell") == 2
-        assert browser.count("main b") == 0
-        likely = [float(part) for part in browser.text("tbody").split() if part.isdigit()]
-        assert sum(likely) == pytest.approx(100, abs=1)
-        assert "“<b>west”" in browser.text("ol.newest") or "“east”" in browser.text("ol.newest")
-        assert "ellipse with half-axes of" in browser.run("return document.querySelector('.mapped').ariaLabel")
-        assert browser.complaints() == []
+    browser.open(f"{page.address}/device/tag")
+    wait_until(lambda: browser.count("main a[href='/place/tag']") == 1, "the way to the map")
+    browser.run("document.querySelector(\"a[href='/place/tag']\").focus()")
+    browser.driver.switch_to.active_element.send_keys("\n")  # with the keyboard alone
+    wait_until(lambda: browser.text("h1") == "Where tag may be")
+    wait_until(lambda: browser.count(".map ellipse") == 1, "an ellipse")
+    wait_until(lambda: browser.count(".map circle") > 3, "released cells")
+    assert browser.count(".map .cell") == 2
+    assert browser.count("main b") == 0
+    likely = [float(part) for part in browser.text("tbody").split() if part.isdigit()]
+    assert sum(likely) == pytest.approx(100, abs=1)
+    assert "“<b>west”" in browser.text("ol.newest") or "“east”" in browser.text("ol.newest")
+    assert "ellipse with half-axes of" in browser.run("return document.querySelector('.mapped').ariaLabel")
+    assert browser.complaints() == []
 
-        for width, dark, path in ((390, False, "/place/tag"), (1200, True, "/place/phone")):
-            browser.look(width, dark=dark)
-            browser.open(page.address + path)
-            wait_until(lambda: browser.count(".map ellipse") == 1 and browser.count(".map circle") > 3, "a map")
-            assert browser.violations() == []
-            assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
-            assert "With 95 % or more the true place is in an ellipse" in browser.text(".outline")
-            wait_until(lambda: "live" in browser.text("#view"), "a word about the connection")
-            assert "46.00" in browser.text("ol.newest")
-        wait_until(lambda: "hidden among" in browser.text(".now"), "the protection")
-        assert "a circle about the same place" in browser.text(".outline")
-        assert "publishes no probability of each" in browser.text(".stream")
-        assert browser.count(".likely tbody tr") == 0
-        assert browser.complaints() == []
+    for width, dark, path in ((390, False, "/place/tag"), (1200, True, "/place/phone")):
+        browser.look(width, dark=dark)
+        browser.open(page.address + path)
+        wait_until(lambda: browser.count(".map ellipse") == 1 and browser.count(".map circle") > 3, "a map")
+        assert browser.violations() == []
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert "With 95 % or more the true place is in an ellipse" in browser.text(".outline")
+        wait_until(lambda: "live" in browser.text("#view"), "a word about the connection")
+        assert "46.00" in browser.text("ol.newest")
+    wait_until(lambda: "hidden among" in browser.text(".now"), "the protection")
+    assert "a circle about the same place" in browser.text(".outline")
+    assert "publishes no probability of each" in browser.text(".stream")
+    assert browser.count(".likely tbody tr") == 0
+    assert browser.complaints() == []
 
-        browser.open(f"{page.address}/place/nobody")
-        assert "waiting for a stream of places" in browser.text("main")
-        for path in ("/place/phone", "/events/device/phone", "/events/device/tag"):
-            status, body = page.ask(path)
-            assert status == 200
-            assert CANARY.encode() not in body
-    finally:
-        for agent in agents:
-            agent.kill()
-        assert gateway.stop() == 0
+    browser.open(f"{page.address}/place/nobody")
+    assert "waiting for a stream of places" in browser.text("main")
+    for path in ("/place/phone", "/events/device/phone", "/events/device/tag"):
+        status, body = page.ask(path)
+        assert status == 200
+        assert CANARY.encode() not in body
+    assert gateway.stop() == 0
 
 
 def test_an_address_that_names_nothing_is_said_to(broker: Mosquitto, tmp_path: Path, browser: Browser) -> None:
@@ -99,19 +95,17 @@ def test_an_address_that_names_nothing_is_said_to(broker: Mosquitto, tmp_path: P
     (tmp_path / "policies" / "watch.json").write_text(policy(epoch_us=0, period_us=PERIOD_US).to_json())
     page = Site(free_port())
     gateway = GatewayProcess(tmp_path, broker.port, page=page.open)
-    try:
-        wait_until(page.answers, "the page")
-        for path in ("/nothing", "/place/+", "/device/%E0%A4%A"):
-            browser.open(page.address + path)
-            wait_until(lambda: browser.text("h1") == "Not found", path)
-            assert browser.run("return document.title") == "Not found – Fugu"
-        assert browser.violations() == []
-        browser.click("main a")
-        wait_until(lambda: browser.text("h1") == "Fleet")
-        wait_until(lambda: "live" in browser.text("#view"))
-        assert page.ask("/nothing")[0] == page.ask("/device/a/b", Accept="text/html")[0] == 404
-        assert page.ask("/nothing")[1] == b"not found"
-        for asked in ("page=99999", "page=-1", "page=x", "condition=nothing", "search=" + "x" * 2000):
-            assert page.ask(f"/events/fleet?{asked}")[0] == 200
-    finally:
-        assert gateway.stop() == 0
+    wait_until(page.answers, "the page")
+    for path in ("/nothing", "/place/+", "/device/%E0%A4%A"):
+        browser.open(page.address + path)
+        wait_until(lambda: browser.text("h1") == "Not found", path)
+        assert browser.run("return document.title") == "Not found – Fugu"
+    assert browser.violations() == []
+    browser.click("main a")
+    wait_until(lambda: browser.text("h1") == "Fleet")
+    wait_until(lambda: "live" in browser.text("#view"))
+    assert page.ask("/nothing")[0] == page.ask("/device/a/b", Accept="text/html")[0] == 404
+    assert page.ask("/nothing")[1] == b"not found"
+    for asked in ("page=99999", "page=-1", "page=x", "condition=nothing", "search=" + "x" * 2000):
+        assert page.ask(f"/events/fleet?{asked}")[0] == 200
+    assert gateway.stop() == 0

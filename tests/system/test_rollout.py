@@ -41,38 +41,30 @@ def test_it_completes_although_the_gateway_is_killed_and_the_absent_catch_up(
     crowd = Crowd(broker.broker, enrolments, offline)
     gateway = Gateway(tmp_path, broker.port)
     begun = time.monotonic()
-    try:
-        number = rollouts.draft(plan(Fraction(1, 10)), who="me", time_us=time.time_ns() // 1000)
-        wait_until(lambda: sum(device.online for device in registry.devices()) == DEVICES - OFFLINE, "births")
-        rollouts.start(number, who="me", time_us=time.time_ns() // 1000)
-        wait_until(lambda: crowd.versions().count(1) > DEVICES // 3, "a third of the devices")
-        gateway.process.kill()
-        gateway.process.wait(PATIENCE)
-        gateway = Gateway(tmp_path, broker.port)
-        wait_until(lambda: rollouts.show(number).state.phase == "completed", "the end")
-        took = time.monotonic() - begun
-        reached = (
-            DEVICES
-            - OFFLINE
-            - sum(enrolment.ceiling.epsilon < 1.0 and enrolment.device not in offline for enrolment in enrolments)
-        )
-        wait_until(lambda: crowd.versions().count(1) == reached)
-        assert crowd.heard <= DEVICES + 100, "a restart sends little again"
-        print(f"{DEVICES} devices in {took:.1f} s, {crowd.heard} documents delivered to those online", file=sys.stderr)
-        refusals = {refusal.device for refusal in registry.refusals()}
-        assert refusals == {
-            enrolment.device
-            for enrolment in enrolments
-            if enrolment.ceiling.epsilon < 1.0 and enrolment.device not in offline
-        }
-        crowd.link.stop()
-        back = Crowd(broker.broker, [enrolment for enrolment in enrolments if enrolment.device in offline], set())
-        able = [
-            enrolment for enrolment in enrolments if enrolment.device in offline and enrolment.ceiling.epsilon == 1.0
-        ]
-        wait_until(lambda: back.versions().count(1) == len(able), "the absent catch up")
-        back.link.stop()
-    finally:
-        gateway.process.kill()
-        crowd.link.stop()
-        registry.close()
+    number = rollouts.draft(plan(Fraction(1, 10)), who="me", time_us=time.time_ns() // 1000)
+    wait_until(lambda: sum(device.online for device in registry.devices()) == DEVICES - OFFLINE, "births")
+    rollouts.start(number, who="me", time_us=time.time_ns() // 1000)
+    wait_until(lambda: crowd.versions().count(1) > DEVICES // 3, "a third of the devices")
+    gateway.process.kill()
+    gateway.process.wait(PATIENCE)
+    gateway = Gateway(tmp_path, broker.port)
+    wait_until(lambda: rollouts.show(number).state.phase == "completed", "the end")
+    took = time.monotonic() - begun
+    reached = (
+        DEVICES
+        - OFFLINE
+        - sum(enrolment.ceiling.epsilon < 1.0 and enrolment.device not in offline for enrolment in enrolments)
+    )
+    wait_until(lambda: crowd.versions().count(1) == reached)
+    assert crowd.heard <= DEVICES + 100, "a restart sends little again"
+    print(f"{DEVICES} devices in {took:.1f} s, {crowd.heard} documents delivered to those online", file=sys.stderr)
+    refusals = {refusal.device for refusal in registry.refusals()}
+    assert refusals == {
+        enrolment.device
+        for enrolment in enrolments
+        if enrolment.ceiling.epsilon < 1.0 and enrolment.device not in offline
+    }
+    crowd.link.stop()
+    back = Crowd(broker.broker, [enrolment for enrolment in enrolments if enrolment.device in offline], set())
+    able = [enrolment for enrolment in enrolments if enrolment.device in offline and enrolment.ceiling.epsilon == 1.0]
+    wait_until(lambda: back.versions().count(1) == len(able), "the absent catch up")

@@ -64,4 +64,3 @@ def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquit
         assert not gateway.failed.is_set()
         assert sorted(ticks_stored) == list(range(min(ticks_stored), max(ticks_stored) + 1)), "ticks are missing"
         assert ticks_stored == by_tick(recorder.frames())
-    recorder.link.stop()

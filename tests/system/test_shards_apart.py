@@ -110,7 +110,7 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
             fleet.send(signal.SIGKILL)
             killed.set()
 
-    witness = Public(broker, kill)
+    Public(broker, kill)
     send(9, 9)
     wait_until(killed.is_set, "the next release")
     fleet.ended()
@@ -142,10 +142,6 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
         assert len(ledger.entries()) == 3
         published = {frame.entry: payload for frame, payload in zip(released, payloads, strict=True)}
         assert verify(ledger, published).problems == ()
-    for link in (public.link, witness.link):
-        link.stop()
-    for device in devices.values():
-        device.stop()
 
 
 @pytest.mark.long
@@ -204,5 +200,3 @@ def test_a_change_that_a_shard_stores_dates_what_the_fleet_s_process_says_also_a
     for process in (*shards, again):
         process.send(signal.SIGTERM)
         assert process.ended() == 0
-    device.stop()
-    observer.stop(in_order=True)

@@ -33,25 +33,21 @@ def test_a_window_of_three_homes_opens_as_the_sum_of_their_counts(tmp_path: Path
         document, homes = street(tmp_path, server.broker, [0.0, 1.0, 1.0])
         members = {home.name: home.digits for home in homes}
         helper = HelperProgram(tmp_path / "helper", server.broker, document, members=members)
-        try:
-            with Leader(server.broker, document) as leader:
-                for home in homes:
-                    home.start()
-                wait_until(
-                    lambda: any(len(report) == 3 for report in leader.reports.values()), "three reports of a window"
-                )
-                number, window = next((n, report) for n, report in leader.reports.items() if len(report) == 3)
-                reports = [window[home.name] for home in homes]
-                leader.ask(number, reports)
-                answer = leader.answered()
-                assert (answer.reason, answer.members) == ("", [0, 1, 2])
-                assert opened(answer, reports) == [sum(report.observed[0] for report in reports[1:])]
-                kinds = {parse_topic(topic).kind for topic, _ in leader.heard}
-                assert kinds >= {"report", "group_document", "group_key", "group_request", "group_answer"}
-                for home in homes:
-                    home.stop()
-        finally:
-            helper.kill()
+        with Leader(server.broker, document) as leader:
+            for home in homes:
+                home.start()
+            wait_until(lambda: any(len(report) == 3 for report in leader.reports.values()), "three reports of a window")
+            number, window = next((n, report) for n, report in leader.reports.items() if len(report) == 3)
+            reports = [window[home.name] for home in homes]
+            leader.ask(number, reports)
+            answer = leader.answered()
+            assert (answer.reason, answer.members) == ("", [0, 1, 2])
+            assert opened(answer, reports) == [sum(report.observed[0] for report in reports[1:])]
+            kinds = {parse_topic(topic).kind for topic, _ in leader.heard}
+            assert kinds >= {"report", "group_document", "group_key", "group_request", "group_answer"}
+            for home in homes:
+                home.stop()
+        helper.kill()
 
 
 class Faults:

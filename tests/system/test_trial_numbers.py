@@ -101,7 +101,6 @@ def test_numbers_that_were_drawn_before_are_sent_again_and_taken_back(
         )
         wait_until(lambda: not any(heard.newest.values()), "all is taken back")
     assert heard.values[:3] == heard.values[3:]
-    heard.link.stop()
 
 
 @pytest.mark.long
@@ -127,7 +126,6 @@ def test_a_recording_is_planned_replayed_and_sent(broker: Mosquitto, tmp_path: P
     assert "on your sensor" not in text
     assert SECRET not in text
     assert not [topic for topic, payload in heard.messages if SECRET in payload], "a reading"
-    heard.link.stop()
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": "fugu-trial/1", "messages": [["x/y", 1]]}'])

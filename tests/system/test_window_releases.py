@@ -87,6 +87,4 @@ def test_a_group_release_from_device_windows_is_within_a_few_percent(broker: Mos
         0.99 < account.base / account.allowance <= 1.0 for account in ledger.accounts() if account.key.device != "belt"
     )
     ledger.close()
-    symbols.link.stop()
-    public.link.stop()
     assert "Traceback" not in (tmp_path / "gateway.log").read_text() + (tmp_path / "agent.log").read_text()

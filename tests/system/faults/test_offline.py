@@ -73,5 +73,4 @@ def test_a_device_that_was_offline_drains_in_order(broker: Mosquitto, tmp_path: 
     assert len(stored) >= ticks
     arrived = [frame.first for frame in recorder.frames()]
     assert list(dict.fromkeys(arrived)) == sorted(set(arrived)), "the oldest first"
-    recorder.link.stop()
     assert size < MOST_BYTES * ticks / TWO_DAYS + (0 if ticks == TWO_DAYS else 200_000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.contract.topics import parse_topic, topic_of
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from tests.support.brokers import wait_until
 from tests.support.eavesdropping import features, records, told_apart
-from tests.support.faulty_lines import Line, Lines, Opened
+from tests.support.faulty_lines import Line, Lines
 from tests.support.processes import AgentProcess, GatewayProcess, policy, write_device
 from tests.support.shipped import Shipped
 
@@ -87,22 +86,6 @@ def _order(runs: int) -> list[str]:
     order = [*RECORDINGS] * (runs // 2)
     random.Random(runs).shuffle(order)
     return order
-
-
-@pytest.mark.long
-def test_publications_of_opposite_recordings_have_the_same_lengths(scene: Scene) -> None:
-    """Of frames; a status counts ticks and frames in as many bytes as they take when it is sent, by the clock."""
-    lengths: dict[str, dict[str, set[int]]] = {name: defaultdict(set) for name in RECORDINGS}
-    with Lines(scene.broker.port, Opened.of(scene.broker.folder), lambda _topic: True) as lines:
-        for recording in RECORDINGS:
-            line = scene.replay(
-                recording, lines, lambda line: sum("/symbols/" in topic for topic, _ in list(line.said)) > 10
-            )
-            for topic, payload in line.said:
-                lengths[recording][parse_topic(topic).kind].add(len(payload))
-    assert lengths["below"]["symbols"] == lengths["above"]["symbols"]
-    assert len(lengths["below"]["symbols"]) == 1
-    assert set(lengths["below"]) == set(lengths["above"])
 
 
 @pytest.mark.soak
