@@ -61,15 +61,6 @@ def test_recovers_a_binary_chain_from_randomised_symbols(rho):
     np.testing.assert_allclose(result.transition, transition, rtol=0, atol=12 / np.sqrt(LONG))
 
 
-@pytest.mark.long
-def test_recovers_three_states():
-    transition = np.array([[0.9, 0.1, 0.0], [0.05, 0.9, 0.05], [0.0, 0.2, 0.8]])
-    emission = np.array([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05], [0.05, 0.05, 0.9]])
-    drawn = simulate(LONG // 2, [1, 0, 0], transition, emission, np.random.default_rng(44))
-    result = baum_welch(drawn.symbols, emission, transition=sticky(3), iterations=25)
-    np.testing.assert_allclose(result.transition, transition, rtol=0, atol=12 / np.sqrt(LONG))
-
-
 def test_zeros_of_the_guess_stay_zero_and_unvisited_states_keep_their_row():
     guess = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
     emission = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 from fugu.chains import simulate, stationary_distribution
-from tests.support import naive
-from tests.support.chain_cases import LONG, bounded, medium_cases
-
-
-@bounded
-@given(medium_cases)
-def test_equals_the_plain_twin_with_the_same_numbers(case):
-    drawn = simulate(len(case.symbols), *case[1:], np.random.default_rng(61))
-    states, symbols = naive.simulate(len(case.symbols), *case[1:], np.random.default_rng(61))
-    np.testing.assert_array_equal(drawn.states, states)
-    np.testing.assert_array_equal(drawn.symbols, symbols)
+from tests.support.chain_cases import LONG
 
 
 def test_frequencies_are_those_of_the_chain_and_the_table():

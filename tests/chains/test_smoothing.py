@@ -148,13 +148,6 @@ def test_fixed_lag_is_the_sum_over_all_paths(case, lag):
     np.testing.assert_allclose(fixed_lag_marginals(*case, lag), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("k", [2, 3, 5])
-def test_fixed_lag_between_filter_and_smoother(k):
-    case = random_case(15, k, 3, 200)
-    np.testing.assert_allclose(fixed_lag_marginals(*case, 0), filter_beliefs(*case).beliefs, rtol=0, atol=1e-15)
-    np.testing.assert_allclose(fixed_lag_marginals(*case, 10**9), posterior_marginals(*case), rtol=0, atol=1e-13)
-
-
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
 def test_fixed_lag_on_a_window_in_the_middle(k):
     case, lag = random_case(16, k, 3, 80), 6

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from fugu.chains import viterbi
 from tests.support import naive
-from tests.support.chain_cases import LONG, bounded, random_case, small_cases
+from tests.support.chain_cases import bounded, random_case, small_cases
 
 
 @pytest.mark.long
@@ -20,21 +20,6 @@ def test_no_path_is_more_probable(case):
     best = np.argmax(weights)
     own = weights[(paths == result).all(axis=1)]
     assert own[0] == pytest.approx(weights[best], rel=1e-12)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("k", [2, 4])
-def test_a_long_stream_equals_hmmlearn(k):
-    case = random_case(31, k, 3, LONG // 10, gaps=0.0)
-    from hmmlearn.hmm import CategoricalHMM  # takes as long to import as all tests of this module to run
-
-    peer = CategoricalHMM(k)
-    peer.n_features = 3
-    peer.startprob_, peer.transmat_, peer.emissionprob_ = case[1:]
-    log_probability, _ = peer.decode(case.symbols[:, None])
-    result = viterbi(*case)
-    own = naive.path_log_probability(result, *case)
-    assert own == pytest.approx(log_probability, rel=1e-12)
 
 
 def test_of_equal_paths_the_lowest_states_win():

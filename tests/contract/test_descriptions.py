@@ -126,7 +126,6 @@ def test_windows_have_the_names_of_their_states() -> None:
 
 def test_a_known_cell_comes_back_within_its_cell() -> None:
     place = Description.decode(describe(PLACES).encode()).place
-    assert place is not None
     classify = classifier_of(CELLS.model_dump())
     ticks = count()
     for state, (column, row) in enumerate(CELLS.cells):
@@ -141,7 +140,6 @@ def test_a_known_cell_comes_back_within_its_cell() -> None:
 
 def test_a_place_beyond_the_pole_or_the_date_line_is_on_the_earth() -> None:
     place = describe(PLACES).place
-    assert place is not None
     assert place.position(0, 1e9)[0] == 90.0
     assert place.position(0, -1e9)[0] == -90.0
     assert place.position(165.75 / 0.00125, 0)[1] == pytest.approx(-180.0 + 0.000625)

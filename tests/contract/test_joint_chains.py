@@ -88,7 +88,6 @@ def symbols(chains: JointChains, ticks: int) -> tuple[Floats, list[tuple[int, ..
 @cache
 def path_weights(chains: JointChains, ticks: int) -> Floats:
     """The probability of each path."""
-    assert chains.transition is not None
     transition = np.array(chains.transition)
     distribution = stationary_distribution(transition)
     paths = symbols(chains, ticks)[1]
@@ -266,7 +265,6 @@ def test_what_is_no_class_of_joint_chains(wrong: dict[str, object]) -> None:
 def test_two_steps_are_of_states_that_tell_what_was_shown_before() -> None:
     """Those of pairs do; those of an ordinary chain do not, and neither do pairs in the wrong order."""
     chains = order_two(random_order_two(0), 0.5)
-    assert chains.transition is not None
     two_steps(chains.transition, chains.shows)
     for shows in (((0,), (1,), (2,), (3,)), ((0,), (0,), (1,), (1,))):
         with pytest.raises(ValueError, match="does not tell the tick before"):

@@ -251,7 +251,6 @@ def test_what_the_gateway_compiles_passes(seed: int) -> None:
     except TableError:
         assert len({points[x] for x in members(constraint)}) == 1, "nothing but one measurement cannot be protected"
         return
-    assert isinstance(noise, NoiseTable)
     check_noise(measurement, noise, constraint)
     weights = np.array([noise.row_weights(x) for x in range(count)])
     pairs = noise_pairs(noise, values, possible, epsilon)

@@ -116,7 +116,6 @@ def test_a_stolen_key_cannot_name_the_pair_of_states() -> None:
     attack.verify(1.0)
     accepted(attack)
     noise = attack.measure_tables[1].noise
-    assert isinstance(noise, NoiseTable)
     here, there = (noise.row_weights(state)[0] for state in (0, 2))
     assert here / (here + there) > 0.9999999984, "the pair is known, from one point"
     assert "does not join the pinned pair" in refused(attack, place())
@@ -154,7 +153,6 @@ def test_a_pinned_stretch_has_as_many_slower_ticks_as_can_fall_into_it(ticks: in
     """Windows that keep to the pin for so many ticks, and not for one more."""
     slower_policy = heart(**{**dict(COUNTED), "clock": Clock(epoch_us=0, period_us=slower * SECOND)})
     bound = slower_policy.windows_bound()
-    assert bound is not None
     pins = pins_of(COUNTED)
     for most, refused_by in ((bound.epsilon(counted), 0), (bound.epsilon(counted) * (1 - 1e-12), 1)):
         pinned = Guarantee(epsilon=most, adversary="informed", stretch_ticks=ticks)
@@ -199,7 +197,6 @@ def test_measured_streams_keep_what_decides_which_pairs_count() -> None:
 def test_a_graph_may_join_more_and_a_factor_be_smaller() -> None:
     pinned = place(graph={"radius": 1.0})
     pins = pins_of(pinned)
-    assert isinstance(pins, MeasuredPins)
     assert pins.graph.model_dump() == {"edges": ((0, 1), (0, 2), (1, 3), (2, 3))}
     for better in (pinned, place(), place(factor=3), place(graph={"categories": [1, 1, 1, 1]})):
         assert violations(better, pins) == ()

@@ -234,5 +234,4 @@ def test_json_fields(name: str, message: bytes, decode: Callable[[bytes], Any]) 
         error = refusal(decode, json.dumps(rest).encode())
         assert field not in schema["required"] or error is not None, field
     error = refusal(decode, json.dumps({**fields, "more": 1}).encode())
-    assert error is not None
     assert error.reason == Reason.WRONG_LENGTH

@@ -177,7 +177,6 @@ def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
     window = Window(name="w", length=60, stride=90, states="histogram", scale="40")
     promised = policy((window,), BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)))
     single, alone = promised.verify(100.0), promised.verify_windows()
-    assert alone is not None
     tick, minutes, own, hour, night, often = promised.bound(single).rows(60_000_000)
     assert tick.epsilon == single.epsilon
     assert (minutes.ticks, own.ticks, hour.ticks, night.ticks, often.ticks) == (11, 60, 61, 481, DAYS * 61)
@@ -189,7 +188,6 @@ def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
     # a third of the ticks is in no window, but which ones is up to whoever sets the clock
     assert night.epsilon == pytest.approx(single.epsilon + 480 * rate + 480 * 2 / 40, rel=1e-12)
     counts = promised.windows_bound(alone)
-    assert counts is not None
     assert counts.epsilon(61) == pytest.approx(alone.epsilon + 60 * 2 / 40, rel=1e-12)
     assert tick.protected
     assert not night.protected
@@ -203,7 +201,6 @@ def test_windows_of_a_stretch_lose_no_more_than_is_said() -> None:
         BinaryChains(q=(0.2, 0.2), r=(0.4, 0.4)),
     )
     alone = promised.verify_windows()
-    assert alone is not None
     paths, weight = joint_distribution(stationary(transition), [transition] * 6, np.ones((2, 1)))
     counts = np.stack([paths[:, begin : begin + 3].sum(axis=1) for begin in (0, 2, 4)], axis=1)
     # outputs from below every count to above: beyond, the ratio of two likelihoods does not change

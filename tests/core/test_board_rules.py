@@ -103,15 +103,6 @@ def test_a_symbol_of_a_board_changes_exactly_at_its_threshold(word: int, symbol:
     assert drawing(((5, 6), (10, 20)), fill)(1) == symbol
 
 
-@pytest.mark.parametrize(("row", "word", "symbol"), [(0, 9, 2), (2**30, 9, 2), (2**31, 9, 0), (2**32 - 1, 10, 1)])
-def test_a_tick_without_a_state_draws_from_a_row_that_a_word_of_its_own_takes(row: int, word: int, symbol: int) -> None:
-    def fill(block: memoryview) -> None:
-        block[:] = array("I", [word, row] * (noise.BLOCK_WORDS // 2)).tobytes()  # taken from the end
-
-    draw = drawing(((5, 6), (10, 20)), fill)
-    assert [draw(None) for _ in range(3)] == [symbol] * 3
-
-
 def test_every_word_of_a_board_is_used_once_and_no_byte_of_it_stays() -> None:
     blocks: list[memoryview] = []
 

@@ -82,44 +82,6 @@ def test_a_claim_that_the_agent_proves_exactly_is_proven_and_a_smaller_one_is_no
             assert "the windows lose" in _refused(_policy(table, chains, adversary, exact, least * (1 - 1e-11)))
 
 
-def test_a_policy_about_chains_that_hardly_change_runs_on_a_board_as_on_an_agent() -> None:
-    table = NoiseTable.binary((1 << 31) - 40_000_000, (1 << 31) - 40_000_000)
-    for rate in (0.005, 0.001, 1e-5):
-        loose = _policy(table, BinaryChains(q=(rate, rate), r=(rate, rate)), "informed", 900.0)
-        exact = loose.verify().epsilon
-        assert _checked(_policy(table, loose.chains, "informed", exact)) <= exact * (1 + 1e-14)
-        assert "the stream loses" in _refused(_policy(table, loose.chains, "informed", exact * (1 - 1e-11)))
-
-
-@pytest.mark.parametrize("ticks", [2, 3, 61, 1000])
-@pytest.mark.parametrize("windows", [False, True])
-def test_a_promise_for_a_stretch_is_proven_where_the_agent_proves_it_and_no_smaller_one(
-    ticks: int, windows: bool
-) -> None:
-    generator = random.Random(f"{ticks} {windows}")
-    for adversary in ("ignorant", "informed", "universal"):
-        table = NoiseTable.binary(*(generator.randrange((1 << 31) - (1 << 24), (1 << 31) - 1000) for _ in range(2)))
-        loose = _policy(table, _classes(generator), adversary, 900.0, 900.0 if windows else None)
-        exact = loose.bound(loose.verify()).epsilon(ticks)
-        counts = loose.windows_bound(loose.verify_windows()) if windows else None
-        least = (
-            None
-            if counts is None
-            else Guarantee(epsilon=counts.epsilon(ticks), adversary=adversary, stretch_ticks=ticks)
-        )
-
-        def claims(epsilon: float, alone: Guarantee | None = least) -> Policy:
-            promise = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks)  # noqa: B023
-            return loose.model_copy(update={"guarantee": promise, "windows_guarantee": alone})  # noqa: B023
-
-        claims(exact).verify()
-        assert _checked(claims(exact)) <= exact * (1 + 1e-14)
-        assert "the stream loses" in _refused(claims(exact * (1 - 1e-11)))
-        if least is not None:
-            below = least.model_copy(update={"epsilon": least.epsilon * (1 - 1e-11)})
-            assert "the windows lose" in _refused(claims(exact, below))
-
-
 @pytest.mark.parametrize("seconds", [0, 1, 59, 60, 61, 3600])
 def test_a_ceiling_of_a_time_is_held_against_a_stretch_of_that_time_as_the_agent_does(seconds: int) -> None:
     table = NoiseTable.binary((1 << 31) - (1 << 22), (1 << 31) - (1 << 22))
@@ -134,22 +96,6 @@ def test_a_ceiling_of_a_time_is_held_against_a_stretch_of_that_time_as_the_agent
     policy.verify(Ceiling(epsilon=limit * (1 + 1e-12), seconds=seconds))
     with pytest.raises(GuaranteeError, match="above the ceiling"):
         check(read_policy(compiled), [(ratio_below(limit * (1 - 1e-12)), seconds)])
-
-
-def test_more_states_and_the_ceiling_from_both_sides() -> None:
-    table = NoiseTable.randomised_response(4, 700_000_000)
-    chains = BoundedChains(states=4, odds_ratio=6.0)
-    exact = _policy(table, chains, "universal", 900.0).verify().epsilon
-    policy = _policy(table, chains, "universal", exact)
-    assert _checked(policy, ratio_below(exact)) <= exact * (1 + 1e-14)
-    assert _refused(policy, ratio_below(exact * (1 - 1e-12))) == "above the ceiling"
-
-
-def test_chains_with_q_and_r_above_one_get_the_universal_bound() -> None:
-    table = NoiseTable.binary(1_500_000_000, 1_200_000_000)
-    chains = BinaryChains(q=(0.6, 0.7), r=(0.5, 0.8))
-    policy = _policy(table, chains, "informed", 900.0)
-    assert abs(_checked(policy) - policy.verify().epsilon) < 1e-9
 
 
 def test_what_came_first_is_pinned() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,25 +19,17 @@ from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.sensors.source import ConfigError
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
-from fugu.contract.frames import Committed, Gap, Status, StreamCommit
+from fugu.contract.frames import Status
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from tests.support.agents import SECOND, JumpingClock, agent_plan, frames_left, run, stream_plan, ticks
-from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
-from tests.support.processes import Recorder, policy, write_device
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.processes import policy, write_device
 
 
 def nowhere(folder: Path, *streams: StreamPlan) -> AgentPlan:
     """A plan whose broker is not there: everything stays in the outbox."""
     return agent_plan(folder, Broker(port=9), *streams, drain_seconds=0.0, forget="committed")
-
-
-def test_without_a_broker_every_tick_is_kept(tmp_path: Path) -> None:
-    plan, clock = nowhere(tmp_path), JumpingClock(100 * SECOND)
-    run(plan, clock, lambda: clock.now > 300 * SECOND)
-    stored = ticks(frames_left(plan))
-    assert stored == list(range(101, stored[-1] + 1))
-    assert stored[-1] >= 299
 
 
 def test_a_policy_makes_symbols_only_while_it_is_valid(tmp_path: Path) -> None:
@@ -78,37 +69,6 @@ def test_two_streams_keep_their_own_clocks(tmp_path: Path) -> None:
     assert abs(counts["hr"] / 10 - counts["power"]) <= 1.1
 
 
-def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: Mosquitto, tmp_path: Path) -> None:
-    """A PUBACK is not durability: without the gateway's word every frame stays, and is sent again when it is missed."""
-    address = Broker(port=broker.port)
-    recorder = Recorder(address)
-    plan = agent_plan(tmp_path, address, forget="committed", drain_seconds=PATIENCE)
-    agent = Agent(plan, [ReplaySensor([0.0, 1.0] * 20, loop=False)], system_entropy(), JumpingClock(0))
-    thread = threading.Thread(target=agent.run)
-    thread.start()
-    wait_until(lambda: len(recorder.payloads) == 4)
-    gateway = Link(address, client_id="gateway")
-    gateway.start()
-    wait_until(lambda: gateway.connected)
-
-    def say(through: int, *gaps: Gap) -> None:
-        message = Committed((StreamCommit("hr", through, gaps),))
-        gateway.publish(topic_of("committed", "home", "watch"), message.encode())
-
-    gateway.publish(topic_of("committed", "home", "watch"), b"\x02garbage")
-    agent._sender._sent_at.clear()
-    say(30, Gap(10, 20))
-    wait_until(lambda: len(recorder.payloads) == 5)
-    assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"
-    assert agent.refused.total() == 1
-    say(1000)
-    await_end(thread)
-    assert not thread.is_alive()
-    gateway.stop()
-    recorder.link.stop()
-    assert frames_left(plan) == []
-
-
 @pytest.mark.parametrize("end", ["killed", "outbox lost"])
 def test_status_and_description_are_retained_and_the_last_will_tells_of_a_crash(
     broker: Mosquitto, tmp_path: Path, end: str
@@ -140,29 +100,6 @@ def test_status_and_description_are_retained_and_the_last_will_tells_of_a_crash(
     wait_until(lambda: not Status.decode(seen[-1]).online)
     assert Status.decode(seen[-1]).codes == (StatusCode.CONNECTION_LOST,)
     observer.stop()
-
-
-def test_a_full_disk_stops_the_symbols_and_not_the_agent(broker: Mosquitto, tmp_path: Path) -> None:
-    """It says so, keeps what it has, and goes on when there is room again."""
-    plan = agent_plan(tmp_path, Broker(port=broker.port), forget="committed", drain_seconds=0.0)
-    clock = JumpingClock(0)
-    agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True)], system_entropy(), clock)
-    thread = threading.Thread(target=agent.run)
-    (pages,) = agent._outbox._db.execute("PRAGMA page_count").fetchone()
-    agent._outbox._db.execute(f"PRAGMA max_page_count = {pages}")
-    thread.start()
-    wait_until(lambda: StatusCode.STORAGE_FULL in agent._codes())
-    until = clock.now + 500 * SECOND
-    wait_until(lambda: clock.now > until)
-    assert thread.is_alive()
-    agent._later(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
-    wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes())
-    agent.stop()
-    await_end(thread)
-    assert not thread.is_alive()
-    stored = ticks(frames_left(plan))
-    assert len(set(stored)) == len(stored)
-    assert stored[0] == 1
 
 
 # Refusals
@@ -236,14 +173,3 @@ def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: s
     config.write_text(text + "\n" if text.startswith("fleet") else "\n".join([text, *keep]))
     with pytest.raises(ConfigError, match=message):
         check_in_child(config)()
-
-
-def test_a_second_process_is_refused(tmp_path: Path) -> None:
-    """Two agents on one outbox would draw the same tick twice."""
-    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
-    code = "import sys; from edge_agent.outbox import Outbox; Outbox(sys.argv[1], 'home', 'watch')"
-    second = subprocess.run(
-        [sys.executable, "-c", code, str(outbox.path)], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert second.returncode != 0
-    assert "is in use by another agent that runs" in second.stderr

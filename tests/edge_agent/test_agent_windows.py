@@ -10,7 +10,7 @@ import pytest
 
 from edge_agent import sender
 from edge_agent.agent import Agent
-from edge_agent.outbox import Outbox, OutboxError
+from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.sensors.sharing import SharedSensor
@@ -56,41 +56,6 @@ def test_every_window_is_kept_once_and_counts_what_was_seen(tmp_path: Path) -> N
     assert [f.counts for f in stored] == [(3,), *[(5,)] * (len(stored) - 1)]
 
 
-def test_a_restart_begins_the_windows_under_way_anew_and_repeats_none(tmp_path: Path) -> None:
-    """The second run's clock is behind at first: the agent waits until it has caught up."""
-    plan, clock = nowhere(tmp_path, window_plan(length=1000, stride=20)), JumpingClock(970 * SECOND)
-    run(plan, clock, lambda: clock.now > 1050 * SECOND)
-    before, first = windows_left(plan), ticks_left(plan)
-    again = JumpingClock(1045 * SECOND)
-    run(plan, again, lambda: again.now > clock.now + 100 * SECOND)
-    stored, second = windows_left(plan), [tick for tick in ticks_left(plan) if tick > first[-1]]
-    assert before
-    assert stored[: len(before)] == before, "what was released is never drawn again"
-    assert [frame.index for frame in stored] == list(range(len(stored)))
-    assert [frame.previous for frame in stored] == list(range(-1, len(stored) - 1))
-    for frame, observed in [(f, first) for f in before] + [(f, second) for f in stored[len(before) :]]:
-        assert (frame.observed, frame.counts) == seen_in(frame, observed), "ticks of the other run are in no count"
-
-
-def test_a_new_version_of_the_policy_takes_over_at_the_next_tick(tmp_path: Path) -> None:
-    """Ticks of the old version are in no window of the new one, so no tick loses more than its own version allows."""
-    plan, clock = nowhere(tmp_path, window_plan(length=200, stride=20)), JumpingClock(0)
-    run(plan, clock, lambda: clock.now > 260 * SECOND)
-    before, first = windows_left(plan), ticks_left(plan)
-    same = window_plan(length=200, stride=20, denominator=99)
-    newer = nowhere(tmp_path, same, window_plan(name="new"), version=2)
-    run(newer, clock, lambda: clock.now > 400 * SECOND)
-    stored, second = windows_left(newer), [tick for tick in ticks_left(newer) if tick > first[-1]]
-    assert stored[: len(before)] == before
-    later = stored[len(before) :]
-    assert {frame.policy_version for frame in later} == {2}
-    assert next(frame for frame in later if frame.window == "high").previous == before[-1].index
-    assert {frame.window for frame in later} == {"high", "new"}
-    assert all((frame.observed, frame.counts) == seen_in(frame, second) for frame in later)
-    with pytest.raises(OutboxError, match="give the window a new name"):
-        Agent(nowhere(tmp_path, window_plan(length=7), version=3), [ReplaySensor([0.0], loop=True)], system_entropy())
-
-
 def test_a_policy_that_is_over_releases_nothing_more(tmp_path: Path) -> None:
     plan, clock = nowhere(tmp_path, valid_from=5, valid_until=27), JumpingClock(0)
     run(plan, clock, lambda: clock.now > 100 * SECOND)
@@ -121,6 +86,7 @@ def test_a_full_disk_loses_windows_and_repeats_none(tmp_path: Path) -> None:
     assert [frame.previous for frame in stored] == [-1, *indices[:-1]]
     assert max(b - a for a, b in pairwise(indices)) > 10, "the disk was full long enough to lose some"
     committed = ticks_left(plan)
+    assert len(set(committed)) == len(committed)
     for frame in stored:
         assert frame.observed <= seen_in(frame, committed)[0], "a tick without a durable symbol was counted"
         assert frame.counts[0] <= seen_in(frame, committed)[1][0]
@@ -148,12 +114,14 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
         payload = Committed(commits).encode()
         wait_until(lambda: gateway.publish(topic_of("committed", "home", "watch"), payload) is not None)
 
+    gateway.publish(topic_of("committed", "home", "watch"), b"\x02garbage")
     agent._sender._sent_at.clear()
     say(StreamCommit("hr", 1000, ()), StreamCommit("hr/high", 2, (Gap(0, 1),)))
     wait_until(lambda: len(recorder.payloads) == 5)
     assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"
     assert WindowFrame.decode(recorder.payloads[4]).index == 1
     wait_until(lambda: agent._outbox.frames.depth() == 2)
+    assert agent.refused.total() == 1
     say(StreamCommit("hr/high", 3, ()))
     await_end(thread)
     assert not thread.is_alive()

@@ -69,7 +69,6 @@ def test_a_place_outside_all_cells_belongs_to_the_nearest(place: str, expected: 
 
 def test_the_nearest_cell_is_that_of_exhaustive_search() -> None:
     cells = SQUARE["cells"]
-    assert isinstance(cells, list)
     for row in range(-3, 12):
         for column in range(-3, 12):
             place = f"{48.0 + 0.5 * row + 0.2},{11.0 + 0.25 * column + 0.1}"
@@ -108,12 +107,6 @@ def test_steps_too_small_for_numbers_stop_no_device() -> None:
     tiny = classifier_of({**SQUARE, "step": [5e-324, 5e-324]})
     assert tiny.observe(0, "52.6,13.3") == 4
     assert tiny.unusable == 0
-
-
-def test_the_policy_form_is_what_the_device_runs() -> None:
-    document = {**SQUARE, "origin": (48.0, 11.0), "step": (0.5, 0.25), "cells": ((0, 0), (1, 0)), "states": ("a", "b")}
-    cells = Cells.model_validate(document)
-    assert classifier_of(cells.model_dump(mode="json")).observe(0, "48.1,11.3") == 1
 
 
 @pytest.mark.parametrize(

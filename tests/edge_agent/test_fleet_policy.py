@@ -70,7 +70,6 @@ class Bench:
     @property
     def status(self) -> PolicyStatus:
         message = self.fleet.next_status(time.time(), connected_anew=True)
-        assert message is not None
         return PolicyStatus.decode(message[1])
 
 

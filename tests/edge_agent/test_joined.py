@@ -124,7 +124,6 @@ class Device:
         """Site and helper together find the count, as the set has no other home."""
         (page,) = pages(self.document.digest, report.number, [report.sealed])
         answer = self.helper.take(page, self.elapsed)
-        assert answer is not None
         message = OpeningAnswer.decode(Envelope.decode(answer).payload)
         assert message.reason == ""
         masks = numbers(message.sums)
@@ -237,7 +236,6 @@ def test_a_part_is_a_uniform_number_moved_by_the_count(device: Device) -> None:
     """All that the site has of a home's count: with any count, each part is as likely as every other."""
     device.ready(9)
     prepared = device.sums._sums[0].next
-    assert prepared is not None
     twin = type(prepared)(prepared.number, list(prepared._values), prepared.sealed)
     (report,) = device.run(10, [1] * 10)
     for _ in range(10):
@@ -263,7 +261,6 @@ def test_a_helper_whose_clock_was_set_back_at_a_restart_opens_nothing(device: De
     (report,) = device.run(10, [1] * 10)
     (page,) = pages(device.document.digest, report.number, [report.sealed])
     answer = restarted.take(page, 0.0)
-    assert answer is not None
     assert OpeningAnswer.decode(Envelope.decode(answer).payload).reason == "key-gone"
     assert restarted.take(page, 0.0) == answer
 
@@ -413,7 +410,6 @@ def written(
     lines += ["[[streams]]", 'policy = "policy.json"', 'sensor = { kind = "replay", file = "readings.csv" }']
     if terms is not None:
         most = terms["most"]
-        assert isinstance(most, dict)
         inner = ", ".join(f"{key} = {value}" for key, value in most.items())
         lines += ["[[groups]]", f'name = "{terms["name"]}"', f'helper = "{terms["helper"]}"']
         lines += [f"honest = {terms['honest']}", f"most = {{ {inner} }}"]

@@ -165,7 +165,6 @@ def test_windows_alone_and_stretches_of_joint_streams() -> None:
     fields = {"guarantee": promise, "windows_guarantee": promise, "windows": (window,)}
     beside = stream("hr", chains((RATE + 0.06, RATE)), **fields)
     alone = beside.verify_windows()
-    assert alone is not None
     assert math.isclose(alone.epsilon, chains(own).joint_loss("universal").epsilon, rel_tol=1e-9)
     assert alone.epsilon < beside.verify().epsilon
     single, minutes, *_ = PAIR[0].bound().rows(PAIR[0].clock.period_us)

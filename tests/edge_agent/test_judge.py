@@ -140,7 +140,6 @@ def test_it_does_not_outlive_the_agent(config: Path, begun: str) -> None:
         agent = subprocess.Popen(
             [sys.executable, "-c", script, str(config), "policy", "0"], stdin=reader, stdout=subprocess.PIPE
         )
-        assert agent.stdout is not None
         assert agent.stdout.readline() == b"begun\n"
         (child,) = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
         held = os.pidfd_open(int(child))

@@ -81,12 +81,10 @@ def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog
         agent = device(tmp_path / name, readings(leave))
         go_on(agent, 1000)
         watch = agent._ticks.streams[0].watch
-        assert watch is not None
         assert (watch.alarm is not None) == (name == "wrong")
         sizes = [(file.name, file.is_socket() or file.stat().st_size) for file in sorted((tmp_path / name).iterdir())]
         everything = b"".join(file.read_bytes() for file in (tmp_path / name).iterdir() if file.is_file())
         sent.append((sizes, agent._status(online=True).encode(), caplog.text))
-        assert watch.own_epsilon is not None
         own.append(watch.own_epsilon)
         assert f"{watch.evidence}".encode() not in everything
         assert repr(watch.evidence) not in repr(agent._status(online=True))
@@ -97,7 +95,6 @@ def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog
 
 def test_a_socket_that_was_left_behind_is_replaced_and_a_file_is_not(tmp_path: Path) -> None:
     first = LocalStatus(tmp_path / "outbox")
-    assert first._asked._socket is not None
     first._asked._socket.close()  # as by SIGKILL
     second = LocalStatus(tmp_path / "outbox")
     assert second._asked._socket is not None

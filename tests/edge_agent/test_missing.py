@@ -89,16 +89,6 @@ def public_weights(states: int) -> list[int]:
     return [high - low for low, high in pairwise([-(-row * SCALE // states) for row in range(states + 1)])]
 
 
-@pytest.mark.parametrize("states", [2, 3, 5, 7, 254, 255, 1000, 1024])
-def test_the_public_distribution_has_exactly_the_weights_that_it_says(states: int) -> None:
-    weights = public_weights(states)
-    assert (len(weights), sum(weights), max(weights) - min(weights) <= 1) == (states, SCALE, True)
-    first = 0
-    for row, weight in enumerate(weights):
-        assert (public_row(first, states), public_row(first + weight - 1, states)) == (row, row)
-        first += weight
-
-
 @pytest.mark.parametrize("states", [2, 3, 7, 100, 255])
 def test_a_device_takes_each_row_at_the_words_that_the_public_distribution_gives_it(states: int) -> None:
     """Row i draws symbol 1 from the word i + 1 on."""
@@ -240,13 +230,6 @@ def test_but_for_covered_payloads_nothing_depends_on_readings_or_on_whether_they
     traces = [everything(tmp_path / f"{i}", plans[kind], r) for i, r in enumerate((*usable, *unusable))]
     assert all(run[0] == traces[0][0] for run in traces)
     assert len({tuple(payloads) for _, payloads in traces}) >= 3, "only the payloads do"
-
-
-def test_a_window_without_any_usable_reading_is_sent_and_counts_the_ticks_that_were_drawn_for(tmp_path: Path) -> None:
-    for name, readings in (("usable", [1.0]), ("unusable", [NAN])):
-        seen, _ = everything(tmp_path / name, stream_plan(windows=(window_plan(),)), readings)
-        observed = [row[3] for row in seen if len(row) == 5 and row[2:3] == (10,)]
-        assert observed == [9, 10, 10, 10], name
 
 
 # Overdue ticks

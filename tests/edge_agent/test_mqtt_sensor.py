@@ -108,17 +108,6 @@ def test_of_samples_each_message_is_one_and_a_retained_one_is_none(broker: Mosqu
     sensor.close()
 
 
-@pytest.mark.long
-def test_a_code_on_the_topic_ends_what_holds_until_the_next_reading(broker: Mosquitto, device: Device) -> None:
-    read = Ticks(open_sensor(config(broker.port, silence="changes", missing_values=("-127",))))
-    wait_until(lambda: subscribed(broker))
-    for written, expected in (("21.5", "21.5"), ("-127.0", None), ("20", "20")):
-        device.say(f'{{"occupancy": {written}}}')
-        wait_until(lambda expected=expected: read() == expected)  # type: ignore[misc]
-        assert read() == expected, "it holds"
-    read.sensor.close()
-
-
 @pytest.mark.parametrize("silence", ["samples", "changes"])
 def test_what_a_bridge_sends_again_is_no_sample_but_the_state(broker: Mosquitto, device: Device, silence: str) -> None:
     sensor = open_sensor(config(broker.port, silence=silence, availability=AVAILABILITY))
@@ -176,7 +165,6 @@ def test_readings_hold_while_the_device_is_available_and_are_no_sign_that_it_is(
     options = {"silence": "changes", "availability": AVAILABILITY, "availability_path": "state"}
     device.say('{"occupancy": true}', retain=True)
     sensor = open_sensor(config(broker.port, **options))
-    assert isinstance(sensor, ChangeSensor)
     read = Ticks(sensor)
     wait_until(lambda: read() is None and sensor._held is not None)
     assert read() is None, "nobody has said that it is there"

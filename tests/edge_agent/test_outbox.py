@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.stored_frames import Keeping
-from fugu.contract.frames import Gap
 from fugu.contract.noise_table import NoiseTable
 from tests.support.agents import stream_plan
 from tests.support.outboxes import symbol_frames
@@ -100,19 +99,6 @@ def test_a_new_policy_version_begins_a_new_frame(tmp_path: Path) -> None:
     for tick in range(2, 6):
         outbox.append(newer, tick, b"\1")
     assert [(f.policy_version, f.symbols) for f in symbol_frames(outbox)] == [(1, b"\0"), (2, b"\1\1\1\1")]
-
-
-def test_only_what_is_durable_elsewhere_is_forgotten(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
-    for tick in range(50):
-        outbox.append(PLAN, tick, b"\0")
-    assert outbox.frames.forget_committed("other", 1000, (), sent_through=100, grace=0.0) == (0, [])
-    assert outbox.frames.forget_committed("hr", 8, (), sent_through=100, grace=0.0) == (0, [])
-    assert outbox.frames.forget_committed("hr", 9, (), sent_through=100, grace=0.0) == (1, [])
-    assert outbox.frames.forget_committed("hr", 39, (Gap(19, 20),), sent_through=100, grace=0.0) == (2, [3])
-    assert [f.first for f in symbol_frames(outbox)] == [20, 40]
-    assert outbox.frames.forget_committed("hr", 2**40, (), sent_through=100, grace=0.0) == (2, [])
-    assert outbox.frames.depth() == 0
 
 
 def test_forgotten_frames_do_not_make_their_ticks_new(tmp_path: Path) -> None:

@@ -82,7 +82,6 @@ def test_a_line_of_standard_input_is_for_all_streams(tmp_path: Path) -> None:
     clock = JumpingClock(1000 * SECOND)
     device = agent(tmp_path, clock, LineSensor(os.fdopen(reader, "rb")), ONE, TWO)
     shared = device._ticks.streams[0].sensor.sensor
-    assert isinstance(shared, LineSensor)
     for tick in range(40):
         os.write(writer, b"1\n" if tick % 5 == 2 else b"0\n")
         wait_until(lambda: shared._update.reading is not None)

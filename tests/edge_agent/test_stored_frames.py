@@ -76,16 +76,6 @@ def test_a_forged_watermark_deletes_no_frame_within_the_time_of_grace(tmp_path: 
     outbox.close()
 
 
-def test_nothing_that_was_not_sent_is_forgotten_whatever_is_said(tmp_path: Path) -> None:
-    outbox, _ = outbox_of(tmp_path, 5)
-    assert outbox.frames.forget_committed("hr", 2**53, (), sent_through=3, grace=0.0) == (3, [])
-    assert [frame.first for frame in symbol_frames(outbox)] == [12, 16]
-    outbox.close()
-    outbox, _ = outbox_of(tmp_path, 0)
-    assert on_disk(outbox) == [15, 19]
-    outbox.close()
-
-
 def test_what_is_forgotten_waits_for_the_next_transaction_and_comes_back_after_a_crash(tmp_path: Path) -> None:
     outbox, _ = outbox_of(tmp_path, 5)
     changes = outbox._db.total_changes

@@ -12,15 +12,11 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.compiler import compile_board_policy
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.rounding import ratio_below
 from fugu.contract.stretches import Ceiling
 from fugu.contract.windows import Window
-from fugu.core.compiled import read_policy
-from fugu.core.guarantee import check
 from tests.support.agents import plan_of
 from tests.support.clocked_device import Device
 from tests.support.clocks import SECOND, TwoClocks
@@ -112,13 +108,3 @@ def test_documents_one_after_another_are_held_to_a_ceiling_as_if_each_counted_ev
     every.verify(Ceiling(epsilon=51.01, seconds=50 * 60))
     with pytest.raises(GuaranteeError, match="above this device's ceiling"):
         every.verify(Ceiling(epsilon=50.99, seconds=50 * 60))
-
-
-def test_a_board_refuses_what_windows_with_gaps_cannot_keep() -> None:
-    for start in (0, 10):
-        with pytest.raises(Exception, match="loses more than is claimed"):
-            check(read_policy(compile_board_policy(promising(1.0001, 20, length=10, stride=100, start=start))))
-        held = compile_board_policy(promising(2.0001, 20, length=10, stride=100, start=start))
-        check(read_policy(held), [(ratio_below(2.0001), 1000)])
-        with pytest.raises(Exception, match="above the ceiling"):  # of half an hour, 31 ticks
-            check(read_policy(held), [(ratio_below(3.0), 1800)])

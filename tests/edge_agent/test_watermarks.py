@@ -67,15 +67,6 @@ def flipped(message: Committed) -> Committed:
     return replace(message, tag=bytes([message.tag[0] ^ 1]) + message.tag[1:])
 
 
-def test_what_the_gateway_says_is_forgotten(tmp_path: Path) -> None:
-    with closing(outbox_of(tmp_path)) as outbox:
-        sender = sender_of(outbox)
-        assert sender.committed(watermark(2))
-        assert outbox.frames.depth() == FRAMES - 3
-        assert sender.committed(watermark(4, 2, Gap(2, 3)))
-        assert outbox.frames.depth() == 1
-
-
 @pytest.mark.parametrize(
     "forged",
     [
@@ -273,7 +264,6 @@ def test_an_enrolment_without_a_secret_or_for_the_owner_alone_is_taken(
     tmp_path: Path, mode: int, fields: dict[str, str]
 ) -> None:
     managed = load(device(tmp_path, mode, **fields)).managed
-    assert managed is not None
     assert managed.key == fields.get("key")
     assert KEY.hex() not in repr(managed)
 

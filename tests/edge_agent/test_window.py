@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import random
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -83,16 +82,6 @@ def test_every_place_of_a_histogram_and_every_window_has_noise_of_its_own() -> N
     assert len({count for _, _, counts in closed for count in counts}) == 4 * 3
 
 
-def test_windows_are_aligned_to_the_streams_clock() -> None:
-    closed = run(counter(window_plan(length=5, start=3)), [(tick, 1) for tick in range(20)])
-    assert rows(closed) == [(0, 5, (5,)), (1, 5, (5,)), (2, 5, (5,))]
-
-
-def test_a_late_start_declares_how_much_it_has_seen() -> None:
-    closed = run(counter(window_plan(length=10)), [(tick, 1) for tick in range(17, 31)])
-    assert rows(closed) == [(1, 3, (3,)), (2, 10, (10,))]
-
-
 def test_a_window_whose_end_was_missed_is_released_at_the_next_tick_and_one_that_saw_nothing_never() -> None:
     windows = counter(window_plan(length=10))
     assert run(windows, [(tick, 1) for tick in range(8)]) == []
@@ -151,13 +140,6 @@ def test_every_observed_tick_is_in_exactly_its_windows(
         windows.prepare(t)
         closed += run(windows, [(t, state)])
     assert rows(closed) == expected
-
-
-@pytest.mark.parametrize("changes", [{}, {"stride": 3}, {"length": 3, "stride": 7}])
-def test_no_tick_is_in_more_windows_than_its_policy_accounts_for(changes: dict[str, int]) -> None:
-    plan = window_plan(**{"length": 7, "stride": 7, **changes})
-    document = Window(name="w", length=plan.length, stride=plan.stride, states=(1,), scale="1")
-    assert max(len(plan.holding(tick)) for tick in range(200)) == document.overlap
 
 
 def planned(window: Window) -> AgentWindow:
@@ -318,27 +300,6 @@ def test_a_window_whose_ticks_have_changed_is_refused(tmp_path: Path, change: di
         outbox.register_window("hr", window_plan(**change))
     assert outbox.register_window("hr", window_plan(numerator=3, places=(0, NONE, NONE))) == -1
     assert outbox.register_window("power", window_plan(**change)) == -1
-
-
-def test_a_full_disk_keeps_a_window_from_being_released_and_nothing_else(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
-    outbox.append_windows(PLAN, [closed(0)])
-    (pages,) = outbox._db.execute("PRAGMA page_count").fetchone()
-    outbox._db.execute(f"PRAGMA max_page_count = {pages}")
-    wide = window_plan(name="wide", counts=255, places=())
-    failed = []
-    outbox.register_window("hr", wide)
-    for index in range(100):
-        try:
-            outbox.append_windows(PLAN, [closed(index, *range(255), window=wide)])
-        except sqlite3.OperationalError:
-            failed.append(index)
-    assert failed
-    outbox._db.execute("PRAGMA max_page_count = 1000000")
-    outbox.append_windows(PLAN, [closed(1000, *range(255), window=wide)])
-    stored = [frame for frame in window_frames(outbox) if frame.window == "wide"]
-    assert [frame.index for frame in stored] == [*(i for i in range(100) if i not in failed), 1000]
-    assert [frame.previous for frame in stored] == [-1, *(frame.index for frame in stored[:-1])]
 
 
 def test_the_outbox_holds_no_count_that_is_not_in_a_frame(tmp_path: Path) -> None:

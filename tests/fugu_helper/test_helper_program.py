@@ -35,7 +35,6 @@ def newest_key(leader: Leader) -> OpeningKey:
 def peak_kilobytes(process: int) -> int:
     """The most memory that a process has had."""
     match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert match is not None
     return int(match[1])
 
 
