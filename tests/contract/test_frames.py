@@ -56,13 +56,6 @@ def test_the_bytes_of_every_schema_are_fixed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_any_msgpack_library_reads_the_body(name: str) -> None:
-    message, encode, _ = CASES[name]
-    body = msgpack.unpackb(encode(message)[1:])
-    assert isinstance(body, list)
-
-
-@pytest.mark.parametrize("name", CASES)
 def test_every_truncation_and_every_extension_is_refused(name: str) -> None:
     message, encode, decode = CASES[name]
     payload = encode(message)
@@ -210,14 +203,17 @@ def test_the_first_symbol_is_in_the_highest_bits(bits: int, symbols: list[int], 
     assert SymbolFrame(1, -1, 0, bytes(symbols), bits=bits).encode()[45:].hex() == packed
 
 
-@given(st.integers(0, 8 * len(SYMBOL_FRAME.encode()) - 1))
-def test_a_flipped_bit_is_another_frame_or_an_error(bit: int) -> None:
-    flipped = bytearray(SYMBOL_FRAME.encode())
-    flipped[bit // 8] ^= 1 << bit % 8
-    with contextlib.suppress(FrameError):
-        decoded = SymbolFrame.decode(bytes(flipped))
-        assert decoded != SYMBOL_FRAME
-        assert decoded.encode() == bytes(flipped)
+@pytest.mark.parametrize("name", CASES)
+def test_a_flipped_bit_is_another_message_or_an_error(name: str) -> None:
+    message, encode, decode = CASES[name]
+    payload = encode(message)
+    for bit in range(8 * len(payload)):
+        flipped = bytearray(payload)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with contextlib.suppress(FrameError):
+            decoded = decode(bytes(flipped))
+            assert decoded != message
+            assert encode(decoded) == bytes(flipped) or name.startswith(("committed", "table")), "one form of integers"
 
 
 @pytest.mark.parametrize("symbols", [b"\2", b"\0\xff"])

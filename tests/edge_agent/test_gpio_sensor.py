@@ -9,11 +9,8 @@ import gpiozero
 import pytest
 from gpiozero.pins.mock import MockFactory
 
-from edge_agent.plan import StreamPlan
 from edge_agent.sensors.opening import open_sensor
-from edge_agent.sensors.sharing import Sensors, open_sensors
 from edge_agent.sensors.source import ConfigError, Sensor
-from tests.support.agents import stream_plan
 
 SECRET = "71.53194726"
 
@@ -98,28 +95,6 @@ def test_a_pin_that_is_in_use_is_one_line(factory: MockFactory) -> None:
     with pytest.raises(ConfigError, match=r"^cannot open GPIO pin 17: GPIOPinInUse$"):
         open_sensor(pin_config(pull_up=False))
     first.close()
-
-
-def test_one_pin_has_one_table_and_one_clock(factory: MockFactory) -> None:
-    def stream(name: str, sensor: dict[str, Any], **changes: Any) -> StreamPlan:
-        return stream_plan(stream=name, sensor=sensor, **changes)
-
-    same, other = pin_config(pull_up=True), pin_config(pull_up=False)
-    first, two = open_sensors([stream("a", same), stream("b", dict(same))])
-    assert first is two
-    first.close()
-    for plans in (
-        [stream("a", same), stream("b", other)],
-        [stream("a", same), stream("b", same, period_us=2_000_000)],
-    ):
-        with pytest.raises(ConfigError, match="GPIO pin 17 feeds the streams of one clock and one sensor table only"):
-            open_sensors(plans)
-    opened = Sensors()
-    before = opened.of(stream("a", same))
-    after = opened.of(stream("a", same, period_us=2_000_000))
-    assert after.sensor is before.sensor, "a new clock takes the pin that is open"
-    opened.close()
-    open_sensors([stream("a", same)])[0].close()
 
 
 def test_without_the_library_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

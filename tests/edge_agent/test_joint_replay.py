@@ -153,26 +153,3 @@ def test_readings_of_joint_streams_that_are_none_run_the_same_lines_as_one_anoth
     for number, value in enumerate(("text", None)):
         other = replay(tmp_path / f"{number}", plans, changed((0, 2), 16, value))
         assert (other.drawn, other.frames) == (first.drawn, first.frames)
-
-
-@pytest.mark.long
-def test_a_stream_that_looks_at_another_is_noticed(
-    tmp_path: Path, plans: list[StreamPlan], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first test can fail: a device that draws again where two streams are in one state draws other words."""
-    observe, draw = edge_agent.ticker.Stream.observe, edge_agent.ticker.Ticker._tick
-    states: list[Any] = [None]
-
-    def seen(stream: Any, tick: int) -> Any:
-        states.append(observe(stream, tick))
-        return states[-1]
-
-    def leaking(ticker: Any, stream: Any) -> None:
-        draw(ticker, stream)
-        if states[-1] == states[-2] == 1:
-            stream.mechanism.draw(0, 0, 0)
-
-    monkeypatch.setattr(edge_agent.ticker.Stream, "observe", seen)
-    monkeypatch.setattr(edge_agent.ticker.Ticker, "_tick", leaking)
-    runs = [replay(tmp_path / f"{tick}", plans, changed((1,), tick)) for tick in (12, 13)]
-    assert runs[0].order != runs[1].order

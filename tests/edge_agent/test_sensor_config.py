@@ -23,6 +23,9 @@ MQTT = {"kind": "mqtt", "topic": "tele/washer/SENSOR"}
 PIN = {"kind": "gpio", "pin": 17}
 MONITOR = {"kind": "bluetooth-heart-rate", "address": "A0:9E:1A:00:00:01"}
 RUN = {"kind": "command", "command": ["true"]}
+LINES = {"kind": "stdin"}
+CALL = {"kind": "call", "target": "a:b"}
+REPLAY = {"kind": "replay", "file": "a.csv"}
 CHANGES = {"silence": "changes"}
 
 
@@ -56,6 +59,13 @@ def stream(sensor: dict[str, Any]) -> StreamConfig:
         ({**RUN, **CHANGES, "keep_alive": "alive", "keep_alive_ticks": 3}, 'for a command that runs "always"'),
         ({**RUN, "runs": "always", **CHANGES, "keep_alive": "alive"}, "belong together"),
         ({**RUN, "keep_alive_ticks": 3}, "a keep-alive is for"),
+        ({**CALL, "keep_alive_ticks": 3}, "a keep-alive is for"),
+        ({**CALL, **CHANGES, "keep_alive_ticks": 0}, "greater than or equal to 1"),
+        ({**LINES, "keep_alive": "alive"}, "belong together"),
+        ({**LINES, "keep_alive": "alive", "keep_alive_ticks": 3}, "a keep-alive is for"),
+        ({**LINES, "silence": "guess"}, "Input should be 'samples' or 'changes'"),
+        ({**REPLAY, "every": 60}, "time and every belong together"),
+        ({**REPLAY, "time": "t", "every": 0}, "greater than 0"),
     ],
 )
 def test_a_sensor_that_makes_no_sense_is_refused(sensor: dict[str, object], text: str) -> None:
@@ -75,6 +85,12 @@ def test_a_sensor_that_makes_no_sense_is_refused(sensor: dict[str, object], text
         ({**RUN, **CHANGES}, "its command fails"),
         ({**RUN, **CHANGES, "keep_alive_ticks": 3}, ""),
         ({**RUN, **CHANGES, "runs": "always", "keep_alive": "a", "keep_alive_ticks": 3}, ""),
+        (LINES, ""),
+        ({**LINES, **CHANGES}, "its last state is drawn from for ever"),
+        ({**LINES, **CHANGES, "keep_alive": "alive", "keep_alive_ticks": 3}, ""),
+        ({**CALL, **CHANGES}, "its last state is drawn from for ever"),
+        ({**CALL, **CHANGES, "keep_alive_ticks": 3}, ""),
+        ({**REPLAY, **CHANGES}, ""),
     ],
 )
 def test_a_reading_that_may_hold_for_ever_is_warned_of(sensor: dict[str, Any], warned: str) -> None:

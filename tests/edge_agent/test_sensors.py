@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_agent.config_schema import StreamConfig
 from edge_agent.sensors import UnavailableError
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.opening import ChangeSensor, open_sensor, silence_warning
+from edge_agent.sensors.opening import ChangeSensor, open_sensor
 from edge_agent.sensors.replay import ReplaySensor, read_recording
 from edge_agent.sensors.source import ConfigError, LineSensor, Reading, SensorUpdate
 from tests.support.brokers import PATIENCE, wait_until
@@ -101,14 +100,15 @@ def test_no_line_ends_the_sensor_whatever_its_bytes_and_its_length() -> None:
             assert sensor.trouble == ""
 
 
-def test_a_slow_function_delays_nothing_and_its_value_comes_with_a_later_tick() -> None:
+@pytest.mark.parametrize("slow", ["the function", "its value"])
+def test_a_slow_function_or_value_delays_no_tick_and_comes_with_a_later_one(slow: str) -> None:
     release = threading.Event()
 
-    def slow() -> float:
+    def wait(_: object = None) -> float:
         release.wait(PATIENCE)
         return 71.5
 
-    sensor = CallSensor(slow)
+    sensor = CallSensor(wait if slow == "the function" else type("Slow", (), {"__float__": wait}))
     assert [sensor.read(t) for t in range(5)] == [None] * 5
     release.set()
     wait_until(lambda: value(sensor.read(5)) == 71.5)
@@ -171,20 +171,6 @@ def test_of_changes_a_function_that_says_it_is_unavailable_has_no_reading_until_
     assert asked.holds(2, None) is None
     assert asked.holds(3, 71.5) == 71.5
     assert bool(asked.source.trouble) == isinstance(error, RuntimeError)
-
-
-def test_code_of_a_reading_s_own_type_runs_in_the_sensor_s_thread_and_delays_no_tick() -> None:
-    release = threading.Event()
-
-    class Slow:
-        def __float__(self) -> float:
-            release.wait(PATIENCE)
-            return 71.5
-
-    sensor = CallSensor(Slow)
-    assert [sensor.read(tick) for tick in range(5)] == [None] * 5
-    release.set()
-    wait_until(lambda: value(sensor.read(5)) == 71.5)
 
 
 @pytest.mark.parametrize(
@@ -265,39 +251,6 @@ def test_of_a_recording_of_changes_an_empty_cell_holds_and_a_word_ends_it() -> N
     sensor = ChangeSensor(ReplaySensor(["70", "", " ", "unavailable", "", "71"], loop=False), None)
     assert [value(sensor.read(tick)) for tick in range(6)] == ["70", "70", "70", "unavailable", "unavailable", "71"]
     assert sensor.finished(6)
-
-
-@pytest.mark.parametrize(
-    ("sensor", "text"),
-    [
-        ({"kind": "replay", "file": "a.csv", "every": 60}, "time and every belong together"),
-        ({"kind": "replay", "file": "a.csv", "time": "t", "every": 0}, "greater than 0"),
-        ({"kind": "stdin", "keep_alive": "alive"}, "belong together"),
-        ({"kind": "stdin", "keep_alive": "alive", "keep_alive_ticks": 3}, "a keep-alive is for"),
-        ({"kind": "call", "target": "a:b", "keep_alive_ticks": 3}, "a keep-alive is for"),
-        ({"kind": "stdin", "silence": "guess"}, "Input should be 'samples' or 'changes'"),
-        ({"kind": "call", "target": "a:b", "silence": "changes", "keep_alive_ticks": 0}, "greater than or equal to 1"),
-    ],
-)
-def test_a_configuration_of_silence_that_makes_no_sense_is_refused(sensor: dict[str, object], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        StreamConfig.model_validate({"policy": "x.json", "sensor": sensor})
-
-
-@pytest.mark.parametrize(
-    ("sensor", "warned"),
-    [
-        ({"kind": "stdin"}, False),
-        ({"kind": "stdin", "silence": "changes"}, True),
-        ({"kind": "stdin", "silence": "changes", "keep_alive": "alive", "keep_alive_ticks": 3}, False),
-        ({"kind": "call", "target": "a:b", "silence": "changes"}, True),
-        ({"kind": "call", "target": "a:b", "silence": "changes", "keep_alive_ticks": 3}, False),
-        ({"kind": "replay", "file": "a.csv", "silence": "changes"}, False),
-    ],
-)
-def test_a_source_of_changes_without_a_keep_alive_is_warned_of(sensor: dict[str, object], warned: bool) -> None:
-    config = StreamConfig.model_validate({"policy": "x.json", "sensor": sensor}).sensor.model_dump()
-    assert ("its last state is drawn from for ever" in silence_warning(config)) == warned
 
 
 @pytest.mark.parametrize("target", ["time:time", "math:nothing", "no_such_module:f", "nobody", "math:pi"])

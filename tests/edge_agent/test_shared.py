@@ -13,7 +13,7 @@ import pytest
 from edge_agent.agent import Agent
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.sharing import SharedSensor, open_sensors
+from edge_agent.sensors.sharing import SharedSensor, check_shared, open_sensors
 from edge_agent.sensors.source import ConfigError, LineSensor, Reading, Sensor, SensorUpdate
 from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Thresholds
@@ -26,6 +26,7 @@ from tests.support.outboxes import symbol_frames
 SECOND = 1_000_000
 CALL = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}
 LINES = {"kind": "stdin", "silence": "samples", "keep_alive": None, "keep_alive_ticks": None}
+PIN = {"kind": "gpio", "pin": 17, "pull_up": True, "active_state": None, "since": False, "silence": "samples"}
 TELLS = NoiseTable((((1 << 32) - 1,), (1,)))
 """Symbols are states, but for one draw in 2^32."""
 ONE = stream_plan(stream="one", version=1, table=TELLS, frame_ticks=1, sensor=CALL)
@@ -162,17 +163,22 @@ def test_equal_sensors_are_opened_once_and_others_apart() -> None:
     assert len({id(sensor) for sensor in (first, three, four)}) == 3
 
 
+@pytest.mark.parametrize("change", [{"period_us": 2 * SECOND}, {"epoch_us": 1}, {"sensor": ...}])
 @pytest.mark.parametrize(
-    "change", [{"period_us": 2 * SECOND}, {"epoch_us": 1}, {"sensor": {**LINES, "keep_alive": "x"}}]
+    ("sensor", "other", "what"),
+    [(LINES, {"keep_alive": "x"}, "standard input"), (PIN, {"pull_up": False}, "GPIO pin 17")],
 )
-def test_streams_would_take_lines_from_one_another(tmp_path: Path, change: dict[str, Any]) -> None:
-    first, two = replace(ONE, sensor=LINES), replace(TWO, sensor=LINES)
-    assert len(open_sensors(())) == 0
-    with pytest.raises(ConfigError, match="standard input feeds the streams of one clock"):
-        open_sensors((first, replace(two, **change)))
+def test_what_can_be_open_only_once_is_for_streams_of_one_clock_and_table(
+    tmp_path: Path, sensor: dict[str, Any], other: dict[str, Any], what: str, change: dict[str, Any]
+) -> None:
+    first, two = (replace(plan, sensor=dict(sensor)) for plan in (ONE, TWO))
+    check_shared((first, two))
+    two = replace(two, **{"sensor": sensor | other} if "sensor" in change else change)
+    with pytest.raises(ConfigError, match=f"{what} feeds the streams of one clock and one sensor table only"):
+        open_sensors((first, two))
     device = agent(tmp_path, JumpingClock(1000 * SECOND), Counted(float), first)
-    with pytest.raises(ConfigError, match="standard input feeds the streams of one clock"):
-        device._ticks.switch([first, replace(two, **change)], lambda: None)
+    with pytest.raises(ConfigError, match=f"{what} feeds the streams of one clock"):
+        device._ticks.switch([first, two], lambda: None)
     assert [stream.plan.stream for stream in device._ticks.streams] == ["one"]
 
 

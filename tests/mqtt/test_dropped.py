@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,18 +10,11 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link, Subscription
 from fugu.mqtt.probe import listen
 from gateway.deployment.folders import clear_retained
-from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.shipped import Client
 from tests.support.wiretap import Wiretap
 
 TOPIC = topic_of("status", "home", "watch")
-
-
-@pytest.fixture
-def third(broker: Mosquitto) -> Iterator[Wiretap]:
-    """A broker that ends each third connection before CONNECT."""
-    with Wiretap(broker.port, drops=lambda number: number % 3 == 0) as tap:
-        yield tap
 
 
 @pytest.fixture
@@ -37,46 +29,6 @@ def through(tap: Wiretap) -> Broker:
     return Broker(port=tap.port, max_backoff=1)
 
 
-def test_a_client_of_tests_begins_a_connection_again_that_ended_before_connect(third: Wiretap) -> None:
-    for _ in range(7):
-        with Client(through(third)) as client:
-            assert client.reason == 0
-            assert client.publish(TOPIC) == 0
-            assert client.lost == 0
-    assert third.accepted == 10
-
-
-def test_a_client_of_tests_gives_up_after_three_connections(broker: Mosquitto) -> None:
-    with (
-        Wiretap(broker.port, drops=lambda _number: True) as tap,
-        pytest.raises(ConnectionError, match="3 connections ended before there was an answer to CONNECT"),
-        Client(through(tap)),
-    ):
-        pass
-    assert tap.accepted == 3
-
-
-@pytest.mark.parametrize(
-    ("wait", "what"),
-    [
-        (lambda client: client.publish(TOPIC), "an answer to packet 3"),
-        (lambda client: client.subscribe(TOPIC), "an answer to packet 3"),
-        (lambda client: client.wait_for(TOPIC, b"more"), "b'more' on fugu/2/home/watch/status"),
-    ],
-)
-def test_who_waits_on_a_lost_connection_hears_at_once_what_had_come(
-    third: Wiretap, wait: Callable[[Client], object], what: str
-) -> None:
-    with Client(through(third)) as client:
-        client.subscribe(TOPIC)
-        client.publish(TOPIC, b"x")
-        client.wait_for(TOPIC, b"x")
-        third.cut()
-        with pytest.raises(AssertionError, match="the connection ended while") as error:
-            wait(client)
-    assert f"while {what} was waited for: there is 1 messages {{'{TOPIC}': 1}}" in str(error.value)
-
-
 def test_a_wait_says_what_was_waited_for_and_what_had_come_instead() -> None:
     heard = ["one"]
     with pytest.raises(AssertionError) as error:
@@ -86,17 +38,6 @@ def test_a_wait_says_what_was_waited_for_and_what_had_come_instead() -> None:
     )
     with pytest.raises(AssertionError, match=r"s for a second word, in vain: there is \['one'\]"):
         wait_until(lambda: len(heard) > 1, "a second word", instead=lambda: heard, patience=0.02)
-
-
-def test_a_thread_that_goes_on_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.support.brokers.PATIENCE", 0.02)
-    over = threading.Event()
-    thread = threading.Thread(target=over.wait, name="reader")
-    thread.start()
-    with pytest.raises(AssertionError, match=r"waited 0.02 s for the end of reader, in vain: it runs"):
-        await_end(thread)
-    over.set()
-    await_end(thread)
 
 
 @pytest.mark.long
