@@ -66,14 +66,6 @@ def smooth(symbols, initial, transition, emission):
     return joint / joint.sum(axis=1, keepdims=True)
 
 
-def path_log_probability(states, symbols, initial, transition, emission):
-    return (
-        np.log(initial[states[0]])
-        + np.log(transition[states[:-1], states[1:]]).sum()
-        + sum(np.log(likelihood(emission, z)[x]) for x, z in zip(states, symbols, strict=True))
-    )
-
-
 def expected_moves(symbols, initial, transition, emission):
     """Expected first state (k,) and expected number of moves (k, k)."""
     alpha, _ = forward(symbols, initial, transition, emission)
@@ -92,13 +84,3 @@ def baum_welch_step(sequences, initial, transition, emission):
         start, steps = expected_moves(symbols, initial, transition, emission)
         first, moves = first + start, moves + steps
     return first / first.sum(), moves / moves.sum(axis=1, keepdims=True)
-
-
-def simulate(ticks, initial, transition, emission, generator):
-    """Draw from cumulative distributions with the same uniform numbers as the kernel."""
-    uniforms, states, symbols = generator.random((ticks, 2)), [], []
-    for t in range(ticks):
-        distribution = initial if t == 0 else transition[states[-1]]
-        states.append(int(np.searchsorted(np.cumsum(distribution), uniforms[t, 0], side="right")))
-        symbols.append(int(np.searchsorted(np.cumsum(emission[states[-1]]), uniforms[t, 1], side="right")))
-    return np.array(states, dtype=int), np.array(symbols, dtype=int)
