@@ -73,7 +73,7 @@ def _key(outbox: Path) -> str:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from edge_agent.shares import device_key
-    from fugu.contract.group_frames import digits
+    from fugu.contract.envelope import digits
 
     return digits(Ed25519PrivateKey.from_private_bytes(device_key(outbox)).public_key().public_bytes_raw())
 
@@ -83,7 +83,7 @@ def _joined(path: Path, config: AgentConfig, options: Namespace, ask: Callable[[
     from pydantic import ValidationError
 
     from fugu.contract._document import first_problem
-    from fugu.contract.group_frames import read_digits
+    from fugu.contract.envelope import read_digits
     from fugu.contract.groups import GroupPin
 
     if any(pin.name == options.group for pin in config.groups):

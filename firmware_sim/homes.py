@@ -12,10 +12,10 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from edge_agent.reporter import seal
-from fugu.contract.envelope import Envelope
+from fugu.contract.envelope import Envelope, digits
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Committed
-from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, digits, header, numbers, packed
+from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, numbers, packed
 from fugu.contract.groups import GroupDocument
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.core.shares import Shares, random_bits

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fugu.contract.envelope import digits
 from fugu.contract.errors import FuguError, UsageError
-from fugu.contract.group_frames import digits
 from fugu.host.files import write_secret
 from fugu.host.process import Notifier
 from fugu.host.terminal import LOG_FORMATS, Parser, log_to_stderr, print_any_text

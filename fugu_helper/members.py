@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 
+from fugu.contract.envelope import digits, read_digits
 from fugu.contract.errors import FuguError
-from fugu.contract.group_frames import digits, read_digits
 from fugu.contract.topics import check_device_name
 from fugu.host.files import write_secret
 

@@ -14,9 +14,9 @@ from fugu.contract._document import FORMAT_NAME, Document, Printable, refusal
 from fugu.contract.chains import ChainClass
 from fugu.contract.dating import Dated, dated
 from fugu.contract.discretisers import Cells, Label
+from fugu.contract.envelope import digits
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.group_frames import digits
 from fugu.contract.groups import SharedWindow
 from fugu.contract.history import UNCHANGED, History
 from fugu.contract.losses import Adversary

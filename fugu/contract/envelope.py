@@ -29,8 +29,10 @@ __all__ = [
     "Envelope",
     "Kind",
     "Signature",
+    "digits",
     "encode_roots",
     "key_name",
+    "read_digits",
     "sign",
     "signed_bytes",
 ]
@@ -45,6 +47,8 @@ _DOMAIN = b"fugu-edge/2/"
 _KEY_BYTES = 32
 _SIGNATURE_BYTES = 64
 _KEY_NAME_BYTES = 16
+_DIGITS, _BLOCK = 30, 5
+_DIGITS_DOMAIN = b"fugu-edge/2/digits\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,21 @@ def key_name(public: bytes) -> bytes:
     """The name of a public key of 32 bytes."""
     binary(public, _KEY_BYTES, _KEY_BYTES, "public key")
     return hashlib.sha256(public).digest()[:_KEY_NAME_BYTES]
+
+
+def digits(public: bytes) -> str:
+    """The 30 digits by which people compare a public key, six groups of five."""
+    number = int.from_bytes(hashlib.sha256(_DIGITS_DOMAIN + public).digest(), "big") % 10**_DIGITS
+    text = f"{number:0{_DIGITS}}"
+    return " ".join(text[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))
+
+
+def read_digits(text: str) -> str:
+    """Digits as somebody has typed them, in the form of `digits`; ValueError unless there are 30."""
+    plain = "".join(text.split()).replace("-", "")
+    if len(plain) != _DIGITS or not (plain.isascii() and plain.isdigit()):
+        raise ValueError(f"{_DIGITS} digits are wanted, in six groups of five")
+    return " ".join(plain[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))
 
 
 def encode_roots(envelopes: Sequence[bytes]) -> bytes:

@@ -36,12 +36,10 @@ __all__ = [
     "OpeningRequest",
     "Report",
     "SealedMasks",
-    "digits",
     "header",
     "numbers",
     "packed",
     "pages",
-    "read_digits",
     "set_digest",
     "signed_total",
 ]
@@ -57,8 +55,6 @@ _ENCAPSULATED = 1088 + 32
 _TAG = 16
 _KEY_BYTES, _SIGNATURE_BYTES = 32, 64
 _WORD = 1 << 64
-_DIGITS, _BLOCK = 30, 5
-_DIGITS_DOMAIN = b"fugu-edge/2/digits\0"
 
 Digest = Annotated[bytes, Binary(DIGEST_BYTES, DIGEST_BYTES), "SHA-256 of the group's document, as it is signed."]
 Number = Annotated[
@@ -266,18 +262,3 @@ def signed_total(values: Iterable[int]) -> int:
     """A sum mod 2^64 as the signed number that it is: noise may be below zero."""
     total = sum(values) % _WORD
     return total - _WORD if total >= _WORD // 2 else total
-
-
-def digits(public: bytes) -> str:
-    """The 30 digits by which people compare a public key, six groups of five."""
-    number = int.from_bytes(hashlib.sha256(_DIGITS_DOMAIN + public).digest(), "big") % 10**_DIGITS
-    text = f"{number:0{_DIGITS}}"
-    return " ".join(text[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))
-
-
-def read_digits(text: str) -> str:
-    """Digits as somebody has typed them, in the form of `digits`; ValueError unless there are 30."""
-    plain = "".join(text.split()).replace("-", "")
-    if len(plain) != _DIGITS or not (plain.isascii() and plain.isdigit()):
-        raise ValueError(f"{_DIGITS} digits are wanted, in six groups of five")
-    return " ".join(plain[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))

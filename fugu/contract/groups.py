@@ -22,10 +22,9 @@ from pydantic import Field, StringConstraints, model_validator
 
 from fugu.contract._document import Document, Printable, read_document, write_document
 from fugu.contract.calendar import DAY
-from fugu.contract.envelope import Envelope, Kind, Signature, key_name, signed_bytes
+from fugu.contract.envelope import Envelope, Kind, Signature, digits, key_name, signed_bytes
 from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
-from fugu.contract.group_frames import digits
 from fugu.contract.queries import Query, query_of
 from fugu.contract.sentences import LAST_US, sum_condition
 from fugu.contract.stretches import Ceiling

@@ -31,9 +31,9 @@ from edge_agent.shares import device_key
 from firmware_sim.devices import simulate_recording
 from firmware_sim.homes import SimulatedHomes
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.envelope import Envelope
+from fugu.contract.envelope import Envelope, digits
 from fugu.contract.errors import FuguError
-from fugu.contract.group_frames import Report, digits
+from fugu.contract.group_frames import Report
 from fugu.contract.groups import SharedWindow
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame

@@ -86,7 +86,7 @@ class Symbols(Kind[SymbolFrame]):
 
     counter = ""
 
-    def __init__(self, store: Store, catalogue: Catalogue, lag: int, streams: Streams) -> None:
+    def __init__(self, store: Store, catalogue: Catalogue, lag: int, streams: Streams, counters: Counter[str]) -> None:
         self._store = store
         self._frames = store.symbols
         self._streams = streams
@@ -94,7 +94,7 @@ class Symbols(Kind[SymbolFrame]):
         self.past = Past(store, catalogue, lag)
         self._places: dict[int, Place] = {}
         unread = store.symbols.unreported()
-        self.reports = Reports(catalogue, self.past.bank, lag, unread, self._look_up, self._place)
+        self.reports = Reports(catalogue, self.past.bank, lag, unread, self._look_up, self._place, counters)
         self._marks = np.zeros((0, MARKS), dtype=np.int64)
         self._models = np.zeros(0, dtype=np.int64)
         self._beliefs = Beliefs.unknown(0, 2)
@@ -371,7 +371,8 @@ class Reports:
 
     `unread` streams may have something to tell from before the start. `look_up` finds the newest stored frame of a
     stream, as a single row. `place` is of a stream's number. Estimates see `lag` ticks of later symbols. `known` is
-    what the broker has, by stream, since the last seal.
+    what the broker has, by stream, since the last seal. `counters` counts as `coalesced` what is not told because a
+    newer frame of its stream is.
     """
 
     def __init__(
@@ -382,6 +383,7 @@ class Reports:
         unread: Iterable[int],
         look_up: Callable[[int], _Fresh | None],
         place: Callable[[int], Place],
+        counters: Counter[str],
     ) -> None:
         self._catalogue = catalogue
         self._bank = bank
@@ -390,8 +392,8 @@ class Reports:
         self._look_up = look_up
         self._place = place
         self._waiting: dict[int, tuple[_Fresh, int]] = {}
+        self._counters = counters
         self.known: dict[int, int] = {}
-        self._coalesced = 0
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._unread)
@@ -400,10 +402,10 @@ class Reports:
         """Take the newest frames of some streams, each named once, and the row of each; `frames` have come in all."""
         before = len(self._waiting)
         self._waiting.update(zip(numbers, zip(repeat(fresh), rows), strict=False))
-        self._coalesced += frames - (len(self._waiting) - before)
+        self._counters["coalesced"] += frames - (len(self._waiting) - before)
         if self._unread:
             again = self._unread.keys() & set(numbers)
-            self._coalesced += len(again)
+            self._counters["coalesced"] += len(again)
             self._unread = {number: None for number in self._unread if number not in again}
 
     def put_again(self, number: int) -> None:
@@ -421,11 +423,6 @@ class Reports:
         for (columns, distributions, models), numbers, rows in self._groups(self._waiting):
             few = _Fresh(columns.take(rows), distributions[rows], models[rows])
             self._waiting.update((number, (few, row)) for row, number in enumerate(numbers))
-
-    def take_coalesced(self) -> int:
-        """How many frames are not told because a newer one of their stream is, since this was asked last."""
-        counted, self._coalesced = self._coalesced, 0
-        return counted
 
     def take(self, capacity: int) -> list[_Report]:
         """Remove so many, in the order in which their streams changed first."""

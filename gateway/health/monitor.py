@@ -45,7 +45,7 @@ _AWAY_SECONDS = 30.0
 _BEAT_SECONDS = 1.0
 _MOST_ALARMS = 200
 _TOLD = ("code", "name", "since", "count", "detail", "advice")
-_MOST_REPEATS, _MOST_WORDS, _OVER_SECONDS = 600, 600, 60.0
+_MOST_OFTEN, _OVER_SECONDS = 600, 60.0
 """Frames that a device may send again in so long: a connection that comes back brings those of an outbox at a time. And
 messages without a frame: a device sends one when it comes online, and when something about it changes.
 """
@@ -146,10 +146,9 @@ def _merged(code: AlarmCode, alarms: Iterable[_Alarm]) -> HealthAlarm:
 
 
 class _OverTime:
-    """Counts by name, begun again after every so many seconds; each may come to `most` before it is told."""
+    """Counts by name, begun again after every so many seconds; each may come to a bound before it is told."""
 
-    def __init__(self, most: int, seconds: Callable[[], float]) -> None:
-        self._most = most
+    def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
         self._since = seconds()
         self._counts: Counter[str] = Counter()
@@ -161,7 +160,7 @@ class _OverTime:
         for name, times in counts.items():
             before = self._counts[name]
             self._counts[name] += times
-            if (more := self._counts[name] - max(before, self._most)) > 0:
+            if (more := self._counts[name] - max(before, _MOST_OFTEN)) > 0:
                 yield name, more
 
 
@@ -256,8 +255,7 @@ class Monitor:
         self._notes_lock = threading.Lock()
         self._holding: dict[AlarmCode, dict[str, str]] = {}
         self._heard: dict[str, _Newest] = {}
-        self._repeats = _OverTime(_MOST_REPEATS, seconds)
-        self._words = _OverTime(_MOST_WORDS, seconds)
+        self._often = {code: _OverTime(seconds) for code in (AlarmCode.REPEATS, AlarmCode.FLOOD)}
         self._seen: dict[str, int] = {}
         self._began = seconds()
         self._since = wall()
@@ -309,15 +307,13 @@ class Monitor:
             first, before = self._notes.get((code, name), (detail, 0))
             self._notes[code, name] = first, before + times
 
-    def repeated(self, repeats: Mapping[str, int]) -> None:
-        """Take by device how many frames came that were there; a few are of a connection that was lost."""
-        for device, more in self._repeats.take(repeats):
-            self.note(AlarmCode.REPEATS, device, times=more)
+    def often(self, code: AlarmCode, counts: Mapping[str, int]) -> None:
+        """Take by device how many frames came that were there, or messages without a frame; a few are nobody's fault.
 
-    def talked(self, words: Mapping[str, int]) -> None:
-        """Take by device how many messages came that brought no frame."""
-        for device, more in self._words.take(words):
-            self.note(AlarmCode.FLOOD, device, times=more)
+        Frames come again after a connection was lost.
+        """
+        for device, more in self._often[code].take(counts):
+            self.note(code, device, times=more)
 
     def hold(self, code: AlarmCode, names: Iterable[str], details: Mapping[str, str] | None = None) -> None:
         """Something holds for those names, and for no others, until this is called again; details are by name."""

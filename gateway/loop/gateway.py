@@ -388,11 +388,12 @@ class Gateway:
 
     def _round(self, events: Sequence[Message | Acknowledged | None]) -> None:
         self._store_is_away = False
-        for device, count in self._inbox.oversized().items():
+        oversized, beyond = self._inbox.refused()
+        for device, count in oversized.items():
             self.counters["received"] += count
             self.counters[Reason.OVERSIZED] += count
             self._monitor.refused(_named(device), Reason.OVERSIZED, times=count)
-        for device, count in self._inbox.beyond().items():
+        for device, count in beyond.items():
             self._monitor.note(AlarmCode.FLOOD, _named(device), times=count)
         messages: list[Message] = []
         for event in events:
@@ -433,7 +434,7 @@ class Gateway:
         for device, more in {} if self._recorder is None else self._recorder.seconds().items():
             seconds[device] = seconds.get(device, 0.0) + more
         self._inbox.spent(seconds)
-        self._monitor.talked(words)
+        self._monitor.often(AlarmCode.FLOOD, words)
 
     def _take(self, messages: Sequence[Message]) -> None:
         arrivals, births = self._ingest.take(messages)
@@ -447,7 +448,7 @@ class Gateway:
             heard = [*arrivals.newest(recorder.streams)]
             self._monitor.received(heard)
             self._record(recorder, arrivals)
-            self._monitor.repeated(recorder.repeats())
+            self._monitor.often(AlarmCode.REPEATS, recorder.repeats())
             for part in self._seats["stored"]:
                 self._use_store(partial(part.stored, heard))
 

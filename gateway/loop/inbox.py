@@ -210,16 +210,11 @@ class Inbox:
             self._changed.notify_all()
         return taken
 
-    def oversized(self) -> Counter[str]:
-        """Count messages that were too large to be taken, since this was asked last, as `beyond` does."""
+    def refused(self) -> tuple[Counter[str], Counter[str]]:
+        """Count messages too large to be taken, and those beyond a share, by sender, since this was asked last."""
         with self._changed:
-            counted, self._oversized = self._oversized, Counter()
-            return counted
-
-    def beyond(self) -> Counter[str]:
-        """Count messages beyond a share since this was asked last, by the name in their topics, which may be any."""
-        with self._changed:
-            counted, self._beyond = self._beyond, Counter()
+            counted = self._oversized, self._beyond
+            self._oversized, self._beyond = Counter(), Counter()
             return counted
 
     def close(self) -> None:

@@ -219,7 +219,6 @@ class Publisher(Part):
             return
         under_way = len(self._reports) + len(self._told_symbols)
         reports = self._symbols.take(max(self.MAX_IN_FLIGHT - under_way, 0))
-        self._counters["coalesced"] += self._symbols.take_coalesced()
         for sent, (place, tick, estimate, refused) in enumerate(reports):
             if estimate is None:
                 self._counters[Reason.UNEXPECTED if refused is None else refused.reason] += 1

@@ -19,8 +19,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame, WindowFrame, sequence_name
-from fugu.contract.group_frames import Report
-from fugu.contract.groups import GroupDocument
 from fugu.contract.measure_frames import AnyFrame, MeasureFrame
 from fugu.contract.policy import Policy
 from fugu.contract.reports import Estimate, WindowCount
@@ -34,6 +32,8 @@ from gateway.store.shifts import ShiftError, Shifts
 from gateway.store.store import Outgoing, Store
 
 if TYPE_CHECKING:
+    from fugu.contract.group_frames import Report
+    from fugu.contract.groups import GroupDocument
     from gateway.estimates.points import Points
 
 __all__ = ["Accounted", "Recorder"]
@@ -101,7 +101,7 @@ class Recorder:
         self._sealed = self._seconds()
         self._seal_from = 0.0
         self.streams = Streams()
-        self.symbols = Symbols(store, catalogue, lag, self.streams)
+        self.symbols = Symbols(store, catalogue, lag, self.streams, counters)
         self._windows = Windows(store, catalogue)
         self._lag = lag
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.contract.dating import dated
-from fugu.contract.group_frames import digits
+from fugu.contract.envelope import digits
 from fugu.contract.groups import GroupDocument
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.contract.frames import MAX_TICK, WindowFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame
-from fugu.contract.measure_table import TimedTable
 from gateway.store.engine import Database, among
+
+if TYPE_CHECKING:
+    from fugu.contract.measure_table import TimedTable
 
 __all__ = ["LIKELY", "Measured", "PointStore", "WindowStore"]
 
@@ -122,6 +124,8 @@ CREATE TABLE sent_tables (
         return None if row is None else _measured(row)
 
     def _table(self, query: str, *values: int | bytes) -> TimedTable | None:
+        from fugu.contract.measure_table import TimedTable  # here, because few streams have points
+
         row = self._db.execute(query, values).fetchone()
         return None if row is None else TimedTable.decode(row[0])
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from fugu.contract.errors import FuguError
@@ -21,11 +22,11 @@ from gateway.store.location import Location
 from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
 from gateway.store.shifts import Shifts, Span
-from gateway.store.sums import SumStore
 from gateway.store.symbols import SymbolStore
 
 if TYPE_CHECKING:
     from gateway.store.shards import Shard
+    from gateway.store.sums import SumStore
 
 __all__ = ["KIND", "Outgoing", "Released", "Store", "StoreError", "VersionStore"]
 
@@ -265,7 +266,7 @@ class Store:
     def __init__(
         self, location: Location, *, create: bool = True, lease: Lease | None = None, shard: Shard | None = None
     ) -> None:
-        self._name = location.name
+        self._location = location
         self._db = db = open_engine(location, KIND, create=create, lease=lease)
         self.transaction, self.snapshot, self.check, self.rewrite = db.transaction, db.snapshot, db.check, db.rewrite
         self.queued = 0
@@ -279,17 +280,24 @@ class Store:
         self.conflicts = ConflictStore(self._db, self._owns)
         self.discovered = DiscoveryStore(self._db)
         self.versions = VersionStore(self._db)
-        self.sums = SumStore(location)
+
+    @cached_property
+    def sums(self) -> SumStore:
+        """Reports of groups, beside it."""
+        from gateway.store.sums import SumStore  # here, because few sites have groups
+
+        return SumStore(self._location)
 
     def close(self) -> None:
         """Close it, and let others have it."""
-        self.sums.close()
+        if "sums" in self.__dict__:
+            self.sums.close()
         self._db.close()
 
     def refuse_damage(self, *, history: bool) -> None:
         """Raise a StoreError if pages do not fit together; without `history`, only of what does not grow with it."""
         if problem := self._db.damage() if history else self._db.damage(_STATE):
-            raise StoreError(f"the store {self._name} is damaged ({problem}): {STORE.remedy}")
+            raise StoreError(f"the store {self._location.name} is damaged ({problem}): {STORE.remedy}")
 
     @property
     def shards(self) -> int:

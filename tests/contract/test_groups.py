@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.descriptions import Description, describe
-from fugu.contract.envelope import Envelope, key_name, sign
+from fugu.contract.envelope import Envelope, digits, key_name, read_digits, sign
 from fugu.contract.errors import FrameError, TrustError
 from fugu.contract.fleet_documents import Role, verified
 from fugu.contract.group_frames import (
@@ -21,11 +21,9 @@ from fugu.contract.group_frames import (
     OpeningAnswer,
     OpeningRequest,
     SealedMasks,
-    digits,
     numbers,
     packed,
     pages,
-    read_digits,
     set_digest,
     signed_total,
 )

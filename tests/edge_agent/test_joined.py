@@ -30,17 +30,9 @@ from edge_agent.reporter import BAD_KEY, seal
 from edge_agent.sensors.source import ConfigError
 from edge_agent.shares import Helpers, StreamSums, device_key
 from edge_agent.stored_frames import accounting
-from fugu.contract.envelope import Envelope, sign
+from fugu.contract.envelope import Envelope, digits, sign
 from fugu.contract.errors import UsageError
-from fugu.contract.group_frames import (
-    OpeningAnswer,
-    OpeningKey,
-    Report,
-    digits,
-    numbers,
-    pages,
-    signed_total,
-)
+from fugu.contract.group_frames import OpeningAnswer, OpeningKey, Report, numbers, pages, signed_total
 from fugu.contract.stretches import Ceiling
 from fugu.host.files import write_secret
 from fugu_helper.opening import Group, GroupFacts

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.envelope import Envelope
-from fugu.contract.group_frames import OpeningKey, SealedMasks, digits, numbers, signed_total
+from fugu.contract.envelope import Envelope, digits
+from fugu.contract.group_frames import OpeningKey, SealedMasks, numbers, signed_total
 from fugu.contract.groups import SharedWindow, check_signed
 from fugu.contract.topics import topic_of
 from fugu.host.toml_file import toml_lines

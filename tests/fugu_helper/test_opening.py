@@ -10,17 +10,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.envelope import Envelope
+from fugu.contract.envelope import Envelope, digits
 from fugu.contract.errors import FuguError, TopicError
-from fugu.contract.group_frames import (
-    OpeningAnswer,
-    OpeningRequest,
-    SealedMasks,
-    digits,
-    numbers,
-    pages,
-    signed_total,
-)
+from fugu.contract.group_frames import OpeningAnswer, OpeningRequest, SealedMasks, numbers, pages, signed_total
 from fugu.contract.groups import check_signed
 from fugu_helper.members import Members, is_weak
 from fugu_helper.opening import DAY, Group

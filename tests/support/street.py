@@ -17,9 +17,9 @@ from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.sharing import open_sensors
 from edge_agent.shares import device_key
-from fugu.contract.envelope import Envelope
+from fugu.contract.envelope import Envelope, digits
 from fugu.contract.frames import Committed, StreamCommit, sequence_name
-from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, digits, numbers, pages, signed_total
+from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, numbers, pages, signed_total
 from fugu.contract.groups import GroupDocument, SharedWindow, check_signed
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.topics import parse_topic, topic_of

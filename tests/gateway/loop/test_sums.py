@@ -7,7 +7,8 @@ from typing import Self
 
 import pytest
 
-from fugu.contract.group_frames import OpeningRequest, Report, digits, numbers
+from fugu.contract.envelope import digits
+from fugu.contract.group_frames import OpeningRequest, Report, numbers
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic
 from fugu.mqtt import Broker, Link
