@@ -39,10 +39,6 @@ def test_a_missing_recording_is_a_line_of_ours(entry: object, tmp_path: Path) ->
         entry(tmp_path / "night.csv")
 
 
-def test_no_epsilon_is_too_large_for_its_odds() -> None:
-    assert library.epsilon_to_odds(1000) == float("inf")
-
-
 def test_a_kind_that_there_is_not_is_answered_with_the_one_that_was_meant(tmp_path: Path) -> None:
     (tmp_path / "agent.toml").write_text(
         'fleet = "home"\ndevice = "watch"\noutbox = "o.db"\nceiling = 1.0\n[broker]\nhost = "127.0.0.1"\n'

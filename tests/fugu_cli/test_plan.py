@@ -192,10 +192,3 @@ def test_a_few_known_chains_are_declared_by_their_odds_ratios(fugu: Fugu, tmp_pa
     assert (
         "no stream can be planned for such a chain: transition row 0 has an entry that is not positive" in refused.err
     )
-
-
-def test_a_broken_model_is_refused_by_name(fugu: Fugu, tmp_path: Path) -> None:
-    file = tmp_path / "chain.json"
-    file.write_text('{"format": 1}')
-    done = fugu("plan", "stream", "--model", file, "--epsilon", 1)
-    assert (done.code, done.err) == (1, f"fugu: {file}: streams: is missing\n")

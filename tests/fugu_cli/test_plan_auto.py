@@ -381,21 +381,6 @@ def test_rows_without_times_are_asked_how_far_apart_they_are_before_anything_els
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        (["7"] * 9_000, "never changes"),
-        (["nan"] * 100, "no row has a reading"),
-        (["1.5", "2.5", "x1"], "line 4, column value is no number"),
-        ([], "has no rows"),
-    ],
-)
-def test_what_cannot_be_planned_from_is_one_line(fugu: Fugu, tmp_path: Path, rows: list[str], words: str) -> None:
-    file = tmp_path / "bad.csv"
-    file.write_text("t,value\n" + "".join(f"{tick},{row}\n" for tick, row in enumerate(rows)))
-    assert words in one_line(fugu(*AUTO, file))
-
-
-@pytest.mark.parametrize(
     ("options", "words"),
     [
         (("--baseline", "soon"), "baseline: 'soon' is no length of time"),
@@ -417,25 +402,6 @@ def test_questions_that_are_none_are_one_line(
     fugu: Fugu, planned: tuple[Path, Path], options: tuple[str, ...], words: str
 ) -> None:
     assert words in one_line(fugu(*AUTO, planned[0], *options))
-
-
-def test_a_file_that_is_not_there_is_one_line(fugu: Fugu, tmp_path: Path) -> None:
-    assert "No such file" in one_line(fugu(*AUTO, tmp_path / "none.csv"))
-
-
-@pytest.mark.long
-def test_gaps_duplicates_and_disorder_get_a_plan(fugu: Fugu, tmp_path: Path) -> None:
-    lines = recording(tmp_path, 4_500).read_text().splitlines()[1:]
-    shifted = [f"{float(t) + 50_000.0 * (n >= 3_000)},{v}" for n, (t, v) in enumerate(row.split(",") for row in lines)]
-    mixed = [*shifted[2_000:], *shifted[:2_000], *shifted[100:130]]
-    file = tmp_path / "mixed.csv"
-    file.write_text("\n".join(["t,value", *mixed]) + "\n")
-    document = fugu(*AUTO, file, "--json").json()
-    notes = " ".join(document["readings"]["notes"])
-    assert "sorted" in notes
-    assert "left out" in notes
-    assert "1 gaps in time" in notes
-    assert document["readings"]["ticks"] == 4_500
 
 
 @pytest.mark.soak

@@ -321,21 +321,6 @@ def test_a_wish_that_cannot_be_met_is_a_plain_no() -> None:
     assert plan.least_epsilon is None or plan.least_epsilon > 1.0
 
 
-@pytest.mark.long
-def test_what_does_not_vary_is_not_worth_telling() -> None:
-    plan = planned(simulated(6, 6_000, q=0.45, r=0.45), latency_seconds=3_600.0, epsilon=0.2)
-    assert plan.recommended.kind == "none"
-    check(plan)
-
-
-@pytest.mark.long
-def test_a_recording_that_is_too_short_says_so() -> None:
-    some = levels(1, 5_000)
-    with pytest.raises(PlanningError, match="5000 ticks are too few to plan from"):
-        planned(some)
-    assert planned(some, baseline=30).candidates
-
-
 def test_a_state_that_never_changes_says_so() -> None:
     with pytest.raises(PlanningError, match="never changes in the first set"):
         planned(levels(1), threshold=1e9)

@@ -76,13 +76,6 @@ def test_however_large_epsilon_no_symbol_is_ever_certain(adversary: Adversary, e
     assert several.loss.epsilon <= epsilon
 
 
-@pytest.mark.long
-def test_equal_states_of_a_symmetric_chain_get_equal_noise() -> None:
-    for theta in (0.05, 0.3, 0.7, 0.95):
-        calibration = calibrate(point(theta, theta), 1.0)
-        assert abs(calibration.threshold0 - calibration.threshold1) <= 1
-
-
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
 def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
     attempts: list[Callable[[], object]] = [

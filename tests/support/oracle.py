@@ -164,42 +164,9 @@ def best_attack(q: float, r: float, emission: Array, direction: int, *, informed
 def enumerated_losses(
     starts: Array, transition: Array, n: int, log_density: Callable[[Array], Array], *, informed: bool
 ) -> Array:
-    """The largest log-likelihood ratio at each tick (n,), over starts, outputs, pairs of states and known states.
-
-    Every axis of the table of paths gets one more entry, the sum of all others: a tick whose state nobody knows.
-
-    Args:
-        starts: (s, k) distributions of the first state.
-        transition: (k, k).
-        log_density: from all paths (paths, n) to the log-density (paths, outputs) of what is released.
-    """
-    k = len(transition)
-    paths = np.array(list(product(range(k), repeat=n)))
-    steps = np.ones(len(paths))
-    for step in range(n - 1):
-        steps = steps * transition[paths[:, step], paths[:, step + 1]]
-    logs = log_density(paths)
-    density = np.exp(logs - logs.max(axis=0))  # a factor for each output cancels in every ratio
-    assert (logs.max(axis=0) - logs.min(axis=0)).max() < 700.0, "densities too far apart for floats"
-    worst = np.zeros(n)
-    for start in starts:
-        weight = start[paths[:, 0]] * steps
-        table = np.concatenate([weight[:, None] * density, weight[:, None]], axis=1).reshape((k,) * n + (-1,))
-        for tick in range(n):
-            table = np.concatenate([table, table.sum(axis=tick, keepdims=True)], axis=tick)
-        for tick in range(n):
-            at = np.moveaxis(table, tick, 0)[:k]
-            if not informed:
-                at = at[(slice(None),) + (k,) * (n - 1)]
-            at = at.reshape(k, -1, table.shape[-1])
-            possible = at[:, :, -1] > 0.0
-            with np.errstate(divide="ignore", invalid="ignore"):
-                logs = np.log(at[:, :, :-1]) - np.log(at[:, :, -1:])
-            high = np.where(possible[:, :, None], logs, -np.inf).max(axis=0)
-            low = np.where(possible[:, :, None], logs, np.inf).min(axis=0)
-            some = possible.any(axis=0)
-            worst[tick] = max(worst[tick], float((high[some] - low[some]).max(initial=0.0)))
-    return worst
+    """The largest log-likelihood ratio at each tick (n,), of starts (s, k), outputs, pairs and known states."""
+    losses = [worst_release_loss(start, transition, n, log_density, informed=informed) for start in starts]
+    return np.max(losses, axis=(0, 2, 3))
 
 
 def extreme_chain(generator: np.random.Generator, k: int) -> Array:
