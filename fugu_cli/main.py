@@ -83,12 +83,14 @@ def _run(words: list[str]) -> int:
 
 
 def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
-    """Run a command; every expected failure becomes one line and an exit code, and a question its options, too."""
+    """Run a command; every expected failure becomes one line (one more for each of its notes) and an exit code."""
     try:
         return command()
     except QuestionError as error:
         return _ask(error, as_json=as_json)
     except FuguError as error:
+        for note in getattr(error, "__notes__", ()):
+            _fail(note, 1)
         return _fail(str(error), 2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:
         raise

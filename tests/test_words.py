@@ -23,8 +23,8 @@ TWENTY_FIVE = ("tests", "papers")
 DOCSTRING = re.compile(r'(^ *)?"""(.*?)"""', re.MULTILINE | re.DOTALL)
 FIELDS = re.compile(r"\s*(?:Args|Attributes|Definitions|Raises|Returns|Usage|Yields):")
 
-WORDS, PROOF_WORDS = 30, 35
-"""The most words of a sentence on a page, and on one of proofs."""
+WORDS = 25
+"""The most words of a sentence on a page."""
 
 BARE = re.compile(r"(?<![\w.)\]}\\/%])\.\d|(?<=\*\*)\.\d")
 """A decimal without its leading zero; not the end of a name, of a path or of a version, and no field of a format."""
@@ -136,8 +136,7 @@ def test_no_page_has_a_name_that_was_given_up(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_no_sentence_is_long(page: Path) -> None:
     every = [sentence for text in paragraphs(page) for sentence in sentences(text)]
-    most = PROOF_WORDS if page.parent.name == "proofs" else WORDS
-    assert [sentence for sentence in every if words(sentence) > most] == []
+    assert [sentence for sentence in every if words(sentence) > WORDS] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -45,7 +45,6 @@ app = command_group("All devices of a list.")
 _COLUMNS = ("device", "policy", "sensor", "ceiling")
 _OPTIONAL = ("measurement_ceiling", "groups")
 _SENSOR: TypeAdapter[object] = TypeAdapter(SensorConfig)
-_SHOWN = 10
 
 
 @dataclass(slots=True)
@@ -138,7 +137,7 @@ def fleet(
     ):
         issued = []
         for device in listed:
-            with _line(devices, device.line):
+            try:
                 account = Account(name=device.name, role="device", streams=tuple(device.sensors))
                 credentials = opened.issue(device.name, datetime.now(UTC), ca_key=ca_key())
                 enrolment = new_enrolment(
@@ -154,6 +153,8 @@ def fleet(
                 folders.write_device(folder, opened, credentials, options)
                 load(folder / "agent.toml")
                 issued.append((account, credentials))
+            except FuguError as error:
+                raise type(error)(f"{devices}: line {device.line}: {error}; nothing was written") from None
         if gateway is not None and gateway_passphrase_file is not None:
             issued += _gateway(gateway, opened, keys, registry, gateway_passphrase_file, in_place=in_place)
         opened.admit(issued)
@@ -197,7 +198,7 @@ def _gateway(
 
 
 def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:
-    """Read and check all rows. FuguError names every line that is wrong, up to ten."""
+    """Read and check all rows. FuguError names every line that is wrong, in its notes all but the last."""
     rows = csv.DictReader(read_text(file, "the list of devices").removeprefix("\ufeff").splitlines(), strict=True)
     listed: dict[str, _Device] = {}
     problems = []
@@ -212,12 +213,13 @@ def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:
             try:
                 _enter(listed, row, rows.line_num, broker, templates)
             except FuguError as error:
-                problems.append(f"line {rows.line_num}: {error}")
+                problems.append(f"{file}: line {rows.line_num}: {error}")
     except csv.Error as error:
         raise FuguError(f"{file}: line {rows.line_num}: {error}") from None
     if problems:
-        more = f"; and {len(problems) - _SHOWN} more lines" if len(problems) > _SHOWN else ""
-        raise FuguError(f"{file}: {'; '.join(problems[:_SHOWN])}{more}; nothing was written")
+        refusal = FuguError(f"{problems.pop()}; nothing was written")
+        refusal.__notes__ = problems
+        raise refusal
     if not listed:
         raise FuguError(f"{file} names no device")
     return list(listed.values())
@@ -265,15 +267,6 @@ def _enter(
     entry = listed.setdefault(name, device)
     entry.policies |= policies
     entry.sensors |= dict.fromkeys(policies, cells["sensor"])
-
-
-@contextmanager
-def _line(file: Path, line: int) -> Iterator[None]:
-    """Name a line in what is refused."""
-    try:
-        yield
-    except FuguError as error:
-        raise type(error)(f"{file}: line {line}: {error}; nothing was written") from None
 
 
 @contextmanager

@@ -28,16 +28,16 @@ _AT_ONCE = 8
 
 @command(doctor, shows=True)
 def _doctor(
-    file: Annotated[
-        Path,
+    files: Annotated[
+        list[Path],
         Argument(
-            metavar="FILE",
+            metavar="FILE...",
             help="A device's agent.toml, a gateway's gateway.toml, the folder of either, or the folder of "
-            "'fugu deploy fleet', of whose devices the files and accounts are looked at.",
+            "'fugu deploy fleet'. Of several devices only files and accounts are looked at.",
         ),
     ],
 ) -> Result:
-    """Look at an installation, and say what to do.
+    """Look at an installation, or at several, and say what to do.
 
     Exit code 1 if something does not work.
 
@@ -46,59 +46,65 @@ def _doctor(
       fugu doctor agent.toml
       fugu doctor gateway.toml
       fugu doctor /etc/fugu-gateway
-      fugu doctor devices
+      fugu doctor gateway devices more-devices
     """
-    if file.is_dir():
-        alone = any((file / name).exists() for name in (_AGENT, _GATEWAY))
-        if not alone and (folders := sorted(config.parent for config in file.glob(f"*/{_AGENT}"))):
-            return _devices(folders)
-        if not alone:
-            raise FuguError(
-                f"{file} has no {_AGENT} and no {_GATEWAY}: name a device's or gateway's folder (a broker is looked at "
-                "through theirs), or the one in which 'fugu deploy fleet' wrote its devices"
-            )
-        file /= _AGENT if (file / _AGENT).exists() else _GATEWAY
-    if of_gateway(file):
-        from gateway.deployment.doctor import examine, installed
-
-        installation = installed(file)
-        with working("looking at everything"):
-            findings = examine(installation, say_waiting)
-    else:
-        from edge_agent.doctor import examine as examine_device
-
-        findings = examine_device(file, say_waiting)
+    configs = [config for file in files for config in _configs(file)]
+    if len(files) > 1:
+        return _several({str(config): config for config in configs})
+    if configs[0].parent not in (files[0], files[0].parent):
+        return _several({config.parent.name: config for config in configs})
+    with working("looking at everything"):
+        findings = _findings(configs[0])
     document = {"findings": [finding._asdict() for finding in findings]}
     return Result(document, map(Line, lines(findings)), 1 if failed(findings) else 0)
 
 
-def _devices(folders: list[Path]) -> Result:
-    """Look at folders that go onto other machines; findings that several devices share are one line."""
+def _configs(file: Path) -> list[Path]:
+    """The file itself, that of a folder, or those of a folder's devices."""
+    if not file.is_dir():
+        return [file]
+    for pattern in (_AGENT, _GATEWAY, f"*/{_AGENT}"):
+        if configs := sorted(file.glob(pattern)):
+            return configs
+    raise FuguError(
+        f"{file} has no {_AGENT} and no {_GATEWAY}: name a device's or gateway's folder (a broker is looked at "
+        "through theirs), or the one in which 'fugu deploy fleet' wrote its devices"
+    )
+
+
+def _findings(config: Path, *, elsewhere: bool = False) -> list[Finding]:
+    if of_gateway(config):
+        from gateway.deployment.doctor import examine, installed
+
+        return examine(installed(config), say_waiting)
+    from edge_agent.doctor import examine as examine_device
+
+    return examine_device(config, say_waiting, elsewhere=elsewhere)
+
+
+def _several(configs: dict[str, Path]) -> Result:
+    """Look at devices that go onto other machines, and at gateways; findings that several share are one line."""
     # A thread cannot fork as `examine` does; and whoever waits for a pool is told if one of its processes dies.
-    with ProcessPoolExecutor(min(len(folders), _AT_ONCE), get_context("fork")) as pool:
+    with ProcessPoolExecutor(min(len(configs), _AT_ONCE), get_context("fork")) as pool:
         try:
-            findings = dict(zip((folder.name for folder in folders), pool.map(_device, folders), strict=True))
+            findings = dict(zip(configs, pool.map(_in_child, configs.values()), strict=True))
         except BrokenProcessPool:
-            raise FuguError("a process that looked at a device has died: try again, or look at one device") from None
-    failures = [name for name, of_device in findings.items() if failed(of_device)]
+            raise FuguError("a process that looked at a folder has died: try again, or look at one folder") from None
+    failures = [name for name, of_folder in findings.items() if failed(of_folder)]
     shared: dict[Finding, list[str]] = {}
-    for name, of_device in findings.items():
-        for finding in of_device:
+    for name, of_folder in findings.items():
+        for finding in of_folder:
             if finding.verdict != "ok":
                 shared.setdefault(finding, []).append(name)
-    report = []
-    for finding, names in shared.items():
-        report.append(Line(f"{lines([finding])[0]} [{some_names(names)}]"))
-    report.append(Line(f"{len(findings) - len(failures)} of {len(findings)} devices work"))
-    document = {name: [finding._asdict() for finding in of_device] for name, of_device in findings.items()}
+    report = [Line(f"{lines([finding])[0]} [{some_names(names)}]") for finding, names in shared.items()]
+    report.append(Line(f"{len(findings) - len(failures)} of {len(findings)} work"))
+    document = {name: [finding._asdict() for finding in of_folder] for name, of_folder in findings.items()}
     return Result(document, report, 1 if failures else 0)
 
 
-def _device(folder: Path) -> list[Finding]:
-    from edge_agent.doctor import examine
-
+def _in_child(config: Path) -> list[Finding]:
     try:
-        return examine(folder / _AGENT, say_waiting, elsewhere=True)
+        return _findings(config, elsewhere=True)
     except FuguError as error:
         return [Finding("configuration", "FAIL", f"{error}")]
 

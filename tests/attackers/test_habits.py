@@ -114,8 +114,8 @@ def test_the_windows_of_a_class_reveal_the_chain_within_the_class():
     assert mixed.max() > math.log(4)
     weights = sum(law.sum(axis=1) for law in laws)
     beyond = float(weights[mixed > 1.0].sum() / weights.sum())
-    check_printed("odds on the middle tick move by x {} at most; for one who has yet to", math.exp(largest))
-    check_printed("learn it, by up to x {}, and beyond x 2.7 for {} % of the", math.exp(mixed.max()), 100 * beyond)
+    check_printed("odds on the middle tick move by x {} at most. For one who has yet to", math.exp(largest))
+    check_printed("learn it, they move by up to x {}, and beyond x 2.7 for {} %", math.exp(mixed.max()), 100 * beyond)
 
 
 def released(night, seed):

@@ -47,7 +47,7 @@ def test_tables_that_are_strong_in_opposite_directions_cannot_take_turns() -> No
     assert one_switch == pytest.approx(5.536, abs=2e-3)
     assert in_turns == pytest.approx(7.154, abs=2e-3)
     check_printed(
-        "with q = 0.32532549, r = 0.98108782 and rows (3037014152), (4255144774) and (47676151), (893117453), {} and {}"
+        "With q = 0.32532549, r = 0.98108782 and rows (3037014152), (4255144774) and (47676151), (893117453), {} and {}"
         " alone, {} after one switch and {} in turns.",
         *alone,
         one_switch,

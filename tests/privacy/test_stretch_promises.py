@@ -279,7 +279,7 @@ def test_without_a_class_a_stretch_does_not_lose_its_own_ticks_only() -> None:
     unknown = lost(stream, 3, 3)
     loss = lost(stream, 3, 3, (0, 1, 2, 6, 7, 8))
     assert loss == pytest.approx(1.0, abs=1e-9)
-    check_printed("it loses 1 if the other six are known, and {} if they are not.", unknown)
+    check_printed("It loses 1 if the other six are known, and {} if they are not.", unknown)
     assert unknown > 2.5
 
 

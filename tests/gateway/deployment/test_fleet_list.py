@@ -71,13 +71,14 @@ def test_forty_devices_of_a_list(fugu: Fugu, broker: Shipped) -> None:
         wait_until(lambda: all(connected(devices / name) for name in names[:2]), "two agents")
         (devices / "b7" / "password").write_text("of somebody else\n")
         # A process of its own: it forks, which one with threads must not.
-        command = [sys.executable, "-m", "fugu", "doctor", str(devices)]
+        command = [sys.executable, "-m", "fugu", "doctor", str(devices), str(devices / "b7")]
         seen = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert seen.returncode == 1
     lines = seen.stdout.splitlines()
-    assert lines[-1] == "39 of 40 devices work"
-    failures = [line for line in lines if line.startswith("FAIL")]
-    assert failures == [line for line in lines if line.startswith("FAIL broker: ") and line.endswith(" [b7]")]
+    assert lines[-1] == "39 of 40 work"
+    (failure,) = (line for line in lines if line.startswith("FAIL"))
+    assert failure.startswith("FAIL broker: ")
+    assert failure.endswith(f" [{devices / 'b7' / 'agent.toml'}]")
 
 
 def test_a_list_writes_what_one_command_for_each_writes(fugu: Fugu, broker: Shipped) -> None:
@@ -104,7 +105,6 @@ def test_a_list_writes_what_one_command_for_each_writes(fugu: Fugu, broker: Ship
         ("the hall,hr.json,stdin,5", "the name of the device"),
         ("ring,gone.json,stdin,5", "cannot read the policy"),
         ("ring,hr.json,a/+/b,5", "'a/+/b' is no sensor"),
-        ("ring,hr.json,,5", "'' is no sensor"),
         ("ring,hr.json,stdin,0.001", "above this device's ceiling"),
         ("ring,hr.json,stdin,much", "much"),
         ("ring,hr.json,stdin", "another number of cells"),
@@ -129,6 +129,15 @@ def test_a_wrong_row_is_named_and_nothing_is_written(fugu: Fugu, broker: Shipped
     assert not (broker.root / "devices").exists()
     with closing(Registry(registry)) as opened:
         assert [device.name for device in opened.devices()] == ["enrolled"]
+
+
+def test_each_of_several_wrong_rows_is_a_line(fugu: Fugu, broker: Shipped) -> None:
+    first, second = fugu(
+        *words(broker, ["ring,hr.json,,5", "band,hr.json,stdin,5", "band,hr.json,#,5"])
+    ).err.splitlines()
+    assert first.partition("devices.csv: line 2: ")[2].startswith("'' is no sensor")
+    assert second.partition("devices.csv: line 4: ")[2].startswith("'#' is no sensor")
+    assert ["nothing was written" in line for line in (first, second)] == [False, True]
 
 
 def test_a_kind_of_sensor_that_has_more_to_say_is_no_function() -> None:
