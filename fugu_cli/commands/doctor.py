@@ -37,7 +37,7 @@ def _doctor(
         ),
     ],
 ) -> Result:
-    """Look at an installation, or at several, and say what to do.
+    """Look at an installation, and say what to do.
 
     Exit code 1 if something does not work.
 
