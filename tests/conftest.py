@@ -216,8 +216,8 @@ def _no_process_outlives_its_test() -> Iterator[None]:
     """
     yield
     for thread in threading.enumerate():
-        if thread.name.startswith("paho-mqtt-client-"):
-            vars(thread)["_target"].__self__.disconnect()
+        if thread.name.startswith("paho-mqtt-client-") and (target := vars(thread).get("_target")):  # none at its end
+            target.__self__.disconnect()
     for child in _children():
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.kill(child, signal.SIGKILL)
