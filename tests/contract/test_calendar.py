@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from zoneinfo import ZoneInfo
@@ -26,6 +27,7 @@ from fugu.planning.answers import error_of
 from fugu.planning.errors import PlanningError
 from fugu.planning.profiles import profile_blocks, transitions
 from fugu_cli.view.readings import ReadingLines
+from tests.support.example_frames import COUNT
 from tests.support.scenes import policy
 
 SINCE = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
@@ -150,46 +152,18 @@ def test_a_profile_is_of_a_day_at_least_and_is_described() -> None:
     assert policy.windows[0].query.about(("on",)) == "ticks of on, by 4 h of the day (Europe/Berlin)"
 
 
+HALVES = {"blocks": ("00:00-12:00", "12:00-24:00"), "values": (1.0, 2.0), "low": (-3.0, -2.0), "high": (5.0, 6.0)}
+DAY_COUNT = replace(COUNT, states=("on",), **HALVES)
+
+
 def test_a_report_of_a_profile_has_a_number_for_each_block() -> None:
-    time = datetime(2026, 2, 1, tzinfo=UTC)
-    count = WindowCount(
-        time=time,
-        since=time - timedelta(days=7),
-        window="day",
-        states=("on",),
-        blocks=BERLIN.labels,
-        values=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0),
-        low=(0.0,) * 6,
-        high=(9.0,) * 6,
-        confidence=0.95,
-        observed=10_080,
-        unit="ticks",
-        epsilon=1.0,
-        adversary="universal",
-        useful=True,
-    )
-    assert count.flat()["value_08:00-12:00"] == 3.0
-    assert WindowCount.decode(count.encode()) == count
-
-
-def test_a_report_has_as_many_numbers_as_blocks() -> None:
-    time = datetime(2026, 2, 1, tzinfo=UTC)
-    fields: dict[str, object] = {"time": time, "since": time, "window": "day", "states": ("on", "off"), "observed": 9}
-    fields |= {"values": (1.0, 2.0), "low": (0.0, 0.0), "high": (3.0, 3.0), "confidence": 0.95, "epsilon": 1.0}
-    fields |= {"adversary": "universal", "useful": True, "unit": "ticks"}
+    assert DAY_COUNT.flat()["value_12:00-24:00"] == 2.0
+    assert WindowCount.decode(DAY_COUNT.encode()) == DAY_COUNT
     with pytest.raises(FrameError, match="2 values of 6 blocks"):
-        WindowCount(**fields, blocks=BERLIN.labels)  # type: ignore[arg-type]
+        replace(DAY_COUNT, blocks=BERLIN.labels)
 
 
 def test_a_line_names_each_part_of_the_day_with_its_interval() -> None:
-    time = datetime(2026, 2, 1, tzinfo=UTC)
-    blocks = ("00:00-12:00", "12:00-24:00")
-    count = WindowCount(
-        **{"time": time, "since": time - timedelta(days=7), "window": "day", "states": ("on",), "blocks": blocks},
-        **{"values": (1.0, 2.0), "low": (-3.0, -2.0), "high": (5.0, 6.0), "confidence": 0.95, "observed": 10_080},
-        unit="ticks",
-        **{"epsilon": 1.0, "adversary": "universal", "useful": True},  # type: ignore[arg-type]
-    )
-    line = ReadingLines()(CountReading("watch", "hr", count))
-    assert "window day: 00:00-12:00 1 (-3 to 5), 12:00-24:00 2 (-2 to 6) ticks in 10080 observed" in line
+    line = ReadingLines()(CountReading("watch", "hr", DAY_COUNT))
+    assert "window hourly: 00:00-12:00 1 (-3 to 5), 12:00-24:00 2 (-2 to 6) ticks in 3600 observed" in line
     assert line.endswith("on by parts of the day")

@@ -33,6 +33,7 @@ from tests.support.changing_noise import (
     stretch_losses,
 )
 from tests.support.measured import measure_policy
+from tests.support.windows import policy as any_policy
 
 WIDE = BinaryChains(q=(0.01, 0.1), r=(0.01, 0.1))
 NARROW = BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3))
@@ -52,13 +53,11 @@ def policy(
     **changes: Any,
 ) -> Policy:
     fields = {
-        **{"fleet": "home", "device": "watch", "stream": "hr", "version": version, "chains": chains},
-        "clock": Clock(epoch_us=0, period_us=60_000_000),
-        "discretiser": Thresholds(edges=(0.5,), states=("low", "high")),
+        **{"version": version, "chains": chains, "clock": Clock(epoch_us=0, period_us=60_000_000)},
         "table": table_for(chains, epsilon, adversary, ticks),
         "guarantee": Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks),
     }
-    return Policy(**fields | changes)
+    return any_policy(**fields | changes)
 
 
 def one_after_another(*versions: tuple[Policy, int]) -> History:

@@ -26,6 +26,7 @@ from fugu.contract.timeline import Drawn
 from gateway.parts.describe import InForce
 from tests.support.changing_noise import odds_leakage, stretch_losses
 from tests.support.scenes import catalogue
+from tests.support.windows import policy as any_policy
 
 ODDS, RATE = 16.0, 0.1
 ALONE = BoundedChains(states=2, odds_ratio=ODDS)
@@ -42,17 +43,9 @@ def policy(
 ) -> Policy:
     """A symmetric table whose symbol tells at most `rate` nats; a promise with little to spare."""
     wrong = math.ceil(SCALE / (1 + math.exp(rate)))
-    policy = Policy(
-        fleet="home",
-        device=device,
-        stream=stream,
-        version=version,
-        clock=Clock(epoch_us=epoch, period_us=60_000_000),
-        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-        table=NoiseTable.binary(wrong, wrong),
-        chains=chains,
-        guarantee=Guarantee(epsilon=100.0, adversary="universal"),
-    )
+    fields = {"device": device, "stream": stream, "version": version, "chains": chains}
+    clock = Clock(epoch_us=epoch, period_us=60_000_000)
+    policy = any_policy(**fields, clock=clock, table=NoiseTable.binary(wrong, wrong))
     achieved = policy.verify().epsilon
     return policy.model_copy(update={"guarantee": Guarantee(epsilon=achieved * 1.01, adversary="universal")})
 

@@ -31,6 +31,7 @@ from tests.support.measured import measure_policy
 from tests.support.oracle import worst_loss
 from tests.support.refusals import refused_for
 from tests.support.signing import NOW, Keys, policy_document
+from tests.support.windows import policy as any_policy
 
 KEYS = Keys()
 OFFICE = BinaryChains(q=(0.0036, 0.0036), r=(0.012, 0.012))
@@ -45,16 +46,12 @@ def calibrated(chains: BinaryChains, epsilon: float) -> NoiseTable:
 
 def heart(chains: BinaryChains = OFFICE, **fields: Any) -> Policy:
     """A policy whose guarantee of 1 is true for its class."""
-    guarantee = Guarantee(epsilon=1.0, adversary="informed")
-    document: dict[str, Any] = {
-        **{"fleet": "home", "device": "watch", "stream": "hr", "version": 5, "frame_ticks": 10},
-        "clock": Clock(epoch_us=0, period_us=SECOND),
+    document = {
+        **{"version": 5, "table": calibrated(chains, 1.0), "chains": chains},
         "discretiser": Thresholds(edges=(70.0,), states=("low", "high")),
-        "table": calibrated(chains, 1.0),
-        "chains": chains,
-        "guarantee": guarantee,
+        "guarantee": Guarantee(epsilon=1.0, adversary="informed"),
     }
-    return Policy(**{**document, **fields})
+    return any_policy(**document | fields)
 
 
 WINDOW = Window(name="hour", length=60, stride=60, states=("high",), scale="2000")

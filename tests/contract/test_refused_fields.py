@@ -15,30 +15,18 @@ from typing import Any
 import msgpack
 import pytest
 
-from fugu.contract.envelope import Envelope, Signature
-from fugu.contract.errors import FrameError, Reason, StatusCode
-from fugu.contract.frames import (
-    Committed,
-    Gap,
-    PolicyStatus,
-    Status,
-    StreamCommit,
-    StreamStatus,
-    SymbolFrame,
-    WindowFrame,
-)
-from fugu.contract.measure_frames import MeasureFrame
-from fugu.contract.measure_table import TimedTable
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.message import unpacked
-from fugu.contract.reports import AlarmCode, Health, HealthAlarm, ReleaseFrame, WindowCount, decode_estimate
+from fugu.contract.reports import Health, ReleaseFrame, WindowCount, decode_estimate
 from tests.support.asyncapi import payload as form
 from tests.support.example_frames import (
     COUNT,
+    HEALTH,
     HISTOGRAM,
+    PACKED,
     PLACE_ESTIMATE,
     RELEASE_FRAME,
     STATE_ESTIMATE,
-    SYMBOL_FRAME,
     VALUE_ESTIMATE,
     VECTOR_ESTIMATE,
 )
@@ -46,28 +34,6 @@ from tests.support.example_frames import (
 ROOT = Path(__file__).parents[2]
 Schema = dict[str, Any]
 Case = tuple[str, bytes, Callable[[bytes], Any]]
-ENVELOPE = Envelope("policy", b"{}", (Signature(b"k" * 16, b"s" * 64),))
-COMMITTED = Committed((StreamCommit("hr", 100, (Gap(3, 5),)),), 5, b"t" * 32)
-STATUS = Status(True, "0.1.0", 3, (StatusCode.CLOCK,), (StreamStatus("hr", 7, 1001),))
-WINDOW = WindowFrame(7, "high", 10, 12, 7200, 600, 590, (-3, 412), shift=3600)
-HEALTH = Health(True, 20, 10, 5, 4, 100, 7, (HealthAlarm(AlarmCode.SILENT, 5, 2, ("watch",), 3, "look"),))
-
-
-def golden(name: str) -> bytes:
-    return bytes.fromhex((ROOT / "tests" / "golden" / "frames" / f"{name}.hex").read_text())
-
-
-PACKED: list[Case] = [
-    ("SymbolFrame", SYMBOL_FRAME.encode(), SymbolFrame.decode),
-    ("MeasureFrame", golden("measure"), MeasureFrame.decode),
-    ("WindowFrame", WINDOW.encode(), WindowFrame.decode),
-    ("Status", STATUS.encode(), Status.decode),
-    ("Committed", COMMITTED.encode(), Committed.decode),
-    ("TimedTable", golden("table"), TimedTable.decode),
-    ("TimedTable", golden("table_staircase"), TimedTable.decode),
-    ("Envelope", ENVELOPE.encode(), Envelope.decode),
-    ("PolicyStatus", PolicyStatus(3, b"12345678", "pinned", "no", 2, False).encode(), PolicyStatus.decode),
-]
 FLAT: list[Case] = [
     *((type(report).__name__, report.encode(), decode_estimate) for report in (STATE_ESTIMATE, PLACE_ESTIMATE)),
     *((type(report).__name__, report.encode(), decode_estimate) for report in (VALUE_ESTIMATE, VECTOR_ESTIMATE)),

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
-from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, loss, tick_ratios
 from fugu.contract.losses import Adversary
@@ -27,6 +26,7 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import MarkovChain
 from tests.support.oracle import Array, by_evidence, joint_distribution
 from tests.support.proofs import check_printed
+from tests.support.windows import policy as any_policy
 
 TURNING = ((0.90, 0.09, 0.01), (0.01, 0.90, 0.09), (0.09, 0.01, 0.90))
 """A chain that turns one way: its past is not like its future."""
@@ -159,18 +159,10 @@ def test_no_late_ticks_bring_more_into_a_time(seconds: int, lateness: list[int])
 
 
 def policy(windows: tuple[Window, ...], chains: ChainClass, period_us: int = 60_000_000) -> Policy:
-    fields: dict[str, Any] = {"fleet": "home", "device": "watch", "stream": "hr", "version": 1, "frame_ticks": 10}
     promise = Guarantee(epsilon=100.0, adversary="informed")
-    return Policy(
-        **fields,
-        clock=Clock(epoch_us=0, period_us=period_us),
-        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-        table=NoiseTable.binary(round(0.48 * SCALE), round(0.45 * SCALE)),
-        chains=chains,
-        guarantee=promise,
-        windows=windows,
-        windows_guarantee=promise if windows else None,
-    )
+    fields = {"guarantee": promise, "windows_guarantee": promise if windows else None, "chains": chains}
+    table = NoiseTable.binary(round(0.48 * SCALE), round(0.45 * SCALE))
+    return any_policy(*windows, **fields, table=table, clock=Clock(epoch_us=0, period_us=period_us))
 
 
 def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:

@@ -99,7 +99,6 @@ def test_status_and_description_are_retained_and_the_last_will_tells_of_a_crash(
     assert process.wait(PATIENCE) == (1 if end == "outbox lost" else -9)
     wait_until(lambda: not Status.decode(seen[-1]).online)
     assert Status.decode(seen[-1]).codes == (StatusCode.CONNECTION_LOST,)
-    observer.stop()
 
 
 # Refusals

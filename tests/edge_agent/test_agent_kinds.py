@@ -19,4 +19,3 @@ def test_points_are_framed_although_the_next_policy_has_longer_frames_of_symbols
     outbox.append(stream_plan(version=2, frame_ticks=4096), 2, b"\1")
     (frame,) = measure_frames(outbox)
     assert (frame.policy_version, frame.first, frame.released) == (1, 1, (Released(0, (3, 4)),))
-    outbox.close()

@@ -93,4 +93,3 @@ def test_what_was_drawn_for_a_stream_that_ends_is_sent_even_after_a_power_cut(tm
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     drawn = [(frame.policy_version, frame.first, len(frame.symbols)) for frame in symbol_frames(outbox)]
     assert drawn == [(1, 1001, 3)] * 2
-    outbox.close()

@@ -79,7 +79,6 @@ def test_a_full_disk_loses_windows_and_repeats_none(tmp_path: Path) -> None:
     wait_until(lambda: clock.now > room + 50 * SECOND)
     agent.stop()
     await_end(thread)
-    assert not thread.is_alive()
     stored = windows_left(plan)
     indices = [frame.index for frame in stored]
     assert indices == sorted(set(indices))
@@ -124,7 +123,6 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
     assert agent.refused.total() == 1
     say(StreamCommit("hr/high", 3, ()))
     await_end(thread)
-    assert not thread.is_alive()
     gateway.stop()
     recorder.link.stop()
     assert windows_left(plan) == []

@@ -123,4 +123,3 @@ def test_an_agent_that_was_cloned_says_so_in_one_line_and_how_to_move_it(
     assert "the outbox belongs to this machine" in capsys.readouterr().out
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     outbox.bind(identifiers("rack-7"))
-    outbox.close()

@@ -46,7 +46,6 @@ def test_a_clock_one_year_ahead_for_3_seconds_silences_no_device(tmp_path: Path)
     assert not device.time.uncertain
     assert device.numbers == list(range(device.numbers[0], device.numbers[0] + 23)), "nothing has happened"
     assert {shift for _, shift, _ in device.drawn} == {0}
-    device.crash()
 
 
 @pytest.mark.parametrize("again", ["same", "other"])
@@ -68,7 +67,6 @@ def test_a_clock_one_year_ahead_silences_no_device_across_a_restart(tmp_path: Pa
     assert (device.drawn[-1][1] > 0) == (again != "same")
     wall = device.numbers[-1] - device.drawn[-1][1]
     assert wall == device.clocks.wall // SECOND
-    device.crash()
 
 
 def test_a_clock_set_back_by_an_hour_goes_on_above_every_number(tmp_path: Path) -> None:
@@ -95,7 +93,6 @@ def test_a_clock_set_back_by_an_hour_goes_on_above_every_number(tmp_path: Path) 
         assert own_frame.first >= first if own_frame.shift else own_frame.last < first, (
             "frames end where the shift changes"
         )
-    device.crash()
 
 
 @pytest.mark.long
@@ -108,7 +105,6 @@ def test_a_wobbling_clock_raises_no_shift(tmp_path: Path) -> None:
         device.run(5, step=1.0)
     assert device.numbers == list(range(device.numbers[0], device.numbers[0] + len(device.numbers)))
     assert len(device.numbers) >= 10 * 305 - 2
-    device.crash()
 
 
 def test_a_clock_that_stands_still_silences_no_device(tmp_path: Path) -> None:
@@ -120,7 +116,6 @@ def test_a_clock_that_stands_still_silences_no_device(tmp_path: Path) -> None:
         device.clocks.wall = stood
     assert len(device.drawn) >= 995
     check(device.drawn, SECOND)
-    device.crash()
 
 
 def test_a_clock_that_is_nudged_forward_makes_no_ticks_come_sooner(tmp_path: Path) -> None:
@@ -132,7 +127,6 @@ def test_a_clock_that_is_nudged_forward_makes_no_ticks_come_sooner(tmp_path: Pat
     assert len(device.drawn) <= 301
     assert all(later[2] - earlier[2] >= SECOND for earlier, later in pairwise(device.drawn))
     assert device.numbers[-1] - device.numbers[0] <= 302
-    device.crash()
 
 
 def test_a_board_that_boots_in_1970_draws_nothing_until_it_knows_the_time(
@@ -151,7 +145,6 @@ def test_a_board_that_boots_in_1970_draws_nothing_until_it_knows_the_time(
     clocks.wall, clocks.known = round(NOW * SECOND), True
     device.run(10)
     assert device.numbers == list(range(clocks.wall // SECOND - 9, clocks.wall // SECOND + 1))
-    device.crash()
 
 
 @pytest.mark.parametrize(("ahead", "believed"), [(299, True), (-299, True), (301, False), (-YEAR // SECOND, False)])
@@ -160,7 +153,6 @@ def test_the_gateway_s_signed_time_is_as_good_as_ntp(tmp_path: Path, ahead: int,
     device.time.follow(int(NOW) + ahead)
     device.run(5)
     assert bool(device.drawn) == believed
-    device.crash()
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
@@ -180,7 +172,6 @@ def test_the_gateway_s_signed_time_confirms_a_jump_and_no_other_does(tmp_path: P
     assert tick - shift == device.clocks.wall // SECOND
     assert (shift > 0) == (jump < 0)
     check(device.drawn, SECOND)
-    device.crash()
 
 
 def test_streams_of_one_clock_keep_common_ticks_and_one_shift(tmp_path: Path) -> None:
@@ -200,7 +191,6 @@ def test_streams_of_one_clock_keep_common_ticks_and_one_shift(tmp_path: Path) ->
     device.run(3)
     assert [stream.clock.shift for stream in device.ticks.streams] == [device.drawn[-1][1]] * 3
     assert len({stream.last_tick for stream in device.ticks.streams}) == 1
-    device.crash()
 
 
 SAMPLES = {"silence": "samples", "keep_alive_ticks": None}
@@ -218,7 +208,6 @@ def test_a_stalled_machine_draws_for_no_burst_of_ticks(tmp_path: Path) -> None:
     check(device.drawn, 20_000)
     assert device.clocks.wall // 20_000 - device.numbers[-1] <= 1, "and what it was late for has been made up"
     assert len(device.numbers) >= (device.clocks.wall // 20_000 - device.numbers[0]) - 1
-    device.crash()
 
 
 def test_a_late_tick_brings_no_more_ticks_into_a_minute_than_stretches_count(tmp_path: Path) -> None:
@@ -246,7 +235,6 @@ def test_a_restart_after_a_late_tick_draws_for_the_next_one_no_sooner(tmp_path: 
     device.run(5, step=0.05)
     check(device.drawn, SECOND)
     assert device.clocks.elapsed - device.drawn[-1][2] < SECOND, "and it goes on"
-    device.crash()
 
 
 def test_a_clock_that_is_set_forward_brings_the_next_tick_no_sooner(tmp_path: Path) -> None:
@@ -258,7 +246,6 @@ def test_a_clock_that_is_set_forward_brings_the_next_tick_no_sooner(tmp_path: Pa
     device.run(5, step=0.05)
     assert device.numbers[-1] - device.numbers[0] > 3600
     assert min(later[2] - earlier[2] for earlier, later in pairwise(device.drawn)) >= SECOND
-    device.crash()
 
 
 def test_after_a_reboot_the_first_tick_is_a_period_after_the_start(tmp_path: Path) -> None:
@@ -273,7 +260,6 @@ def test_after_a_reboot_the_first_tick_is_a_period_after_the_start(tmp_path: Pat
     assert began % SECOND == 850_000, "the next second begins in .9 s"
     assert device.drawn[count][2] - began >= SECOND
     check(device.drawn, SECOND)
-    device.crash()
 
 
 @pytest.mark.parametrize("slept", [7, 400 * 60])
@@ -287,7 +273,6 @@ def test_ticks_during_a_sleep_are_absent_and_none_is_made_up_for(tmp_path: Path,
     before, after = device.numbers[:10], device.numbers[10:]
     assert before == list(range(asleep - 9, asleep + 1))
     assert after == list(range(asleep + slept, asleep + slept + 10))
-    device.crash()
 
 
 def test_nothing_is_read_or_drawn_while_the_device_is_to_be_silent(tmp_path: Path) -> None:
@@ -312,7 +297,6 @@ def test_nothing_is_read_or_drawn_while_the_device_is_to_be_silent(tmp_path: Pat
     silent.clear()
     device.run(10)
     assert device.numbers[10:] == list(range(device.numbers[9] + 11, device.numbers[9] + 21)), "and nothing is made up"
-    device.crash()
 
 
 def test_points_go_by_what_is_possible_at_the_time_of_their_tick(tmp_path: Path) -> None:
@@ -331,7 +315,6 @@ def test_points_go_by_what_is_possible_at_the_time_of_their_tick(tmp_path: Path)
         tick: int(tick >= 4) for tick in range(1, 9)
     }
     assert {drawn[tick] for tick, is_drawn, _ in device.drawn if not is_drawn} == {1}
-    device.crash()
 
 
 def test_a_stream_that_joins_after_a_late_tick_reads_their_sensor_no_sooner(tmp_path: Path) -> None:
@@ -346,7 +329,6 @@ def test_a_stream_that_joins_after_a_late_tick_reads_their_sensor_no_sooner(tmp_
     drawn = {tick: at for tick, _, at in reversed(device.drawn)}  # when each was read
     assert [stream.last_tick for stream in device.ticks.streams] == [max(drawn)] * 2
     check([(tick, 0, at) for tick, at in sorted(drawn.items())], SECOND)
-    device.crash()
 
 
 def test_a_stream_of_before_brings_a_larger_shift_and_all_of_its_clock_have_it(tmp_path: Path) -> None:
@@ -384,7 +366,6 @@ def test_a_stream_of_before_brings_a_larger_shift_and_all_of_its_clock_have_it(t
     assert {stream.clock.shift for stream in device.ticks.streams} == {device.drawn[-1][1]}
     first = next(tick for tick, shift, _ in device.drawn if shift == device.drawn[-1][1])
     assert all(frame.first >= first for frame in window_frames(device.outbox) if frame.shift), "no window of two shifts"
-    device.crash()
 
 
 def test_other_windows_lift_no_shift_before_the_time_is_known(tmp_path: Path) -> None:
@@ -407,7 +388,6 @@ def test_other_windows_lift_no_shift_before_the_time_is_known(tmp_path: Path) ->
     assert device.drawn[-1][1] % 1234 == 0
     assert before < device.drawn[-1][1] < before + 2 * 1234 * 10
     check(device.drawn, SECOND)
-    device.crash()
 
 
 @pytest.mark.parametrize("what", ["gone", "another file"])
@@ -428,7 +408,6 @@ def test_an_agent_whose_outbox_is_lost_says_so_and_one_that_starts_draws_no_tick
     device.start()
     device.run(15)
     check(device.drawn, SECOND)
-    device.crash()
 
 
 @pytest.mark.long
@@ -471,7 +450,6 @@ def test_a_disk_that_takes_the_shift_of_one_stream_only(
     device.start()
     shifts = {frame.first + i: frame.shift for frame in symbol_frames(device.outbox) for i in range(len(frame.symbols))}
     assert shifts.items() <= {tick: shift for tick, shift, _ in device.drawn}.items()
-    device.crash()
 
 
 def test_validity_goes_by_the_device_s_clock_and_not_by_what_somebody_sets(tmp_path: Path) -> None:
@@ -485,7 +463,6 @@ def test_validity_goes_by_the_device_s_clock_and_not_by_what_somebody_sets(tmp_p
     device.run(200)
     assert device.numbers[-1] <= int(NOW) + 100, "nor does one that is set back renew it"
     assert device.ticks.streams[0].trouble == StatusCode.POLICY_INACTIVE
-    device.crash()
 
 
 def test_a_shift_is_never_one_of_a_frame_before_it(tmp_path: Path) -> None:
@@ -501,7 +478,6 @@ def test_a_shift_is_never_one_of_a_frame_before_it(tmp_path: Path) -> None:
     device.start()
     shifts = {frame.first + i: frame.shift for frame in symbol_frames(device.outbox) for i in range(len(frame.symbols))}
     assert shifts == {tick: shift for tick, shift, _ in device.drawn}
-    device.crash()
 
 
 def test_the_status_says_that_the_clock_is_not_known(tmp_path: Path) -> None:
@@ -515,7 +491,6 @@ def test_the_status_says_that_the_clock_is_not_known(tmp_path: Path) -> None:
     clocks.wall += HOUR
     agent._ticks.catch_up()
     assert agent._codes() == (StatusCode.CLOCK,)
-    agent._outbox.close()
 
 
 def test_the_operating_system_s_clocks() -> None:

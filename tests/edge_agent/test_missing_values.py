@@ -75,14 +75,12 @@ def test_a_live_sensor_that_says_a_code_has_no_reading(tmp_path: Path, silence: 
         wait_until(lambda wanted=wanted: values(sensor, 1)[-1] == wanted)  # type: ignore[misc]
         seen.append(values(sensor, 1)[-1])
     assert seen == [20.5, None, None, 21.25]
-    sensor.close()
 
 
 def test_a_command_that_prints_a_code_has_no_reading(tmp_path: Path) -> None:
     words = ("/bin/sh", "-c", "echo -127.000")
     sensor = open_sensor(checked(tmp_path, kind="command", command=words, missing_values=("-127",)))
     assert values(sensor, 1) == [None]
-    sensor.close()
 
 
 def test_an_empty_reading_is_absent_and_not_one_that_cannot_be_used() -> None:

@@ -105,7 +105,6 @@ def test_of_samples_each_message_is_one_and_a_retained_one_is_none(broker: Mosqu
     assert [update.reading for update in updates] == [None] * len(updates), (
         "what was retained came first, and was no sample"
     )
-    sensor.close()
 
 
 @pytest.mark.parametrize("silence", ["samples", "changes"])
@@ -135,7 +134,6 @@ def test_what_a_bridge_sends_again_is_no_sample_but_the_state(broker: Mosquitto,
         assert values == ([] if again and silence == "samples" else [written])
         device.say("offline", AVAILABILITY)
         wait_until(lambda: not is_online())
-    sensor.close()
 
 
 @pytest.mark.long
@@ -178,7 +176,6 @@ def test_readings_hold_while_the_device_is_available_and_are_no_sign_that_it_is(
         assert read() is None
         device.say('{"state": "online"}', AVAILABILITY)
         wait_until(lambda: read() == "true")
-    sensor.close()
 
 
 def test_a_malformed_message_is_a_reading_of_no_use_and_nothing_of_it_is_told(

@@ -91,7 +91,6 @@ def test_no_function_is_called_in_a_pause_and_no_reading_of_before_is_used_after
     wait_until(lambda: len(calls) == 3)
     go_on(agent, clock, 1)
     assert (stream.ticks, stream.silent) == (2, 0), "the reading is of the call after the pause"
-    agent._outbox.close()
 
 
 def test_a_line_of_a_pause_is_not_the_reading_of_the_tick_after_it(tmp_path: Path) -> None:
@@ -108,7 +107,6 @@ def test_a_line_of_a_pause_is_not_the_reading_of_the_tick_after_it(tmp_path: Pat
     go_on(agent, clock, 2)
     stream = agent._ticks.streams[0]
     assert (stream.ticks, stream.silent) == (2, 2)
-    agent._outbox.close()
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "nan", "1e999", "\0", "12 13"])

@@ -28,7 +28,6 @@ from edge_agent.sensors.source import SensorUpdate
 from fugu.contract.chains import BinaryChains
 from fugu.contract.dating import dated, settling_ticks
 from fugu.contract.descriptions import Description
-from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import Noise, Span
 from fugu.contract.policy import Clock, Policy
@@ -41,6 +40,7 @@ from tests.support.brokers import Mosquitto, wait_until
 from tests.support.changing_noise import odds_leakage, stretch_losses
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.processes import write_device
+from tests.support.windows import policy as any_policy
 
 SECOND = 1_000_000
 CHAINS = BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3))
@@ -49,25 +49,14 @@ SENSOR = {"kind": "call", "target": "builtins:float", "silence": "samples", "kee
 
 
 @cache
-def policy(version: int, epsilon: float, *, counted: bool = False, edge: float = 0.5) -> Policy:
+def policy(version: int, epsilon: float, *, counted: bool = False) -> Policy:
     windows, table = (), None
     if counted:
         windows = joint_plan(CHAINS, epsilon, "universal", [WantedWindow("five", 5, (1,))]).windows
     else:
         table = calibrate(CHAINS, epsilon, "universal", slack=True).table
-    return Policy(
-        fleet="home",
-        device="watch",
-        stream="hr",
-        version=version,
-        clock=Clock(epoch_us=0, period_us=SECOND),
-        discretiser=Thresholds(edges=(edge,), states=("low", "high")),
-        frame_ticks=1 if counted else 10,
-        table=table,
-        chains=CHAINS,
-        guarantee=Guarantee(epsilon=epsilon, adversary="universal"),
-        windows=windows,
-    )
+    fields = {"version": version, "frame_ticks": 1 if counted else 10, "table": table, "windows_guarantee": None}
+    return any_policy(*windows, **fields, chains=CHAINS, guarantee=Guarantee(epsilon=epsilon, adversary="universal"))
 
 
 class SetClock(JumpingClock):
@@ -191,7 +180,6 @@ def test_a_promise_after_a_weaker_policy_is_dated_from_its_first_tick(device: De
     assert when.until is None
     rows = device.drawn["rows"]
     assert [(row[2], len(device.drawn["editions"])) for row in rows] == [(1, 2), (2, 2)]
-    device.stop()
 
 
 def test_a_first_version_is_always_true_and_of_what_was_before_a_later_one_nothing_is_known(device: Device) -> None:
@@ -205,7 +193,6 @@ def test_a_first_version_is_always_true_and_of_what_was_before_a_later_one_nothi
     other.live(25)
     when = dated(policy(7, 1.0), device_history(policy(7, 1.0), {"hr": other.drawn}))
     assert when.since > 1000, "a lost outbox may have had a weaker one"
-    other.stop()
 
 
 def test_another_policy_under_the_same_number_is_another_one(device: Device) -> None:
@@ -217,7 +204,6 @@ def test_another_policy_under_the_same_number_is_another_one(device: Device) -> 
     when = dated(policy(1, 1.0), device_history(policy(1, 1.0), {"hr": device.drawn}))
     assert not when.always
     assert when.since > 1020
-    device.stop()
 
 
 def test_the_oldest_rows_are_forgotten_before_there_are_too_many(device: Device) -> None:

@@ -73,7 +73,6 @@ def test_a_forged_watermark_deletes_no_frame_within_the_time_of_grace(tmp_path: 
     seal(outbox, 108)
     assert on_disk(outbox) == [103, 107, 111]
     assert everything == [0, 4, 8, 12, 16]
-    outbox.close()
 
 
 def test_what_is_forgotten_waits_for_the_next_transaction_and_comes_back_after_a_crash(tmp_path: Path) -> None:
@@ -90,7 +89,6 @@ def test_what_is_forgotten_waits_for_the_next_transaction_and_comes_back_after_a
     outbox._db.close()  # as by SIGKILL
     again, _ = outbox_of(tmp_path, 0)
     assert again.frames.depth() == 2
-    again.close()
 
 
 def test_the_watermark_s_counter_is_stored_with_the_next_frame(tmp_path: Path) -> None:
@@ -118,7 +116,6 @@ def test_many_covered_frames_do_not_fill_the_memory(tmp_path: Path, monkeypatch:
     assert outbox.frames.covered == most // 2
     assert len(on_disk(outbox)) == most // 2
     assert outbox.frames.depth() == 0
-    outbox.close()
 
 
 # Full
@@ -160,7 +157,6 @@ def test_a_full_outbox_keeps_the_oldest_and_draws_no_more_until_there_is_room(tm
     outbox.finish()
     stored = ticks(symbol_frames(outbox))
     assert stored == [*range(400, end), *range(end + 60, again)]
-    outbox.close()
 
 
 @pytest.mark.long
@@ -183,7 +179,6 @@ def test_the_oldest_are_dropped_and_those_after_them_account_for_their_ticks(tmp
     outbox.close()
     again = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     assert again.frames.depth() == len(mine) + 2
-    again.close()
 
 
 @pytest.mark.long
@@ -198,7 +193,6 @@ def test_a_device_says_that_its_outbox_is_full_and_how_much_it_has_lost(tmp_path
     stream = agent._ticks.streams[0]
     assert agent._ticks.not_drawn + len(ticks(symbol_frames(agent._outbox))) == stream.ticks == 2_500
     assert f"{agent._ticks.not_drawn} ticks were not drawn for" in described(agent._told())
-    agent._outbox.close()
 
 
 def test_a_transaction_that_fails_changes_nothing_of_what_is_counted(tmp_path: Path) -> None:
@@ -216,4 +210,3 @@ def test_a_transaction_that_fails_changes_nothing_of_what_is_counted(tmp_path: P
         fails()
     assert (frames.depth(), frames.covered, frames.dropped) == (2, 1, 0)
     assert on_disk(outbox) == [3, 7, 11]
-    outbox.close()

@@ -77,8 +77,6 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
     statuses = [Status.decode(p) for topic, p in heard.messages if topic == "fugu/2/home/watch/status"]
     assert {status.online for status in statuses} == {True, False}
     assert {code for status in statuses for code in status.codes} <= {StatusCode.CONNECTION_LOST}
-    heard.link.stop()
-    recorder.link.stop()
 
 
 @pytest.mark.long
@@ -97,4 +95,3 @@ def test_a_board_that_hangs_is_ended_and_goes_on_when_it_is_started_again(broker
     wait_until(lambda: len(recorder.payloads) > count + 1, "frames")
     assert board.stop() == 0
     by_tick(recorder.frames())  # asserts that no tick has two symbols
-    recorder.link.stop()

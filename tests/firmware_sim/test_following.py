@@ -61,9 +61,6 @@ class _Heard:
         wait_until(statuses, f"a status with {codes}")
         return statuses()[0]
 
-    def stop(self) -> None:
-        self._recorder.link.stop()
-
 
 def _only(status: Status, version: int) -> bool:
     return {stream.policy_version for stream in status.streams} == {version}
@@ -122,9 +119,6 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
         assert {frame.policy_version for frame in frames} == versions
     switched = [min(frame.first for frame in operator.frames if frame.policy_version == n) for n in (1, 2)]
     assert switched[0] < switched[1]
-    heard.stop()
-    operator.link.stop()
-    every.link.stop()
 
 
 @pytest.mark.long

@@ -75,8 +75,6 @@ def test_a_board_talks_only_to_the_broker_of_its_certificate(secured: Mosquitto,
     for frame in sorted(set(received), key=lambda frame: frame.first):
         assert frame.previous == last, "a frame is missing"
         last = frame.first + len(frame.symbols) - 1
-    frames.link.stop()
-    statuses.link.stop()
 
 
 @pytest.mark.long

@@ -60,21 +60,18 @@ def test_a_set_is_answered_in_a_thousandth_of_a_second_a_home_and_forty_megabyte
     document = group(honest=homes // 2, colluding=homes // 10)
     with Mosquitto() as server:
         helper = HelperProgram(tmp_path / "helper", server.broker, document, members={})
-        try:
-            with Leader(server.broker, document) as leader:
-                sealed, members = set_of(newest_key(leader), homes, 5)
-                helper.admit(members)
-                begun = time.monotonic()
-                leader.request(5, sealed)
-                answer = leader.answered()
-                took, own = time.monotonic() - begun, processor_seconds(helper.process.pid)
-                memory = peak_kilobytes(helper.process.pid)
-                print(f"{homes} reports: {took:.2f} s, {own:.2f} s of processor time, {memory} kB")
-                assert answer.reason == ""
-                assert signed_total(numbers(answer.sums)) == homes * (homes - 1) // 2
-                assert peak_kilobytes(helper.process.pid) < 40_000
-        finally:
-            helper.kill()
+        with Leader(server.broker, document) as leader:
+            sealed, members = set_of(newest_key(leader), homes, 5)
+            helper.admit(members)
+            begun = time.monotonic()
+            leader.request(5, sealed)
+            answer = leader.answered()
+            took, own = time.monotonic() - begun, processor_seconds(helper.process.pid)
+            memory = peak_kilobytes(helper.process.pid)
+            print(f"{homes} reports: {took:.2f} s, {own:.2f} s of processor time, {memory} kB")
+            assert answer.reason == ""
+            assert signed_total(numbers(answer.sums)) == homes * (homes - 1) // 2
+            assert peak_kilobytes(helper.process.pid) < 40_000
         files = {path.name for path in (tmp_path / "helper").iterdir()}
         assert files == {"helper.toml", "root.key", "members", "helper.log"}
 
@@ -87,22 +84,19 @@ def test_a_helper_that_was_restarted_says_that_its_keys_are_gone(tmp_path: Path)
         homes = [Member(f"home-{i}") for i in range(4)]
         members = {home.name: digits(home.public) for home in homes}
         helper = HelperProgram(tmp_path / "helper", server.broker, document, members=members)
-        try:
-            with Leader(server.broker, document) as leader:
-                key = newest_key(leader)
-                sealed = [home.sealed(key, document, 5, [1]) for home in homes]
-                helper.kill()
-                helper.start()
-                wait_until(lambda: newest_key(leader).made > key.made, "a newer key")
-                leader.request(5, sealed)
-                assert leader.answered().reason == "key-gone"
-                fresh = [home.sealed(newest_key(leader), document, 6, [1]) for home in homes]
-                leader.request(6, fresh)
-                assert signed_total(numbers(leader.answered(2).sums)) == 4
-                leader.request(6, fresh[:3])
-                assert leader.answered(3) == leader.answers[1]
-        finally:
+        with Leader(server.broker, document) as leader:
+            key = newest_key(leader)
+            sealed = [home.sealed(key, document, 5, [1]) for home in homes]
             helper.kill()
+            helper.start()
+            wait_until(lambda: newest_key(leader).made > key.made, "a newer key")
+            leader.request(5, sealed)
+            assert leader.answered().reason == "key-gone"
+            fresh = [home.sealed(newest_key(leader), document, 6, [1]) for home in homes]
+            leader.request(6, fresh)
+            assert signed_total(numbers(leader.answered(2).sums)) == 4
+            leader.request(6, fresh[:3])
+            assert leader.answered(3) == leader.answers[1]
 
 
 def test_a_helper_is_made_admits_and_removes_by_the_command_line(

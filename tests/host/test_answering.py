@@ -118,7 +118,6 @@ def test_a_gateway_makes_the_folder_for_its_account_alone(shared: Path) -> None:
     answering.close()
     again = Answering(STORE.status_path, own_folder=True)
     assert again.is_open
-    again.close()
 
 
 @pytest.mark.parametrize("what", ["open to all", "a link", "a file", "another's"])

@@ -197,7 +197,6 @@ def test_a_file_that_is_lost_meanwhile_is_never_called_durable(path: Path, what:
     if what in ("cut", "overwrite"):
         with closing(sqlite3.connect(path)) as other:
             assert damage(other)
-    db.close()
 
 
 def test_a_file_that_cannot_be_read_now_is_not_called_damaged(path: Path) -> None:

@@ -38,15 +38,12 @@ def test_a_broker_that_says_nothing_is_named_once(silent: Broker) -> None:
     lines: list[str] = []
     link = Link(silent, "one", on_absent=lines.append)
     link.start()
-    try:
 
-        def falls_back() -> bool:
-            link.maintain()
-            return link.protocol == "3.1.1"
+    def falls_back() -> bool:
+        link.maintain()
+        return link.protocol == "3.1.1"
 
-        wait_until(falls_back, what="the fall-back, which takes longer")
-    finally:
-        link.stop()
+    wait_until(falls_back, what="the fall-back, which takes longer")
     assert lines == [f"no answer from the broker at {silent.address}"]
 
 
@@ -55,16 +52,13 @@ def test_a_broker_that_is_not_there_is_named_with_the_reason() -> None:
     broker = Broker(port=free_port())
     link = Link(broker, "one", on_absent=lines.append)
     link.start()
-    try:
-        wait_until(lambda: link.last_error, what="the refusal")
+    wait_until(lambda: link.last_error, what="the refusal")
 
-        def is_told() -> bool:
-            link.maintain()
-            return bool(lines)
+    def is_told() -> bool:
+        link.maintain()
+        return bool(lines)
 
-        wait_until(is_told, what="the line")
-    finally:
-        link.stop()
+    wait_until(is_told, what="the line")
     assert lines == [f"no broker at {broker.address}: Connection refused"]
 
 
@@ -72,12 +66,9 @@ def test_of_a_broker_that_answers_nothing_is_said(broker: Mosquitto) -> None:
     lines: list[str] = []
     link = Link(broker.broker, "one", on_absent=lines.append)
     link.start()
-    try:
-        wait_until(lambda: link.connected, what="the connection")
-        link._waits_since = None if link._waits_since is None else 0.0  # long ago, if it still counts
-        link.maintain()
-    finally:
-        link.stop()
+    wait_until(lambda: link.connected, what="the connection")
+    link._waits_since = None if link._waits_since is None else 0.0  # long ago, if it still counts
+    link.maintain()
     assert lines == []
 
 
@@ -87,14 +78,11 @@ def test_what_the_network_s_thread_takes_away_between_two_looks_is_looked_at_onc
 ) -> None:
     link = Link(broker.broker, "one", on_absent=lambda _: None)
     link.start()
-    try:
-        wait_until(lambda: link.connected, what="the connection")
-        looks = iter([0])
-        monkeypatch.setattr(Link, name, property(lambda _: next(looks, None), lambda *_: None))
-        link.maintain()
-        link.publish("fugu/2/home/watch/status", b"", retain=True)
-    finally:
-        link.stop()
+    wait_until(lambda: link.connected, what="the connection")
+    looks = iter([0])
+    monkeypatch.setattr(Link, name, property(lambda _: next(looks, None), lambda *_: None))
+    link.maintain()
+    link.publish("fugu/2/home/watch/status", b"", retain=True)
 
 
 def test_who_tries_once_or_clears_is_told(silent: Broker) -> None:

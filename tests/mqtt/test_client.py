@@ -276,7 +276,6 @@ def test_properties_of_any_size_that_a_client_adds_end_nobodys_connection(broker
         wait_until(lambda: len(messages) == 2, "both messages", instead=lambda: (messages, link.last_error))
     assert [payload for _, payload, _ in messages] == [b"1", b"2"]
     assert (link.connected, link.clients) == (True, 1)
-    link.stop()
 
 
 def test_what_was_half_sent_does_not_begin_the_next_connection() -> None:
@@ -523,4 +522,3 @@ def test_a_connection_that_takes_no_options_does_not_end_the_network_thread(brok
     link = Link(broker.broker, "test", subscriptions=("t",), dial=dial)
     link.start()
     wait_until(lambda: link.subscribed)
-    link.stop()

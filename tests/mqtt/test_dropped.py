@@ -52,18 +52,15 @@ def test_links_connect_again(late: Wiretap) -> None:
         on_published=lambda _message, accepted: answered.append(accepted),
     )
     link.start()
-    try:
-        for cut in (True, False):
-            wait_until(lambda: link.subscribed, "the subscription", instead=lambda: link.last_error)
-            before = len(answered)
-            assert link.publish(TOPIC, b"x") is not None
-            wait_until(lambda before=before: len(answered) > before, "an answer", instead=lambda: link.last_error)  # type: ignore[misc]
-            if cut:
-                late.cut()
-                wait_until(lambda: not link.connected)
-        wait_until(lambda: len(heard) >= 2, "both messages", instead=lambda: heard)
-    finally:
-        link.stop()
+    for cut in (True, False):
+        wait_until(lambda: link.subscribed, "the subscription", instead=lambda: link.last_error)
+        before = len(answered)
+        assert link.publish(TOPIC, b"x") is not None
+        wait_until(lambda before=before: len(answered) > before, "an answer", instead=lambda: link.last_error)  # type: ignore[misc]
+        if cut:
+            late.cut()
+            wait_until(lambda: not link.connected)
+    wait_until(lambda: len(heard) >= 2, "both messages", instead=lambda: heard)
     assert late.accepted == 6
 
 

@@ -75,7 +75,6 @@ def test_a_broker_that_is_not_there_is_an_error_in_words_and_no_exception(tmp_pa
         broker.restart()
         wait_until(lambda: link.connected)
     wait_until(lambda: link.last_error.startswith(("connection lost", "no broker")))
-    link.stop()
 
 
 def test_a_message_that_the_broker_does_not_take_is_refused_here_and_does_not_end_the_connection(
@@ -116,7 +115,6 @@ def test_a_callback_that_raises_does_not_end_the_connection(broker: Mosquitto) -
 
     wait_until(again)
     assert link.last_error == "RuntimeError in a callback"
-    link.stop()
 
 
 @pytest.fixture
@@ -144,7 +142,6 @@ def test_without_a_certificate_there_is_no_connection(secured: tuple[Mosquitto, 
     link = open_link(Broker(port=broker.port, ca_file=str(folder / "ca.pem"), max_backoff=1))
     wait_until(partial(getattr, link, "last_error"))
     assert not link.connected
-    link.stop()
 
 
 @pytest.mark.long
@@ -173,10 +170,8 @@ def test_two_with_one_account_are_told_so(broker: Mosquitto) -> None:
     address = replace(broker.broker, max_backoff=1)
     first = open_link(address, name="watch")
     wait_until(lambda: first.connected)
-    second = open_link(address, name="watch")
+    open_link(address, name="watch")
     wait_until(lambda: "another program seems to use this account: stop that one" in first.last_error)
-    first.stop()
-    second.stop()
 
 
 def test_a_wrong_password_is_an_error_in_words(tmp_path: Path) -> None:
@@ -329,5 +324,3 @@ def test_messages_may_be_taken_by_the_turn_and_wait_at_the_broker_while_their_ow
     wait_until(lambda: sum(map(len, turns)) == len(sent))
     assert [message for turn in turns for message in turn] == sent
     assert taker.last_error == "RuntimeError in a callback"
-    for link in (taker, sender):
-        link.stop()

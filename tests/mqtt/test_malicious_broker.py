@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from fugu.mqtt import Link
-from tests.support.brokers import Mosquitto, await_end, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.malicious_broker import HUGE, MaliciousBroker, Victim, publication
 
 Protocol = Literal["5", "3.1.1"]
@@ -36,28 +35,11 @@ def victim_of(attacker: MaliciousBroker, protocol: Protocol, received: list[byte
     return link
 
 
-_ENDING: list[threading.Thread] = []
-"""Threads that end links: each takes a second, in which its library waits before it would connect again."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _ended() -> Iterator[None]:
-    yield
-    for thread in _ENDING:
-        await_end(thread)
-
-
-def _leave(link: Link) -> None:
-    _ENDING.append(threading.Thread(target=link.stop))
-    _ENDING[-1].start()
-
-
 def refused(attack: Callable[[Victim], None], protocol: Protocol, why: str) -> int:
     """Attack a link until it says why it has left; returns how many bytes it was sent."""
     with MaliciousBroker(attack, Victim.until_it_goes) as attacker:
         link = victim_of(attacker, protocol)
         wait_until(lambda: link.last_error == why, why)
-        _leave(link)
         return attacker.victims[0].taken
 
 
@@ -109,7 +91,6 @@ def test_the_limit_is_exact(length: int, taken: bool) -> None:
         link = victim_of(attacker, "5", received)
         wait_until(lambda: received if taken else link.last_error == too_long(5097, 5096))
         assert bool(received) == taken
-        link.stop()
 
 
 def test_a_flood_at_qos_2_is_refused_with_its_first_message() -> None:
@@ -194,7 +175,6 @@ def test_a_malformed_packet_never_ends_the_network_thread() -> None:
         for name, (attacker, link) in attacked.items():
             wait_until(lambda times=attacker.times: len(times) > 1, f"the next connection after {name}")  # type: ignore[misc]
             wait_until(lambda link=link: link.connected, f"the connection after {name}")  # type: ignore[misc]
-            link.stop()
 
 
 def test_it_comes_back_after_pauses_that_grow() -> None:
@@ -202,9 +182,8 @@ def test_it_comes_back_after_pauses_that_grow() -> None:
         victim.claim(CONNACK)
 
     with MaliciousBroker(attack) as attacker:
-        link = victim_of(attacker, "3.1.1")
+        victim_of(attacker, "3.1.1")
         wait_until(lambda: len(attacker.times) == 3)
-        link.stop()
     first, second, third = attacker.times
     assert second - first > 0.9
     assert third - second > 1.8
@@ -240,5 +219,3 @@ def test_an_honest_broker_keeps_back_what_is_larger_than_was_announced(broker: M
     assert {len(payload) for payload in received} == {4, 5}
     assert small.connected
     assert small.last_error == ""
-    small.stop()
-    sender.stop()

@@ -44,7 +44,6 @@ def test_what_is_retained_is_heard(broker: Mosquitto) -> None:
     wait_until(lambda: link.publish("fugu/2/home/time", b"12", retain=True) is not None)
     topics = ["fugu/2/home/time", "fugu/2/home/health"]  # the broker may take the message after the first question
     wait_until(lambda: probe(broker.broker, listen=topics).heard == {"fugu/2/home/time": b"12"})
-    link.stop()
 
 
 def test_who_is_connected_with_the_account_loses_nothing_without_a_login(shipped: Shipped) -> None:

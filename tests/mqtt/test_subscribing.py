@@ -57,7 +57,6 @@ def test_thousands_of_topics_are_subscribed_to_in_packets_of_a_reasonable_size(
     listener = Listener(broker, *topics, protocol=protocol)
     assert listener.hears(topics[0], "many/none", topics[2_517], topics[-1]) == [topics[0], topics[2_517], topics[-1]]
     assert listener.link.last_error == ""
-    listener.link.stop()
 
 
 @pytest.mark.long
@@ -74,7 +73,6 @@ def test_topics_that_are_added_and_removed_count_at_once_and_at_the_next_connect
     listener.link.unsubscribe(["c"])
     listener.link.subscribe(["b"])
     assert listener.hears("a", "b", "c") == ["a", "b"]
-    listener.link.stop()
 
 
 def test_what_was_ended_without_a_connection_is_ended_in_the_session_that_the_broker_keeps(broker: Mosquitto) -> None:
@@ -90,7 +88,6 @@ def test_what_was_ended_without_a_connection_is_ended_in_the_session_that_the_br
         link.publish(topic, b"")
     wait_until(lambda: "a" in heard)
     assert heard == ["a"]
-    link.stop()
 
 
 @pytest.mark.parametrize(("protocol", "answer"), [("5", b"\x90\5\0\1\0\1\x87"), ("3.1.1", b"\x90\4\0\1\1\x80")])

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.envelope import Envelope, Signature
+from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.group_frames import OPENING_KEY_BYTES, OpeningAnswer, OpeningKey, Report, SealedMasks
-from fugu.contract.reports import PlaceEstimate, ReleaseFrame, StateEstimate, ValueEstimate, WindowCount
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.measure_table import TimedTable
+from fugu.contract.reports import (
+    AlarmCode,
+    Health,
+    HealthAlarm,
+    PlaceEstimate,
+    ReleaseFrame,
+    StateEstimate,
+    ValueEstimate,
+    WindowCount,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 
 SYMBOL_FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, 3, 1, 2]), 2, bits=2, shift=64)
 RELEASE_FRAME = ReleaseFrame(
@@ -97,3 +114,22 @@ SEALED = SealedMasks("watch", b"o" * 32, b"m" * 32, b"c" * 1144, b"s" * 64)
 REPORT = Report(7, "street", 3, 5, b"d" * 32, (60,), bytes(range(248, 256)), SEALED)
 OPENING_KEY = OpeningKey("home", "street", 1_772_323_200_000, b"k" * OPENING_KEY_BYTES)
 OPENING_ANSWER = OpeningAnswer("home", "street", b"d" * 32, 5, b"r" * 32, "", b"\xc0", bytes(8))
+HEALTH = Health(True, 20, 10, 5, 4, 100, 7, (HealthAlarm(AlarmCode.SILENT, 5, 2, ("watch",), 3, "look"),))
+ENVELOPE = Envelope("policy", b"{}", (Signature(b"k" * 16, b"s" * 64),)).encode()
+
+
+def golden(name: str) -> bytes:
+    return bytes.fromhex((GOLDEN / f"{name}.hex").read_text())
+
+
+PACKED: list[tuple[str, bytes, Callable[[bytes], Any]]] = [
+    ("SymbolFrame", golden("symbols"), SymbolFrame.decode),
+    ("MeasureFrame", golden("measure"), MeasureFrame.decode),
+    ("WindowFrame", golden("window"), WindowFrame.decode),
+    ("Status", golden("status"), Status.decode),
+    ("Committed", golden("committed_tagged"), Committed.decode),
+    ("TimedTable", golden("table"), TimedTable.decode),
+    ("TimedTable", golden("table_staircase"), TimedTable.decode),
+    ("Envelope", ENVELOPE, Envelope.decode),
+    ("PolicyStatus", PolicyStatus(3, b"12345678", "pinned", "no", 2, False).encode(), PolicyStatus.decode),
+]
