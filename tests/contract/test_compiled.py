@@ -133,31 +133,29 @@ def test_a_claim_above_the_largest_is_none_on_an_agent_and_refused_for_a_board()
 
 # Documents
 
+
+def counting(**fields: Any) -> dict[str, Any]:
+    return {"windows": tuple(window.model_copy(update=fields) for window in SYMBOLS.windows)}
+
+
 LOUD = {
-    "table": {"table": NoiseTable.binary(1000, 1000)},
-    "window": {"windows": tuple(window.model_copy(update={"scale": "1/1000"}) for window in SYMBOLS.windows)},
-    "threshold": {"discretiser": Thresholds(edges=(72.6,), states=("low", "high"))},
-    "order of states": {"windows": tuple(window.model_copy(update={"states": (0,)}) for window in SYMBOLS.windows)},
-    "claim": {"guarantee": Guarantee(epsilon=0.001, adversary="universal")},
-    "adversary": {"guarantee": Guarantee(epsilon=60.0, adversary="ignorant")},
-    "another stream": {"stream": "pulse"},
-    "another version": {"version": 4},
-    "another fleet": {"fleet": "work"},
-    "another clock": {"clock": SYMBOLS.clock.model_copy(update={"epoch_us": 1})},
-    "an end": {"valid_until": 7},
-}
-WHERE = {
-    "table": "rows.0.0",
-    "window": "windows.0.numerator",
-    "threshold": "edges.0",
-    "order of states": "windows.0.places",
-    "claim": "guarantee.1",
-    "adversary": "guarantee.0",
-    "another stream": "stream",
-    "another version": "version",
-    "another fleet": "fleet",
-    "another clock": "epoch_us",
-    "an end": "valid_until",
+    "table": ("rows.0.0", {"table": NoiseTable.binary(1000, 1000)}),
+    "window": (
+        "windows.0.numerator",
+        counting(scale="1/1000"),
+    ),
+    "threshold": ("edges.0", {"discretiser": Thresholds(edges=(72.6,), states=("low", "high"))}),
+    "order of states": (
+        "windows.0.places",
+        counting(states=(0,)),
+    ),
+    "claim": ("guarantee.1", {"guarantee": Guarantee(epsilon=0.001, adversary="universal")}),
+    "adversary": ("guarantee.0", {"guarantee": Guarantee(epsilon=60.0, adversary="ignorant")}),
+    "another stream": ("stream", {"stream": "pulse"}),
+    "another version": ("version", {"version": 4}),
+    "another fleet": ("fleet", {"fleet": "work"}),
+    "another clock": ("epoch_us", {"clock": SYMBOLS.clock.model_copy(update={"epoch_us": 1})}),
+    "an end": ("valid_until", {"valid_until": 7}),
 }
 
 
@@ -177,14 +175,16 @@ def refused(document: PolicyDocument, stream: str, where: str) -> None:
 
 @pytest.mark.parametrize("what", LOUD)
 def test_a_document_that_is_mild_to_read_and_loud_to_run_is_refused(what: str) -> None:
-    loud = SYMBOLS.model_copy(update=LOUD[what])
-    refused(lying(SYMBOLS, compile_policy(loud)), "hr", WHERE[what])
+    where, fields = LOUD[what]
+    loud = SYMBOLS.model_copy(update=fields)
+    refused(lying(SYMBOLS, compile_policy(loud)), "hr", where)
 
 
 @pytest.mark.parametrize("what", [what for what in LOUD if what not in ("another version", "another fleet")])
 def test_a_document_that_is_loud_to_read_and_mild_to_run_is_refused(what: str) -> None:
-    loud = SYMBOLS.model_copy(update=LOUD[what])
-    refused(lying(loud, compile_policy(SYMBOLS)), loud.stream, WHERE[what])
+    where, fields = LOUD[what]
+    loud = SYMBOLS.model_copy(update=fields)
+    refused(lying(loud, compile_policy(SYMBOLS)), loud.stream, where)
 
 
 def flipped(data: bytes) -> bytes:
@@ -219,7 +219,7 @@ def test_every_policy_is_compiled_in_its_order_for_agents_and_boards() -> None:
     assert check_compiled(document.model_copy(update={"boards": board})) == check_compiled(document)
     with pytest.raises(PolicyError, match="1 compiled policies for the 2"):
         check_compiled(document.model_copy(update={"boards": board[:1]}))
-    loud = compile_board_policy(other.model_copy(update=LOUD["table"])).hex()
+    loud = compile_board_policy(other.model_copy(update=LOUD["table"][1])).hex()
     with pytest.raises(PolicyError, match=r"stream pulse .* rows\.0\.0 is"):
         check_compiled(document.model_copy(update={"boards": (board[0], loud)}))
 

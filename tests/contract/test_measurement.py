@@ -16,7 +16,6 @@ from fugu.contract.measure_table import members, set_of
 from fugu.contract.measurement import MOST_SETS, ConstraintSets, Measurement, neighbours_of
 from fugu.places.graphs import complete, surrogates
 from papers.graphs import explicit, one_step, within_radius
-from papers.walks import schedule
 
 
 def matrix(neighbours: tuple[int, ...]) -> Bools:
@@ -99,32 +98,6 @@ def test_surrogates_are_those_of_the_gateway(seed: int) -> None:
 
 
 # Sets of possible states
-
-
-def test_sets_are_those_of_the_schedule_on_random_chains() -> None:
-    generator = np.random.default_rng(2)
-    longest = 0
-    for _ in range(300):
-        count = int(generator.integers(2, 9))
-        possible = generator.random((count, count)) < generator.uniform(0.0, 0.4)
-        possible[np.arange(count), generator.integers(0, count, count)] = True
-        initial = np.zeros(count, dtype=np.bool_)
-        initial[generator.integers(0, count)] = True
-        expected = schedule(initial, possible)
-        reach = ConstraintSets(
-            chain([set_of(np.flatnonzero(row).tolist()) for row in possible], set_of(np.flatnonzero(initial)))
-        )
-        ticks = list(range(3 * len(expected.constraints) + 20))
-        generator.shuffle(ticks)
-        for tick in ticks:
-            assert members(reach.at(tick)) == np.flatnonzero(expected.at(tick)).tolist()
-        assert reach.start == expected.start
-        assert [members(mask) for mask in reach.all()] == [
-            np.flatnonzero(constraint).tolist() for constraint in expected.constraints
-        ]
-        assert (1 << count) + 1 not in reach.all()
-        longest = max(longest, expected.period)
-    assert longest > 3, "some of them are periodic"
 
 
 def cycles(*lengths: int) -> tuple[list[int], int]:

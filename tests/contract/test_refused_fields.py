@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -31,7 +30,6 @@ from tests.support.example_frames import (
     VECTOR_ESTIMATE,
 )
 
-ROOT = Path(__file__).parents[2]
 Schema = dict[str, Any]
 Case = tuple[str, bytes, Callable[[bytes], Any]]
 FLAT: list[Case] = [

@@ -47,6 +47,18 @@ def refused(device: Trust, payload: bytes, kind: Kind = "policy", now: int = NOW
 # What is no envelope at all
 
 
+@pytest.fixture
+def device() -> Trust:
+    return trust()
+
+
+@pytest.fixture
+def running(device: Trust) -> Trust:
+    """A device that has accepted the document."""
+    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
+    return device
+
+
 def test_a_large_message_is_no_envelope_whatever_is_in_it() -> None:
     signed = sign("policy", bytes(MAX_ENVELOPE_BYTES - 200), KEYS.policy[:1]).encode()
     assert Envelope.decode(signed).kind == "policy"
@@ -79,8 +91,7 @@ def changed(document: PolicyDocument, **fields: Any) -> PolicyDocument:
     return compile_document(PolicyDocument.model_validate({**document.model_dump(), **fields}))
 
 
-def test_a_document_that_two_policy_keys_have_signed_is_accepted() -> None:
-    device = trust()
+def test_a_document_that_two_policy_keys_have_signed_is_accepted(device: Trust) -> None:
     verdict = device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     assert verdict.changes
     assert verdict.policies == (POLICY.model_copy(update={"version": 5}),)
@@ -90,8 +101,7 @@ def test_a_document_that_two_policy_keys_have_signed_is_accepted() -> None:
     assert device.state.version == 5
 
 
-def test_what_was_accepted_is_in_force_after_a_restart() -> None:
-    device = trust()
+def test_what_was_accepted_is_in_force_after_a_restart(device: Trust) -> None:
     assert device.in_force() is None
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     restarted = Trust(device.enrolment, device.state.pack())
@@ -141,18 +151,14 @@ def test_one_key_twice_is_one_key() -> None:
         Envelope.decode(b"\x0a" + body)
 
 
-def test_replayed_old_version() -> None:
-    device = trust()
-    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
-    assert refused(device, KEYS.signed(changed(DOCUMENT, version=4))).reason is Reason.REPLAYED
-    device.judge(KEYS.signed(changed(DOCUMENT, version=6)), "policy", NOW)
-    assert refused(device, KEYS.signed(DOCUMENT)).reason is Reason.REPLAYED
+def test_replayed_old_version(running: Trust) -> None:
+    assert refused(running, KEYS.signed(changed(DOCUMENT, version=4))).reason is Reason.REPLAYED
+    running.judge(KEYS.signed(changed(DOCUMENT, version=6)), "policy", NOW)
+    assert refused(running, KEYS.signed(DOCUMENT)).reason is Reason.REPLAYED
 
 
-def test_same_version_with_other_content() -> None:
-    device = trust()
-    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
-    assert refused(device, KEYS.signed(changed(DOCUMENT, on_expiry="stop"))).reason is Reason.SAME_VERSION
+def test_same_version_with_other_content(running: Trust) -> None:
+    assert refused(running, KEYS.signed(changed(DOCUMENT, on_expiry="stop"))).reason is Reason.SAME_VERSION
 
 
 def test_other_devices_policy() -> None:
@@ -168,8 +174,7 @@ def test_expired_and_not_yet_valid_from_both_sides() -> None:
     assert trust().judge(KEYS.signed(document), "policy", NOW + 9).changes
 
 
-def test_a_clock_that_was_set_back_brings_no_expired_document_back() -> None:
-    device = trust()
+def test_a_clock_that_was_set_back_brings_no_expired_document_back(device: Trust) -> None:
     device.judge(KEYS.signed_time(NOW + 10), "time", NOW)
     document = changed(DOCUMENT, valid_until=NOW + 10)
     assert refused(device, KEYS.signed(document), now=NOW - 1000).reason is Reason.EXPIRED
@@ -177,45 +182,39 @@ def test_a_clock_that_was_set_back_brings_no_expired_document_back() -> None:
     assert refused(device, KEYS.signed_time(NOW + 11, "other"), "time").reason is Reason.NOT_ADDRESSED
 
 
-def test_a_stop_holds_until_a_newer_policy_and_says_nothing_when_it_is_replayed() -> None:
-    device = trust()
-    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
-    before = device.state
-    verdict = device.judge(KEYS.signed_stop(6), "stop", NOW)
+def test_a_stop_holds_until_a_newer_policy_and_says_nothing_when_it_is_replayed(running: Trust) -> None:
+    before = running.state
+    verdict = running.judge(KEYS.signed_stop(6), "stop", NOW)
     assert verdict.changes
-    assert device.state.pack() == before.with_changes(stopped=6).pack(), "it changes nothing else"
-    assert not device.judge(KEYS.signed_stop(6), "stop", NOW).changes
-    assert not device.judge(KEYS.signed_stop(5), "stop", NOW).changes
-    assert device.state.stopped == 6, "an older one takes nothing back"
-    device.judge(KEYS.signed(changed(DOCUMENT, version=7)), "policy", NOW)
-    saved = device.state.pack()
-    assert not device.judge(KEYS.signed_stop(6), "stop", NOW).changes, "replayed after a newer policy"
-    assert device.state.pack() == saved
-    assert device.judge(KEYS.signed_stop(7), "stop", NOW).changes
+    assert running.state.pack() == before.with_changes(stopped=6).pack(), "it changes nothing else"
+    assert not running.judge(KEYS.signed_stop(6), "stop", NOW).changes
+    assert not running.judge(KEYS.signed_stop(5), "stop", NOW).changes
+    assert running.state.stopped == 6, "an older one takes nothing back"
+    running.judge(KEYS.signed(changed(DOCUMENT, version=7)), "policy", NOW)
+    saved = running.state.pack()
+    assert not running.judge(KEYS.signed_stop(6), "stop", NOW).changes, "replayed after a newer policy"
+    assert running.state.pack() == saved
+    assert running.judge(KEYS.signed_stop(7), "stop", NOW).changes
 
 
-def test_a_forged_stop_silences_nobody() -> None:
-    device = trust()
-    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
+def test_a_forged_stop_silences_nobody(running: Trust) -> None:
     genuine = KEYS.signed_stop(5)
-    assert refused(device, Keys().signed_stop(5), "stop").reason is Reason.WRONG_ROLE
-    assert refused(device, KEYS.signed_stop(5, device="ring"), "stop").reason is Reason.NOT_ADDRESSED
-    assert refused(device, KEYS.signed_stop(5, fleet="work"), "stop").reason is Reason.NOT_ADDRESSED
+    assert refused(running, Keys().signed_stop(5), "stop").reason is Reason.WRONG_ROLE
+    assert refused(running, KEYS.signed_stop(5, device="ring"), "stop").reason is Reason.NOT_ADDRESSED
+    assert refused(running, KEYS.signed_stop(5, fleet="work"), "stop").reason is Reason.NOT_ADDRESSED
     body = Envelope.decode(genuine).payload
-    assert refused(device, sign("stop", body, KEYS.policy[:2]).encode(), "stop").reason is Reason.WRONG_ROLE
-    assert refused(device, genuine, "time").reason is Reason.MALFORMED
+    assert refused(running, sign("stop", body, KEYS.policy[:2]).encode(), "stop").reason is Reason.WRONG_ROLE
+    assert refused(running, genuine, "time").reason is Reason.MALFORMED
     moved = replace(Envelope.decode(genuine), kind="table").encode()
-    assert refused(device, moved, "table").reason is Reason.BAD_SIGNATURE
+    assert refused(running, moved, "table").reason is Reason.BAD_SIGNATURE
 
 
-def test_a_stolen_gateway_key_stops_nobody_for_ever() -> None:
-    device = trust()
-    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
-    device.judge(KEYS.signed_stop(2**32 - 1), "stop", NOW)
+def test_a_stolen_gateway_key_stops_nobody_for_ever(running: Trust) -> None:
+    running.judge(KEYS.signed_stop(2**32 - 1), "stop", NOW)
     fresh = replace(KEYS, gateway=new_keys(1))
-    device.judge(encode_roots([fresh.root_envelope(2)]), "root", NOW)
-    assert device.state.stopped == 0
-    assert refused(device, KEYS.signed_stop(2**32 - 1), "stop").reason is Reason.WRONG_ROLE
+    running.judge(encode_roots([fresh.root_envelope(2)]), "root", NOW)
+    assert running.state.stopped == 0
+    assert refused(running, KEYS.signed_stop(2**32 - 1), "stop").reason is Reason.WRONG_ROLE
 
 
 def test_truncated() -> None:
@@ -254,8 +253,7 @@ def test_deeply_nested() -> None:
     assert refused(trust(), signed).reason is Reason.MALFORMED
 
 
-def test_an_attackers_bytes_are_not_parsed_before_the_signature(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = trust()
+def test_an_attackers_bytes_are_not_parsed_before_the_signature(device: Trust, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def reader(payload: bytes) -> Reader:
         assert payload == device.state.root, "parsed before the signature was checked"
@@ -396,21 +394,17 @@ def test_measured_streams_need_a_ceiling_of_their_own() -> None:
     assert trust(measurement_ceiling=1.0).judge(payload, "policy", NOW).changes
 
 
-def test_a_ceiling_that_was_lowered_ends_what_is_in_force() -> None:
-    device = trust()
-    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
+def test_a_ceiling_that_was_lowered_ends_what_is_in_force(running: Trust) -> None:
     with refused_for(Reason.CEILING):
-        Trust(KEYS.enrolment(ceiling=0.5), device.state.pack()).in_force()
+        Trust(KEYS.enrolment(ceiling=0.5), running.state.pack()).in_force()
 
 
-def test_what_was_kept_and_tampered_with_is_refused() -> None:
-    device = trust()
-    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
-    stored = bytes(device.state.pack())
+def test_what_was_kept_and_tampered_with_is_refused(running: Trust) -> None:
+    stored = bytes(running.state.pack())
     spoiled = (stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :] for at in range(0, len(stored), 11))
     for wrong in (*spoiled, *(stored[:at] for at in range(0, len(stored), 11)), b"{}"):
         with refused_for(Reason.MALFORMED, match="damaged, or of an older format"):
-            Trust(device.enrolment, wrong)
+            Trust(running.enrolment, wrong)
 
 
 def test_two_policies_for_one_stream_or_a_version_of_their_own() -> None:
@@ -447,17 +441,15 @@ def test_mutated_envelopes_are_never_accepted(noise: bytes, start: int, end: int
         assert refused(trust(), mutated).reason in ("malformed", "wrong_role", "bad_signature", "threshold")
 
 
-def test_a_device_that_knows_the_time_takes_none_that_is_more_than_a_day_ahead() -> None:
+def test_a_device_that_knows_the_time_takes_none_that_is_more_than_a_day_ahead(device: Trust) -> None:
     """A gateway whose clock is wrong, or whoever has its key, would have good documents refused as expired."""
-    device = trust()
     device.judge(KEYS.signed_time(NOW + 86_400), "time", NOW, sure=True)
     error = refused(trust(), KEYS.signed_time(NOW + 86_401), "time", sure=True)
     assert error.reason is Reason.FAR_AHEAD
     trust().judge(KEYS.signed_time(NOW * 2), "time", 0)  # a board without a battery learns the time here
 
 
-def test_the_owner_s_word_sets_the_signed_time_back_and_not_below_the_newest_document() -> None:
-    device = trust()
+def test_the_owner_s_word_sets_the_signed_time_back_and_not_below_the_newest_document(device: Trust) -> None:
     ahead = KEYS.signed_time(NOW + 300 * 86_400)
     device.judge(ahead, "time", NOW)
     good = KEYS.signed(changed(DOCUMENT, valid_from=NOW - 5, valid_until=NOW + 86_400))

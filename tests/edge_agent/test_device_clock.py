@@ -35,8 +35,12 @@ HOUR = 3600 * SECOND
 CONFIRM = 600 * SECOND
 
 
-def test_a_clock_one_year_ahead_for_3_seconds_silences_no_device(tmp_path: Path) -> None:
-    device = Device(tmp_path, TwoClocks(NOW))
+@pytest.fixture
+def device(tmp_path: Path) -> Device:
+    return Device(tmp_path, TwoClocks(NOW))
+
+
+def test_a_clock_one_year_ahead_for_3_seconds_silences_no_device(device: Device) -> None:
     device.run(10)
     device.clocks.wall += YEAR
     device.run(3)
@@ -96,8 +100,7 @@ def test_a_clock_set_back_by_an_hour_goes_on_above_every_number(tmp_path: Path) 
 
 
 @pytest.mark.long
-def test_a_wobbling_clock_raises_no_shift(tmp_path: Path) -> None:
-    device = Device(tmp_path, TwoClocks(NOW))
+def test_a_wobbling_clock_raises_no_shift(device: Device) -> None:
     for _ in range(10):
         device.clocks.wall -= HOUR
         device.run(300, step=1.0)
@@ -107,9 +110,8 @@ def test_a_wobbling_clock_raises_no_shift(tmp_path: Path) -> None:
     assert len(device.numbers) >= 10 * 305 - 2
 
 
-def test_a_clock_that_stands_still_silences_no_device(tmp_path: Path) -> None:
+def test_a_clock_that_stands_still_silences_no_device(device: Device) -> None:
     """A wall clock that is set back all the time; so would be one that is followed blindly by small steps."""
-    device = Device(tmp_path, TwoClocks(NOW))
     stood = device.clocks.wall
     for _ in range(4 * 1000):
         device.run(0.25)
@@ -118,9 +120,8 @@ def test_a_clock_that_stands_still_silences_no_device(tmp_path: Path) -> None:
     check(device.drawn, SECOND)
 
 
-def test_a_clock_that_is_nudged_forward_makes_no_ticks_come_sooner(tmp_path: Path) -> None:
+def test_a_clock_that_is_nudged_forward_makes_no_ticks_come_sooner(device: Device) -> None:
     """By almost a second ten times a second: nine ticks of wall time in one."""
-    device = Device(tmp_path, TwoClocks(NOW))
     for _ in range(3000):
         device.run(0.1, step=0.1)
         device.clocks.wall += 800_000
@@ -156,8 +157,7 @@ def test_the_gateway_s_signed_time_is_as_good_as_ntp(tmp_path: Path, ahead: int,
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
-def test_the_gateway_s_signed_time_confirms_a_jump_and_no_other_does(tmp_path: Path, jump: int) -> None:
-    device = Device(tmp_path, TwoClocks(NOW))
+def test_the_gateway_s_signed_time_confirms_a_jump_and_no_other_does(device: Device, jump: int) -> None:
     device.run(10)
     device.clocks.wall += jump
     device.run(10)
@@ -224,9 +224,8 @@ def test_a_late_tick_brings_no_more_ticks_into_a_minute_than_stretches_count(tmp
     assert stretch_ticks(60, period) == 2
 
 
-def test_a_restart_after_a_late_tick_draws_for_the_next_one_no_sooner(tmp_path: Path) -> None:
+def test_a_restart_after_a_late_tick_draws_for_the_next_one_no_sooner(device: Device) -> None:
     """A machine that was late, and started its agent anew at once: two draws a moment apart would be for one state."""
-    device = Device(tmp_path, TwoClocks(NOW))
     device.run(5)
     device.clocks.pass_us(SECOND + 400_000)
     device.ticks.catch_up()
@@ -237,9 +236,8 @@ def test_a_restart_after_a_late_tick_draws_for_the_next_one_no_sooner(tmp_path: 
     assert device.clocks.elapsed - device.drawn[-1][2] < SECOND, "and it goes on"
 
 
-def test_a_clock_that_is_set_forward_brings_the_next_tick_no_sooner(tmp_path: Path) -> None:
+def test_a_clock_that_is_set_forward_brings_the_next_tick_no_sooner(device: Device) -> None:
     """Its new seconds begin a tenth earlier: the next tick would come .9 s after the one before."""
-    device = Device(tmp_path, TwoClocks(NOW))
     device.run(5, step=0.05)
     device.clocks.wall += HOUR + SECOND // 10
     device.time.follow(device.clocks.wall // SECOND)
@@ -263,9 +261,8 @@ def test_after_a_reboot_the_first_tick_is_a_period_after_the_start(tmp_path: Pat
 
 
 @pytest.mark.parametrize("slept", [7, 400 * 60])
-def test_ticks_during_a_sleep_are_absent_and_none_is_made_up_for(tmp_path: Path, slept: int) -> None:
+def test_ticks_during_a_sleep_are_absent_and_none_is_made_up_for(device: Device, slept: int) -> None:
     """Their readings are gone, and many draws in a row would be for one state."""
-    device = Device(tmp_path, TwoClocks(NOW))
     device.run(10)
     asleep = device.clocks.wall // SECOND
     device.clocks.pass_us(slept * SECOND)
@@ -275,8 +272,7 @@ def test_ticks_during_a_sleep_are_absent_and_none_is_made_up_for(tmp_path: Path,
     assert after == list(range(asleep + slept, asleep + slept + 10))
 
 
-def test_nothing_is_read_or_drawn_while_the_device_is_to_be_silent(tmp_path: Path) -> None:
-    device = Device(tmp_path, TwoClocks(NOW))
+def test_nothing_is_read_or_drawn_while_the_device_is_to_be_silent(device: Device) -> None:
     silent: list[float] = []
 
     def stopped(seconds: float) -> StatusCode | None:
@@ -392,9 +388,8 @@ def test_other_windows_lift_no_shift_before_the_time_is_known(tmp_path: Path) ->
 
 @pytest.mark.parametrize("what", ["gone", "another file"])
 def test_an_agent_whose_outbox_is_lost_says_so_and_one_that_starts_draws_no_tick_again(
-    tmp_path: Path, what: str
+    device: Device, tmp_path: Path, what: str
 ) -> None:
-    device = Device(tmp_path, TwoClocks(NOW))
     device.run(15)
     lost = tmp_path / "outbox.sqlite"
     lost.rename(tmp_path / "before.sqlite")
@@ -465,9 +460,8 @@ def test_validity_goes_by_the_device_s_clock_and_not_by_what_somebody_sets(tmp_p
     assert device.ticks.streams[0].trouble == StatusCode.POLICY_INACTIVE
 
 
-def test_a_shift_is_never_one_of_a_frame_before_it(tmp_path: Path) -> None:
+def test_a_shift_is_never_one_of_a_frame_before_it(device: Device) -> None:
     """A frame that was drawn before the power went has the shift that it was drawn under."""
-    device = Device(tmp_path, TwoClocks(NOW))
     device.run(15)
     device.stop()
     device.clocks._boot = "second"

@@ -35,10 +35,11 @@ from fugu.contract.errors import UsageError
 from fugu.contract.group_frames import OpeningAnswer, OpeningKey, Report, numbers, pages, signed_total
 from fugu.contract.stretches import Ceiling
 from fugu.host.files import write_secret
-from fugu_helper.opening import Group, GroupFacts
+from fugu_helper.opening import Group
 from tests.support.agents import plan_of
 from tests.support.brokers import PATIENCE, wait_until
-from tests.support.groups import HELPER, PUBLIC, group, member_policy, shared, signed
+from tests.support.groups import HELPER, PUBLIC, group, member_policy, shared
+from tests.support.opening import facts
 from tests.support.signing import Keys, policy_document
 
 pytestmark = pytest.mark.long
@@ -57,13 +58,7 @@ class Device:
         plan = plan_of(policy)
         self.plan = replace(plan, sums=(replace(plan.sums[0], noise=LEAST_NOISE),))
         self.folder = folder
-        document = self.document
-        facts = GroupFacts(
-            *(document.fleet, document.name, document.digest, signed(document).encode()),
-            *(document.least, document.numbers, document.begins_us(0), document.length * document.period_us),
-            *(document.deadline, document.valid_from),
-        )
-        self.helper = helper or Group([facts], HELPER, lambda name, _public: name)
+        self.helper = helper or Group([facts(self.document)], HELPER, lambda name, _public: name)
         self.helper.maintain(1000.0, 0.0)
         self.elapsed = 0.0
         self.start()

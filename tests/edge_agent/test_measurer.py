@@ -53,10 +53,14 @@ def fits(counts: Counter[tuple[int, ...]], expected: dict[tuple[int, ...], float
 # What is drawn
 
 
+@pytest.fixture
+def drawer() -> Measurer:
+    return measurer()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("state", [0, 4, 8])
-def test_points_follow_the_table(state: int) -> None:
-    drawer = measurer()
+def test_points_follow_the_table(drawer: Measurer, state: int) -> None:
     drawer.offer(message(FULL), 0)
     distributions = [
         {point: weight / SCALE for point, weight in zip(FULL.points, FULL.row_weights(x), strict=True)}
@@ -113,9 +117,8 @@ def test_a_state_that_a_staircase_does_not_keep_is_answered_for_by_its_stand_in(
         assert drawn[0] == drawn[1]
 
 
-def test_the_table_in_force_is_for_the_tick_and_its_set() -> None:
+def test_the_table_in_force_is_for_the_tick_and_its_set(drawer: Measurer) -> None:
     """The newest that fits, and the fallback where none does."""
-    drawer = measurer()
     tables = {tick: drawer.draw(tick, 0).table for tick in range(8)}
     assert set(tables.values()) == {0}
     drawer.offer(message(noise_at(1), 11, SETS[1]), 0)
@@ -127,9 +130,8 @@ def test_the_table_in_force_is_for_the_tick_and_its_set() -> None:
     assert [drawer.draw(tick, 0).table for tick in range(5, 10)] == [14, 14, 14, 14, 0]
 
 
-def test_where_one_state_is_possible_the_fallback_is_used() -> None:
+def test_where_one_state_is_possible_the_fallback_is_used(drawer: Measurer) -> None:
     """Even if there is a table for any set."""
-    drawer = measurer()
     drawer.offer(message(WALK.measure_tables[0].noise, 9, 0), 0)
     assert [drawer.draw(tick, 0).table for tick in (0, 1, 4)] == [0, 9, 9]
 
@@ -173,8 +175,9 @@ def test_where_the_clock_was_set_only_the_table_that_protects_every_pair_is_draw
         (message(measure_policy(2).measure_tables[1].noise), GuaranteeError, "has 4 states, the policy 9"),
     ],
 )
-def test_a_table_that_may_not_be_used_changes_nothing(payload: bytes, error: type[FuguError], text: str) -> None:
-    drawer = measurer()
+def test_a_table_that_may_not_be_used_changes_nothing(
+    drawer: Measurer, payload: bytes, error: type[FuguError], text: str
+) -> None:
     drawer.offer(message(FULL, 20), 50)
     before = [drawer.draw(tick, 3).table for tick in range(10)]
     with pytest.raises(error, match=text):
@@ -182,16 +185,14 @@ def test_a_table_that_may_not_be_used_changes_nothing(payload: bytes, error: typ
     assert [drawer.draw(tick, 3).table for tick in range(10)] == before
 
 
-def test_the_last_tick_of_a_table_is_not_stale() -> None:
-    drawer = measurer()
+def test_the_last_tick_of_a_table_is_not_stale(drawer: Measurer) -> None:
     drawer.offer(message(FULL, until=101), 100)
     assert drawer.draw(100, 0).table == 7
     with pytest.raises(FuguError, match="stale"):
         drawer.offer(message(FULL, until=101), 101)
 
 
-def test_a_number_never_means_something_else() -> None:
-    drawer = measurer()
+def test_a_number_never_means_something_else(drawer: Measurer) -> None:
     drawer.offer(message(FULL), 0)
     for other in (
         message(WALK.measure_tables[0].noise),
@@ -204,8 +205,7 @@ def test_a_number_never_means_something_else() -> None:
     assert [drawer.draw(tick, 0).table for tick in (4, 8, 9)] == [7, 7, 0], "only its validity may change"
 
 
-def test_only_so_many_tables_are_held() -> None:
-    drawer = measurer()
+def test_only_so_many_tables_are_held(drawer: Measurer) -> None:
     for number in range(1, MOST_HELD + 9):
         drawer.offer(message(FULL, number), 0)
     assert len(drawer._sent) == MOST_HELD

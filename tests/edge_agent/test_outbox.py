@@ -27,8 +27,12 @@ def new_outbox(folder: Path, keeping: Keeping | None = None) -> Outbox:
     return outbox
 
 
-def test_a_frame_ends_before_a_tick_that_is_left_out(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
+@pytest.fixture
+def outbox(tmp_path: Path) -> Outbox:
+    return new_outbox(tmp_path)
+
+
+def test_a_frame_ends_before_a_tick_that_is_left_out(outbox: Outbox) -> None:
     for tick in (5, 6, 8, 14, 15, 40):
         outbox.append(PLAN, tick, b"\1")
     outbox.close_frame(PLAN)
@@ -92,8 +96,7 @@ def test_whatever_is_appended_comes_out_once_and_in_order(
     assert [f.previous for f in frames] == [-1, *(f.last for f in frames[:-1])]
 
 
-def test_a_new_policy_version_begins_a_new_frame(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
+def test_a_new_policy_version_begins_a_new_frame(outbox: Outbox) -> None:
     outbox.append(PLAN, 1, b"\0")
     newer = stream_plan(version=2, frame_ticks=4)
     for tick in range(2, 6):
@@ -101,8 +104,7 @@ def test_a_new_policy_version_begins_a_new_frame(tmp_path: Path) -> None:
     assert [(f.policy_version, f.symbols) for f in symbol_frames(outbox)] == [(1, b"\0"), (2, b"\1\1\1\1")]
 
 
-def test_forgotten_frames_do_not_make_their_ticks_new(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
+def test_forgotten_frames_do_not_make_their_ticks_new(outbox: Outbox, tmp_path: Path) -> None:
     for tick in range(10):
         outbox.append(PLAN, tick, b"\0")
     outbox.frames.forget_committed("hr", 9, (), sent_through=100, grace=0.0)
@@ -115,8 +117,7 @@ def test_forgotten_frames_do_not_make_their_ticks_new(tmp_path: Path) -> None:
     assert symbol_frames(outbox)[0].previous == 9
 
 
-def test_what_was_drawn_under_a_shift_is_in_a_frame_of_that_shift(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
+def test_what_was_drawn_under_a_shift_is_in_a_frame_of_that_shift(outbox: Outbox) -> None:
     for tick in (5, 6):
         outbox.append(PLAN, tick, b"\1")
     outbox.set_shift(PLAN, 60, 66)
@@ -126,9 +127,8 @@ def test_what_was_drawn_under_a_shift_is_in_a_frame_of_that_shift(tmp_path: Path
     assert [(f.first, f.symbols, f.shift) for f in symbol_frames(outbox)] == [(5, b"\1\1", 0), (66, b"\0", 60)]
 
 
-def test_a_stream_of_a_document_that_was_refused_is_new_when_it_comes_again(tmp_path: Path) -> None:
+def test_a_stream_of_a_document_that_was_refused_is_new_when_it_comes_again(outbox: Outbox, tmp_path: Path) -> None:
     """The outbox believes its file: else no tick would be reserved, or the old shift come back."""
-    outbox = new_outbox(tmp_path)
     power = stream_plan(stream="power")
 
     def refuse() -> None:
@@ -167,8 +167,7 @@ def test_a_file_that_is_no_outbox_is_refused(tmp_path: Path) -> None:
         Outbox(tmp_path / "outbox.sqlite", "home", "watch")
 
 
-def test_a_full_disk_loses_the_newest_symbol_at_most(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
+def test_a_full_disk_loses_the_newest_symbol_at_most(outbox: Outbox) -> None:
     (pages,) = outbox._db.execute("PRAGMA page_count").fetchone()
     outbox._db.execute(f"PRAGMA max_page_count = {pages}")
     stored: list[int] = []
@@ -187,8 +186,7 @@ def test_a_full_disk_loses_the_newest_symbol_at_most(tmp_path: Path) -> None:
     assert [tick for tick in seen if tick != stored[-1] + 1] == [*stored, stored[-1] + 2]
 
 
-def test_the_file_holds_nothing_but_symbols(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
+def test_the_file_holds_nothing_but_symbols(outbox: Outbox) -> None:
     columns = {
         (table, column)
         for (table,) in outbox._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")

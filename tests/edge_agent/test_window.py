@@ -51,6 +51,15 @@ def rows(closed: list[Closed]) -> list[tuple[int, int, tuple[int, ...]]]:
 # Which ticks count where; the noise of these plans is 0 (a value other than 0 has a probability below e^-99)
 
 
+@pytest.fixture
+def outbox(tmp_path: Path) -> Outbox:
+    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+    outbox.register(PLAN)
+    for window in PLAN.windows:
+        outbox.register_window("hr", window)
+    return outbox
+
+
 def test_tumbling_windows_count_the_states_that_they_name() -> None:
     states = [(tick, tick % 3) for tick in range(20)]
     assert rows(run(counter(window_plan(length=6)), states)) == [(0, 6, (2,)), (1, 6, (2,)), (2, 6, (2,))]
@@ -243,16 +252,7 @@ def closed(
 PLAN: StreamPlan = stream_plan(windows=(window_plan(), window_plan(name="other", stride=3)))
 
 
-def new_outbox(folder: Path) -> Outbox:
-    outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
-    outbox.register(PLAN)
-    for window in PLAN.windows:
-        outbox.register_window("hr", window)
-    return outbox
-
-
-def test_windows_are_committed_once_and_know_the_one_before(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
+def test_windows_are_committed_once_and_know_the_one_before(outbox: Outbox, tmp_path: Path) -> None:
     outbox.append_windows(PLAN, [closed(4, -2), closed(7, window=PLAN.windows[1])])
     outbox.append_windows(PLAN, [closed(9)])
     assert window_frames(outbox) == [
@@ -270,16 +270,14 @@ def test_windows_are_committed_once_and_know_the_one_before(tmp_path: Path) -> N
     assert outbox.frames.depth() == 3
 
 
-def test_several_windows_are_committed_together_or_not_at_all(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
+def test_several_windows_are_committed_together_or_not_at_all(outbox: Outbox) -> None:
     outbox.append_windows(PLAN, [closed(5)])
     with pytest.raises(OutboxError):
         outbox.append_windows(PLAN, [closed(8, window=PLAN.windows[1]), closed(5)])
     assert [outbox.register_window("hr", window) for window in PLAN.windows] == [5, -1]
 
 
-def test_windows_are_forgotten_by_index_and_symbols_by_tick(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
+def test_windows_are_forgotten_by_index_and_symbols_by_tick(outbox: Outbox) -> None:
     for tick in range(20):
         outbox.append(PLAN, tick, b"\0")
     for index in (0, 1, 4):
@@ -294,16 +292,14 @@ def test_windows_are_forgotten_by_index_and_symbols_by_tick(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("change", [{"length": 11}, {"stride": 9}, {"start": 1}])
-def test_a_window_whose_ticks_have_changed_is_refused(tmp_path: Path, change: dict[str, int]) -> None:
-    outbox = new_outbox(tmp_path)
+def test_a_window_whose_ticks_have_changed_is_refused(outbox: Outbox, change: dict[str, int]) -> None:
     with pytest.raises(OutboxError, match="the ticks of window hr/high have changed: give the window a new name"):
         outbox.register_window("hr", window_plan(**change))
     assert outbox.register_window("hr", window_plan(numerator=3, places=(0, NONE, NONE))) == -1
     assert outbox.register_window("power", window_plan(**change)) == -1
 
 
-def test_the_outbox_holds_no_count_that_is_not_in_a_frame(tmp_path: Path) -> None:
-    outbox = new_outbox(tmp_path)
+def test_the_outbox_holds_no_count_that_is_not_in_a_frame(outbox: Outbox) -> None:
     columns = [row[1] for row in outbox._db.execute("PRAGMA table_info(windows)")]
     assert columns == ["stream", "window", "start", "length", "stride", "last_index"]
     outbox.append_windows(PLAN, [closed(3, 123456789)])

@@ -90,9 +90,13 @@ def stored_records(folder: Path, plan: StreamPlan) -> dict[tuple[str, str], list
         outbox.close()
 
 
-def test_a_window_under_way_goes_on_after_a_kill_with_what_its_last_quarter_had(tmp_path: Path) -> None:
+@pytest.fixture
+def device(tmp_path: Path) -> Device:
+    return Device(tmp_path, HOUR)
+
+
+def test_a_window_under_way_goes_on_after_a_kill_with_what_its_last_quarter_had(device: Device, tmp_path: Path) -> None:
     """Ticks 0 to 19 are in its record; 20 to 24 were counted in memory only, and 25 to 29 never came."""
-    device = Device(tmp_path, HOUR)
     device.tick(*range(25))
     device.killed()
     device = Device(tmp_path, HOUR, at=30)
@@ -100,8 +104,7 @@ def test_a_window_under_way_goes_on_after_a_kill_with_what_its_last_quarter_had(
     assert device.frames() == [(0, 30, (15,)), (1, 40, (20,))]
 
 
-def test_a_second_kill_loses_no_more_than_since_the_last_quarter(tmp_path: Path) -> None:
-    device = Device(tmp_path, HOUR)
+def test_a_second_kill_loses_no_more_than_since_the_last_quarter(device: Device, tmp_path: Path) -> None:
     device.tick(*range(12))
     device.killed()
     for begin, end in ((12, 15), (15, 21), (21, 29)):
@@ -139,8 +142,9 @@ def test_noise_is_drawn_once_a_window_however_often_the_agent_starts(tmp_path: P
     assert (index, observed, counts[0] - record.counts[0]) == (0, 40, 10)
 
 
-def test_the_record_is_written_as_quarters_end_and_blank_before_the_frame_is_made(tmp_path: Path) -> None:
-    device = Device(tmp_path, HOUR)
+def test_the_record_is_written_as_quarters_end_and_blank_before_the_frame_is_made(
+    device: Device, tmp_path: Path
+) -> None:
     name = ("hr", "high")
     assert stored_records(tmp_path, device.plan) == {}
     through = []
@@ -197,8 +201,7 @@ def test_under_another_policy_an_open_count_is_over_and_its_noise_is_never_used(
     assert [(index, observed) for index, observed, _ in device.frames()] == [(0, 19)]
 
 
-def test_a_policy_that_is_refused_ends_no_count(tmp_path: Path) -> None:
-    device = Device(tmp_path, HOUR)
+def test_a_policy_that_is_refused_ends_no_count(device: Device, tmp_path: Path) -> None:
     device.tick(*range(21))
 
     def refuse() -> None:
@@ -211,8 +214,7 @@ def test_a_policy_that_is_refused_ends_no_count(tmp_path: Path) -> None:
     assert device.frames() == [(0, 40, (20,))]
 
 
-def test_a_record_that_was_put_back_sends_no_second_count(tmp_path: Path) -> None:
-    device = Device(tmp_path, HOUR)
+def test_a_record_that_was_put_back_sends_no_second_count(device: Device, tmp_path: Path) -> None:
     device.tick(*range(20))
     shutil.copy(tmp_path / "outbox.sqlite.windows", tmp_path / "copy")
     device.tick(*range(20, 40))
@@ -225,8 +227,7 @@ def test_a_record_that_was_put_back_sends_no_second_count(tmp_path: Path) -> Non
     assert device.frames() == [*released, (1, 40, (20,))]
 
 
-def test_a_record_put_back_before_its_window_was_sent_counts_no_tick_twice(tmp_path: Path) -> None:
-    device = Device(tmp_path, HOUR)
+def test_a_record_put_back_before_its_window_was_sent_counts_no_tick_twice(device: Device, tmp_path: Path) -> None:
     device.tick(*range(10))
     shutil.copy(tmp_path / "outbox.sqlite.windows", tmp_path / "copy")
     device.tick(*range(10, 25))
@@ -418,9 +419,8 @@ def broken(monkeypatch: pytest.MonkeyPatch, error: int) -> Iterator[None]:
         yield
 
 
-def test_a_count_whose_record_cannot_be_made_blank_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_whose_record_cannot_be_made_blank_is_not_sent(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be a second look at what the disk has still."""
-    device = Device(tmp_path, HOUR)
     device.tick(*range(25))
     with broken(monkeypatch, 28):
         device.tick(*range(25, 40))
@@ -432,9 +432,8 @@ def test_a_count_whose_record_cannot_be_made_blank_is_not_sent(tmp_path: Path, m
 
 
 def test_a_record_that_cannot_be_written_costs_no_count_while_the_agent_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = Device(tmp_path, HOUR)
     device.tick(*range(5))
     with broken(monkeypatch, 5):
         device.tick(*range(5, 35))

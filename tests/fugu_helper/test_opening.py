@@ -29,17 +29,20 @@ def total(answer: OpeningAnswer | None) -> int:
     return signed_total(numbers(answer.sums))
 
 
-def test_the_masks_of_a_set_are_added_up_once() -> None:
-    helper = Helper()
+@pytest.fixture
+def helper() -> Helper:
+    return Helper()
+
+
+def test_the_masks_of_a_set_are_added_up_once(helper: Helper) -> None:
     sealed = reports(helper)
     answer = helper.ask(sealed)
     assert total(answer) == sum(1000 + i for i in range(6))
     assert answer.members == [0, 1, 2, 3, 4, 5]
 
 
-def test_another_set_of_a_window_gets_the_bytes_of_the_first() -> None:
+def test_another_set_of_a_window_gets_the_bytes_of_the_first(helper: Helper) -> None:
     """Two sums that differ by one home are that home's count."""
-    helper = Helper()
     sealed = reports(helper)
     (first,) = [helper.group.take(page, helper.elapsed) for page in pages(DOCUMENT.digest, 5, sealed)]
     for others in (sealed[1:], sealed[::-1], sealed[:1], sealed):
@@ -48,8 +51,7 @@ def test_another_set_of_a_window_gets_the_bytes_of_the_first() -> None:
     assert total(helper.ask(reports(helper, 6), 6)) == 6015
 
 
-def test_too_few_members_are_final_from_both_sides_of_the_boundary() -> None:
-    helper = Helper()
+def test_too_few_members_are_final_from_both_sides_of_the_boundary(helper: Helper) -> None:
     assert total(helper.ask(reports(helper, 4)[:4], 4)) == 4006
     answer = helper.ask(reports(helper)[:3])
     assert (answer.reason, answer.sums) == ("too-few", b"")
@@ -65,8 +67,7 @@ def test_reports_of_one_colluder_under_many_names_count_for_nothing() -> None:
     assert answer.members == [0]
 
 
-def test_a_member_counts_once_in_a_set() -> None:
-    helper = Helper()
+def test_a_member_counts_once_in_a_set(helper: Helper) -> None:
     sealed = reports(helper)
     again = HOMES[0].sealed(helper.key, DOCUMENT, 5, [99])
     answer = helper.ask([sealed[0], again, sealed[0], *sealed[1:4]])
@@ -74,8 +75,7 @@ def test_a_member_counts_once_in_a_set() -> None:
     assert total(answer) == sum(range(1000, 1004))
 
 
-def test_homes_that_a_site_has_invented_are_no_members() -> None:
-    helper = Helper()
+def test_homes_that_a_site_has_invented_are_no_members(helper: Helper) -> None:
     strangers = [Member(f"made-up-{i}") for i in range(30)]
     answer = helper.ask([*reports(helper)[:3], *reports(helper, homes=strangers)])
     assert answer.reason == "too-few"
@@ -85,18 +85,16 @@ def test_homes_that_a_site_has_invented_are_no_members() -> None:
     "others",
     [{"number": 4}, {"fleet": "away"}, {"device": "home-1"}, {"document": bytes(32)}, {"opening_key": bytes(32)}],
 )
-def test_a_report_counts_only_where_its_device_meant_it(others: dict[str, object]) -> None:
+def test_a_report_counts_only_where_its_device_meant_it(helper: Helper, others: dict[str, object]) -> None:
     """Replays of another window, fleet, device, document or key."""
-    helper = Helper()
     sealed = reports(helper)
     sealed[0] = HOMES[0].sealed(helper.key, DOCUMENT, 5, [1000], others)
     answer = helper.ask(sealed)
     assert answer.members == [1, 2, 3, 4, 5]
 
 
-def test_a_ciphertext_of_another_home_is_not_opened_for_its_copyist() -> None:
+def test_a_ciphertext_of_another_home_is_not_opened_for_its_copyist(helper: Helper) -> None:
     """A member who signs a copy of his neighbour's masks would have them in the sum twice."""
-    helper = Helper()
     sealed = reports(helper)
     thief = HOMES[1]
     head = sealed[1].header("home", DOCUMENT.digest, 5)
@@ -106,8 +104,7 @@ def test_a_ciphertext_of_another_home_is_not_opened_for_its_copyist() -> None:
     assert answer.members == [0, 2, 3, 4, 5]
 
 
-def test_a_changed_ciphertext_or_signature_counts_for_nothing() -> None:
-    helper = Helper()
+def test_a_changed_ciphertext_or_signature_counts_for_nothing(helper: Helper) -> None:
     sealed = reports(helper)
     sealed[0] = replace(sealed[0], ciphertext=bytes([sealed[0].ciphertext[0] ^ 1]) + sealed[0].ciphertext[1:])
     sealed[1] = replace(sealed[1], signature=bytes(64))
@@ -131,8 +128,7 @@ def test_pages_in_another_order_or_of_another_request_are_never_answered() -> No
     assert total(read(answers[-1])) == 130
 
 
-def test_a_document_that_is_not_the_helpers_is_never_answered_with_a_sum() -> None:
-    helper = Helper()
+def test_a_document_that_is_not_the_helpers_is_never_answered_with_a_sum(helper: Helper) -> None:
     weak = group(honest=1, colluding=0)
     sealed = [home.sealed(helper.key, weak, 5, [1]) for home in HOMES]
     answer = helper.ask(sealed, document=weak)
@@ -164,8 +160,7 @@ def test_two_helpers_of_one_root_open_no_report_twice() -> None:
     assert answer.members == [4, 5]
 
 
-def test_a_key_is_used_for_a_day_and_dropped_when_its_last_window_is_over() -> None:
-    helper = Helper()
+def test_a_key_is_used_for_a_day_and_dropped_when_its_last_window_is_over(helper: Helper) -> None:
     first, sealed = helper.key, reports(helper)
     helper.pass_time(DAY - 1)
     assert helper.key == first
@@ -180,8 +175,7 @@ def test_a_key_is_used_for_a_day_and_dropped_when_its_last_window_is_over() -> N
     assert answer.reason == "key-gone"
 
 
-def test_an_answer_is_remembered_as_long_as_its_reports_could_be_opened() -> None:
-    helper = Helper()
+def test_an_answer_is_remembered_as_long_as_its_reports_could_be_opened(helper: Helper) -> None:
     sealed = reports(helper)
     helper.pass_time(2 * DAY + 14)
     first = helper.ask(sealed)
@@ -192,8 +186,7 @@ def test_an_answer_is_remembered_as_long_as_its_reports_could_be_opened() -> Non
     assert answer.reason == "key-gone"
 
 
-def test_a_wall_clock_that_was_set_drops_all_keys() -> None:
-    helper = Helper()
+def test_a_wall_clock_that_was_set_drops_all_keys(helper: Helper) -> None:
     sealed = reports(helper)
     before = helper.key
     helper.group.forget()
@@ -204,8 +197,7 @@ def test_a_wall_clock_that_was_set_drops_all_keys() -> None:
 
 
 @pytest.mark.long
-def test_a_flood_of_begun_requests_keeps_a_few_of_them() -> None:
-    helper = Helper()
+def test_a_flood_of_begun_requests_keeps_a_few_of_them(helper: Helper) -> None:
     sealed = reports(helper) * 10
     for number in range(20):
         first, *rest = pages(DOCUMENT.digest, number, sealed)
@@ -215,8 +207,7 @@ def test_a_flood_of_begun_requests_keeps_a_few_of_them() -> None:
 
 
 @pytest.mark.long
-def test_requests_of_nobody_are_answered_and_not_remembered() -> None:
-    helper = Helper()
+def test_requests_of_nobody_are_answered_and_not_remembered(helper: Helper) -> None:
     stranger = Member("stranger")
     for number in range(50):
         answer = helper.ask([stranger.sealed(helper.key, DOCUMENT, number, [1])], number)
@@ -294,8 +285,7 @@ def test_the_list_of_members_has_one_key_of_a_name_and_one_name_of_a_key(tmp_pat
         members.load()
 
 
-def test_a_removed_member_is_in_no_sum_from_then_on() -> None:
-    helper = Helper()
+def test_a_removed_member_is_in_no_sum_from_then_on(helper: Helper) -> None:
     sealed = reports(helper)
     del helper.members["home-0"]
     answer = helper.ask(sealed)

@@ -50,8 +50,12 @@ def take_description(decoder: Decoder, description: Description) -> None:
     assert not decoder.rejected
 
 
-def test_symbols_have_the_wall_clock_s_time_and_names_by_their_description() -> None:
-    decoder = Decoder()
+@pytest.fixture
+def decoder() -> Decoder:
+    return Decoder()
+
+
+def test_symbols_have_the_wall_clock_s_time_and_names_by_their_description(decoder: Decoder) -> None:
     take_description(decoder, described())
     assert decoder.decode(SYMBOLS, symbols(1)) == [
         SymbolReading("watch", "hr", 100, 0, 40, EPOCH + 60 * SECOND, "low"),
@@ -59,16 +63,14 @@ def test_symbols_have_the_wall_clock_s_time_and_names_by_their_description() -> 
     ]
 
 
-def test_without_their_description_they_have_neither() -> None:
-    decoder = Decoder()
+def test_without_their_description_they_have_neither(decoder: Decoder) -> None:
     assert decoder.decode(SYMBOLS, symbols(1)) == [
         SymbolReading("watch", "hr", 100, 0, 40),
         SymbolReading("watch", "hr", 101, 1, 40),
     ]
 
 
-def test_a_changed_description_counts_from_its_version_on() -> None:
-    decoder = Decoder()
+def test_a_changed_description_counts_from_its_version_on(decoder: Decoder) -> None:
     take_description(decoder, described(1))
     take_description(decoder, described(2, epoch="2026-03-02T00:00:00Z", states=("away", "there")))
     times = [decoder.decode(SYMBOLS, symbols(version, first))[0] for version, first in ((2, 300), (1, 100), (3, 500))]
@@ -105,8 +107,7 @@ def test_one_description_names_and_times_what_comes_under_the_other_versions_tha
     assert [decoder.descriptions.of("watch", "hr", version) is not None for version in (1, 2)] == [False, True]
 
 
-def test_a_table_of_more_symbols_than_states_gives_no_names() -> None:
-    decoder = Decoder()
+def test_a_table_of_more_symbols_than_states_gives_no_names(decoder: Decoder) -> None:
     take_description(decoder, described(table=((2**30, 2**31), (2**29, 2**30))))
     frame = SymbolFrame(1, -1, 0, b"\2\0", bits=2)
     assert [reading[-2:] for reading in decoder.decode(SYMBOLS, frame.encode())] == [
@@ -151,9 +152,8 @@ def test_points_of_places_have_latitude_and_longitude() -> None:
     assert not decoder.rejected
 
 
-def test_what_is_sent_again_and_accounts_for_more_is_told_once() -> None:
+def test_what_is_sent_again_and_accounts_for_more_is_told_once(decoder: Decoder) -> None:
     """Its device has dropped the frames before it; whoever adds counts up would have them twice."""
-    decoder = Decoder()
     place = topic_of("symbols", "home", "watch", "place")
     frame = SymbolFrame(1, 99, 100, b"\0\1", shift=40)
     points = MeasureFrame(1, 19, 20, 2, (Released(0, (1, -2)), Released(0, (3, 4))))
@@ -169,8 +169,7 @@ def test_what_is_sent_again_and_accounts_for_more_is_told_once() -> None:
     assert not decoder.rejected
 
 
-def test_what_the_gateway_says_comes_once_each() -> None:
-    decoder = Decoder()
+def test_what_the_gateway_says_comes_once_each(decoder: Decoder) -> None:
     estimates, counts = topic_of("estimate", "home", "watch", "hr"), topic_of("count", "home", "watch", "hr")
     later = replace(STATE_ESTIMATE, tick=27_001, time=STATE_ESTIMATE.time + SECOND)
     for estimate in (STATE_ESTIMATE, later, PLACE_ESTIMATE):
@@ -225,16 +224,14 @@ def test_descriptions_are_readings_if_asked_for_and_each_once() -> None:
     assert Decoder().decode(DESCRIBED, payload) == []
 
 
-def test_a_description_of_another_stream_is_refused() -> None:
-    decoder = Decoder()
+def test_a_description_of_another_stream_is_refused(decoder: Decoder) -> None:
     for topic in (topic_of("description", "home", "ring", "hr"), topic_of("description", "away", "watch", "hr")):
         assert decoder.decode(topic, described().encode()) == []
     assert decoder.rejected == {"topic": 2}
     assert list(decoder.descriptions) == []
 
 
-def test_a_description_that_is_withdrawn_is_forgotten() -> None:
-    decoder = Decoder()
+def test_a_description_that_is_withdrawn_is_forgotten(decoder: Decoder) -> None:
     take_description(decoder, described(1))
     take_description(decoder, described(2))
     decoder.decode(DESCRIBED, b"")
@@ -243,8 +240,7 @@ def test_a_description_that_is_withdrawn_is_forgotten() -> None:
     assert not decoder.rejected
 
 
-def test_only_the_versions_of_a_stream_that_came_last_are_remembered() -> None:
-    decoder = Decoder()
+def test_only_the_versions_of_a_stream_that_came_last_are_remembered(decoder: Decoder) -> None:
     for version in (5, 9, 6, 8, 7, 4):
         take_description(decoder, described(version))
     versions = [version for version in range(1, 12) if decoder.descriptions.of("watch", "hr", version)]
@@ -275,8 +271,7 @@ def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("first", [MAX_TICK - 1, 10**12])
-def test_ticks_beyond_all_calendars_are_refused(first: int) -> None:
-    decoder = Decoder()
+def test_ticks_beyond_all_calendars_are_refused(decoder: Decoder, first: int) -> None:
     take_description(decoder, described())
     assert decoder.decode(SYMBOLS, symbols(1, first, 0)) == []
     window = WindowFrame(1, "hour", -1, 0, first - 2**31, 2**31, 1, (1,))
@@ -284,8 +279,7 @@ def test_ticks_beyond_all_calendars_are_refused(first: int) -> None:
     assert decoder.rejected == {"out_of_range": 2}
 
 
-def test_what_is_remembered_of_messages_is_bounded() -> None:
-    decoder = Decoder()
+def test_what_is_remembered_of_messages_is_bounded(decoder: Decoder) -> None:
     for first in range(2000):
         decoder.decode(SYMBOLS, symbols(1, 1 + 2 * first, 0))
     assert len(decoder._seen) == 1024
