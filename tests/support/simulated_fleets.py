@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -102,28 +101,18 @@ class Pretended:
 
 
 class SimulatedFleet:
-    """Devices that take documents from a registry and answer, in simulated time; offline ones come back, or never."""
+    """Devices that take documents from a registry and answer, in simulated time; offline ones never do."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        *,
-        refusing: frozenset[str],
-        offline: frozenset[str],
-        back_us: int | None = None,
-        messages_per_step: int = 50,
-    ) -> None:
+    def __init__(self, registry: Registry, *, refusing: frozenset[str], offline: frozenset[str]) -> None:
         self.registry = registry
         self.rollouts = Rollouts(registry)
-        self.refusing, self.offline, self.back_us = refusing, offline, back_us
+        self.refusing, self.offline = refusing, offline
         self.now = START
-        self.messages = Counter[str]()
         self.given: list[tuple[int, str, int]] = []
-        self._room = messages_per_step
         self._random = random.Random(5)
         self._answers: list[tuple[int, str, int]] = []
-        self._retained: dict[str, int] = {}
-        self._say_birth([device.name for device in registry.devices() if device.name not in offline])
+        births = (Sighting(device.name, True, 0, "", "0.1.0", START) for device in registry.devices())
+        registry.seen([birth for birth in births if birth.device not in offline])
 
     def reopen(self, path: Path) -> None:
         """The gateway is killed and comes back: only the file is left."""
@@ -131,41 +120,19 @@ class SimulatedFleet:
         self.registry = Registry(path)
         self.rollouts = Rollouts(self.registry)
 
-    def step(self, seconds: int = 1) -> None:
-        """Let time pass, publish what is due, and let devices answer."""
-        self.now += seconds * SECOND
-        if self.back_us is not None and self.now >= self.back_us and self.offline:
-            back, self.offline = self.offline, frozenset()
-            self._say_birth(sorted(back))
-            for name in sorted(back & self._retained.keys()):
-                self._receive(name, self._retained[name])
-        for due in self.rollouts.due(self.now, self._room):
-            self.messages["policy/set"] += 1
+    def step(self) -> None:
+        """Let a second pass, publish what is due, and let devices answer."""
+        self.now += SECOND
+        for due in self.rollouts.due(self.now, 50):
             self.given.append((self.now, due.device, due.version))
-            self._retained[due.device] = due.version
             self.registry.published([(due.device, due.version)])
             if due.device not in self.offline:
-                self._receive(due.device, due.version)
+                after = self._random.randrange(100_000, 3 * SECOND)
+                heapq.heappush(self._answers, (self.now + after, due.device, due.version))
         reports = []
         while self._answers and self._answers[0][0] <= self.now:
             time_us, name, version = heapq.heappop(self._answers)
-            self.messages["policy/status"] += 1
             refuses = name in self.refusing
             outcome: Outcome = "refused" if refuses else "accepted"
             reports.append(PolicyReport(name, version, outcome, "ceiling" if refuses else "", time_us))
         self.registry.reported(reports)
-
-    def run(self, number: int, seconds: int) -> Mapping[str, Any]:
-        """Go on until the rollout ends, or so much time has passed."""
-        end = self.now + seconds * SECOND
-        while self.now < end and number in self.rollouts.active():
-            self.step()
-        shown = self.rollouts.show(number)
-        return {"phase": shown.state.phase, "tallies": shown.tallies, "seconds": (self.now - START) // SECOND}
-
-    def _receive(self, name: str, version: int) -> None:
-        heapq.heappush(self._answers, (self.now + self._random.randrange(100_000, 3 * SECOND), name, version))
-
-    def _say_birth(self, devices: Sequence[str]) -> None:
-        self.messages["status"] += len(devices)
-        self.registry.seen([Sighting(name, True, 0, "", "0.1.0", self.now) for name in devices])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import secrets
+import shlex
 import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -221,58 +222,38 @@ def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() ->
     assert "user watch" not in text
 
 
+NO_HOSTS = ("'bad host'", "a..b", "x" * 64, "x." * 127, "'::1%\nallow_anonymous'")
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("broker", "{new}", "--fleet", "a/b", "--host", "h"), 2, "name of the fleet"),
-        (("broker", "{new}", "--fleet", "home", "--host", "bad host"), 2, "neither a host name"),
-        (("broker", "{new}", "--fleet", "home", "--host", "a..b"), 2, "neither a host name"),
-        (("broker", "{new}", "--fleet", "home", "--host", "x" * 64), 2, "neither a host name"),
-        (("broker", "{new}", "--fleet", "home", "--host", "x." * 127), 2, "neither a host name"),
-        (("broker", "{new}", "--fleet", "home", "--host", "::1%\nallow_anonymous"), 2, "neither a host name"),
-        (("broker", "{new}", "--fleet", "home", "--host", "h", "--bind", "eth0"), 2, "--bind"),
-        (("broker", "{new}", "--fleet", "home", "--host", "h", "--bind", "::1%\nuser root"), 2, "--bind"),
-        (("broker", "{broker}", "--fleet", "home", "--host", "h"), 1, "not empty"),
-        (("broker", "{new}", "--fleet", "home", "--host", "h", "--port", "70000"), 2, "--port"),
-        (("device", "{new}", "--broker", "{broker}", "--name", "estimate"), 2, "name of the device"),
-        (("device", "{new}", "--broker", "{broker}", "--name", "+"), 2, "name of the device"),
-        (("device", "{new}", "--broker", "{new}", "--name", "ring"), 1, "cannot read the broker's document"),
-        (("device", "{new}", "--broker", "{broker}", "--name", "ring", "--ceiling", "0"), 1, "above 0"),
-        (
-            ("device", "{new}", "--broker", "{broker}", "--name", "ring", "--policy", "{p}"),
-            1,
-            "not for home/r",
-        ),
-        (("device", "{new}", "--broker", "{broker}", "--name", "watch", "--policy", "none"), 1, "cannot read"),
-        (
-            (
-                "device",
-                "{new}",
-                "--broker",
-                "{broker}",
-                "--name",
-                "watch",
-                "--policy",
-                "{p}",
-                "--ceiling",
-                ".1",
-            ),
-            1,
-            "ceiling",
-        ),
-        (("renew", "watch", "--broker", "{broker}"), 2, "name both, NAME and DIR"),
-        (("renew", "nobody", "{new}", "--broker", "{broker}"), 1, "no account nobody"),
-        (("remove", "--broker", "{broker}", "nobody"), 1, "no account nobody"),
+        ("broker {new} --fleet a/b --host h", 2, "name of the fleet"),
+        *((f"broker {{new}} --fleet home --host {host}", 2, "neither a host name") for host in NO_HOSTS),
+        ("broker {new} --fleet home --host h --bind eth0", 2, "--bind"),
+        ("broker {new} --fleet home --host h --bind '::1%\nuser root'", 2, "--bind"),
+        ("broker {broker} --fleet home --host h", 1, "not empty"),
+        ("broker {new} --fleet home --host h --port 70000", 2, "--port"),
+        ("device {new} --broker {broker} --name estimate", 2, "name of the device"),
+        ("device {new} --broker {broker} --name +", 2, "name of the device"),
+        ("device {new} --broker {new} --name ring", 1, "cannot read the broker's document"),
+        ("device {new} --broker {broker} --name ring --ceiling 0", 1, "above 0"),
+        ("device {new} --broker {broker} --name ring --policy {p}", 1, "not for home/r"),
+        ("device {new} --broker {broker} --name watch --policy none", 1, "cannot read"),
+        ("device {new} --broker {broker} --name watch --policy {p} --ceiling .1", 1, "ceiling"),
+        ("renew watch --broker {broker}", 2, "name both, NAME and DIR"),
+        ("renew nobody {new} --broker {broker}", 1, "no account nobody"),
+        ("remove --broker {broker} nobody", 1, "no account nobody"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
-    fugu: Fugu, shared: Path, tmp_path: Path, words: tuple[str, ...], code: int, says: str
+    fugu: Fugu, shared: Path, tmp_path: Path, words: str, code: int, says: str
 ) -> None:
     broker = shared / "broker" if (shared / "broker").exists() else deployed(fugu, shared)
     before = (broker / "passwords").read_bytes(), (broker / "broker.json").read_bytes()
     (tmp_path / "p.json").write_text(policy(epoch_us=0, period_us=10**6).to_json())
     places = {"new": str(tmp_path / "new"), "broker": str(broker), "p": str(tmp_path / "p.json")}
-    done = fugu("deploy", *(word.format(**places) for word in words))
+    done = fugu("deploy", *(word.format(**places) for word in shlex.split(words)))
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     assert says in done.err
     assert ((broker / "passwords").read_bytes(), (broker / "broker.json").read_bytes()) == before

@@ -42,17 +42,13 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         assistant = HomeAssistant("home", link, store, lambda: {"watch": [WATCH]}, Counter())
         assistant.pump()
         wait_until(lambda: len(listener.documents) == 2)
-        entity = "sensor.home_watch_hr_privacy"
-        assert listener.state(entity) == "unavailable"
-        link.publish(topic_of("description", "home", "watch", "hr"), WATCH.encode(), retain=True)
-        link.publish(topic_of("health", "home"), b'{"online": true}', retain=True)
-        assistant.heard(Message(topic_of("status", "home", "watch"), Status(True, "1", 0, (), ()).encode()))
-        assistant.pump()
-        wait_until(lambda: listener.state(entity) == SURE)
         other = "fugu/2/home/watch/symbols/hr"
         assert shipped.publish("watch", other) == 0
-        link.publish(topic_of("health", "home"), b'{"online": false}', retain=True)
-        wait_until(lambda: listener.state(entity) == "unavailable")
+        link.publish(topic_of("description", "home", "watch", "hr"), WATCH.encode(), retain=True)
+        assistant.heard(Message(topic_of("status", "home", "watch"), Status(True, "1", 0, (), ()).encode()))
+        assistant.pump()
+        link.publish(topic_of("health", "home"), b'{"online": true}', retain=True)
+        wait_until(lambda: listener.state("sensor.home_watch_hr_privacy") == SURE)
         assert other not in listener.topics
         assert listener.problems == []
         listener.say_online()

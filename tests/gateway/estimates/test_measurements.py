@@ -149,6 +149,24 @@ def by_paths(
     return moments
 
 
+def check_by_paths(store: Path, policy: MeasurePolicy, frames: list[MeasureFrame], lag: int) -> None:
+    """Compare means and covariances with those of all paths: each tick once, when it is known."""
+    scene = Scene(store, policy, lag=lag)
+    scene.record(*frames)
+    expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables}, lag)
+    ticks = []
+    for frame in frames:
+        for message in scene.lagged(frame.first) if lag else [scene.estimate(frame.first)]:
+            assert message is not None
+            assert lag == 0 or message.lag == lag
+            for tick, row in enumerate(zip(message.means, message.covariances, strict=True), message.first):
+                ticks.append(tick)
+                assert row[0] == pytest.approx(expected[tick][1], abs=1e-12)
+                assert decoded_covariance(row[1]) == pytest.approx(expected[tick][2], abs=1e-12)
+    every = {tick for frame in frames for tick in range(frame.first, frame.last + 1)}
+    assert ticks == sorted(tick for tick in every if tick + lag <= frames[-1].last)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> None:
@@ -174,18 +192,7 @@ def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> No
             is_seen = point != unknown
             assert log_likelihood == (pytest.approx(math.log(total / before), abs=1e-12) if is_seen else 0.0)
     for lag in (1, 2, 4):
-        later = Scene(tmp_path / f"{lag}.sqlite", policy, lag=lag)
-        later.record(*frames)
-        expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables}, lag)
-        messages = [message for frame in frames for message in later.lagged(frame.first)]
-        ticks = [message.first + i for message in messages for i in range(len(message.means))]
-        every = {frame.first + i for frame in frames for i in range(len(frame.released))}
-        assert ticks == sorted(tick for tick in every if tick + lag <= frames[-1].last), "each once, when it is known"
-        for message in messages:
-            assert message.lag == lag
-            for tick, row in enumerate(zip(message.means, message.covariances, strict=True), message.first):
-                assert row[0] == pytest.approx(expected[tick][1], abs=1e-12)
-                assert decoded_covariance(row[1]) == pytest.approx(expected[tick][2], abs=1e-12)
+        check_by_paths(tmp_path / f"{lag}.sqlite", policy, frames, lag)
     assert scene.counters["unknown_points"] == 1
     assert scene.counters["fallback_ticks"] == sum(point.table == 0 for frame in frames for point in frame.released)
 
@@ -224,18 +231,7 @@ def test_chains_that_change_and_chains_of_pairs_are_followed_as_all_paths_add_up
         policy = measure_policy(2, epsilon=1.5, cycle=4, changes=({"tick": 3, "transition": night},))
         frames = measure_frames(policy, [2, 1, 3], gaps=[0, 0, 2], tables=[1, 0], seed=4)
     for lag in (0, 2):
-        scene = Scene(tmp_path / f"{lag}.sqlite", policy, lag=lag)
-        scene.record(*frames)
-        expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables}, lag)
-        rows = 0
-        for frame in frames:
-            for message in scene.lagged(frame.first) if lag else [scene.estimate(frame.first)]:
-                assert message is not None
-                for tick, row in enumerate(zip(message.means, message.covariances, strict=True), message.first):
-                    rows += 1
-                    assert row[0] == pytest.approx(expected[tick][1], abs=1e-12)
-                    assert decoded_covariance(row[1]) == pytest.approx(expected[tick][2], abs=1e-12)
-        assert rows == sum(f.first + i + lag <= frames[-1].last for f in frames for i in range(len(f.released)))
+        check_by_paths(tmp_path / f"{lag}.sqlite", policy, frames, lag)
 
 
 def test_distributions_are_carried_over_many_cycles_as_tick_by_tick() -> None:
@@ -394,41 +390,23 @@ def test_frames_of_a_retired_policy_are_still_estimated(tmp_path: Path) -> None:
     assert scene.final() == before
 
 
+PLACE = topic_of("symbols", "home", "watch", "place")
+POINT = Released(1, (0, 0, 0))
+LAST = MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),))
+
+
 @pytest.mark.parametrize(
     ("topic", "payload", "reason"),
     [
-        (topic_of("symbols", "home", "watch", "place"), FRAMES[0].encode(), None),
+        (PLACE, FRAMES[0].encode(), None),
         (topic_of("symbols", "home", "watch", "hr"), FRAMES[0].encode(), "wrong_kind"),
-        (topic_of("symbols", "home", "watch", "place"), SymbolFrame(1, -1, 0, b"\0").encode(), "wrong_kind"),
-        (
-            topic_of("symbols", "home", "watch", "place"),
-            replace(FRAMES[0], policy_version=9).encode(),
-            "unknown_policy_version",
-        ),
-        (topic_of("symbols", "home", "watch", "other"), FRAMES[0].encode(), "unknown_stream"),
-        (topic_of("symbols", "home", "ring", "place"), FRAMES[0].encode(), "unknown_device"),
-        (topic_of("symbols", "away", "watch", "place"), FRAMES[0].encode(), "wrong_fleet"),
-        (topic_of("symbols", "home", "watch", "place"), FRAMES[0].encode()[:-1], "malformed"),
-        (
-            topic_of("symbols", "home", "watch", "place"),
-            MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),)).encode(),
-            "point_mismatch",
-        ),
-        (
-            topic_of("symbols", "home", "watch", "place"),
-            MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),) * MAX_MEASURE_TICKS).encode() + b"\0",
-            "oversized",
-        ),
-        (
-            topic_of("symbols", "home", "watch", "place"),
-            MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),)).encode(),
-            "from_the_future",
-        ),
-        (
-            topic_of("symbols", "home", "watch", "place"),
-            MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),), shift=MAX_TICK).encode(),
-            None,
-        ),
+        (PLACE, SymbolFrame(1, -1, 0, b"\0").encode(), "wrong_kind"),
+        (PLACE, replace(FRAMES[0], policy_version=9).encode(), "unknown_policy_version"),
+        (PLACE, FRAMES[0].encode()[:-1], "malformed"),
+        (PLACE, MeasureFrame(1, -1, 0, 3, (POINT,)).encode(), "point_mismatch"),
+        (PLACE, MeasureFrame(1, -1, 0, 3, (POINT,) * MAX_MEASURE_TICKS).encode() + b"\0", "oversized"),
+        (PLACE, LAST.encode(), "from_the_future"),
+        (PLACE, replace(LAST, shift=MAX_TICK).encode(), None),
     ],
 )
 def test_a_frame_that_its_policy_does_not_allow_is_counted_by_its_reason(

@@ -12,15 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge_agent.outbox import Outbox
-from edge_agent.stored_frames import Keeping
-from fugu.contract.frames import MAX_GAPS, Committed, Gap, SymbolFrame, WindowFrame
+from fugu.contract.frames import MAX_GAPS, Committed, SymbolFrame, WindowFrame
 from fugu.contract.windows import Window
 from gateway.store.journal import Received
 from gateway.store.store import Store
-from tests.support.agents import stream_plan
 from tests.support.measured import measure_frames, measure_policy
-from tests.support.outboxes import symbol_frames
 from tests.support.scenes import Scene, final_state, frames, newest, policy
 
 UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -129,36 +125,6 @@ def test_a_conflicting_frame_is_neither_stored_nor_claimed_and_stops_nobody(tmp_
     assert [frame.symbols for frame in scene.store.symbols.following(number, 0)] == [
         *(frame.symbols for frame in (first, second, third))
     ]
-
-
-@pytest.mark.long
-def test_nobody_waits_for_frames_that_a_full_outbox_had_to_drop(tmp_path: Path) -> None:
-    """The frame after them accounts for their ticks, also when the gateway had it before."""
-    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch", Keeping(max_bytes=1 << 15, drop_oldest=True))
-    plan = stream_plan(frame_ticks=10)
-    outbox.register(plan)
-    for tick in range(100):
-        outbox.append(plan, tick, b"\1")
-    scene, before = Scene(tmp_path / "s.sqlite"), symbol_frames(outbox)
-    scene.record(before[0], *before[5:8])
-    assert scene.committed().streams[0].gaps == (Gap(9, 49),)
-    for tick in range(100, 6_000):
-        outbox.append(plan, tick, b"\1")
-    after = symbol_frames(outbox)
-    assert after[0].previous == -1
-    assert after[0].first > 100
-    scene.record(after[0])
-    assert (scene.committed().streams[0].gaps, scene.committed().streams[0].through) == ((), after[0].last)
-    other = Scene(tmp_path / "other.sqlite")
-    seen = replace(after[0], previous=after[0].first - 1)
-    other.record(before[0], seen)
-    assert other.committed().streams[0].gaps == (Gap(9, seen.previous),)
-    other.record(after[0])
-    assert other.committed().streams[0].gaps == ()
-    assert (other.counters["duplicate"], other.counters["conflict"]) == (1, 0)
-    other.reopen()
-    assert other.committed().streams[0].gaps == ()
-    outbox.close()
 
 
 def test_of_two_conflicting_frames_in_one_batch_one_is_stored(tmp_path: Path) -> None:

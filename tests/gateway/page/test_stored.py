@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,12 @@ from fugu.contract.policy import Policy
 from fugu.contract.reports import WindowCount
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
-from fugu.mqtt import Broker
 from gateway.config import GatewayConfig
 from gateway.estimates.kinds import window_count
-from gateway.page import feed as feed_module
 from gateway.page.attackers import MOST_WINDOWS, answer, stored_counts
 from gateway.page.device_view import DeviceView
-from gateway.page.feed import Feed
-from gateway.page.ledger_view import LedgerView
 from gateway.page.memory import Memory
 from gateway.store.store import Store
-from tests.support.brokers import free_port
 from tests.support.processes import policy
 
 LENGTH, PERIOD = 60, 5
@@ -115,30 +109,6 @@ def test_what_is_stored_stands_before_what_came(counted: Policy) -> None:
     day, _ = history["tiers"]
     assert [row[1] for row in day] == [0.5, 0.5, 0.5, 0.5, 1.0]
     assert history["row"][1] == 1.0, "the newest is the newest"
-
-
-def test_whoever_looks_at_a_device_is_told_what_the_store_has(
-    counted: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = store_of(tmp_path / "store.db", [frame(index) for index in range(9990, 10_000)])
-    monkeypatch.setattr(feed_module.time, "time", lambda: float(NOW))
-    described = topic_of("description", "home", "watch", "hr"), describe(counted).encode(), True
-
-    async def kinds(store: Path | None) -> list[dict[str, Any]]:
-        feed = Feed("home", Broker(port=free_port()), LedgerView(None), store)
-        monkeypatch.setattr(feed._attackers, "ask", answer)
-        watcher = feed.watch("watch")
-        feed._received([described])
-        await asyncio.to_thread(feed._attack)
-        return feed.take(watcher)
-
-    by_kind = {event["kind"]: event for event in asyncio.run(kinds(file))}
-    assert {*by_kind} == {"description", "stored", "history", "attack"}
-    assert len(by_kind["stored"]["messages"]) == len(by_kind["attack"]["times"]) == 10
-    [attack] = [event for event in asyncio.run(kinds(None)) if event["kind"] == "attack"]
-    assert attack["waits"]
-    lost = {event["kind"] for event in asyncio.run(kinds(tmp_path / "other.db"))}
-    assert "stored" not in lost
 
 
 def test_an_audience_s_page_reads_no_store(tmp_path: Path) -> None:

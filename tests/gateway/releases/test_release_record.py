@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -13,9 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg.sql import SQL, Identifier
 
 from gateway.deployment.doctor import Installation, examine
 from gateway.page.ledger_view import LedgerView
@@ -23,7 +20,6 @@ from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.setup import ReleaseRecord, open_releases, release_now, resume_ledger
 from gateway.releases.statistics import ReleaseError
 from gateway.store.engine import LedgerError
-from gateway.store.location import Server
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto
 from tests.support.command import Done, Fugu
@@ -350,31 +346,3 @@ def test_there_is_nothing_to_resume_without_either_file(fugu: Fugu, tmp_path: Pa
     done = fugu("gateway", "ledger", "resume", "--ledger", tmp_path / "l.db", "--store", tmp_path / "s.db")
     assert (done.code, done.err) == (1, "fugu: there is neither a ledger l.db nor a store s.db\n")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_store_on_a_server_has_its_ledger_beside_it(fugu: Fugu, site: Path, server: Server, tmp_path: Path) -> None:
-    scene = Scene(server, 8, FLEET)
-    scene.record(*frames([10] * 10))
-    scene.store.close()
-
-    def released(first: int) -> int:
-        files = {"config": site / "releases.toml", "policies": site / "policies", "store": server}
-        (frame,) = release_now(**files, name="active", first=first)  # type: ignore[arg-type]
-        return frame.entry
-
-    assert [released(first) for first in (0, 20)] == [1, 2]
-    assert "agrees: 2 releases" in fugu("check", "ledger", "--store", server.url).out
-    shown = json.loads(fugu("gateway", "ledger", "show", "--store", server.url, "--json").out)
-    assert [entry["first"] for entry in shown["entries"]] == [0, 20]
-    exported = json.loads(fugu("gateway", "export", server.url, tmp_path / "all", "--json").out)
-    assert exported["releases"] == 2
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
-        connection.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(f"{schema}_ledger")))
-    with pytest.raises(LedgerError, match=r"there is no ledger postgresql://.* ledger, and releases of this store"):
-        released(40)
-    resume = fugu("gateway", "ledger", "resume", "--store", server.url)
-    assert resume.out.startswith("watch/hr: releases begin with tick 40\n")
-    with pytest.raises(LedgerError, match="this ledger begins with tick 40"):
-        released(39)
-    assert released(65) == 1

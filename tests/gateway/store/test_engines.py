@@ -13,7 +13,6 @@ import psycopg
 import pytest
 
 from fugu.contract.errors import UsageError
-from fugu.contract.frames import WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
@@ -29,7 +28,6 @@ from gateway.store.store import Released as Told
 
 FAR = 2**52
 NOISE = NoiseTable((array("I", [1 << 30, 3 << 30]), array("I", [1, 2])), ((0, -1), (70_000, 2), (3, 3)))
-WINDOW = WindowFrame(3, "day", -1, 4, 40, 10, 9, (-7, 12))
 POINTS = MeasureFrame(1, -1, FAR, 2, (Released(0, (5, -6)), Released(3, (70_000, 1))))
 BELIEF = np.array([0.25, 0.75])
 
@@ -130,16 +128,6 @@ def test_a_table_takes_the_place_of_one_with_its_number_or_key(store: Store, mon
     assert store.points.table_for(1, 2, keys[-2]) is None
     assert store.points.next_number(1, 2, 9) == 51
     assert store.points.next_number(1, 3, 9) == 9
-
-
-def test_windows_come_back_as_they_were(store: Store) -> None:
-    number = store.number("watch", "hr/day")
-    store.windows.add(number, WINDOW)
-    assert store.windows.at(number, 4) == WINDOW
-    assert store.windows.within(number, 40, 49) == [WINDOW]
-    assert store.windows.within(number, 41, 99) == []
-    assert (store.windows.next_first(number, 49), store.windows.next_first(number, 50)) == (40, None)
-    assert store.newest_frames() == {number: 4}
 
 
 def test_what_was_released_never_goes_back(store: Store, tmp_path: Path) -> None:
