@@ -1,9 +1,11 @@
-"""`fugu check statement`: what it states of a policy, and what it finds wrong with one that was tampered with."""
+"""`fugu check statement`: what it states of a policy and since when, and what it finds wrong with one."""
 
 from __future__ import annotations
 
 import json
+from contextlib import redirect_stdout
 from fractions import Fraction
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,15 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.dating import dated
 from fugu.contract.envelope import Envelope
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.history import History, Noise, Span
 from fugu.contract.pins import SymbolPins, pins_of
 from fugu.contract.policy import Policy
 from fugu.host.files import new_folder
+from fugu.privacy.randomised_response import calibrate
+from fugu_cli.main import main
 from gateway.audit.access import Listed, read_access
 from gateway.audit.statement import policy_statement
 from gateway.deployment.mosquitto import Account, Role
@@ -23,6 +30,7 @@ from gateway.fleet.keys import write_key
 from tests.support.audited import CHAINS, WINDOWS, broker_of, planned
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
+from tests.support.scenes import Scene, frames, policy
 from tests.support.signing import Keys
 
 
@@ -268,3 +276,51 @@ def test_what_cannot_be_done_is_one_line(fugu: Fugu, tmp_path: Path) -> None:
     done = fugu("check", "statement", file)
     assert done.code == 1
     assert done.err.startswith(f"fugu: {file}: ")
+
+
+CHAINS = BinaryChains(q=(0.1, 0.3), r=(0.1, 0.3))
+
+
+def version_of(version: int, epsilon: float) -> Policy:
+    table = calibrate(CHAINS, epsilon, "informed", slack=True).table
+    promise = {"guarantee": Guarantee(epsilon=epsilon, adversary="informed")}
+    return policy(version, chains=CHAINS, table=table).model_copy(update=promise)
+
+
+LOUD, QUIET = version_of(1, 4.0), version_of(2, 1.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    scene = Scene(tmp_path / "s.sqlite", policies=(LOUD, QUIET))
+    scene.record(*frames((10,) * 30, versions=(1,) * 10 + (2,) * 20))
+    scene.store.close()
+    return tmp_path / "s.sqlite"
+
+
+def test_by_a_store_it_is_dated_as_descriptions_are(store: Path) -> None:
+    (when,) = policy_statement(QUIET.to_json().encode(), store=store).when
+    truth = dated(QUIET, History((Span(1, Noise.of(LOUD), 0, 99), Span(2, Noise.of(QUIET), 100, None))))
+    assert (when.since, when.until) == (truth.since, None)
+    assert when.since is not None
+    assert when.since > 100
+    assert f"from tick {when.since} on" in when.words
+    (before,) = policy_statement(LOUD.to_json().encode(), store=store).when
+    assert before.since == 0
+    assert (before.until, before.words) == (None, ""), "what follows is stronger"
+
+
+def test_without_one_nothing_is_claimed_but_of_a_first_version(store: Path) -> None:
+    (first,), (second,) = (policy_statement(policy_.to_json().encode()).when for policy_ in (LOUD, QUIET))
+    assert (first.since, first.words) == (0, "")
+    assert second.since is None
+    assert "not shown to be true of any tick yet" in second.words
+
+
+def test_the_command_shows_it(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text(QUIET.to_json())
+    shown = StringIO()
+    with redirect_stdout(shown):
+        assert main(["check", "statement", str(tmp_path / "policy.json"), "--store", str(store), "--json"]) == 0
+    (when,) = json.loads(shown.getvalue())["when"]
+    assert when == policy_statement(QUIET.to_json().encode(), store=store).when[0]._asdict()

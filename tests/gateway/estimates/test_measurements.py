@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fugu.contract.descriptions import METRES_PER_DEGREE
+from fugu.contract.discretisers import Cells
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK, StreamCommit, SymbolFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
@@ -26,13 +29,13 @@ from fugu.contract.measure_policy import Change, MeasurePolicy
 from fugu.contract.measure_table import MOST_HELD, StaircaseNoise, TimedTable, members
 from fugu.contract.measurement import check_noise
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
+from fugu.contract.reports import PlaceEstimate, SmoothedValue, ValueEstimate, decode_estimate
 from fugu.contract.sentences import instant
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.places.protection import protect_likely
 from fugu.places.tables import compile_noise, emission
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.points import MeasureModel, PointEstimates
+from gateway.estimates.points import MeasureModel, PointEstimates, measured_estimate
 from gateway.loop.inbox import Ingest
 from gateway.loop.recorder import Recorder
 from gateway.parts.part import Message
@@ -40,7 +43,7 @@ from gateway.parts.place_tables import TableSender, make_noise, policy_graph
 from gateway.store.coverage import Place
 from gateway.store.journal import Arrivals, Heard, Received
 from gateway.store.store import Store
-from tests.support.measured import decoded_covariance, measure_frames, measure_policy
+from tests.support.measured import decoded_covariance, grid, measure_frames, measure_policy
 from tests.support.scenes import policy as symbol_policy
 
 Floats = NDArray[np.float64]
@@ -781,3 +784,35 @@ def test_the_topic_of_tables_is_the_device_s_own(tmp_path: Path) -> None:
     sending = Sending(tmp_path, at_epoch())
     sending.sender.pump()
     assert {topic for topic, _ in sending.wire.sent} == {topic_of("table", "home", "watch", "place")}
+
+
+ORIGIN, STEP = (52.0, 4.0), (0.001, 0.002)
+CELLS = tuple((int(x), int(y)) for x, y in grid(4)[0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_ellipse_holds_cells_of_95_percent(seed: int) -> None:
+    """With corners of cells as latitudes and longitudes, in a policy whose steps are worth 7 and 11 of its units."""
+    cells = Cells(origin=ORIGIN, step=STEP, cells=CELLS, states=tuple(f"c{x}" for x in range(16)))
+    model = MeasureModel(measure_policy(4, tables=False, discretiser=cells, resolution=(7.0, 11.0)))
+    likely = np.random.default_rng(seed).dirichlet(np.full(16, 0.3))
+    estimate = measured_estimate(model, 5, 0, likely, 3)
+    assert isinstance(estimate, PlaceEstimate)
+    assert decode_estimate(estimate.encode()) == estimate
+    narrow = METRES_PER_DEGREE * math.cos(math.radians(estimate.latitude))
+    turn = math.radians(estimate.orientation)
+
+    def inside(cell: tuple[int, int], scale: float) -> bool:
+        for x, y in product((0, 1), repeat=2):
+            east = (ORIGIN[1] + (cell[0] + x) * STEP[1] - estimate.longitude) * narrow
+            north = (ORIGIN[0] + (cell[1] + y) * STEP[0] - estimate.latitude) * METRES_PER_DEGREE
+            along, across = (
+                east * math.sin(turn) + north * math.cos(turn),
+                east * math.cos(turn) - north * math.sin(turn),
+            )
+            if math.hypot(along / estimate.semi_major, across / estimate.semi_minor) > scale:
+                return False
+        return True
+
+    assert sum(weight for cell, weight in zip(CELLS, likely, strict=True) if inside(cell, 1.001)) >= 0.95
+    assert sum(weight for cell, weight in zip(CELLS, likely, strict=True) if inside(cell, 0.99)) < 0.95

@@ -1,4 +1,4 @@
-"""Words of the page about a device's messages: with their noise, and as the bytes that came."""
+"""Words of the page about a device's messages: with their noise, as the bytes that came, and where on the earth."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from fractions import Fraction
 
 import pytest
 
+from fugu.contract.chains import BinaryChains
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.discretisers import Cells
 from fugu.contract.errors import StatusCode
-from fugu.contract.frames import PolicyStatus, Status, StreamStatus, WindowFrame
+from fugu.contract.frames import PolicyStatus, Status, StreamStatus, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.reports import StateEstimate
+from fugu.contract.sentences import instant
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from gateway.page.attackers import answer
-from gateway.page.device_view import DeviceView
+from gateway.page.device_view import DeviceView, placed_shares, placed_symbols, posterior_bounds
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 
@@ -96,3 +99,66 @@ def test_statuses_are_among_what_left_it_and_whoever_comes_later_is_told_all() -
     assert bytes.fromhex(second["bytes"]) == policies
     assert view.take(parse_topic(topic_of("status", "home", "watch")), b"") is None
     assert list(view) == [second, first]
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_the_bounds_are_reached_and_never_left(epsilon: float) -> None:
+    chains = BinaryChains(q=(0.1, 0.3), r=(0.2, 0.5))
+    beliefs = []
+    for i in range(11):
+        for j in range(11):
+            q, r = 0.1 + 0.02 * i, 0.2 + 0.03 * j
+            for step in range(-10, 11):
+                odds = q / r * math.exp(epsilon * step / 10)
+                beliefs.append(odds / (1 + odds))
+    assert posterior_bounds(chains, epsilon) == (pytest.approx(min(beliefs)), pytest.approx(max(beliefs)))
+
+
+def test_a_promise_of_nothing_bounds_nothing() -> None:
+    assert posterior_bounds(BinaryChains(q=(0.2, 0.2), r=(0.2, 0.2)), 1e4) == (0.0, 1.0)
+
+
+ORIGIN, STEP = (46.0, 14.25), (0.001, 0.00125)
+TWO = Cells(origin=ORIGIN, step=STEP, cells=((0, 0), (1, 0)), states=("west", "east"))
+WATCH: Description = describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"discretiser": TWO}))
+
+
+def test_what_has_no_place_is_said_and_not_drawn() -> None:
+    """A state without a cell, `missing` say, has a share, and no place."""
+    away = WATCH.model_copy(update={"states": ("west", "east", "missing"), "table": None})
+    placed = placed_shares(away, {"west": 0.6, "east": 0.0, "missing": 0.4})
+    assert placed["cells"] == [0.6, 0.0]
+    assert placed["placed"] == pytest.approx(0.6)
+    assert (placed["latitude"], placed["longitude"]) == pytest.approx(
+        (ORIGIN[0] + STEP[0] / 2, ORIGIN[1] + STEP[1] / 2)
+    )
+    assert placed_shares(away, {"west": 0.0, "east": 0.0, "missing": 1.0}) == {}
+    assert placed_shares(away, {"west": 1.0}) == {}
+    assert placed_shares(None, {"west": 1.0}) == {}
+    assert placed_symbols(None, [0]) == []
+
+
+def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described() -> None:
+    view, frame = DeviceView(), SymbolFrame(1, -1, 0, bytes([0, 1, 1])).encode()
+    where = parse_topic(topic_of("symbols", "home", "watch", "hr"))
+    estimate = StateEstimate(
+        instant(9), instant(1), 9, 3, "east", 0.9, {"west": 0.1, "east": 0.9}, 1.0, "universal", True
+    )
+    before = (
+        view.take(where, frame),
+        view.take(parse_topic(topic_of("estimate", "home", "watch", "hr")), estimate.encode()),
+    )
+    assert before[0] is not None
+    assert before[1] is not None
+    assert (before[0]["newest"], before[1]["where"]) == ([], {})
+    view.take(parse_topic(topic_of("description", "home", "watch", "hr")), WATCH.encode())
+    after = (
+        view.take(where, frame),
+        view.take(parse_topic(topic_of("estimate", "home", "watch", "hr")), estimate.encode()),
+    )
+    assert after[0] is not None
+    assert after[1] is not None
+    assert [place["state"] for place in after[0]["newest"]] == ["west", "east", "east"]
+    assert after[0]["newest"][1]["longitude"] == pytest.approx(ORIGIN[1] + 1.5 * STEP[1])
+    assert after[0]["newest"][1]["latitude"] == pytest.approx(ORIGIN[0] + 0.5 * STEP[0])
+    assert after[1]["where"]["cells"] == [0.1, 0.9]

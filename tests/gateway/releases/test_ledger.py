@@ -1,4 +1,4 @@
-"""The ledger refuses exactly what would exceed an allowance, and forgets nothing that it has granted."""
+"""The ledger refuses exactly what would exceed an allowance, and forgets nothing; its audit finds what was changed."""
 
 from __future__ import annotations
 
@@ -290,3 +290,45 @@ def test_an_entry_that_was_led_to_other_readers_is_found(ledger: Ledger) -> None
     assert charges_replayed(ledger).problems == (
         "entry 1: is charged to audience site, and its topic is that of public",
     )
+
+
+@pytest.fixture
+def overlapping(tmp_path: Path) -> Ledger:
+    """Five releases about two devices, each beside the next on ten ticks."""
+    ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring")
+    for first in range(0, 50, 10):
+        reserve(ledger, release(first, first + 19, ALLOWED // 2, "watch", "ring"), bytes([0, first]))
+    assert charges_replayed(ledger).problems == ()
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("UPDATE runs SET charge=charge-1 WHERE first=0", "charges are not those of its entries"),
+        ("DELETE FROM runs WHERE account=1", "watch/hr, audience public: its charges are not those"),
+        ("UPDATE runs SET last=last+1", "charges are not those of its entries"),
+        ("DELETE FROM entries WHERE number=3", "entry 3: is missing"),
+        ("UPDATE entries SET last=last+30 WHERE number=1", "ticks 10..29 reached|ticks 20..39 reached"),
+        ("UPDATE members SET charge=charge-1", "charges are not those of its entries"),
+        ("UPDATE members SET charge=0 WHERE device='ring'", "charges nothing and does not say why"),
+        ("DELETE FROM members", "entry 1: has no devices"),
+        ("UPDATE accounts SET allowance=allowance+1", "its allowance is not the last one recorded"),
+        ("UPDATE accounts SET base=1", "its allowance is not the last one recorded"),
+        ("UPDATE allowances SET allowance=1", "reached"),
+        ("UPDATE accounts SET exclusive=2", "its exclusive release is not that of its entries"),
+        ("INSERT INTO runs VALUES (77, 0, 9, 1)", "account 77: has charges and does not exist"),
+        ("UPDATE entries SET exclusive=1 WHERE number=2", "does not compose"),
+    ],
+)
+def test_a_change_is_found(overlapping: Ledger, change: str, problem: str) -> None:
+    overlapping._db.execute(change)
+    problems = charges_replayed(overlapping).problems
+    assert any(part in line for line in problems for part in problem.split("|")), problems
+    assert all("\n" not in problem for problem in problems)
+
+
+def test_what_was_seen_published_must_be_in_the_ledger_as_it_was(overlapping: Ledger) -> None:
+    assert charges_replayed(overlapping, {1: bytes([0, 0]), 2: bytes([0, 10])}).problems == ()
+    assert charges_replayed(overlapping, {1: bytes([0, 1])}).problems == ("entry 1: is not what was published",)
+    assert charges_replayed(overlapping, {6: bytes([0, 50])}).problems == ("entry 6: is not what was published",)
