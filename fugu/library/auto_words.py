@@ -392,7 +392,7 @@ def _span(plan: AutoPlan, ticks: int) -> str:
     period = plan.readings.period
     if plan.readings.steady:
         return time_words(ticks * period)
-    return f"{ticks} ticks (about {time_words(float(f'{ticks * period:.2g}'))})"
+    return f"about {time_words(float(f'{ticks * period:.2g}'))} ({ticks} ticks)"
 
 
 def _option_time(seconds: float) -> str:

@@ -144,10 +144,9 @@ class Replay:
         """Question of an attacker about a tick, in words."""
         *_, state = self.policy.discretiser.states
         if len(self.policy.discretiser.states) == 2:
-            return (
-                f"whether any one {self.tick} was \N{LEFT DOUBLE QUOTATION MARK}{state}\N{RIGHT DOUBLE QUOTATION MARK}"
-            )
-        return f"what any one {self.tick} was"
+            quoted = f"\N{LEFT DOUBLE QUOTATION MARK}{state}\N{RIGHT DOUBLE QUOTATION MARK}"
+            return f"of any one {self.tick} being {quoted} or not"
+        return f"of the state of any one {self.tick}"
 
     @property
     def tick_epsilon(self) -> float:
@@ -173,7 +172,8 @@ class Replay:
     @property
     def drawn(self) -> str:
         """Words for the picture of what leaves."""
-        return f"share of {self.tick}s {self.of} · band: 95 % · dashes: the truth, which does not leave"
+        band = "upright lines" if self.parts else "band"
+        return f"share of {self.tick}s {self.of} · {band}: 95 % · dashes: the truth, which does not leave"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -326,11 +326,6 @@ class Results:
     attackers: ClassVar[int] = len(COUNT_ATTACKERS)
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """Parts of the day."""
-        return self.replay.parts
-
-    @property
     def learner(self) -> Floats | None:
         """The changes for the one who learns habits, of the windows that arrived."""
         return next(iter(self.learners), None)
@@ -338,7 +333,8 @@ class Results:
     @property
     def off(self) -> str:
         """Error of the values, in a few words."""
-        return f"off by {100 * self.error:.{int(self.error < 0.01)}f} percentage points on average"
+        digits = f"{100 * self.error:.{int(self.error < 0.01)}f}"
+        return f"off by {digits} percentage point{'s' * (digits != '1')} on average"
 
     def use(self) -> str:
         """Say in a sentence how far off what was released is."""

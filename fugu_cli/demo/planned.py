@@ -55,10 +55,9 @@ from fugu_cli.view.terminal import say, working
 __all__ = ["plan_and_replay", "prepared_plan", "replay_of", "show_stretches"]
 
 _DAY = 86_400.0
-_MESSAGES = 90
+_MESSAGES = 90  # of a replay of symbols, at most
 _TICKS = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour"}
 """Words for ticks of these microseconds; others are readings."""
-"""At most so many of a replay of symbols."""
 _PLANNED = "The plan is below."
 _PREPARED = "What would leave"
 _NEAREST = "What would be nearest to useful"
@@ -178,7 +177,8 @@ def show_stretches(
         if asked_else():
             raise _AskedElseError("something else is asked for")
 
-    find, cards = _planner(readings, path, plan.whose), [_card("As you asked", [], 0, {})]
+    cards: list[dict[str, Any]]
+    find, cards = _planner(readings, path, plan.whose), [{"name": "As you asked", "words": [], "at": 0, "options": {}}]
     asked = question_asked(options).protect or 0
     with suppress(_AskedElseError):
         for protect, name in _STRETCHES.items():
@@ -190,14 +190,10 @@ def show_stretches(
                     continue
                 drawn = other.useful and _draw_prepared(page, at, other, name)
                 chosen = {"protect": protect} if other.useful else {}
-                beside = f"{name}: protects {'more' if (question.protect or 0) > asked else 'less'}"
-                cards = [*cards, _card(beside, list(other.verdict[:1]), at if drawn else None, chosen)]
-                page.show(stretches=cards)
-
-
-def _card(name: str, words: list[str], at: int | None, options: dict[str, str]) -> dict[str, Any]:
-    """A plan beside others: whether it is useful, its picture's number, and the fields of the form that ask for it."""
-    return {"name": name, "words": words, "at": at, "options": options}
+                beside = f"Hide {name.lower()}: protects {'more' if (question.protect or 0) > asked else 'less'}"
+                words = [_plain_words(other.verdict[0])]
+                card = {"name": beside, "words": words, "at": at if drawn else None, "options": chosen}
+                page.show(stretches=(cards := [*cards, card]))
 
 
 def _field(options: AutoOptions, name: str) -> str:
@@ -276,9 +272,13 @@ def _verdicts(plan: Plan) -> list[list[str]]:
 
 
 def _plain_words(sentence: str) -> str:
-    """A sentence of a plan for somebody who has read no page: without ticks, and with whole names of units."""
+    """A sentence of a plan for somebody who has read no page: without ticks, and with whole names of units.
+
+    Its error is an expectation, which stands beside the error of the run that is shown.
+    """
     plain = re.sub(r"\btick(s?)\b", r"reading\1", sentence)
-    return re.sub(r"(?<=\d) points?\b", " percentage points", plain)
+    plain = re.sub(r"(?<=\d) points?\b", " percentage points", plain)
+    return re.sub("off by (.*?) on (?:average|held-back rows)", r"expected to be off by \1", plain)
 
 
 def _no_answer(offers: Sequence[Offer]) -> str:
@@ -294,7 +294,7 @@ def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
         if getattr(other, field.name) != getattr(options, field.name)
     }
     settings = ", ".join(_setting(name, value) for name, value in changed.items())
-    more = words.partition(": ")[2]
+    more = _plain_words(words).partition(": ")[2]
     more = f"{more[:1].upper()}{more[1:].removesuffix('.')}."
     if other.epsilon > options.epsilon:
         before = sure_words(options.epsilon).removeprefix("from 50 % to at most ").removesuffix(" sure")
@@ -304,10 +304,12 @@ def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
     return {"words": f"Plan with {settings} instead", "more": more}
 
 
-def _setting(name: str, value: object) -> str:
+def _setting(name: str, value: Any) -> str:
     """Words for an option that somebody might choose instead."""
     if name == "protect":
         return f"{_STRETCHES.get(str(value), 'Any single reading').lower()} hidden"
+    if name == "epsilon":
+        return sure_words(value).removeprefix("from 50 % to ")
     if value is None:
         return f"any {name}"
     return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"

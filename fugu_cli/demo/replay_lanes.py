@@ -56,7 +56,7 @@ def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[L
     """Three lanes: what stays, what leaves, and the attacker who knows the habits."""
     span = replay.span(ticks if results is None else results.end)
     stays = readings_lane(replay.values, replay.hours, ticks, replay.recorded, span)
-    stays = stays._replace(words=f"{replay.tick}s, on the device")
+    stays = stays._replace(words=f"{replay.tick}s, on the device", marks=replay.marks if replay.parts else ())
     leaves = _leaves(replay, results, span)
     return stays, leaves, attacker_lanes(replay, results)["knows"]
 
@@ -119,7 +119,7 @@ def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) 
     )
     if results is None:
         return blank
-    if results.parts:
+    if replay.parts:
         return _profile(blank, results)
     released, truth = results.released.tolist(), results.truth.tolist()
     top = share_scale([*released, *truth])
@@ -129,13 +129,13 @@ def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) 
 
 def _profile(blank: Lane, results: Results) -> Lane:
     """The newest profile, a bar for each part of the day."""
-    parts = results.parts
+    parts = results.replay.parts
     released, truth = (array.reshape(-1, len(parts))[-1].tolist() for array in (results.released, results.truth))
     top = share_scale([*released, *truth])
     return blank._replace(
         span=(0.0, float(len(parts))),
         height=190,
-        marks=[(at + 0.5, part) for at, part in enumerate(parts)],
+        marks=[(at + 0.5, part.replace(":00", "").replace("-", "–")) for at, part in enumerate(parts)],
         range=(0.0, top),
         levels=percent_marks((0.0, top / 2, top)),
         shapes=part_shapes(released, truth, results.band, top),
@@ -145,7 +145,7 @@ def _profile(blank: Lane, results: Results) -> Lane:
 
 def attacker_lanes(replay: Replay, results: Results | None) -> dict[str, Lane]:
     """Lanes of attackers, by who they are; only what has been computed."""
-    if results is not None and results.ours is None:
+    if replay.parts or (results is not None and results.ours is None):
         return {"knows": stretches_lane(replay.stretches, replay.about)}
     changes = {"knows": None, "learns": None, "ordinary": None} | (
         {} if results is None else {"knows": results.ours, "learns": results.learner, "ordinary": results.ordinary}
@@ -165,7 +165,7 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
         f"{'the promise: at most' if at == 'promise' else 'the promise to one who knows the habits:'} {_sure(promise)}"
     )
     shapes = [Shape("zone", "allowed", [(0.5, promise)])] if at == "promise" else []
-    number, words = "–", f"the surest an attacker got {replay.asked}, from 50 %"
+    number, words = "–", f"the surest an attacker got, from 50 %, {replay.asked}"
     if changes is not None and results is not None:
         sure = 1.0 / (1.0 + np.exp(-np.abs(changes)))
         ticks = results.ticks[: sure.size]

@@ -68,8 +68,8 @@ _DEADLINE = 6
 _PATIENCE_SECONDS = 45.0
 _TITLE = "The street's sum is shared. Every home stays in doubt."
 _SUB = (
-    "Sixty homes send numbers that look random, and only their sum for an hour can be read. Whoever is 50 % sure of "
-    "any hour of a home gets at most 73 % sure."
+    "Sixty homes send numbers that look random, and only their sum for an hour can be read. Somebody who is 50 % "
+    "sure of any hour of a home gets at most 73 % sure."
 )
 _NOT_HIDDEN = "the sum; and some homes' exact counts, if the two who add up, site and helper, work together."
 

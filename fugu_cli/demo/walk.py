@@ -66,8 +66,8 @@ latency = {10 * PERIOD_SECONDS}
 """
 _TITLE = "The walk is shared. Every place stays in doubt."
 _SUB = (
-    "Of its place, only the green points leave this phone. Whoever is 50 % sure in which of two places up to "
-    f"{_RADIUS * _CELL} m apart it is, gets by one point at most 73 % sure."
+    "Of its place, only the green points leave this phone. Somebody who is 50 % sure in which of two places up "
+    f"to {_RADIUS * _CELL} m apart it is, gets at most 73 % sure by one point."
 )
 _NOT_HIDDEN = "the way as a whole: all points together show roughly where somebody is."
 
@@ -175,7 +175,8 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
     out.mkdir(parents=True, exist_ok=True)
     (out / "place.toml").write_text(SPECIFICATION)
     with Page(browser=browser) as page:
-        page.show(title=_TITLE, sub=_SUB, about="a simulated walk", stage="planning the noise", unhidden=_NOT_HIDDEN)
+        words = {"title": _TITLE, "sub": _SUB, "about": "a simulated walk", "unhidden": _NOT_HIDDEN}
+        page.show(**words, stage="planning the noise", maps=True)
         say("planning: policy graph, hull and fallback table ...")
         plan = make_measure_plan(read_spec(out / "place.toml"), "ignorant", quick=True)
         expected, missing = round(seconds / PERIOD_SECONDS), ""
@@ -347,7 +348,7 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
         _map(
             walk.policy,
             *("attacker", "Attacker", f"{100 * most_sure(walk.policy.epsilon):.0f} %"),
-            f"sure at most at which of two places up to {radius} m apart, by one point, from 50 %",
+            f"sure at most of one of two places up to {radius} m apart, by one point; 50 % before",
             "best guess from all points, with its 95 % ranges" + (f" · off by {off:.0f} m" if off == off else ""),
             [truth, *([] if estimate is None else _guess(estimate))],
         ),

@@ -57,7 +57,7 @@ def test_the_verdict_names_the_shortest_stretch_that_is_not_private() -> None:
     rows = [
         Stretch("a single tick", 1, 0.2, 0.1, 0),
         Stretch("10 minutes", 10, 1.0, 0.5, 600),
-        Stretch("a window of day", 1440, 7.0, 3.0),
+        Stretch("a window 'day'", 1440, 7.0, 3.0),
         Stretch("1 hour", 60, 6.5, 3.0, 3600),
         Stretch("8 hours", 480, 50.0, 30.0, 28_800),
     ]

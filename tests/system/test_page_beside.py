@@ -120,10 +120,14 @@ def test_a_device_has_a_week_of_counts_from_the_store_and_attackers_read_them(
     browser.run("[...document.querySelectorAll('.spans button')].at(-1).click()")
     wait_until(lambda: browser.run(POINTS, "path.line") > 300, "a week of counts, one of every half hour")
     wait_until(lambda: browser.run(POINTS, ".guesses path.end") > 300, "what attackers make of each")
-    assert re.search(r"Attacker: .*\. Habits alone say .* %; the promise: at most \d+ %\.", browser.text(".attack"))
-    assert "from 50 % to at most 73 % sure. Not hidden: habits" in browser.text(".promise summary")
+    days = browser.run("return [...document.querySelectorAll('.series .mark')].map((one) => one.textContent)")
+    assert len(set(days)) == len(days) in (7, 8), "a week has its days"
+    assert all(re.fullmatch(r"\w{3} \d+", text) for text in days)
+    attack, promise = browser.text(".attack"), browser.text(".promise summary")
+    assert re.search(r"says 36 %; with what left this device, \d+ %, .* 61 %; had it been 50 % .* 73 %\.", attack)
+    assert "(one tick): from 50 % to at most 73 % sure. Not hidden: habits, and 5 min or longer." in promise
     browser.open(f"{alone.address}/device/watch")
-    wait_until(lambda: "The first count of window active comes when" in browser.text(), "when")
+    wait_until(lambda: "The first count (window “active”) comes when" in browser.text(), "when")
     assert browser.run(POINTS, "path.line") == 0
     assert gateway.stop() == 0
 

@@ -54,7 +54,7 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
         assert "hr under policy 1, next tick" in text
         assert "runs document 1; accepted the newest" in text
         hr = "section[aria-label='Stream hr'] .attack"
-        wait_until(lambda: "Attacker: " in browser.text(hr), "what an attacker makes of it, in a sentence")
+        wait_until(lambda: "Promised: no useful limit" in browser.text(hr), "what an attacker makes of it")
         assert "forward-backward" not in browser.text(hr)  # who that is, is folded
         open_details(browser)
         wait_until(lambda: browser.count(".guesses .plot path.shape") > 0, "a band")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
@@ -141,15 +140,6 @@ def test_a_recording_that_can_be_read_in_two_ways_has_a_button_for_each(tmp_path
     assert answers == [{"as_it_is": "codes,order"}, {"rows": "events"}]
     options = wizard._options(asked | answers[0])
     assert (options.as_it_is, options.rows, options.only) == (["codes", "order"], "samples", ["a=b", "c=d"])
-
-
-def test_a_file_that_becomes_too_large_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fugu.recordings.table.MOST_ROWS", 1000)
-    with wizard_in(tmp_path) as visitor:
-        bomb = gzip.compress(b"t,value\n" + b"1,1\n" * 1001)
-        assert visitor.ask("POST", "/upload?name=bomb.csv.gz", bomb)[0] == 201
-        assert visitor.do("plan") == 202
-        wait_until(lambda: "bomb.csv.gz has more than 1000 rows: give a part" in visitor.state()["stalled"], "a line")
 
 
 def test_an_error_that_nobody_thought_of_ends_nothing_and_tells_no_reading(
@@ -378,7 +368,7 @@ def test_from_a_file_to_an_agent_that_checks(
     wait_until(lambda: browser.count("#stretches article") > 1, "another stretch beside it")
     assert browser.text("#stretches article").startswith("As you asked\n")
     assert "seful: the share " in browser.text("#stretches article + article")
-    assert "Any 10 minutes: protects more" in browser.text("#stretches")
+    assert "Hide any 10 minutes: protects more" in browser.text("#stretches")
     assert browser.count("#stretches button") < browser.count("#stretches article")
     browser.check_still()
     for width, dark in ((390, True), (1200, False)):

@@ -182,14 +182,18 @@ def test_after_a_no_what_would_do_is_a_button_for_somebody_at_a_terminal(tmp_pat
 def test_a_button_says_what_would_do_and_what_that_gives_up() -> None:
     asked = AutoOptions(protect="1h", window="8h", epsilon=1.0)
     for change, words, more in (
-        ({"window": None}, "Plan with any window instead", "A share."),
+        ({"window": None}, "Plan with any window instead", "A share, expected to be off by 2 percentage points; guess"),
         (
             {"protect": "tick"},
             "Plan with any single reading hidden instead",
             "only any single reading hidden, from 50 %",
         ),
-        ({"epsilon": 2.0}, "Plan with epsilon 2 instead", "gives up: from 50 % to at most 88 % sure, instead of 73 %."),
+        ({"epsilon": 2.0}, "Plan with at most 88 % sure instead", "from 50 % to at most 88 % sure, instead of 73 %."),
     ):
-        button = planned._offered(("Try instead: a share", replace(asked, **change)), asked)  # type: ignore[arg-type]
+        offer = (
+            "Try instead: a share, off by 2 points on held-back rows; guessing is off by 9",
+            replace(asked, **change),
+        )  # type: ignore[arg-type]
+        button = planned._offered(offer, asked)
         assert button["words"] == words
         assert more in button["more"]

@@ -15,7 +15,7 @@ let reached = 1;  // of the steps, before the program has said so
 const post = (path, body) => fetch(path, { method: "POST", body }).catch(() => {});  // the page says what came of it
 
 function send(step) {
-  what.open = step !== "plan";
+  what.open &&= step !== "plan";
   if (step === "plan") results.classList.add("awaited"); // room at once, so that nothing moves later
   const fields = [...new FormData(form)].filter(([, value]) => typeof value === "string");
   post("/ask", JSON.stringify({ ...Object.fromEntries(fields), do: step }));
@@ -38,13 +38,18 @@ file.addEventListener("change", () => {
   post(`/upload?name=${encodeURIComponent(chosen.name)}`, chosen);
 });
 
-// An epsilon in words, and any other as a number.
+// An epsilon as a chance; one that is typed or offered has its own.
+function chance() {
+  const percent = Math.round(100 / (1 + Math.exp(-epsilon.value)));
+  if (![...sure.options].some(({ value }) => value === epsilon.value)) sure.add(new Option(`${percent} % sure`, epsilon.value));
+  sure.value = epsilon.value;
+}
 sure.addEventListener("change", () => { epsilon.value = sure.value; });
-epsilon.addEventListener("input", () => { sure.value = epsilon.value; });
+epsilon.addEventListener("change", chance);
 
 const choose = (options) => () => {
   for (const [name, value] of Object.entries(options)) if (form.elements[name]) form.elements[name].value = value;
-  sure.value = epsilon.value;
+  chance();
   send("plan");
 };
 
@@ -60,7 +65,7 @@ function card({ name, words, at, options }) {
     root.append(lanes.root);
     fetch(`/lanes-${at}.json`).then((found) => found.json()).then((found) => lanes.show([{ ...found.lanes[1], head: "" }]));
   }
-  if (Object.keys(options).length) root.append(make("button", { type: "button", onclick: choose(options) }, `Hide ${name.split(":")[0].toLowerCase()} instead`));
+  if (Object.keys(options).length) root.append(make("button", { type: "button", onclick: choose(options) }, "Choose this instead"));
   return root;
 }
 

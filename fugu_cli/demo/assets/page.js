@@ -61,6 +61,7 @@ async function show(state) {
   const replays = state.replays ?? [];
   if (chosen >= replays.length) chosen = 0;
   const told = { ...state, ...(replays[chosen]?.title ? replays[chosen] : {}) };  // a recording may have words of its own
+  if (!shown) lanes.root.classList.toggle("maps", Boolean(state.maps));
   if (told.title) put(element("title"), told.title);
   document.title = `${told.title ?? "Fugu"} – Fugu Edge`;
   for (const id of ["about", "sub", "stalled"]) {

@@ -55,12 +55,12 @@ export class Attack {
     const { states } = told;
     const last = states.map((state, i) => [state, told.low[i].at(-1), told.high[i].at(-1), i]);
     const [state, low, high, i] = last.reduce((best, one) => (one[2] > best[2] ? one : best));
-    const limit = told.epsilon === null || told.epsilon > LARGEST_PROTECTED ? "no useful limit" : `at most ${percent(told.most[i])}`;
+    const limit = told.epsilon === null || told.epsilon > LARGEST_PROTECTED ? "no useful limit" : `at most ${percent(told.most[i])}; had it been 50 % before, at most ${percent(sure(told.epsilon))}`;
     const guess = told.guesses.length > 1 ? `${told.guesses.map(quoted).join(" or ")}, by the chain that it believes` : quoted(told.guesses[0]);
     this.told = told;
     this.chart.root.hidden = false;
     this.point([told.least[i], told.most[i]], [low, high], `not ${quoted(state)}`, quoted(state));
-    put(this.said, `Attacker: ${between(low, high)} sure that it was ${quoted(state)} at ${clock(told.times.at(-1) * 1000)}, so the guess is ${guess}. Habits alone say ${between(told.low_before[i], told.high_before[i])}; the promise: ${limit}.`);
+    put(this.said, `Was it ${quoted(state)} at ${clock(told.times.at(-1) * 1000)}? An attacker who knows the habits says ${between(told.low_before[i], told.high_before[i])}; with what left this device, ${between(low, high)}, and guesses ${guess}. Promised: ${limit}.`);
     put(this.allowed, told.epsilon === null ? "The promise has no bound for this stream."
       : told.epsilon > LARGEST_PROTECTED ? "The promise protects nothing at a single tick."
         : `The promise for a single tick, ${loss(told.epsilon)} (${odds(told.epsilon)}), keeps it (dashed): ${states.map((one, n) => `${quoted(one)} ${between(told.least[n], told.most[n])}`).join("; ")}.`);

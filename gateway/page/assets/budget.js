@@ -13,7 +13,7 @@ export class Budget {
   describe({ guarantee, conditions, period_seconds: period }) {
     const about = guarantee.stretch_ticks > 1 ? `any ${guarantee.stretches.find((one) => one.ticks === guarantee.stretch_ticks)?.name ?? duration(guarantee.stretch_ticks * period)}` : "a tick";
     const promise = [`${loss(guarantee.epsilon)} of ${about}`, ...conditions].join("; ");
-    this.site.replaceChildren(make("strong", {}, "site"), ` reads these messages: ${promise} by the policy, used in full by what left this device. What it is told besides charges nothing.`);
+    this.site.replaceChildren(make("strong", {}, "site"), ` reads these messages: ${promise} by the policy, used in full by what left this device. Its other reports cost no budget.`);
   }
 
   take(told) {

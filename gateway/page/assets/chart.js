@@ -7,7 +7,7 @@ const HEIGHT = 200;
 const COLOURS = 4;
 const MOST_DOTS = 60;
 const STEPS = [1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 7 * 86400];
-const MOST_MARKS = 14;
+const MOST_MARKS = 13; // a week has one of each day
 
 // Round values from the least to the largest, and beyond both.
 function rounds(low, high) {
@@ -19,13 +19,13 @@ function rounds(low, high) {
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(6)));
 }
 
-// Words along time, at round times of the clock that hangs on the wall; no two are the same.
+// Words along time, at round times of the clock that hangs on the wall: midnight has its date; no two are the same.
 function times([from, to]) {
   const step = STEPS.find((one) => (to - from) / one <= MOST_MARKS) ?? STEPS.at(-1);
-  const text = step >= 86400 ? DATE : step < 60 ? seconds : clock;
+  const text = step < 60 ? seconds : clock;
   const aside = new Date(from * 1000).getTimezoneOffset() * 60;
   const marks = [];
-  for (let at = Math.ceil((from - aside) / step) * step + aside; at <= to; at += step) marks.push([at, text(at * 1000)]);
+  for (let at = Math.ceil((from - aside) / step) * step + aside; at <= to; at += step) marks.push([at, ((at - aside) % 86400 ? text : DATE)(at * 1000)]);
   return marks.filter(([, words], i) => words !== marks[i - 1]?.[1]);
 }
 

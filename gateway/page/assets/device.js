@@ -3,7 +3,7 @@
 import { Attack } from "./attack.js";
 import { Budget } from "./budget.js";
 import { between, Chart, written } from "./chart.js";
-import { ago, clock, day, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, percent, PREFIX, put, round, troubles } from "./dom.js";
+import { ago, chances, clock, day, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, percent, PREFIX, put, round, troubles } from "./dom.js";
 import { Left, leaves, Messages } from "./left.js";
 import { PlaceMap } from "./place.js";
 
@@ -281,12 +281,12 @@ class Stream {
 
 const title = ({ of, unit }, told) => {
   const window = told?.windows.find(({ name }) => name === of);
-  return `${unit === "share" ? "Share of the time" : `Counts in ${unit}`}, window ${of}${window ? ` of ${duration(window.seconds)}` : ""}`;
+  return `${unit === "share" ? "Share" : `Counts in ${unit}`} of ${window ? `each ${duration(window.seconds)}` : "the time"} (window “${of}”)`;
 };
 
 // When the first value comes, of whatever kinds the stream has.
 function waiting(told) {
-  const windows = told.windows.map((one) => `The first count of window ${one.name} comes when a whole window of ${duration(one.seconds)} has passed while the device runs: at most ${duration(one.every + one.seconds)} after its start, then one every ${duration(one.every)}.`);
+  const windows = told.windows.map((one) => `The first count (window “${one.name}”) comes when the device has run for a whole ${duration(one.seconds)}: at most ${duration(one.every + one.seconds)} after its start, then one every ${duration(one.every)}.`);
   const estimates = told.of === "windows" ? [] : [`The first estimate comes with the first message: one has ${number(told.frame_ticks)} ticks, so at most ${duration(told.frame_ticks * told.period_seconds)} after the device's start.`];
   return [...windows, ...estimates, "This page shows what has come since it began."].map((text) => make("span", { class: "line" }, text));
 }
@@ -294,22 +294,21 @@ function waiting(told) {
 // The promise in odds, for the stretch that it is about and others; whom it holds against and epsilons are folded.
 function promised(told) {
   const { epsilon, adversary, stretches, stretch_ticks: ticks } = told.guarantee;
-  const stretch = ticks === 1 ? "single tick" : stretches.find((one) => one.ticks === ticks)?.name ?? duration(ticks * told.period_seconds);
-  const about = (name) => (name.startsWith("the ") ? `T${name.slice(1)}` : `Any ${name.replace(/^an? /, "")}`);
-  const lines = epsilon === null ? [] : [[about(stretch), epsilon]];
-  for (const one of stretches) if (one.ticks !== ticks && one.ticks > 1) lines.push([about(one.name), one.epsilon]);
-  const bare = lines.filter(([, loss]) => loss === null || loss > LARGEST_PROTECTED).map(([name]) => name[0].toLowerCase() + name.slice(1));
-  const held = lines.filter(([, loss]) => loss !== null && loss <= LARGEST_PROTECTED);
+  const span = (length) => (length === 1 ? `${duration(told.period_seconds)} (one tick)` : duration(length * told.period_seconds));
+  const lines = epsilon === null ? [] : [[ticks, epsilon]];
+  for (const one of stretches) if (one.ticks !== ticks && one.ticks > 1) lines.push([one.ticks, one.epsilon]);
+  const isHeld = (loss) => loss !== null && loss <= LARGEST_PROTECTED;
+  const held = lines.filter(([, loss]) => isHeld(loss));
+  const [bare] = lines.filter(([, loss]) => !isHeld(loss)).map(([length]) => `${span(length)} or longer`);
   const facts = [["against", ADVERSARIES[adversary]], ["for", told.chain_class]];
   if (told.point_epsilon !== null) facts.unshift(["epsilon of a point", loss(told.point_epsilon, "")]);
   facts.push(...told.flips);
   if (told.guarantee.when) facts.push(["when", told.guarantee.when]);
-  for (const one of stretches) facts.push([one.name, `${loss(one.epsilon)}; ${loss(one.floor, "")} if all else is as it was`]);
-  const even = (loss) => `from 50 % to at most ${percent(1 / (1 + Math.exp(-loss)))} sure`;
-  const headline = held.length ? `${held[0][0]}: ${even(held[0][1])}.` : "Not protected.";
-  return [`${headline} Not hidden: ${["habits", ...bare.slice(0, 1).map((name) => `${name.replace(/^any /, "")} or longer`)].join(", ")}`, [
-    ...held.map(([name, loss]) => make("p", { class: "small" }, `${name}: ${even(loss)} (${odds(loss)})`)),
-    bare.length ? make("p", { class: "bad small" }, `Not protected: ${bare.join(", ")}`) : null,
+  for (const one of stretches) if (isHeld(one.floor)) facts.push([one.name, `${loss(one.epsilon)}; ${loss(one.floor, "")} if the attacker already knows the rest`]);
+  const headline = held.length ? `Any ${span(held[0][0])}: ${chances(held[0][1])}.` : "Not protected.";
+  return [`${headline} Not hidden: ${["habits", ...(bare ? [bare] : [])].join(", and ")}.`, [
+    ...held.map(([length, loss]) => make("p", { class: "small" }, `Any ${span(length)}: ${chances(loss)} (${odds(loss)})`)),
+    bare ? make("p", { class: "bad small" }, `Not protected: ${bare}`) : null,
     told.guarantee.when ? make("p", { class: "bad small" }, `This is ${told.guarantee.when}.`) : null,
     make("p", { class: "small" }, told.protects), make("p", { class: "small bad" }, told.does_not_protect),
     make("dl", { class: "small" }, ...facts.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)])),
@@ -322,7 +321,7 @@ const guess = (one) => (one.useful ? "" : "; maybe no better than a guess");
 function counted(one) {
   const confidence = `${percent(one.confidence)} intervals`;
   const end = Date.parse(one.time) - Date.parse(one.since) < 12 * HOUR * 1000 ? clock(one.time) : day(one.time);
-  const when = make("p", { class: "small quiet" }, `Window “${one.window}”, ${day(one.since)} to ${end}, with ${confidence}${guess(one)} · `, ago(one.time));
+  const when = make("p", { class: "small quiet" }, `From ${day(one.since)} to ${end} (window “${one.window}”), with ${confidence}${guess(one)} · `, ago(one.time));
   const look = `counted${one.useful ? "" : " guess"}`;
   if (one.blocks?.length) return make("div", { class: look }, ...profile(one), when);
   const shown = one.said;

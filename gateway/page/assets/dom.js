@@ -48,6 +48,10 @@ export const loss = (value, before = "epsilon ") => {
   return before + round(Math.ceil(value / unit * (1 - 1e-12)) * unit);
 };
 
+// An epsilon in chances.
+export const chances = (epsilon) => (epsilon === null || epsilon > LARGEST_PROTECTED ? "not protected"
+  : `from 50 % to at most ${percent(1 / (1 + Math.exp(-epsilon)))} sure`);
+
 // By how much odds change at most, rounded up.
 export const odds = (epsilon) => (epsilon === null || epsilon > LARGEST_PROTECTED ? "not protected"
   : `odds change at most ${upward(Math.exp(epsilon))} times`);

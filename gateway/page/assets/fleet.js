@@ -1,7 +1,7 @@
 // The fleet: how many devices are how, what the gateway complains of, and pages of devices, the sick first.
 
 import { between, written } from "./chart.js";
-import { ago, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, percent, PREFIX, put, table as tabulated, tableRow, troubles } from "./dom.js";
+import { ago, chances, draw, duration, loss, make, mark, number, odds, PREFIX, put, table as tabulated, tableRow, troubles } from "./dom.js";
 
 const TILES = [["", "devices"], ["sick", "▲ need attention"], ["away", "○ away"], ["well", "● well"]];
 
@@ -62,7 +62,7 @@ export function fleet(main, listen) {
     back.disabled = told.page === 0;
     on.disabled = told.page + 1 >= told.pages;
     gateway.replaceChildren(...complaints(told.gateway));
-    const shares = told.policies.map((one) => `${number(one.devices)} ${one.devices === 1 ? "runs" : "run"} policy ${one.version}`);
+    const shares = told.policies.map((one) => `${number(one.devices)} ${one.devices === 1 ? "device runs" : "devices run"} policy document ${one.version}`);
     put(rollout, [...shares, ...(told.waiting ? [`${number(told.waiting)} have not answered the newest`] : [])].join(" · "));
     nobody.hidden = told.total > 0;
     unnamed.hidden = !told.unnamed;
@@ -130,9 +130,7 @@ function newest({ stream, newest: said, place, state }) {
 function promise({ stream, promise: told }) {
   if (!told) return make("div", { class: "quiet small" }, `${stream}: not described`);
   const about = told.ticks > 1 ? `any ${(told.name ?? duration(told.ticks * told.period)).replace(/^1 /, "")}` : `any ${duration(told.period)}`;
-  const held = told.epsilon !== null && told.epsilon <= LARGEST_PROTECTED;
   const when = told.when ? make("div", { class: "bad small" }, told.when) : null;
   const conditions = told.conditions.map((text) => make("div", { class: "bad small" }, text));
-  const sure = held ? `${about}: from 50 % to at most ${percent(1 / (1 + Math.exp(-told.epsilon)))} sure` : "not protected";
-  return make("div", { title: `${loss(told.epsilon)}; ${odds(told.epsilon)}` }, sure, when, ...conditions);
+  return make("div", { title: `${loss(told.epsilon)}; ${odds(told.epsilon)}` }, `${about}: ${chances(told.epsilon)}`, when, ...conditions);
 }

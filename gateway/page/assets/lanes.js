@@ -5,6 +5,7 @@ import { draw, make, put } from "./dom.js";
 
 const [LEFT, TOP, FOOT, AXIS_FOOT] = [8, 14, 10, 30];
 const LETTER = 7.6;
+const HEIGHTS = { stays: 140, leaves: 174, attacker: 190 }; // before anything has come, so that nothing moves when it does
 const ICONS = {
   stays: "M3.5 7.5h9v6h-9zM5.5 7.5V5a2.5 2.5 0 0 1 5 0v2.5",
   leaves: "M4 12 12 4M6 4h6v6",
@@ -85,7 +86,7 @@ class Strip {
     this.words = make("p", {});
     this.title = make("h2", {}, icon(look), make("span", {}, name));
     this.head = make("figcaption", {});
-    this.picture = draw("svg", { class: "plot", role: "img", "aria-label": name });
+    this.picture = draw("svg", { class: "plot", role: "img", "aria-label": name, height: HEIGHTS[look] });
     this.root = make("section", { class: `lane ${look}` }, make("div", { class: "beside" }, this.title, this.number, this.words), make("figure", {}, this.head, this.picture));
     new ResizeObserver(() => this.draw()).observe(this.root);
   }

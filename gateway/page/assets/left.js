@@ -101,7 +101,7 @@ export class Left {
 
   draw() {
     this.drawing = 0;
-    put(this.total, `${number(this.sent)} messages, ${number(this.bytes)} bytes came to this page; the newest ${EACH} of each kind:`);
+    put(this.total, `${number(this.sent)} message${this.sent === 1 ? "" : "s"}, ${number(this.bytes)} bytes came to this page; the newest ${EACH} of each kind:`);
     const quick = performance.now() - this.drawn < 1000; // what changes all the time is not shown to move
     this.drawn = performance.now();
     const newest = new Map();

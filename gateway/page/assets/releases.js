@@ -1,6 +1,6 @@
 // What audiences were told, with its noise, its guarantee and its entry in the ledger.
 
-import { day, loss, make, number, table as tabulated, tableRow } from "./dom.js";
+import { chances, day, loss, make, number, table as tabulated, tableRow } from "./dom.js";
 
 const COLUMNS = ["Release", "Window", "Value, with its interval", "Guarantee", "Ledger"];
 
@@ -24,7 +24,7 @@ function row(one) {
     [make("strong", {}, one.name), make("div", { class: "small quiet" }, `for ${one.audience}`)],
     [`${day(one.since)} to ${day(one.time)}`, make("div", { class: "small quiet" }, `${number(one.devices)} devices`)],
     [...values, make("div", { class: "small quiet" }, `${one.query} of ${one.states.join(", ")}; noise of scale ${one.scale}`)],
-    [`${loss(one.epsilon)} of ${one.stretch_ticks > 1 ? `any ${number(one.stretch_ticks)} ticks in a row` : "a tick"}`, make("div", { class: "small quiet" }, `${one.adversary}, ${one.mechanism}`), one.condition && make("div", { class: "bad small" }, one.condition)],
+    [`${one.stretch_ticks > 1 ? `any ${number(one.stretch_ticks)} ticks in a row` : "any single tick"}: ${chances(one.epsilon)}`, make("div", { class: "small quiet" }, `${loss(one.epsilon)}, ${one.adversary}, ${one.mechanism}`), one.condition && make("div", { class: "bad small" }, one.condition)],
     [`#${one.entry}`, make("div", { class: "small quiet" }, `adds ${round(one.charge)}`)]);
 }
 
