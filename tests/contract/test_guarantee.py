@@ -106,23 +106,6 @@ def test_sticky_chains_are_checked_quickly_and_in_order(q: float, r: float, rati
     assert math.log(ratio) <= epsilons[0] <= epsilons[1] <= epsilons[2] < math.inf
 
 
-NEAR = [(0.003, 0.002), (0.0007, 0.4), (0.01, 0.02), (0.997, 0.999)]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("q", "r"),
-    [NEAR[0], NEAR[3]],
-)
-def test_skipping_ticks_misses_no_attack(q: float, r: float) -> None:
-    """The search skips stretches of ticks; an attack on each of thousands of ticks finds the same worst one."""
-    table = flips(0.45, 0.4)
-    lost = loss(point(q, r), table, "informed")
-    for direction, reported in ((0, lost.epsilon_01), (1, lost.epsilon_10)):
-        reached = best_attack(q, r, emission(table), direction, informed=True, ticks=2000)
-        assert reported == pytest.approx(reached, abs=1e-9)
-
-
 def test_the_result_does_not_depend_on_the_callers_decimal_context() -> None:
     from decimal import ROUND_DOWN, Context
 

@@ -170,14 +170,6 @@ def test_what_is_not_finite_is_skipped(nothing: object) -> None:
     assert states(document(PULSE), with_it) == states(document(PULSE), without) == [None] * 5 + [1, 0]
 
 
-@pytest.mark.parametrize(
-    "same", [[np.float32(100.5)] * 9, ["100.5"] * 9, [Decimal("100.5")] * 9, [Fraction(201, 2)] * 9, [b" 100.5\n"] * 9]
-)
-def test_a_number_is_what_its_double_is_however_it_comes(same: list[object]) -> None:
-    later = [101.0, 99.0, 100.25]
-    assert states(document(PULSE), [*same, *later]) == states(document(PULSE), [100.5] * 9 + later)
-
-
 def test_ranges_at_the_ends_of_floating_point() -> None:
     for lowest, highest in ((-1.7e308, 1.7e308), (0.0, 5e-324), (1.0, 1.0000000000000002), (-5e-324, 1e308)):
         plain = document(PULSE, lowest=lowest, highest=highest)

@@ -39,15 +39,6 @@ def state(reading: float | str) -> int | None:
         ("49.2 11.1", 2),
         ("49.2\t11.7", 3),
         ("52.6,13.3", 4),
-    ],
-)
-def test_a_place_in_a_cell(place: str, expected: int) -> None:
-    assert state(place) == expected
-
-
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [
         ("47.9,11.1", 0),  # one row south of cell (0, 0)
         ("48.1,11.3", 0),  # column 1 is as near to (0, 0) as to (2, 0): the lowest index
         ("48.6,11.3", 0),  # the middle of all four
@@ -63,7 +54,7 @@ def test_a_place_in_a_cell(place: str, expected: int) -> None:
         (f"-{10**400},11", 0),
     ],
 )
-def test_a_place_outside_all_cells_belongs_to_the_nearest(place: str, expected: int) -> None:
+def test_a_place_is_of_the_cell_it_lies_in_or_of_the_nearest(place: str, expected: int) -> None:
     assert state(place) == expected
 
 

@@ -263,12 +263,6 @@ def test_a_device_that_is_stopped_draws_nothing_until_a_newer_policy(bench: Benc
     assert bench.fleet.silent(time.time()) is None
 
 
-def test_a_stop_that_is_not_for_us_or_forged_changes_nothing_but_the_status(bench: Bench) -> None:
-    bench.judge(POLICY, b"three", accepted(3))
-    assert bench.judge(STOP, b"stop", refusal("wrong_role")).reason == "wrong_role"
-    assert bench.fleet.silent(time.time()) is None
-
-
 def test_a_stop_outlives_a_restart(tmp_path: Path) -> None:
     assert Bench(tmp_path, trusted=state(version=3, stopped=3)).fleet.silent(time.time()) is StatusCode.STOPPED
     assert Bench(tmp_path, trusted=state(version=4, stopped=3)).fleet.silent(time.time()) is None

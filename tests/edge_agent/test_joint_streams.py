@@ -23,7 +23,6 @@ from fugu.contract.joint import NoJointBoundError, joint_epsilon
 from fugu.contract.pins import contains, pins_of, violations
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
-from fugu.contract.windows import Window
 from gateway.estimates.beliefs import stream_beliefs
 from gateway.estimates.models import SymbolModel
 from tests.support.agents import toml
@@ -155,21 +154,6 @@ def test_what_the_others_may_tell_is_pinned() -> None:
     assert not contains(chains(), wider)
     assert not contains(BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)), chains())
     assert not contains(chains(), BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)))
-
-
-def test_windows_alone_and_stretches_of_joint_streams() -> None:
-    """Windows alone are held to all that the other stream may tell, and a stretch to what all tell at every tick."""
-    window = Window(name="w", length=600, stride=600, states=("high",), scale="20")
-    own = (float(window.rate) * (1.0 + 1e-12), RATE)
-    promise = Guarantee(epsilon=100.0, adversary="universal")
-    fields = {"guarantee": promise, "windows_guarantee": promise, "windows": (window,)}
-    beside = stream("hr", chains((RATE + 0.06, RATE)), **fields)
-    alone = beside.verify_windows()
-    assert math.isclose(alone.epsilon, chains(own).joint_loss("universal").epsilon, rel_tol=1e-9)
-    assert alone.epsilon < beside.verify().epsilon
-    single, minutes, *_ = PAIR[0].bound().rows(PAIR[0].clock.period_us)
-    assert single.epsilon == EPSILON
-    assert math.isclose(minutes.epsilon, 601 * 2 * RATE + 2 * EPSILON, rel_tol=1e-9)
 
 
 @pytest.mark.long

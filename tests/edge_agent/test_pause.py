@@ -118,10 +118,7 @@ def test_a_file_of_a_pause_that_nobody_understands_is_a_pause(tmp_path: Path, te
     pause.path.unlink()
     pause.path.mkdir()
     assert pause.holds(1e9)
-
-
-def test_a_file_of_a_pause_that_cannot_be_read_is_a_pause(tmp_path: Path) -> None:
-    pause = Pause(tmp_path / "outbox.sqlite")
+    pause.path.rmdir()
     pause.path.symlink_to(pause.path)  # which leads nowhere
     assert pause.holds(1e9)
     pause.path.unlink()

@@ -157,18 +157,6 @@ def test_leaving_ends_the_iteration_of_other_tasks(broker: Mosquitto) -> None:
     assert asyncio.run(main()) == readings_of(0)
 
 
-def test_what_nobody_awaits_does_not_pile_up(broker: Mosquitto) -> None:
-    async def test(subscription: AsyncSubscription) -> None:
-        from_a_thread(subscription, *[b"\x01" + bytes(10 << 20)] * 8, frame(0))
-        assert subscription.rejected == {"not_taken": 2}
-        assert await anext(subscription) == readings_of(0)[0]
-        assert subscription.rejected == {"not_taken": 2, "trailing_bytes": 6}
-        from_a_thread(subscription, frame(2))
-        assert [await anext(subscription) for _ in range(3)] == readings_of(0, 4)[1:]
-
-    run(broker, test)
-
-
 def test_other_tasks_go_on_while_messages_come_faster_than_they_are_read(broker: Mosquitto) -> None:
     async def test(subscription: AsyncSubscription) -> None:
         seen = 0

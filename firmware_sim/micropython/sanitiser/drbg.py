@@ -33,15 +33,13 @@ class Drbg:
             self.key = hmac(self.key, self.value + mark + data)
             self.value = hmac(self.key, self.value)
 
-    def generate(self, size: int, more: bytes = b"") -> bytes:
-        """At most 65,536 bytes; `more` is additional input."""
-        if more:
-            self.reseed(more)
+    def generate(self, size: int) -> bytes:
+        """At most 65,536 bytes."""
         output = b""
         while len(output) < size:
             self.value = hmac(self.key, self.value)
             output += self.value
-        self.reseed(more)
+        self.reseed()
         return output[:size]
 
 
