@@ -18,7 +18,6 @@ ONCE = {
     "test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room",
     "test_a_device_never_forgets_a_frame_that_is_not_stored",
     "test_any_order_repetition_batching_and_restart_ends_in_the_same_bits",
-    "test_a_device_that_sends_what_is_missing_gets_rid_of_everything_in_the_end",
     "test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again",
     "test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are",
     "test_every_table_that_knows_of_a_forgotten_device_is_one_of_those_that_stay",

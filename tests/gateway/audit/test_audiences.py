@@ -63,8 +63,8 @@ def releases() -> ReleaseConfig:
     )
 
 
-@pytest.mark.parametrize("heard", [False, True])
-def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> None:
+@pytest.mark.parametrize(("heard", "stretch"), [(False, 1), (True, 1), (False, 2), (True, 3)])
+def test_the_likelihood_is_that_of_every_path_that_stays_and_every_symbol(heard: bool, stretch: int) -> None:
     table = NoiseTable.binary(1_200_000_000, 900_000_000)
     chain = MarkovChain.stationary([[0.7, 0.3], [0.2, 0.8]])
     counts = (
@@ -74,7 +74,7 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
         Counted("c", 1, 2, (0,), 0, Fraction(1, 2), terms=2),
     )
     emission = np.array(table.weights()) / SCALE
-    mechanism = Mechanism(5, 2, 2, (Source(emission, (0, 1), heard),), counts)
+    mechanism = Mechanism(5, 2, 2, (Source(emission, (0, 1), heard),), counts, stretch=stretch)
     generator = np.random.default_rng(5)
     outputs = Heard({0: generator.integers(0, 2, (3, 5))}, generator.integers(-2, 6, (3, 4)))
     logs = log_likelihoods(mechanism, chain, outputs)
@@ -89,9 +89,12 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
         return single(distance) if counted.terms == 1 else sum(single(n) * single(distance - n) for n in range(-40, 41))
 
     for trial in range(3):
-        total = [0.0, 0.0]
+        total, prior = [0.0, 0.0], [0.0, 0.0]
         for path in product((0, 1), repeat=5):
+            if len(set(path[2 : 2 + stretch])) > 1:
+                continue
             weight = distribution[path[0]] * math.prod(chain.transition[a, b] for a, b in pairwise(path))
+            prior[path[2]] += weight
             for symbols in [tuple(outputs.symbols[0][trial])] if heard else product((0, 1), repeat=5):
                 each = weight * math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
                 for n, count in enumerate(counts):
@@ -99,7 +102,7 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
                     if not (heard and count.symbols is not None):
                         each *= noise(count, int(outputs.counts[trial, n]) - sum(z in count.members for z in of))
                 total[path[2]] += each
-        exact = math.log(total[1] / distribution[1]) - math.log(total[0] / distribution[0])
+        exact = math.log(total[1] / prior[1]) - math.log(total[0] / prior[0])
         assert logs[trial, 1] - logs[trial, 0] == pytest.approx(exact, abs=1e-9)
 
 

@@ -11,7 +11,7 @@ import pytest
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
-from gateway.store.store import Store, StoreError
+from gateway.store.store import Store
 from tests.support.scenes import OTHER, Scene, frames, policy, write_policies
 
 
@@ -21,15 +21,6 @@ def line(error: pytest.ExceptionInfo[FuguError]) -> str:
     assert "\n" not in text
     assert "/" not in text.replace("watch/hr", "")
     return text
-
-
-def test_a_store_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    Store(tmp_path / "s.sqlite").close()
-    with sqlite3.connect(tmp_path / "s.sqlite") as database:
-        database.execute("PRAGMA user_version=9")
-    with pytest.raises(StoreError) as error:
-        Store(tmp_path / "s.sqlite")
-    assert "is of version 9" in line(error)
 
 
 def test_a_store_hands_its_connection_to_nobody(tmp_path: Path) -> None:

@@ -296,17 +296,6 @@ def test_a_device_whose_clock_is_set_back_is_told_of_when_its_time_has_come_agai
     assert service.scene.counters["coalesced"] == 9
 
 
-def test_after_a_restart_nothing_older_than_the_newest_frame_is_told(tmp_path: Path) -> None:
-    service = Service(tmp_path)
-    sequence = frames([5] * 8)
-    service.scene.record(*sequence[:3], *sequence[4:], device=DEVICES[0])
-    service.drain()
-    service.crash()
-    service.scene.record(sequence[3], device=DEVICES[0])  # which was late, and changes what follows
-    service.drain()
-    assert {estimate.tick for estimate in service.heard(DEVICES[0])} <= {sequence[-1].last}
-
-
 def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path: Path) -> None:
     window = Window(name="high", length=5, stride=5, start=0, states=(1,), scale="2")
     scene = Scene(tmp_path / "w.sqlite", lag=2, policies=(policy(1, device=DEVICES[0], windows=(window,)),))

@@ -92,21 +92,6 @@ def test_a_device_never_forgets_a_frame_that_is_not_stored(data: st.DataObject) 
         scene.store.close()
 
 
-def test_a_device_that_sends_what_is_missing_gets_rid_of_everything_in_the_end(tmp_path: Path) -> None:
-    sequence = frames([3] * 101)
-    scene = Scene(tmp_path / "s.sqlite")
-    scene.record(*sequence[1::2], sequence[-1])
-    outbox = sequence[:]
-    for _ in range(len(sequence)):
-        outbox = [frame for frame in outbox if not deletable(scene.committed(), frame)]
-        if not outbox:
-            break
-        (commit,) = (commit for commit in scene.committed().streams if commit.stream == "hr")
-        wanted = [f for f in outbox if any(g.after < f.last and g.through > f.previous for g in commit.gaps)]
-        scene.record(*wanted)
-    assert outbox == []
-
-
 def test_a_conflicting_frame_is_neither_stored_nor_claimed_and_stops_nobody(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite")
     first, second, third = frames([10, 10, 10])
@@ -127,38 +112,12 @@ def test_a_conflicting_frame_is_neither_stored_nor_claimed_and_stops_nobody(tmp_
     ]
 
 
-def test_of_two_conflicting_frames_in_one_batch_one_is_stored(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "s.sqlite")
-    scene.record(SymbolFrame(1, -1, 0, bytes(10)), SymbolFrame(1, 4, 5, bytes(10)))
-    assert (scene.counters["stored"], scene.counters["conflict"]) == (1, 1)
-    assert scene.committed().streams[0].through == 9
-
-
 def test_a_device_that_lost_its_outbox_begins_anew_beyond_what_is_stored(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite")
     scene.record(*frames([10, 10]))
     scene.record(SymbolFrame(1, -1, 500, bytes(10)))
     assert (scene.committed().streams[0].through, scene.committed().streams[0].gaps) == (509, ())
     assert scene.counters["conflict"] == 0
-
-
-def test_padding_on_the_wire_is_no_difference(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "s.sqlite")
-    (frame,) = frames([10])
-    scene.record(frame)
-    scene.record(replace(frame, padding=5))
-    assert scene.counters["duplicate"] == 1
-
-
-def test_streams_and_devices_do_not_touch_one_another(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "s.sqlite")
-    (frame,) = frames([10])
-    scene.record(frame)
-    scene.record(frame, stream="steps")
-    scene.record(frame, device="ring")
-    assert scene.counters["stored"] == 3
-    assert [commit.through for commit in scene.committed().streams] == [9, 9]
-    assert [commit.through for commit in scene.committed("ring").streams] == [9]
 
 
 def whole(some: Iterable[SymbolFrame]) -> bytes:

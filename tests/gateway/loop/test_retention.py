@@ -169,25 +169,6 @@ def test_a_chunk_in_which_a_clock_was_set_back_loses_what_is_too_old_and_no_more
     assert not held
 
 
-def test_the_age_of_a_device_whose_clock_went_back_is_that_of_its_wall_ticks(tmp_path: Path) -> None:
-    scene, _ = symbols(tmp_path, 10)
-    back = 5 * HOUR
-    again = [SymbolFrame(1, first - 1, first, bytes(600), shift=back) for first in range(10 * HOUR, 16 * HOUR, 600)]
-    scene.record(*again)
-    keeper = Keeper(scene, "symbols=4h")
-    keeper.run(11)
-    assert keeper.first("chunks") == 7 * HOUR  # those after 10 h are from 5 h on, and stay until those before them go
-    for hour in (13, 15, 16):
-        more = [
-            SymbolFrame(1, first - 1, first, bytes(600), shift=back)
-            for first in range((hour + 3) * HOUR, (hour + 5) * HOUR, 600)
-        ]
-        scene.record(*more)
-        keeper.run(hour)
-        keeper.run(hour)
-    assert keeper.first("chunks") == 17 * HOUR  # wall hour 12
-
-
 def test_a_gateway_whose_clock_has_jumped_ahead_removes_nothing_that_is_young(tmp_path: Path) -> None:
     scene, _made = symbols(tmp_path, 10)
     keeper = Keeper(scene, "symbols=8h")

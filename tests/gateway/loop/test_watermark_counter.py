@@ -48,14 +48,6 @@ def test_a_clock_that_goes_back_makes_no_device_deaf(tmp_path: Path) -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_a_gateway_with_a_new_store_is_above_the_one_before(tmp_path: Path) -> None:
-    with counting(tmp_path / "lost.sqlite", NOW_US) as (counter, elapsed):
-        elapsed.us += 3_600_000_000
-        last = counter.next()
-    with counting(tmp_path / "new.sqlite", NOW_US + 3_600_000_001) as (counter, _):
-        assert counter.next() > last
-
-
 def test_two_gateways_that_take_turns_are_above_each_other(tmp_path: Path) -> None:
     """Neither is started anew: each counts on with the time that goes by."""
     with (

@@ -339,44 +339,6 @@ def test_a_crash_at_any_statement_loses_and_doubles_nothing(
     raise AssertionError("it never ended")
 
 
-def copied(closed: Scene, number: int) -> Path:
-    """One more file of a store."""
-    assert isinstance(closed.path, Path)
-    return shutil.copy(closed.path, closed.path.with_name(f"{number}.sqlite"))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("late", "at_once"), [(False, False), (True, False), (True, True)])
-def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late: bool, at_once: bool) -> None:
-    """A second store, as of another process; sealed before any one of its statements."""
-    generator = random.Random(4)
-    sequence = frames([500] * 45)
-    first, second = sequence[:25], sequence[25:]
-    missing = generator.sample(first, 4) if late else []
-    begun = Scene(tmp_path / "begun.sqlite")
-    begun.record(*(received for received in first if received not in missing))
-    begun.recorder.seal(now=True)
-    begun.record(*second, *missing)
-    begun.store.close()
-    for statement in range(40):
-        scene = Scene(copied(begun, statement))
-        reader = Store(scene.path)
-        asked = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
-        put(reader, asked)
-        if at_once:
-            laid_out(reader, symbols_of(sequence))
-        symbols = symbols_of(reader.symbols.following(1, 0))
-        assert symbols == symbols_of(sequence), statement
-        if statement < asked.asked:
-            for low, high in ((0, 0), (4_000, 9_000), (12_000, 22_000)):
-                assert symbols_of(reader.symbols.holding(1, low, high)) == [t for t in symbols if low <= t[0] <= high]
-        reader.close()
-        scene.store.close()
-        if statement >= asked.asked:
-            return
-    raise AssertionError("it never ended")
-
-
 class Asking(Failing):
     """A database that does something else before its n-th statement."""
 
@@ -388,6 +350,43 @@ class Asking(Failing):
         if self.asked == self._statement:
             self._otherwise()
         self.asked += 1
+
+
+def while_sealed(begun: Scene) -> Iterator[tuple[Store, Asking]]:
+    """Readers of copies of a store, as of another process; one for each statement before which it is sealed."""
+    begun.store.close()
+    assert isinstance(begun.path, Path)
+    for statement in range(40):
+        scene = Scene(shutil.copy(begun.path, begun.path.with_name(f"{statement}.sqlite")))
+        reader = Store(scene.path)
+        asking = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
+        put(reader, asking)
+        yield reader, asking
+        reader.close()
+        scene.store.close()
+        if statement >= asking.asked:
+            return
+    raise AssertionError("it never ended")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("late", "at_once"), [(False, False), (True, False), (True, True)])
+def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late: bool, at_once: bool) -> None:
+    generator = random.Random(4)
+    sequence = frames([500] * 45)
+    first, second = sequence[:25], sequence[25:]
+    missing = generator.sample(first, 4) if late else []
+    begun = Scene(tmp_path / "begun.sqlite")
+    begun.record(*(received for received in first if received not in missing))
+    begun.recorder.seal(now=True)
+    begun.record(*second, *missing)
+    for reader, asking in while_sealed(begun):
+        if at_once:
+            laid_out(reader, symbols_of(sequence))
+        symbols = symbols_of(reader.symbols.following(1, 0))
+        assert symbols == symbols_of(sequence), asking.asked
+        for low, high in ((0, 0), (4_000, 9_000), (12_000, 22_000)):
+            assert symbols_of(reader.symbols.holding(1, low, high)) == [t for t in symbols if low <= t[0] <= high]
 
 
 CUT_ANEW = {
@@ -403,9 +402,7 @@ def test_who_reads_sees_every_tick_once_while_chunks_are_cut_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """A frame that fills a gap moves the borders of chunks."""
-    begin = 5500
-    page = 1
-    monkeypatch.setattr("gateway.store.symbols._PAGE", page)
+    monkeypatch.setattr("gateway.store.symbols._PAGE", 1)
     frames, late, seals = CUT_ANEW[case]
     begun = Scene(tmp_path / "begun.sqlite")
     for i, frame in enumerate(frames):
@@ -415,20 +412,10 @@ def test_who_reads_sees_every_tick_once_while_chunks_are_cut_anew(
             begun.recorder.seal(now=True)
     begun.recorder.seal(now=True)
     begun.record(frames[late])
-    begun.store.close()
-    wanted = [symbol for symbol in symbols_of(frames) if symbol[0] >= begin]
-    for statement in range(40):
-        scene = Scene(copied(begun, statement))
-        reader = Store(scene.path)
-        asked = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
-        put(reader, asked)
+    wanted = [symbol for symbol in symbols_of(frames) if symbol[0] >= 5500]
+    for reader, asking in while_sealed(begun):
         with reader.snapshot():
-            assert symbols_of(reader.symbols.following(1, begin)) == wanted, statement
-        reader.close()
-        scene.store.close()
-        if statement >= asked.asked:
-            return
-    raise AssertionError("it never ended")
+            assert symbols_of(reader.symbols.following(1, 5500)) == wanted, asking.asked
 
 
 @pytest.mark.long
