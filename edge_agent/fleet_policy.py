@@ -89,10 +89,9 @@ class FleetPolicy:
         self._detail = ""
         self._refused = 0
         self.refused: Counter[str] = Counter()
-        self._policy = b"", ""
         self._again: dict[str, tuple[float, bytes]] = {}
         self._newest_refused = b""
-        self._answered: dict[str, bytes] = {}
+        self._answers: dict[str, tuple[bytes, str]] = {}  # the newest of each topic, and why it was refused
         self._said: PolicyStatus | None = None
 
     def arrived(self, topic: str, payload: bytes) -> bool:
@@ -103,8 +102,8 @@ class FleetPolicy:
         """
         if (kind := self._kinds.get(topic)) is None:
             return False
-        repeated = kind == "policy" and _name(payload) == self._policy[0] and self._policy[1] not in _PASSING
-        repeated = repeated or self._answered.get(topic) == _name(payload)
+        name, reason = self._answers.get(topic, (b"", ""))
+        repeated = name == _name(payload) and reason not in _PASSING
         fits = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING
         if repeated or not payload:
             self.refused["repeated" if repeated else "empty"] += 1
@@ -162,10 +161,10 @@ class FleetPolicy:
         self._busy = True
         kind, now, sure = self._kinds[topic], int(self._now()), self._sure()
         now = now if kind == "time" else max(now, self.trusted.time)
-        threading.Thread(target=self._judge, args=(kind, payload, now, sure), name="judge", daemon=True).start()
+        threading.Thread(target=self._judge, args=(topic, payload, now, sure), name="judge", daemon=True).start()
 
-    def _judge(self, kind: str, payload: bytes, now: int, sure: bool) -> None:
-        asked = (self.managed.config, kind, str(now), str(os.getpid()), "sure" if sure else "unsure")
+    def _judge(self, topic: str, payload: bytes, now: int, sure: bool) -> None:
+        asked = (self.managed.config, self._kinds[topic], str(now), str(os.getpid()), "sure" if sure else "unsure")
         command = [sys.executable, "-P", "-m", "edge_agent.judge", *asked]
         answer: dict[str, Any] = {"refused": Reason.JUDGE, "detail": "the check of a document died"}
         try:
@@ -181,41 +180,43 @@ class FleetPolicy:
                     answer["detail"] = "the check of a document took too long"
         except (OSError, ValueError) as error:
             answer["detail"] = f"the check of a document cannot run: {cause(error)}"
-        self._later(lambda: self._decided(kind, payload, answer))
+        self._later(lambda: self._decided(topic, payload, answer))
 
-    def _decided(self, kind: str, payload: bytes, answer: dict[str, Any]) -> None:
+    def _decided(self, topic: str, payload: bytes, answer: dict[str, Any]) -> None:
         """Take the judge's answer, in the agent's loop."""
         self._busy = False
         self._judging = None
         try:
             if "refused" in answer:
-                self._refuse(kind, payload, answer["refused"], answer["detail"])
+                self._refuse(topic, payload, answer["refused"], answer["detail"])
             else:
-                self._accept(kind, payload, answer)
+                self._accept(topic, payload, answer)
         except FuguError as error:
-            self._refuse(kind, payload, error.reason, str(error))
+            self._refuse(topic, payload, error.reason, str(error))
         except sqlite3.Error as error:
-            self._refuse(kind, payload, Reason.STORAGE, f"cannot store what was accepted: {error}")
+            self._refuse(topic, payload, Reason.STORAGE, f"cannot store what was accepted: {error}")
         self._next()
 
-    def _refuse(self, kind: str, payload: bytes, reason: str, detail: str) -> None:
+    def _refuse(self, topic: str, payload: bytes, reason: str, detail: str) -> None:
         self.refused[reason] += 1
         self._far = self._far or reason == Reason.FAR_AHEAD
-        name, topic = _name(payload), next(topic for topic, own_kind in self._kinds.items() if own_kind == kind)
-        self._refused += kind != "policy" or (name, reason) != self._policy
+        kind, name = self._kinds[topic], _name(payload)
+        again = self._answers.get(topic) == (name, reason)
+        self._refused += kind != "policy" or not again
         self._judged, self._reason, self._detail = name, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
         if kind == "policy":
-            if (name, reason) != self._policy:
+            if not again:
                 NOTICES.warning("a policy is refused (%s): %s; what is in force stays", self._reason, self._detail)
-            self._policy = name, reason
             self._newest_refused = payload
-        self._settle(kind, payload, reason)
+        if kind != "table":
+            self._answers[topic] = name, reason
         if kind in ("policy", "root") and reason in _PASSING:
             self._again[topic] = time.monotonic() + RETRY_SECONDS, payload
         elif topic in self._again and self._again[topic][1] == payload:
             del self._again[topic]
 
-    def _accept(self, kind: str, payload: bytes, answer: dict[str, Any]) -> None:
+    def _accept(self, topic: str, payload: bytes, answer: dict[str, Any]) -> None:
+        kind = self._kinds[topic]
         if kind == "table":
             if not self._offer_table(answer["stream"], base64.b64decode(answer["table"])):
                 self._refused += 1
@@ -225,7 +226,8 @@ class FleetPolicy:
             running = self.trusted.version
             trusted = unpack(bytes.fromhex(answer["state"]))
             if trusted.version < running + (kind == "policy"):
-                self._refuse(kind, payload, Reason.REPLAYED, f"version {running} is in force, not in the file of trust")
+                why = f"version {running} is in force, not in the file of trust"
+                self._refuse(topic, payload, Reason.REPLAYED, why)
                 return
             if kind != "root":  # which forgets the time
                 trusted = trusted.with_changes(time=max(trusted.time, self.trusted.time))
@@ -238,25 +240,19 @@ class FleetPolicy:
             else:
                 stored_time = self._stored_time
             self.trusted, self._stored_time = trusted, stored_time
-            if kind == "root":
-                self._answered.clear()
+            if kind == "root":  # what is signed by its keys is judged anew
+                self._answers = {of: judged for of, judged in self._answers.items() if of == self._policy_topic}
             if kind == "root" and self._newest_refused:  # it may be of keys that were not known yet
                 self._waiting.setdefault(self._policy_topic, self._newest_refused)
-        self._settle(kind, payload, "")
+        self._answers[topic] = _name(payload), ""
         self._far = self._far and kind not in ("time", "root")
         if kind in ("policy", "root"):
-            self._again = {topic: waiting for topic, waiting in self._again.items() if self._kinds[topic] != kind}
+            self._again.pop(topic, None)
         if kind == "policy":
             self._judged, self._reason, self._detail = _name(payload), "", ""
-            self._policy = self._judged, ""
             self._newest_refused = b""
             if answer["changes"]:
                 NOTICES.info("policy version %d is in force", self.trusted.version)
-
-    def _settle(self, kind: str, payload: bytes, reason: str) -> None:
-        """Store the newest document of a kind whose judgement would be the same again."""
-        if kind in ("root", "time", "stop") and reason not in _PASSING:
-            self._answered[next(topic for topic, own_kind in self._kinds.items() if own_kind == kind)] = _name(payload)
 
 
 def _name(payload: bytes) -> bytes:

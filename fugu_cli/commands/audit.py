@@ -31,7 +31,8 @@ from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_h
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.connection import broker_of, store_of
-from fugu_cli.view.audit import attacked_stream, audited_ledger, stated, tested_device
+from fugu_cli.view.audit import attacked_stream, stated, tested_device
+from fugu_cli.view.ledger import audited_ledger
 from fugu_cli.view.terminal import working
 from gateway.audit.access import Listed, planned_audiences
 from gateway.audit.recordings import Message, heard_topics, read_messages

@@ -1,4 +1,4 @@
-"""Releases, and the ledger of them, as JSON or as tables."""
+"""Releases, the ledger of them, and an audit of it, as JSON or as tables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from gateway.releases.entries import Account, Entry, standing_problem
 from gateway.releases.ledger import no_release_before
 
 if TYPE_CHECKING:
+    from gateway.audit.ledger import LedgerAudit, ReaderLoss, StreamLoss
     from gateway.releases.ledger import Ledger
 
-__all__ = ["shown_ledger", "shown_releases"]
+__all__ = ["audited_ledger", "shown_ledger", "shown_releases"]
 
 _SHOWN = 20
 
@@ -118,3 +119,75 @@ def shown_releases(frames: Sequence[ReleaseFrame]) -> Iterator[Part]:
         )
         if frame.condition:
             yield Line(f"{frame.condition[0].upper()}{frame.condition[1:]}.")
+
+
+def audited_ledger(audit: LedgerAudit, name: str) -> Result:
+    """An audit of a ledger of this name; in JSON, in nats."""
+    return Result(_ledger_document(audit), _ledger(audit, name), 1 if audit.problems else 0)
+
+
+def _ledger_document(audit: LedgerAudit) -> dict[str, Any]:
+    streams = [
+        {**stream.key._asdict(), **_flat(stream, "promise", "promised"), "charge": nats(stream.charge)}
+        for stream in audit.streams
+    ]
+    return {
+        **audit._asdict(),
+        "streams": streams,
+        "readers": [_flat(reader, "limit", "limit") for reader in audit.readers],
+    }
+
+
+def _flat(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any]:
+    """A row with its promise as three members, of which epsilon has a name."""
+    fields = {key: value for key, value in loss._asdict().items() if key != "key"}
+    epsilon, adversary, seconds = fields.pop(field)
+    return {**fields, name: epsilon, "adversary": adversary, "seconds": seconds}
+
+
+def _ledger(audit: LedgerAudit, name: str) -> Iterator[Part]:
+    rows = [
+        (
+            *(f"{stream.key.device}/{stream.key.stream}", stream.key.audience, _stretch(stream.promise.seconds)),
+            *(
+                _amount(stream.epsilon),
+                f"{stream.promise.epsilon:.10g}",
+                stream.promise.adversary,
+                stream.mechanism,
+                str(stream.tick),
+            ),
+            *(f"{nats(stream.charge):.6g}", stream.by),
+        )
+        for stream in audit.streams
+    ]
+    bound = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
+    yield Table("The worst of every stream, by what was published", ("stream", "audience", *bound), rows)
+    if audit.readers:
+        told_rows = [
+            (
+                *(
+                    reader.reader,
+                    f"{reader.device}/{reader.stream}",
+                    " ".join(reader.audiences),
+                    _stretch(reader.limit.seconds),
+                ),
+                *(_amount(reader.epsilon), f"{reader.limit.epsilon:.10g}", reader.limit.adversary),
+            )
+            for reader in audit.readers
+        ]
+        titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
+        yield Table("What readers were told, by all their audiences", titles, told_rows)
+    for line in audit.believed:
+        yield Line(f"NOTE believed: {line}")
+    for problem in audit.problems:
+        yield Line(f"WRONG {problem}", bold=True)
+    if not audit.problems:
+        yield Line(f"{name} agrees: {audit.entries} releases, {audit.accounts} accounts, no stretch above its promise.")
+
+
+def _stretch(seconds: int) -> str:
+    return f"{seconds} s" if seconds else "tick"
+
+
+def _amount(epsilon: float | None) -> str:
+    return "no bound" if epsilon is None else f"{epsilon:.10g}"

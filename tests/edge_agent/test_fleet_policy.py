@@ -58,9 +58,9 @@ class Bench:
         self.fleet.arrived(topic, payload)
         return self.status
 
-    def ask(self, kind: str, payload: bytes) -> None:
+    def ask(self, topic: str, payload: bytes) -> None:
         self.asked.append(payload)
-        self.fleet._decided(kind, payload, self.answers.pop(0))
+        self.fleet._decided(topic, payload, self.answers.pop(0))
 
     def later(self) -> PolicyStatus:
         """Minutes have passed."""
@@ -82,7 +82,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
         if not fleet._busy and fleet._waiting and bench.answers:
             topic = next(iter(fleet._waiting))
             fleet._busy = True
-            bench.ask(fleet._kinds[topic], fleet._waiting.pop(topic))
+            bench.ask(topic, fleet._waiting.pop(topic))
 
     monkeypatch.setattr(FleetPolicy, "_next", at_once)
     return bench
@@ -190,10 +190,10 @@ def test_documents_are_judged_at_the_newest_time_that_is_known(
     judged: SimpleQueue[tuple[str, bytes, int, bool]] = SimpleQueue()
     monkeypatch.setattr(FleetPolicy, "_judge", lambda _fleet, *what: judged.put(what))
     fleet.arrived(POLICY, b"three")
-    assert judged.get(timeout=PATIENCE) == ("policy", b"three", asked, True)
+    assert judged.get(timeout=PATIENCE) == (POLICY, b"three", asked, True)
     fleet._busy = False
     fleet.arrived(TIME, b"time")
-    assert judged.get(timeout=PATIENCE) == ("time", b"time", 9_000 + ahead, True), "a time by the clock itself"
+    assert judged.get(timeout=PATIENCE) == (TIME, b"time", 9_000 + ahead, True), "a time by the clock itself"
 
 
 def test_a_document_is_judged_at_the_time_that_the_agent_says(tmp_path: Path) -> None:
@@ -285,6 +285,14 @@ def test_a_stop_has_its_turn_although_the_broker_sends_the_root_again_and_again(
     bench.judge(TIME, b"time", refusal("judge"))
     bench.judge(TIME, b"time", refusal("judge"))
     assert bench.asked[4:] == [b"time", b"time"], "what may pass is asked again"
+
+
+def test_under_new_keys_what_was_refused_is_judged_again_and_counted_once(bench: Bench) -> None:
+    for topic, payload in ((POLICY, b"four"), (STOP, b"stop"), (STOP, b"stop")):
+        bench.judge(topic, payload, refusal("signatures"))
+    assert bench.judge(ROOT, b"root", changing(), refusal("signatures")).refused == 2
+    assert bench.judge(STOP, b"stop", changing()).refused == 2
+    assert bench.asked == [b"four", b"stop", b"root", b"four", b"stop"]
 
 
 def test_a_time_far_ahead_is_named_until_another_comes(bench: Bench) -> None:
