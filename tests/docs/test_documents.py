@@ -409,8 +409,8 @@ def test_the_readme_says_what_its_picture_shows() -> None:
         "an attacker who already knows this sleeper's habits, and is 50 % sure that one given heartbeat was fast: "
         f"he gets at most {promised} sure.",
         f"**Measured** on that night: at most {measured}.",
-        f"With it he gets up to {ordinary} sure, and passes {promised} for {broken} of heartbeats",
-        f"From 50 % he got up to {learning} sure, and passed {promised} for {beyond} of them",
+        f"With it he gets up to {ordinary} sure, and above {promised} for {broken} of heartbeats",
+        f"From 50 % he got up to {learning} sure, and above {promised} for {beyond} of heartbeats",
     ):
         assert sentence in readme, sentence
 
