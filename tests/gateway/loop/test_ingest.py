@@ -80,9 +80,8 @@ def random_messages(generator: random.Random) -> list[Message]:
         frame = SymbolFrame(version, tick - 1, tick + later, bytes(held), bits=bits, shift=generator.choice([0, 0, 4]))
         if frame.shift <= frame.first:
             messages.append(Message(f"fugu/2/home/{device}/symbols/hr", frame.encode()))
-    messages += [Message(topic, payload) for _, topic, payload in WRONG] + [
-        Message("fugu/2/home/watch/status", said) for said in (BIRTH, WILL)
-    ]
+    messages += [Message(topic, payload) for _, topic, payload in WRONG]
+    messages += [Message("fugu/2/home/watch/status", status) for status in (BIRTH, WILL)]
     generator.shuffle(messages)
     return messages
 
