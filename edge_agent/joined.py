@@ -18,9 +18,9 @@ def check_joined(policy: AnyPolicy, config: AgentConfig) -> None:
     """
     pins = {pin.name: pin for pin in config.groups}
     for shared in policy.sums if isinstance(policy, Policy) else ():
-        if (pin := pins.get(shared.name)) is None:
+        if (pin := pins.get(shared.group.name)) is None:
             raise TrustError(
-                f"stream {policy.stream} is to report to group {shared.name}, which its owner has not joined: "
+                f"stream {policy.stream} is to report to group {shared.group.name}, which its owner has not joined: "
                 "fugu-agent join, on the device",
                 Reason.PINNED,
             )
@@ -52,6 +52,6 @@ def _check_epsilon(policy: Policy, shared: SharedWindow, pin: GroupPin) -> None:
     enough = f"at most {low} would do" if low else "no A would do: the stream tells too much beside it"
     raise TrustError(
         f"epsilon {policy.derived().epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "
-        f"{pin.most} of group {shared.name}: its A is {shared.group.noise}, {enough}",
+        f"{pin.most} of group {shared.group.name}: its A is {shared.group.noise}, {enough}",
         Reason.PINNED,
     )

@@ -28,7 +28,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ from edge_agent.stored_frames import FRAMES_SCHEMA, Keeping, StoredFrames
 from fugu.contract.compiled import SharedSum
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import SymbolFrame, sequence_name
+from fugu.contract.group_frames import Report
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.core.frames import window_frame
 from fugu.core.policy import Window
@@ -318,19 +319,20 @@ class Outbox:
         with self._changing(forced=True):
             self._db.execute("INSERT OR REPLACE INTO opening_keys VALUES (?, ?, ?)", (group, *key))
 
-    def append_report(self, stream: str, group: str, number: int, payload: bytes) -> None:
+    def append_report(self, stream: str, report: Report) -> None:
         """Make a home's report of a window durable: from now on it is sent, and none of that number is made again.
 
-        After sqlite3.Error or OutboxFullError it must not be released any other way. Raises OutboxError for a window
-        that is not later than every reported one.
+        It follows the newest that is durable. After sqlite3.Error or OutboxFullError it must not be released any other
+        way. Raises OutboxError for a window that is not later than every reported one.
         """
         with self._changing(forced=True):
-            key = (stream, group)
+            key, number = (stream, report.window), report.number
             (previous,) = self._db.execute(
                 "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", key
             ).fetchone()
             if previous >= number:
-                raise OutboxError(f"window {number} of group {group} was reported before")
+                raise OutboxError(f"window {number} of group {report.window} was reported before")
+            payload = replace(report, previous=previous).encode()
             if not self.frames.free(len(payload)):
                 raise self._full()
             self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (number, *key))

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from edge_agent.outbox import Outbox, StoredKey
 from edge_agent.plan import StreamPlan
@@ -64,13 +63,6 @@ def device_key(outbox: str | Path) -> bytes:
     return seed
 
 
-class Sealed(NamedTuple):
-    """Masks of a window, and the same for the helper alone."""
-
-    masks: tuple[int, ...]
-    report: SealedMasks
-
-
 @dataclass(frozen=True, slots=True)
 class _Key:
     """An opening key as it came: its message, what the helper has signed, and the signature."""
@@ -98,7 +90,7 @@ class Helpers:
         self._heard: dict[str, _Key] = {}
         self._waiting: dict[str, _Key] = {}
         self._keys: dict[str, _Key] = {}
-        self._checking: set[str] = set()
+        self._busy: set[str] = set()
         self._told: set[str] = set()
 
     def follow(self, plans: Sequence[StreamPlan]) -> None:
@@ -131,14 +123,17 @@ class Helpers:
         return True
 
     def has_key(self, plan: SharedSum, tick: int) -> bool:
-        """True if there is a key for a window that begins at a tick, which is not older than a helper keeps it."""
-        stored = self._stored.get(plan.name)
-        if plan.name not in self._keys or stored is None or stored.made != self._keys[plan.name].message.made:
+        """True if there is a key for a window that begins at a tick, which is not older than a helper keeps it.
+
+        False while a process runs for the group: on a slow machine they would pile up.
+        """
+        key, stored = self._keys.get(plan.name), self._stored.get(plan.name)
+        if plan.name in self._busy or key is None or stored is None or stored.made != key.message.made:
             return False
         day = -(-DAY * 1_000_000 // plan.period_us)
         return tick - stored.tick <= plan.length + plan.deadline_ticks + day
 
-    def seal(self, plan: SharedSum, number: int, take: Callable[[Sealed], None]) -> None:
+    def seal(self, plan: SharedSum, number: int, take: Callable[[tuple[int, ...], SealedMasks], None]) -> None:
         """Draw and encrypt the masks of a window; `take` gets them in the loop, or never."""
         key = self._keys[plan.name]
         document, digest = plan.digest, key.message.digest
@@ -146,7 +141,7 @@ class Helpers:
 
         def sealed(answer: list[bytes]) -> None:
             masks, member, ciphertext, signature = answer
-            take(Sealed(numbers(masks), SealedMasks(self._device, digest, member, ciphertext, signature)))
+            take(numbers(masks), SealedMasks(self._device, digest, member, ciphertext, signature))
 
         self._ask(plan.name, key, head, plan.counts, sealed)
 
@@ -154,17 +149,15 @@ class Helpers:
         """Note the tick at which a new key was first there, durably."""
         key, stored = self._keys.get(group), self._stored.get(group)
         if key is not None and (stored is None or stored.made < key.message.made):
-            self._stored[group] = StoredKey(key.message.made, tick)
             self._outbox.keep_opening_key(group, StoredKey(key.message.made, tick))
+            self._stored[group] = StoredKey(key.message.made, tick)
 
     def _check(self) -> None:
         """Check the key of a group that has waited, one at a time of each."""
-        for group in [group for group in self._waiting if group in self._roots and group not in self._checking]:
+        for group in [group for group in self._waiting if group in self._roots and group not in self._busy]:
             key = self._waiting.pop(group)
-            if not self._is_newer(group, key):
-                continue
-            self._checking.add(group)
-            self._ask(group, key, b"", 0, partial(self._accept, group, key))
+            if self._is_newer(group, key):
+                self._ask(group, key, b"", 0, partial(self._accept, group, key))
 
     def _accept(self, group: str, key: _Key, _answer: list[bytes]) -> None:
         if self._is_newer(group, key):
@@ -177,20 +170,18 @@ class Helpers:
         return group in self._roots and newest and (stored is None or stored.made <= key.message.made)
 
     def _ask(self, group: str, key: _Key, head: bytes, count: int, take: Callable[[list[bytes]], None]) -> None:
+        self._busy.add(group)
         parts = [self._roots[group], key.signed, key.signature, key.message.key, self._seed, head]
         request = join_fields([*parts, count.to_bytes(2, "big")])
 
         def run() -> None:
             code, answer = _run(request)
-            self._later(lambda: self._answered(group, code, answer, take, checked=not count))
+            self._later(lambda: self._answered(group, code, answer, take))
 
         threading.Thread(target=run, name="reporter", daemon=True).start()
 
-    def _answered(
-        self, group: str, code: int, answer: list[bytes], take: Callable[[list[bytes]], None], *, checked: bool
-    ) -> None:
-        if checked:
-            self._checking.discard(group)
+    def _answered(self, group: str, code: int, answer: list[bytes], take: Callable[[list[bytes]], None]) -> None:
+        self._busy.discard(group)
         if code == 0:
             take(answer)
         else:
@@ -303,9 +294,10 @@ class StreamSums:
         for sum_ in self._sums:
             if sum_.open is not None:
                 sum_.open.add(*sum_.plan.places_at(wall, state))
+        self._next_wall = wall + 1
 
-    def advance(self, tick: int) -> list[tuple[str, int, bytes]]:
-        """The reports of windows that end before a tick, the next of the stream; each once, with its group and number.
+    def advance(self, tick: int) -> list[Report]:
+        """The reports of windows that end before a tick, the next of the stream; each once.
 
         Masks of the windows that begin next are asked for.
         """
@@ -320,13 +312,13 @@ class StreamSums:
             if near and self._helpers.has_key(sum_.plan, first + self._shift):
                 sum_.asked = number
                 self._helpers.seal(sum_.plan, number, partial(self._ready, sum_, number))
-        return [(sum_.plan.name, count.number, self._report(sum_, count)) for sum_, count in over]
+        return [self._report(sum_, count) for sum_, count in over]
 
-    def _ready(self, sum_: _Sum, number: int, sealed: Sealed) -> None:
+    def _ready(self, sum_: _Sum, number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
         """Take the masks of a window that has not begun."""
         if sum_.plan.begin(number) >= self._next_wall:
-            values = [(sum_.shares.draw(self._bits) - mask) % _WORD for mask in sealed.masks]
-            sum_.next = _Count(number, values, sealed.report)
+            values = [(sum_.shares.draw(self._bits) - mask) % _WORD for mask in masks]
+            sum_.next = _Count(number, values, sealed)
 
     def _reach(self, wall: int) -> None:
         """Begin and end windows: no tick before this one comes any more."""
@@ -339,7 +331,7 @@ class StreamSums:
                 if sum_.open is None and sum_.next is not None and sum_.next.number <= sum_.plan.at(wall):
                     sum_.open, sum_.next = sum_.next, None
 
-    def _report(self, sum_: _Sum, count: _Count) -> bytes:
-        previous, sum_.last = sum_.last, count.number
-        head = self._version, sum_.plan.name, previous, count.number, sum_.plan.digest
-        return Report(*head, tuple(count.observed), count.take(), count.sealed).encode()
+    def _report(self, sum_: _Sum, count: _Count) -> Report:
+        sum_.last = count.number
+        head = self._version, sum_.plan.name, -1, count.number, sum_.plan.digest
+        return Report(*head, tuple(count.observed), count.take(), count.sealed)

@@ -247,8 +247,8 @@ class Ticker:
                 counter.prepare(stream.next_tick)
             if stream.sums is not None and self._placed > 0:
                 try:
-                    for group, number, report in stream.sums.advance(stream.next_tick):
-                        self._outbox.append_report(stream.plan.stream, group, number, report)
+                    for report in stream.sums.advance(stream.next_tick):
+                        self._outbox.append_report(stream.plan.stream, report)
                 except (sqlite3.Error, OutboxFullError) as error:
                     self.storage_failed(error)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from edge_agent.randomiser import system_entropy
 from edge_agent.reporter import seal
 from fugu.contract.envelope import Envelope, digits
 from fugu.contract.errors import FuguError
@@ -59,22 +60,20 @@ class SimulatedHomes:
         document: GroupDocument,
         states: Mapping[str, Sequence[int]],
         *,
-        version: int = 1,
-        away: float = 0.0,
-        seed: int = 1,
+        away: float,
     ) -> None:
         self._document = document
         self._states = states
-        self._version = version
         self._away = away
-        self._chance = random.Random(seed)
+        self._chance = random.Random(1)
         self._seeds = {name: os.urandom(32) for name in states}
         self.digits = {name: digits(_public(seed)) for name, seed in self._seeds.items()}
         self.shares: dict[int, dict[str, int]] = {}
         if document.numbers != 1:
             raise ValueError("simulated homes count whole windows, not blocks of a day")
         self._shares = Shares(document.noise, document.honest)
-        self._bits = random_bits(self._entropy)
+        entropy = system_entropy()
+        self._bits = random_bits(lambda buffer: entropy(memoryview(buffer)))
         self._key: list[bytes] = []
         self._opening: OpeningKey | None = None
         self._last = dict.fromkeys(states, -1)
@@ -94,10 +93,6 @@ class SimulatedHomes:
         self._stop.set()
         self._thread.join()
         self._link.stop()
-
-    @staticmethod
-    def _entropy(buffer: bytearray) -> None:
-        buffer[:] = os.urandom(len(buffer))
 
     def _arrived(self, topic: str, payload: bytes, _retained: bool) -> None:
         place = parse_topic(topic)
@@ -155,7 +150,7 @@ class SimulatedHomes:
         for name, ready in window.homes.items():
             count = sum(self._states[name][first : first + document.length])
             part = packed([(count + ready.share - mask) % _WORD for mask in ready.masks])
-            head = self._version, document.name, self._last[name], number, document.digest
+            head = 1, document.name, self._last[name], number, document.digest
             report = Report(*head, (document.length,), part, ready.sealed)
             self._last[name] = number
             self._unsent[name, number] = report.encode()

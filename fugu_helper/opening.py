@@ -70,10 +70,6 @@ class GroupFacts(NamedTuple):
     deadline: int
     valid_from: int
 
-    def begins_us(self, number: int) -> int:
-        """Begin of a window, in microseconds of Unix time."""
-        return self.first_us + number * self.window_us
-
 
 class _Key(NamedTuple):
     private: MLKEM768X25519PrivateKey
@@ -100,48 +96,37 @@ class Group:
 
     `find` gives the name of a member with a name and a key, empty if there is none. Times are in seconds: `unix` of
     the wall clock, `elapsed` of one that nobody sets.
+
+    Attributes:
+        document, opening_key: the newest, in their envelopes; no key before the first.
     """
 
     def __init__(
         self, documents: Sequence[GroupFacts], root: Ed25519PrivateKey, find: Callable[[str, bytes], str]
     ) -> None:
         self.documents = tuple(documents)
+        self.name, self.document = documents[0].name, documents[0].envelope
+        self.opening_key = b""
         self._root = root
         self._find = find
         self._keys: dict[bytes, _Key] = {}
         self._made = -1
-        self._newest: bytes = b""
         self._due = 0.0
         self._answers: dict[tuple[bytes, int], tuple[bytes, float]] = {}
         self._gathering: dict[tuple[bytes, int], _Gathering] = {}
-
-    @property
-    def name(self) -> str:
-        """Name of the group."""
-        return self.documents[0].name
-
-    @property
-    def document(self) -> bytes:
-        """The newest document in its envelope."""
-        return self.documents[0].envelope
-
-    @property
-    def opening_key(self) -> bytes:
-        """The newest opening key in its envelope; empty before the first."""
-        return self._newest
 
     def maintain(self, unix: float, elapsed: float) -> bool:
         """Make a key if it is time, and drop what is over; True if there is a new key to publish."""
         self._keys = {digest: key for digest, key in self._keys.items() if key.until > elapsed}
         self._answers = {window: answer for window, answer in self._answers.items() if answer[1] > elapsed}
-        if self._newest and elapsed < self._due:
+        if self.opening_key and elapsed < self._due:
             return False
         ml_kem, x25519 = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
         public = ml_kem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
         self._made = max(self._made + 1, int(unix * 1000))
         message = OpeningKey(self.documents[0].fleet, self.name, self._made, public)
         self._keys[message.digest] = _Key(MLKEM768X25519PrivateKey(ml_kem, x25519), elapsed + self._lifetime)
-        self._newest = sign("opening-key", message.encode(), [self._root]).encode()
+        self.opening_key = sign("opening-key", message.encode(), [self._root]).encode()
         self._due = elapsed + DAY
         return True
 
@@ -149,7 +134,7 @@ class Group:
         """Drop all keys, and what is under way: a wall clock that was set is a restart."""
         self._keys.clear()
         self._gathering.clear()
-        self._newest = b""
+        self.opening_key = b""
 
     def take(self, page: OpeningRequest, elapsed: float) -> bytes | None:
         """Take a page of a request; the answer, in its envelope, if there is one now."""
@@ -167,10 +152,9 @@ class Group:
             begun = hashlib.sha256(page.document + page.number.to_bytes(8, "big"))
             gathering = self._gathering[window] = _Gathering(page.request, page.pages, begun)
             gathering.sums = [0] * document.numbers
-        if gathering is None or (page.request, page.pages, page.page) != (
-            *(gathering.request, gathering.pages),
-            gathering.next_page,
-        ):
+        if gathering is None:
+            return None
+        if (page.request, page.pages, page.page) != (gathering.request, gathering.pages, gathering.next_page):
             return None
         self._add(gathering, page, document)
         if gathering.next_page < gathering.pages:
@@ -191,7 +175,7 @@ class Group:
         begin_of_newest = self.documents[0].valid_from * 1_000_000
         for place, document in enumerate(self.documents[:2]):
             if document.digest == page.document:
-                is_new = document.begins_us(page.number) >= begin_of_newest
+                is_new = document.first_us + page.number * document.window_us >= begin_of_newest
                 return document if is_new == (place == 0) else None
         return None
 

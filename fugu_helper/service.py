@@ -57,7 +57,6 @@ class Helper:
         self._lock = threading.Lock()
         self._wake = Wake()
         self._stopping = False
-        self.refused = 0
         self._link = Link(
             Broker(**config["broker"]),
             client_id=f"{self._fleet}-helper",
@@ -114,7 +113,6 @@ class Helper:
         try:
             page = OpeningRequest.decode(payload)
         except FrameError:
-            self.refused += 1
             return
         if name is None:
             return

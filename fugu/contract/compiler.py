@@ -140,7 +140,7 @@ class _Board:
     def sums(self, policy: Policy) -> bytes:
         if policy.sums:
             raise PolicyError(
-                f"a board cannot encrypt reports to the helper of group {policy.sums[0].name}: use the agent"
+                f"a board cannot encrypt reports to the helper of group {policy.sums[0].group.name}: use the agent"
             )
         return b""
 

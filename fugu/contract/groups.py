@@ -16,7 +16,7 @@ import hashlib
 import re
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -44,6 +44,9 @@ GroupName = Annotated[str, Field(pattern=WINDOW_NAME_PATTERN)]
 class GroupDocument(Document):
     """A sum over homes: what is counted, in which windows, and how much noise each home adds.
 
+    It answers what a `fugu.contract.windows.Window` answers, as if a home drew all of the noise: that is what a sum is
+    to somebody who knows all other homes.
+
     Attributes:
         name: of the group, and of the window in each policy.
         helper: the public key that signs this document, opening keys and answers.
@@ -58,6 +61,7 @@ class GroupDocument(Document):
         valid_from: Unix seconds; windows that begin before are those of the document before, if there is one.
     """
 
+    kind: ClassVar = "sum"
     document: Literal["group"] = "group"
     fleet: Name
     name: GroupName
@@ -111,9 +115,23 @@ class GroupDocument(Document):
         return noise_rate(self.noise, self.honest)
 
     @property
+    def scale(self) -> str:
+        """Least scale of the noise of the honest homes, in ticks."""
+        return str(1 / self.rate)
+
+    @property
+    def stride(self) -> int:
+        """Ticks from the beginning of one window to that of the next."""
+        return self.length
+
+    @property
     def query(self) -> Query:
         """Query about the ticks of a window."""
         return query_of({"blocks": self.blocks, "states": self.count})
+
+    def groups(self, labels: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        """For each sum the indices of the states that it counts."""
+        return self.query.groups(tuple(map(labels.index, self.count)))
 
     @property
     def numbers(self) -> int:
@@ -176,10 +194,7 @@ def check_signed(envelope: Envelope, kind: Kind, helper: bytes) -> None:
 
 
 class SharedWindow(Document):
-    """A window of a policy of which a device reports its share in the sum of a group: the group's signed document.
-
-    It answers what a `fugu.contract.windows.Window` answers of its ticks; it has no noise of its own.
-    """
+    """A window of a policy of which a device reports its share in the sum of a group: the group's signed document."""
 
     group: GroupDocument
     signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
@@ -207,7 +222,7 @@ class SharedWindow(Document):
             ("clock", clock, (group.epoch_us, group.period_us)),
         ):
             if here != there:
-                raise ValueError(f"the {what} of group {self.name} is another: {there}, and here {here}")
+                raise ValueError(f"the {what} of group {group.name} is another: {there}, and here {here}")
 
     @property
     def envelope(self) -> Envelope:
@@ -216,24 +231,9 @@ class SharedWindow(Document):
         return Envelope("group", self.group.payload, (signature,))
 
     @property
-    def name(self) -> str:
-        """Name of the window."""
-        return self.group.name
-
-    @property
-    def length(self) -> int:
-        """Ticks of a window, one of which follows the other."""
-        return self.group.length
-
-    @property
-    def rate(self) -> Fraction:
-        """Loss that it adds to each tick, in nats; rounded up."""
-        return self.group.rate
-
-    @property
     def condition(self) -> str:
         """Sentence without which no epsilon of a policy with this sum is told."""
-        return sum_condition(self.name, digits(bytes.fromhex(self.group.helper)), self.group.honest)
+        return sum_condition(self.group.name, digits(bytes.fromhex(self.group.helper)), self.group.honest)
 
 
 class GroupPin(Document):

@@ -14,14 +14,14 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_FRAME_TICKS
-from fugu.contract.groups import SharedWindow
+from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.losses import Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.sentences import LAST_US, promised_words
 from fugu.contract.stretches import Ceiling, StretchBound
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
-from fugu.contract.windows import MAX_WINDOWS, Counted, Window, total_rate
+from fugu.contract.windows import MAX_WINDOWS, Window, total_rate
 from fugu.core import guarantee as core
 from fugu.core.policy import PolicyError as CompiledError
 
@@ -186,9 +186,9 @@ class Policy(PolicyHeader):
         return total_rate(self.counted)
 
     @property
-    def counted(self) -> tuple[Counted, ...]:
+    def counted(self) -> tuple[Window | GroupDocument, ...]:
         """Windows, and those of groups."""
-        return (*self.windows, *self.sums)
+        return (*self.windows, *(shared.group for shared in self.sums))
 
     @property
     def outputs(self) -> StreamOutputs:

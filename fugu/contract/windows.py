@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Protocol, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -104,6 +104,7 @@ class Window(Asking):
         mechanism: by which its noise was planned; a device proves every guarantee by the chain accountant.
     """
 
+    kind: ClassVar = "window"
     name: Annotated[str, Field(pattern=WINDOW_NAME_PATTERN)]
     length: int = Field(ge=1, le=MAX_WINDOW_TICKS)
     stride: int = Field(ge=1, le=MAX_WINDOW_TICKS)

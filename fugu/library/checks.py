@@ -221,7 +221,9 @@ def _policy_document(
             windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
         document["windows"] = windows
     if policy.sums:
-        document["sums"] = {sum_.name: {"rate": str(sum_.rate), "condition": sum_.condition} for sum_ in policy.sums}
+        document["sums"] = {
+            sum_.group.name: {"rate": str(sum_.group.rate), "condition": sum_.condition} for sum_ in policy.sums
+        }
     if recorded is not None:
         document["recording"] = {
             **recorded._asdict(),
@@ -291,7 +293,8 @@ def _policy_report(policy: Policy, loss: Loss, alone: Loss | None, recorded: Rec
             f"loss of every tick; {error}"
         )
     for shared in policy.sums:
-        yield Line(f"  sum {shared.name}: adds {float(shared.rate):.6g} to the loss of every tick; {shared.condition}")
+        rate = float(shared.group.rate)
+        yield Line(f"  sum {shared.group.name}: adds {rate:.6g} to the loss of every tick; {shared.condition}")
 
 
 def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> dict[str, Any]:

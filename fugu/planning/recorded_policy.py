@@ -19,6 +19,7 @@ from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_e
 from fugu.attackers.stretches import FEWEST, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.groups import GroupDocument
 from fugu.contract.losses import Adversary
 from fugu.contract.pins import contains
 from fugu.contract.policies import AnyPolicy
@@ -236,7 +237,7 @@ class Release(NamedTuple):
 
 
 def releases_of(
-    policy: Policy, symbols: SymbolOutputs | None, counted: Callable[[Window], CountOutputs | None]
+    policy: Policy, symbols: SymbolOutputs | None, counted: Callable[[Window | GroupDocument], CountOutputs | None]
 ) -> list[Release]:
     """List all releases that can be attacked: symbols, each window whose counts share no tick, and these together.
 
@@ -248,13 +249,13 @@ def releases_of(
         square = symbols.emission.shape[0] == symbols.emission.shape[1]
         noise = float(1 - symbols.emission.diagonal().min()) if square else math.nan
         releases.append(Release("symbols", noise, whole, symbols))
-    for window in policy.windows:
+    for window in policy.counted:
         if window.stride < window.length or counts is None or not window.query.additive:
             continue
         if (alone := counted(window)) is None or not alone.counts.size:
             continue
         scale = float(Fraction(window.scale))
-        releases.append(Release(f"window {window.name}", scale, counts.epsilon(1), alone))
+        releases.append(Release(f"{window.kind} {window.name}", scale, counts.epsilon(1), alone))
         if symbols is not None and (both := counted(window)) is not None:
             releases.append(Release(f"symbols, {window.name}", scale, whole, replace(both, beside=symbols)))
     return releases
@@ -309,7 +310,7 @@ def _drawn(policy: Policy, states: Ints, segments: Ints, seed: int) -> list[Rele
     """Releases of (n,) states and their segments, by one draw of the noise."""
     names, generator = policy.discretiser.states, np.random.default_rng(seed)
 
-    def counted(window: Window) -> CountOutputs:
+    def counted(window: Window | GroupDocument) -> CountOutputs:
         groups = window.groups(names)
         return release_counts(states, segments, window.length, Fraction(window.scale), groups, generator, k=len(names))
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from fugu.contract.policy import Policy
 from fugu.library.checks import check as checked
 from fugu.library.checks import checked_policy, drawn, load_policy
 from fugu.library.report import Result
@@ -83,7 +84,8 @@ def attack(
             for release in drawn(promise, file, **reading.words()):
                 trials += release.attacked(known)
                 stretches += attack_released_stretches(promise, *release[:4])
-    return attacked_recordings(trials, stretches)
+    conditions = [sum_.condition for sum_ in promise.sums] if isinstance(promise, Policy) else []
+    return attacked_recordings(trials, stretches, conditions)
 
 
 @command(app, "windows", shows=True)

@@ -7,7 +7,6 @@ minute of the recording.
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import subprocess
@@ -17,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -109,7 +107,8 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
             say(sentence)
         with TemporaryDirectory(prefix="fugu-street-") as folder, ExitStack() as stack:
             port, name = stack.enter_context(start_broker(broker, out))
-            say(f"starting: {name}, helper, gateway and {_AGENTS} agents; hour 1 begins in {_READY_SECONDS} s")
+            say(f"starting: {name}, helper, gateway and {_AGENTS} agents")
+            say(f"hour 1 of {hours} begins in {_READY_SECONDS} s, and each takes a minute")
             page.show(stage="starting a helper, a gateway and homes")
             scene = _Scene(Path(folder), Broker(port=port), plan, days, hours)
             stack.enter_context(program("fugu_helper", ["run", str(scene.helper)], out / "helper.log"))
@@ -157,7 +156,7 @@ class _Agent:
         helper = digits(bytes.fromhex(group.group.helper))
         lines = toml_lines({"fleet": policy.fleet, "device": self.name, "outbox": "outbox.sqlite", "ceiling": most})
         lines += ["[clock]", "trusted = true", "[broker]", *toml_lines({"port": broker.port})]
-        pin = {"name": group.name, "helper": helper, "honest": group.group.honest, "most": most}
+        pin = {"name": group.group.name, "helper": helper, "honest": group.group.honest, "most": most}
         lines += ["[[groups]]", *toml_lines(pin), "[[streams]]", 'policy = "policy.json"', "[streams.sensor]"]
         lines += toml_lines({"kind": "replay", "file": "readings.csv", "loop": False})
         self._config.write_text("\n".join([*lines, ""]))
@@ -255,8 +254,8 @@ class _Watcher(Listener):
             frame = ReleaseFrame.decode(payload)
             self.sums[frame.first // frame.length] = frame
 
-    def wait(self, stage: str, done: Callable[[], bool], patience: float = math.inf) -> None:
-        """Draw what comes until something is done."""
+    def wait(self, stage: str, patience: float, done: Callable[[], bool] = lambda: False) -> None:
+        """Draw what comes for so many seconds, or until something is done."""
         deadline = time.monotonic() + patience
         while not done() and time.monotonic() < deadline:
             passed = (time.time() - self._scene.begins(0)) / _HOUR
@@ -331,7 +330,7 @@ def _watched(scene: _Scene, watcher: _Watcher) -> list[str]:
     missing = list[str]()
     for number in range(scene.hours):
         moment = scene.begins(number) + _HOUR / 4
-        watcher.wait(f"{_clock(number)} in the street", partial(_past, moment))
+        watcher.wait(f"{_clock(number)} in the street", moment - time.time())
         victim = scene.victim()
         victim.end()
         say(f"{_clock(number, 15)} {victim.name} is killed, and begins anew")
@@ -339,18 +338,14 @@ def _watched(scene: _Scene, watcher: _Watcher) -> list[str]:
         if number:
             missing += _told(scene, watcher, number - 1)
     end = scene.begins(scene.hours) + _DEADLINE
-    watcher.wait("the last hour", partial(_past, end))
+    watcher.wait("the last hour", end - time.time())
     return missing + _told(scene, watcher, scene.hours - 1)
-
-
-def _past(moment: float) -> bool:
-    return time.time() >= moment
 
 
 def _told(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
     """Wait for a sum, and hold it against what was true; a sentence if it does not come."""
     when = f"{_clock(number)} to {_clock(number + 1)}"
-    watcher.wait(f"waiting for the sum of {when}", lambda: number in watcher.sums, _PATIENCE_SECONDS)
+    watcher.wait(f"waiting for the sum of {when}", _PATIENCE_SECONDS, lambda: number in watcher.sums)
     frame, homes = watcher.sums.get(number), watcher.reports[number]
     if frame is None:
         sentence = f"{when}: no sum; {len(homes)} homes have reported, and {scene.group.group.least} are needed"
@@ -361,9 +356,10 @@ def _told(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
         hour = Hour(number, len(homes), frame.values[0] / frame.observed, true, float(scene.habit[number]))
         watcher.hours.append(hour)
         watcher.draw()
+        noise = ", below 0 by its noise" if hour.told < 0 else ""
         say(
-            f"{when}: of {hour.homes} homes, water ran {hour.told:.1%} of the time (in truth {hour.truth:.1%}: off by "
-            f"{error_words(abs(hour.told - hour.truth))}; habit says {hour.habit:.1%})"
+            f"{when}: of {hour.homes} homes, water ran {hour.told:.1%} of the time{noise} (in truth {hour.truth:.1%}: "
+            f"off by {error_words(abs(hour.told - hour.truth))}; habit says {hour.habit:.1%})"
         )
         return []
     say(sentence)
@@ -386,7 +382,8 @@ def _summary(scene: _Scene, plan: Street, seen: Sequence[Hour]) -> int:
     useful = "Useful" if 2 * off <= guess else "Not useful in these hours"
     many = "s" if len(seen) > 1 else ""
     say(
-        f"\n{useful}: {len(seen)} sum{many}, off by {error_words(off)} on average; guessing is off by "
+        f"\n{useful}: {len(seen)} sum{many}, off by {error_words(off)} on average (planned over many: "
+        f"{error_words(plan.details.size.off)}); guessing is off by "
         f"{error_words(guess)}, and habit by {error_words(habit)}.",
         style="bold",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +27,23 @@ _ATTACKERS = ("attacker", "right", "interval", "without", "ceiling", "epsilon at
 _TRIALS = ("released", "noise", "strongest", "without", "ceiling", "odds, known", "odds, learned")
 
 
-def attacked_recordings(trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> Result:
-    """A table for each recording; of a single one, every attacker of every trial, too."""
-    return Result(_attacks_document(trials, stretches), [*_trials(trials), *_stretch_trials(stretches)])
+def attacked_recordings(
+    trials: Sequence[Trial], stretches: Sequence[StretchTrial], conditions: Sequence[str]
+) -> Result:
+    """A table for each recording; of a single one, every attacker of every trial, too; conditions are of sums."""
+    document = _attacks_document(trials, stretches, conditions)
+    return Result(document, [*_trials(trials), *_stretch_trials(stretches), *_conditions(conditions)])
 
 
-def _attacks_document(trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> dict[str, Any]:
+def _conditions(conditions: Iterable[str]) -> list[Line]:
+    return [Line(f"Attackers know all other homes of a sum. The promise: {condition}.") for condition in conditions]
+
+
+def _attacks_document(
+    trials: Sequence[Trial], stretches: Sequence[StretchTrial], conditions: Sequence[str]
+) -> dict[str, Any]:
     return {
+        "conditions": list(conditions),
         "trials": [
             {**trial._asdict(), **{key: list(map(asdict, getattr(trial, key))) for key in ("attacks", "learners")}}
             for trial in trials
@@ -194,7 +204,7 @@ def _stream_document(audit: StreamAudit) -> dict[str, Any]:
     return {
         "confirmed": not audit.findings,
         "audiences": finite,
-        **_attacks_document(audit.trials, audit.stretches),
+        **_attacks_document(audit.trials, audit.stretches, audit.conditions),
         "findings": [finding._asdict() for finding in audit.findings],
         "not_attacked": list(audit.left),
     }
@@ -225,6 +235,7 @@ def _stream(audit: StreamAudit) -> Iterator[Part]:
     yield from _stretch_trials(audit.stretches)
     if audit.trials:
         yield from _trials(audit.trials)
+    yield from _conditions(audit.conditions)
     for problem in audit.left:
         yield Line(f"NOTE not-attacked: {problem}")
     for finding in audit.findings:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from fugu.contract.losses import Adversary
-from fugu.contract.policy import PolicyHeader
+from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.topics import topic_of
 from fugu.host.files import read_text
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.releases.config import ReleaseConfig
-from gateway.releases.entries import Promise
+from gateway.releases.entries import SITE, Promise
 
 __all__ = ["Audience", "Listed", "planned_audiences"]
 
@@ -82,9 +82,9 @@ class Listed(NamedTuple):
             def reads(*topics: str, account: str = account) -> bool:
                 return any(self.may_read(account, topic) for topic in topics)
 
-            releases = [
-                called for called, to in published.items() if reads(topic_of("release", policies[0].fleet, to, called))
-            ]
+            releases = dict.fromkeys(
+                called for called, to in published if reads(topic_of("release", policies[0].fleet, to, called))
+            )
             symbols, windows = [], []
             for policy in policies:
                 name = (policy.fleet, policy.device, policy.stream)
@@ -124,18 +124,24 @@ def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | 
     """The site, and each audience of a configuration of releases, as they are meant to be."""
     streams = tuple(f"{policy.device}/{policy.stream}" for policy in policies)
     published = _published(policies, config)
-    audiences = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(published))]
+    audiences = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(dict(published)))]
     for name, promise in config.audiences.items() if config is not None else ():
-        mine = tuple(called for called, audience in published.items() if audience == name)
+        mine = tuple(called for called, audience in published if audience == name)
         audiences.append(Audience(name, False, promise.epsilon, promise.adversary, (), (), mine, promise.protect))
     return tuple(audiences)
 
 
-def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> dict[str, str]:
-    published: dict[str, str] = {}
-    for release in config.releases if config is not None else ():
+def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> list[tuple[str, str]]:
+    """The names of releases, those of sums of homes too, each with an audience that is told it."""
+    config = config or ReleaseConfig()
+    published: list[tuple[str, str]] = []
+    for release in config.releases:
         names = [f"{release.name}-{policy.device}" for policy in policies] if release.per_device else [release.name]
-        published |= dict.fromkeys(names, release.audience)
+        published += [(name, release.audience) for name in names]
+    sums = (sum_.group for policy in policies if isinstance(policy, Policy) for sum_ in policy.sums)
+    for group in dict.fromkeys(sums):
+        readers = [SITE, *(name for name, audience in config.audiences.items() if group.name in audience.sums)]
+        published += [(name, audience) for audience in readers for name in group.release_names]
     return published
 
 

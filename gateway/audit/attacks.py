@@ -153,9 +153,8 @@ class _Told(NamedTuple):
 
     @property
     def words(self) -> str:
-        return ", ".join(
-            [*(["symbols"] if any(self.heard) else []), *dict.fromkeys(count.name for count in self.counts)]
-        )
+        counts = dict.fromkeys(f"{count.kind} {count.name}" for count in self.counts)
+        return ", ".join([*(["symbols"] if any(self.heard) else []), *counts])
 
 
 def attack_audiences(
@@ -232,9 +231,9 @@ def _told(
 
 def _hears(joint: JointStreams, audience: Audience, definition: Definition) -> bool:
     policy = joint.policies[definition.source]
-    if definition.release:
-        return definition.name in audience.releases
-    return f"{policy.device}/{policy.stream}" in audience.windows
+    if definition.kind == "window":
+        return f"{policy.device}/{policy.stream}" in audience.windows
+    return definition.name in audience.releases
 
 
 def _stretch_ticks(joint: JointStreams, reader: _Told) -> int:

@@ -45,7 +45,8 @@ class Definition(NamedTuple):
     """Counts of window after window: window n covers the ticks start + n * stride .. + length - 1.
 
     Attributes:
-        name: of the window, or of the release (if `release`).
+        kind: "window" of the device, "sum" over homes of which all others are known, or "release" of the gateway.
+        name: of the window, sum or release.
         groups: what is counted together, each with noise of its own: states, or symbols (if `symbols`).
         terms: how many noises each count has.
         consecutive: whether what is counted are pairs of consecutive symbols z, z', as z m + z'.
@@ -54,8 +55,8 @@ class Definition(NamedTuple):
         source: which of the policies it is about.
     """
 
+    kind: str
     name: str
-    release: bool
     start: int
     length: int
     stride: int
@@ -71,8 +72,7 @@ class Definition(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """Of each count's noise."""
-        kind = "release" if self.release else "window"
-        of = f"{kind} {self.name}{self.part}" + (f" of {self.source}" if self.source else "")
+        of = f"{self.kind} {self.name}{self.part}" + (f" of {self.source}" if self.source else "")
         return tuple(f"{of} {n}" for n in range(len(self.groups)))
 
     @property
@@ -103,17 +103,17 @@ class Definition(NamedTuple):
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
-    """Windows of the device. FuguError if it is no sum over ticks: no attack here has other likelihoods."""
+    """Windows of the device and of its groups. FuguError if one is no sum over ticks: its likelihood is another."""
     names = policy.discretiser.states
-    if odd := [window for window in policy.windows if not window.query.additive]:
-        raise FuguError(f"window {odd[0].name} is of {odd[0].query.name} counts: no attack here reads them")
+    if odd := [window for window in policy.counted if not window.query.additive]:
+        raise FuguError(f"{odd[0].kind} {odd[0].name} is of {odd[0].query.name} counts: no attack here reads them")
     return tuple(
         Definition(
-            *(window.name, False, window.start, window.length, window.stride),
+            *(window.kind, window.name, window.start, window.length, window.stride),
             window.groups(names),
             *(False, Fraction(window.scale)),
         )
-        for window in policy.windows
+        for window in policy.counted
     )
 
 
@@ -148,7 +148,7 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
         terms = plan.length // window.length * int(asked.sum(axis=1).max())
         spans = (window.start, plan.length, plan.step)
         definitions.append(
-            Definition(_called(policy, plan), True, *spans, query.groups, False, Fraction(window.scale), terms)
+            Definition("release", _called(policy, plan), *spans, query.groups, False, Fraction(window.scale), terms)
         )
     if policy.table is not None:
         definition = _of_symbols(policy, plan, config, query)
@@ -173,7 +173,7 @@ def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Q
     else:
         scale = _share(policy, plan, config, 4 if consecutive else min(len(groups), 2))
     spans = (plan.once or 0, plan.length, plan.step)
-    return Definition(_called(policy, plan), True, *spans, groups, True, scale, consecutive=consecutive, alone=alone)
+    return Definition("release", _called(policy, plan), *spans, groups, True, scale, 1, consecutive, alone)
 
 
 def _called(policy: Policy, plan: Scheduled) -> str:
@@ -384,9 +384,9 @@ def certified(
     if ticks == 1:
         return epsilon
     policy, mine = joint.policies[0], [definition for definition in definitions if definition.source == 0]
-    own = {definition.name for definition in mine if not definition.release}
-    counted = tuple(window for window in policy.windows if window.name in own)
-    beside = _tick_ratios(policy, 0, heard[0], [definition for definition in mine if definition.release])
+    own = {definition.name for definition in mine if definition.kind != "release"}
+    counted = tuple(window for window in policy.counted if window.name in own)
+    beside = _tick_ratios(policy, 0, heard[0], [definition for definition in mine if definition.kind == "release"])
     return joint.chains.stretch_bound(epsilon, 1, log_up(max(beside)), counted, adversary).epsilon(ticks)
 
 

@@ -150,7 +150,7 @@ class Published(NamedTuple):
         """Draws by their source: as far as there is a truth those of the device, and those of releases."""
         noises: dict[str, Ints] = {}
         for definition in definitions:
-            if definition.release:
+            if definition.kind == "release":
                 called = (definition.name, f"{definition.name}-{self.policy.device}")
                 mine = [frame for frame in self.releases.values() if frame.name in called]
                 noises |= release_noise(self.policy, definition, mine, self.symbols, self.begin)

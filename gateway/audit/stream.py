@@ -22,6 +22,7 @@ from fugu.attackers.witness import told_by_tick, witness
 from fugu.audit.device import inside_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
+from fugu.contract.groups import GroupDocument
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, members
 from fugu.contract.measurement import ConstraintSets
@@ -161,7 +162,7 @@ def attack_published(
     low, high = int(true[0]), int(true[-1]) + 1
     states, segments = published.states[low:high], published.segments[low:high]
 
-    def counts(window: Window) -> CountOutputs | None:
+    def counts(window: Window | GroupDocument) -> CountOutputs | None:
         every = [(frame.first - frame.shift - begin - low, frame.counts) for frame in published.windows(window.name)]
         whole = [(first, numbers) for first, numbers in every if 0 <= first <= states.size - window.length]
         if not whole:
@@ -200,7 +201,7 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
     heard = mechanism_of(joint, [policy.table is not None], windows(policy), 0)
     chain = worst_chains(joint, policy.guarantee.adversary, told_by_tick(heard))[0]
     unknown = unknown_ticks(policy, reach(chain, _FORGETS))
-    lengths = [window.length for window in policy.windows]
+    lengths = [window.length for window in policy.counted]
     parts = min([FEWEST, *(min(PARTS, max(1, length // ticks)) for length in lengths)])
     size = 2 * unknown + (-(-2 * FEWEST // parts) + 2) * max([ticks, *lengths])
     path = paths(chain, Mechanism(size, 0, chain.states, (), ()), 0, 1, generator)[0]
@@ -208,11 +209,11 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
     outputs: list[tuple[str, Outputs]] = []
     if policy.table is not None:
         outputs.append(("symbols", release_symbols(path, policy.table, generator)))
-    for window in policy.windows:
+    for window in policy.counted:
         if window.stride >= window.length and window.query.additive:
             groups = window.groups(policy.discretiser.states)
             counts = release_counts(path, segments, window.length, Fraction(window.scale), groups, generator, k=k)
-            outputs.append((f"window {window.name}", counts))
+            outputs.append((f"{window.kind} {window.name}", counts))
     return [
         attacked_stretches(policy, "simulated", what, path, segments, symbols, unknown, chain.transition)
         for what, symbols in outputs
@@ -240,7 +241,8 @@ class StreamAudit(NamedTuple):
     """Audit of a stream: attacks on the mechanism as it is configured, and on recorded draws (`audiences`).
 
     `trials` are attacks on what was published, on the path that was read; empty without truth. `stretches` are those
-    on stretches, where these are what is promised. `left` is released and not attacked.
+    on stretches, where these are what is promised. `left` is released and not attacked. Of sums of homes, `conditions`
+    are those without which no epsilon is true.
     """
 
     audiences: tuple[Attacked, ...]
@@ -248,6 +250,7 @@ class StreamAudit(NamedTuple):
     stretches: tuple[StretchTrial, ...]
     findings: tuple[Finding, ...]
     left: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
 
 
 def audit_stream(
@@ -297,7 +300,8 @@ def audit_stream(
     attacks = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *attacks]
     findings += [_refutation(attacked) for attacked in attacks if attacked.refuted]
     findings += stretch_findings(stretches)
-    return StreamAudit(tuple(attacks), tuple(attacked), tuple(stretches), tuple(findings), problems)
+    conditions = tuple(dict.fromkeys(sum_.condition for policy in policies for sum_ in policy.sums))
+    return StreamAudit(tuple(attacks), tuple(attacked), tuple(stretches), tuple(findings), problems, conditions)
 
 
 def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
@@ -324,7 +328,7 @@ def _definitions(
         releases, more = released(policy, config)
         problems += more
         for definition in (*windows(policy), *releases):
-            if definition.release and any(
+            if definition.kind == "release" and any(
                 definition.name == other.name and other.source != number for other in definitions
             ):
                 problems.append(

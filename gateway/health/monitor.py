@@ -496,7 +496,7 @@ class Monitor:
 def _frame_seconds(policy: AnyPolicy) -> float:
     ticks = policy.frame_ticks
     if isinstance(policy, Policy) and policy.table is None:
-        ticks = min([*(window.stride for window in policy.windows), *(each.length for each in policy.sums)])
+        ticks = min(window.stride for window in policy.counted)
     return ticks * policy.clock.period_us / 1e6
 
 

@@ -127,7 +127,7 @@ class Reports(Part):
 
     def _window(self, device: str, stream: str, report: Report) -> SharedWindow:
         policy = self._catalogue.find(device, stream, report.policy_version, SymbolModel).policy
-        window = next((window for window in policy.sums if window.name == report.window), None)
+        window = next((window for window in policy.sums if window.group.name == report.window), None)
         if window is None:
             raise RefusedError(f"policy version {policy.version} has no sum {report.window}", Reason.UNKNOWN_WINDOW)
         group = window.group
@@ -337,6 +337,9 @@ class Sums(Part):
             if asked is None:
                 return
             sealed = [report.sealed for report in self._store.sums.chosen(asked.document, asked.number)]
+            if set_digest(asked.document, asked.number, sealed) != asked.request:
+                self._lose(asked, self._groups[asked.document], "a home of its set has been forgotten")
+                return
             self._sending = _Sending(asked, pages(asked.document, asked.number, sealed))
             self._again[asked] = now + _AGAIN_SECONDS
         topic = topic_of("group_request", self._catalogue.fleet, self._groups[self._sending.asked.document].name)

@@ -357,7 +357,7 @@ def allowances(
             asking.setdefault(asked, []).append((job.name, job.plan.chains))
     for name, audience in config.audiences.items():
         for device, stream in catalogue.symbol_streams() if audience.sums else ():
-            sums = {shared.name for policy in catalogue.policies(device, stream) for shared in policy.sums}
+            sums = {shared.group.name for policy in catalogue.policies(device, stream) for shared in policy.sums}
             for shared_with in sorted(sums & set(audience.sums)):
                 asking.setdefault((device, stream, name, "chain"), []).append((shared_with, ()))
     allowances: list[Allowance] = []

@@ -128,13 +128,13 @@ def test_a_sum_adds_its_rate_to_that_of_the_windows_beside_it() -> None:
     chains = BinaryChains(q=(0.01, 0.02), r=(0.02, 0.03))
     fields = {"chains": chains, "guarantee": Guarantee(epsilon=50.0, adversary="informed")}
     beside = member_policy("watch", window, windows=(alone,), **fields)
-    assert beside.window_rate == beside.bound().tick_rate == Fraction(1, 10) + window.rate
+    assert beside.window_rate == beside.bound().tick_rate == Fraction(1, 10) + window.group.rate
     assert beside.verify().epsilon > member_policy("watch", window, **fields).verify().epsilon
 
 
 def test_two_groups_of_a_stream_add_their_rates() -> None:
     first, two = shared(), shared(name="quarter", length=20)
-    assert member_policy("watch", first, two).window_rate == first.rate + two.rate
+    assert member_policy("watch", first, two).window_rate == first.group.rate + two.group.rate
     with pytest.raises(ValidationError, match="same name"):
         member_policy("watch", first, first)
 

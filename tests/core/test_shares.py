@@ -10,7 +10,7 @@ import pytest
 
 from fugu.audit.exact import recompute, window_rate
 from fugu.core.shares import UNIT, Shares, random_bits, rate_up
-from tests.support.groups import member_policy, shared
+from tests.support.groups import group, member_policy, shared
 
 SMALL = [(1, 1 << 31), (2, 3 << 30), (3, 4_000_000_000), (8, 4_200_000_000), (48, 4_290_000_000)]
 
@@ -87,7 +87,7 @@ def test_a_share_has_no_largest_value() -> None:
 def test_the_rate_is_never_below_the_true_one_and_hardly_above() -> None:
     """By the second certificate's code, which takes logarithms of fractions."""
     for homes, noise in [(3, 2_000_000_000), (48, 4_033_000_000), (800, 4_294_000_000), (24, 3_900_000_000)]:
-        window = shared(honest=homes, noise=noise)
+        window = group(honest=homes, noise=noise)
         document = {"sums": [{"group": {"honest": homes, "noise": noise}}]}
         exact = window_rate(document)
         assert exact <= window.rate

@@ -76,29 +76,6 @@ def test_a_set_is_answered_in_a_thousandth_of_a_second_a_home_and_forty_megabyte
         assert files == {"helper.toml", "root.key", "members", "helper.log"}
 
 
-@pytest.mark.long
-def test_a_helper_that_was_restarted_says_that_its_keys_are_gone(tmp_path: Path) -> None:
-    """Somebody who puts its disk back, or has stolen it, opens nothing."""
-    document = group(honest=3, colluding=1)
-    with Mosquitto() as server:
-        homes = [Member(f"home-{i}") for i in range(4)]
-        members = {home.name: digits(home.public) for home in homes}
-        helper = HelperProgram(tmp_path / "helper", server.broker, document, members=members)
-        with Leader(server.broker, document) as leader:
-            key = newest_key(leader)
-            sealed = [home.sealed(key, document, 5, [1]) for home in homes]
-            helper.kill()
-            helper.start()
-            wait_until(lambda: newest_key(leader).made > key.made, "a newer key")
-            leader.request(5, sealed)
-            assert leader.answered().reason == "key-gone"
-            fresh = [home.sealed(newest_key(leader), document, 6, [1]) for home in homes]
-            leader.request(6, fresh)
-            assert signed_total(numbers(leader.answered(2).sums)) == 4
-            leader.request(6, fresh[:3])
-            assert leader.answered(3) == leader.answers[1]
-
-
 def test_a_helper_is_made_admits_and_removes_by_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

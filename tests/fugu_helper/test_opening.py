@@ -8,16 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.envelope import Envelope, digits
+from fugu.contract.envelope import digits
 from fugu.contract.errors import FuguError, TopicError
 from fugu.contract.group_frames import OpeningAnswer, OpeningRequest, SealedMasks, numbers, pages, signed_total
-from fugu.contract.groups import check_signed
 from fugu_helper.members import Members, is_weak
-from fugu_helper.opening import DAY, Group
-from tests.support.groups import PUBLIC, Member, group
-from tests.support.opening import DOCUMENT, HOMES, Helper, facts, read
+from fugu_helper.opening import DAY
+from tests.support.groups import Member, group
+from tests.support.opening import DOCUMENT, HOMES, Helper, read
 
 
 def reports(helper: Helper, number: int = 5, homes: Sequence[Member] = HOMES) -> list[SealedMasks]:
@@ -283,17 +281,3 @@ def test_the_list_of_members_has_one_key_of_a_name_and_one_name_of_a_key(tmp_pat
     (tmp_path / "members").write_text("home-0: 1\n")
     with pytest.raises(FuguError, match="line 1"):
         members.load()
-
-
-def test_a_removed_member_is_in_no_sum_from_then_on(helper: Helper) -> None:
-    sealed = reports(helper)
-    del helper.members["home-0"]
-    answer = helper.ask(sealed)
-    assert answer.members == [1, 2, 3, 4, 5]
-
-
-def test_another_roots_answers_are_told_from_the_helpers() -> None:
-    other = Group([facts(DOCUMENT)], Ed25519PrivateKey.generate(), lambda name, _public: name)
-    other.maintain(0.0, 0.0)
-    with pytest.raises(Exception, match="this helper"):
-        check_signed(Envelope.decode(other.opening_key), "opening-key", PUBLIC)

@@ -14,7 +14,7 @@ import pytest
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import Guarantee
-from tests.support.groups import member_policy, shared
+from tests.support.groups import group, member_policy, shared
 
 QUARTER = 3 << 30
 """A of 3/4: with three honest homes p = 37/64."""
@@ -44,7 +44,7 @@ def losses(honest: int, homes: int = 3, threshold: int = QUARTER) -> tuple[float
 
 
 def test_a_sum_with_all_other_homes_known_reaches_the_rate_and_does_not_pass_it() -> None:
-    rate = float(shared(noise=QUARTER, honest=3).rate)
+    rate = float(group(noise=QUARTER, honest=3).rate)
     low, high = losses(3)
     assert low <= -math.log(37 / 64) + 1e-9
     assert -math.log(37 / 64) * (1 - 1e-9) <= high <= rate
@@ -60,11 +60,6 @@ def test_more_honest_homes_than_needed_make_no_loss_larger(honest: int) -> None:
 def test_one_colluder_more_than_a_sum_allows_breaks_the_promise(honest: int, excess: float) -> None:
     """Which is why no sum of fewer than m + c homes opens, and why m is told with every epsilon."""
     assert losses(honest)[0] > -math.log(37 / 64) * excess
-
-
-def test_whoever_knows_the_shares_of_all_others_has_a_homes_count_in_most_windows() -> None:
-    """Site and helper together, or all others: a share of its own is left, and that is 0 most of the time."""
-    assert Fraction(4_290_000_000, 1 << 32) ** 2 > Fraction(99, 100)
 
 
 @pytest.mark.long

@@ -79,7 +79,7 @@ class Home:
         (folder / "readings.csv").write_text(f"value\n{reading}\n")
         self.config = folder / "agent.toml"
         self.environment = dict(os.environ)
-        pin = {"name": window.name, "helper": digits(PUBLIC), "honest": 1, "most": {"epsilon": 1e6}}
+        pin = {"name": window.group.name, "helper": digits(PUBLIC), "honest": 1, "most": {"epsilon": 1e6}}
         sensor = {"kind": "replay", "file": "readings.csv"}
         self.config.write_text(
             f'fleet = "home"\ndevice = "{name}"\noutbox = "outbox.sqlite"\nceiling = 1e6\n'

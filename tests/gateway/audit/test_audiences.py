@@ -169,7 +169,9 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
     open_ = right._replace(rules=(*rules, Rule("street", "read", "fugu/2/home/release/site/+")))
     audit = audit_stream([policy], open_.audiences([policy], config), config, trials=1000)
     assert [finding.name for finding in audit.findings] == ["epsilon-refuted"]
-    assert audit.findings[0].about.startswith("street: walk, plain (simulated draws): epsilon 0.5 is promised")
+    assert audit.findings[0].about.startswith(
+        "street: release walk, release plain (simulated draws): epsilon 0.5 is promised"
+    )
     assert open_.strangers("fugu/2/home/release/site/plain") == ["account street (reader)"]
     everybody = right._replace(rules=(*rules, Rule("", "read", topic_of("symbols", "home", "watch", "hr"))))
     audit = audit_stream([policy], everybody.audiences([policy], config), config, trials=1000)

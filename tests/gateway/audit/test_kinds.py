@@ -16,6 +16,7 @@ from fugu.attackers.mechanisms import Counted, Mechanism, Source
 from fugu.attackers.witness import witness
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
+from fugu.contract.groups import largest_noise
 from fugu.contract.guarantee import Guarantee, tick_ratios
 from fugu.contract.losses import Adversary
 from fugu.contract.measure_policy import StreamLoss
@@ -27,10 +28,11 @@ from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import planned_audiences
 from gateway.audit.attacks import Attacked, attack_audiences
 from gateway.audit.mechanism import released, windows
-from gateway.audit.stream import attack_points
+from gateway.audit.stream import attack_points, audit_stream
 from gateway.releases.config import ReleaseConfig
 from tests.support.audited import planned
 from tests.support.command import Fugu
+from tests.support.groups import member_policy, shared
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy as scene
 from tests.support.soak import only
@@ -86,6 +88,14 @@ def moving(adversary: Adversary) -> list[Policy]:
 
 
 COUNT = {"query": "count", "states": ("level 1",), "length": 6}
+
+
+def home(honest: int = 3) -> Policy:
+    """A home that promises what a sum with the noise of three homes loses; `honest` are in it."""
+    window = shared(noise=largest_noise(Fraction(20), 3), honest=honest, length=6)
+    return member_policy("watch", window, chains=BRISK, guarantee=Guarantee(epsilon=0.1509, adversary="informed"))
+
+
 KINDS = {
     "symbols of two states, q = 0.2, r = 0.3, `ignorant`": lambda: site(planned(BRISK, "ignorant"), trials=20_000),
     "the same, `informed`": lambda: site(planned(BRISK), trials=20_000),
@@ -107,6 +117,7 @@ KINDS = {
     "readers: one count by `group`": lambda: refutation(
         planned(BRISK), 0.5, "universal", **COUNT, mechanism="group", once=60
     ),
+    "a sum of homes, all others known, `informed`": lambda: site(home()),
     "a measured point, four places": lambda: placed(1),
     "all points of that stream": lambda: placed(0),
 }
@@ -121,7 +132,7 @@ def placed(number: int) -> Attacked:
     return list(attack_points(policy, planned_audiences([policy]), seed=1, trials=4000))[number]
 
 
-SHOWN = [[*KINDS][number] for number in (2, 3, 5, 7, 8, 11)]
+SHOWN = [[*KINDS][number] for number in (2, 3, 5, 7, 8, 11, 12)]
 """One of each way that is taken; the first two have ten times as many trials."""
 
 
@@ -136,6 +147,18 @@ def test_every_kind_is_attacked_and_bounds_are_what_the_page_says(words: str) ->
     bounds = (result.least, result.extended, result.witness)
     shares = ["-" if bound is None else f"{bound / result.certified:.2f}" for bound in bounds]
     assert f"| {words} | {' | '.join(shares)} |" in PAGE.read_text()
+
+
+def test_a_sum_is_attacked_for_those_who_are_told_it_and_one_home_fewer_breaks_its_promise() -> None:
+    limit = {"epsilon": 0.5, "adversary": "informed"}
+    config = ReleaseConfig.model_validate({"audiences": {"street": {**limit, "sums": ("street",)}, "town": limit}})
+    policy = home()
+    audit = audit_stream([policy], planned_audiences([policy], config), config, trials=1000)
+    assert [result[:2] for result in audit.audiences] == [("site", "sum street"), ("street", "sum street")]
+    assert not audit.findings
+    assert audit.conditions == (policy.sums[0].condition,)
+    (finding,) = audit_stream([home(2)], planned_audiences([home(2)]), trials=1000).findings
+    assert finding.name == "epsilon-refuted"
 
 
 def exact(chain: MarkovChain, emission: np.ndarray, tilt: np.ndarray, n: int, secret: int, is_known: bool) -> float:
