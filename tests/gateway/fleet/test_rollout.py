@@ -1,14 +1,19 @@
-"""The rules of a rollout, each from both sides."""
+"""The rules of a rollout, each from both sides and for every plan; and who gets a document by it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gateway.fleet.entries import FleetError, Outcome, RolloutPlan, Stage
+from gateway.fleet.entries import FleetError, Outcome, RolloutPlan, Stage, Target, share, stages_of
+from gateway.fleet.rollouts import ACTIVE, advance, operated, tally
+from gateway.fleet.rollouts import DeviceReport as Report
 from gateway.fleet.rollouts import RolloutState as State
-from gateway.fleet.rollouts import advance, operated, tally
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, plan, started
 
 HUNDRED = names(100)
@@ -290,3 +295,215 @@ def test_what_cannot_be_done_is_refused() -> None:
             operated(state, what, START, (("a",),))
     assert operated(draft, "abort", 0).phase == "aborted"
     assert advance(plan(), draft, {}, START) == ((), draft)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Time passes, some devices do something, and the rollout is called."""
+
+    micros: int
+    device: int
+    change: Outcome | None
+    online: bool
+    operator: str
+
+
+PLANS = st.builds(
+    lambda shares, success, error, pace, patience, gates: plan(
+        *(
+            Stage(part * PERCENT, success=success * PERCENT, gate=bool(i) and gates)
+            for i, part in enumerate([*sorted(shares), 100])
+        ),
+        error=error,
+        pace=pace,
+        patience_seconds=patience,
+    ),
+    st.lists(st.integers(1, 99), unique=True, max_size=3),
+    st.integers(1, 100),
+    st.integers(1, 100),
+    st.sampled_from([1, 7, 60, 999, 60_000]),
+    st.integers(1, 300),
+    st.booleans(),
+)
+STEPS = st.lists(
+    st.builds(
+        Step,
+        st.sampled_from([0, 1, 400_000, 1_000_000, 1_000_000, 7_000_000, 90_000_000, -5_000_000]),
+        st.integers(0, 29),
+        st.sampled_from(["accepted", "accepted", "accepted", "accepted", "refused", "failed", None]),
+        st.booleans(),
+        st.sampled_from(["", "", "", "", "", "", "pause", "resume", "approve"]),
+    ),
+    max_size=80,
+)
+
+
+def played(some: RolloutPlan, steps: list[Step], count: int) -> list[tuple[int, State, list[str], dict[str, Report]]]:
+    """Every step: when, the state after it, who was offered the document, and the reports."""
+    devices, state, now = Pretended.of(names(count)), started(some, names(count)), START
+    record = []
+    for step in steps:
+        now += step.micros
+        name = names(count)[step.device % count]
+        devices.go(step.online, name, at_us=now)
+        if step.change and name in state.offers:
+            devices.say(step.change, name)
+        match (step.operator, state.phase):
+            case ("pause", "running" | "waiting"):
+                state = operated(state, "pause", 0)
+            case ("resume", "paused"):
+                state = operated(state, "resume", now)
+            case ("approve", "waiting"):
+                state = operated(state, "approve", 0)
+        actions, state = advance(some, state, devices.reports, now)
+        record.append((now, state, list(actions), dict(devices.reports)))
+        for action in actions:
+            devices.reports[action] = devices.reports[action]._replace(newest=some.version)
+    return record
+
+
+@pytest.mark.long
+@settings(max_examples=80, deadline=None)
+@given(PLANS, STEPS, st.integers(1, 30))
+def test_the_rules_hold(some: RolloutPlan, steps: list[Step], count: int) -> None:
+    before, given_at = started(some, names(count)), {}
+    for now, state, state_, reports in played(some, steps, count):
+        # nobody gets it twice, and only devices of stages that are under way
+        assert not given_at.keys() & set(state_)
+        assert set(state_) <= {name for stage in state.stages[before.stage : state.stage + 1] for name in stage}
+        assert not state_ or before.phase in ACTIVE
+        given_at |= dict.fromkeys(state_, state.clock_us)
+        # the pace, in every minute of the rollout's clock; this never runs faster than time
+        assert sum(at > state.clock_us - 60 * SECOND for at in given_at.values()) <= some.pace
+        assert 0 <= state.clock_us - before.clock_us <= max(0, now - before.seen_us)
+        # a stage ends only when it has had all its devices and its success, and at its gate only with approval
+        assert before.stage <= state.stage
+        for i in range(before.stage, state.stage):
+            tallied = tally(some, state, reports)[i]
+            assert not tallied.unoffered
+            assert tallied.size == 0 or 0 < tallied.accepted >= some.stages[i].success * (tallied.size - tallied.absent)
+            assert not some.stages[i + 1].gate or state.approved == i + 1
+        # it goes on only below the error threshold, and stops only at or above it or when success is out of reach
+        errors = [(count.errors, count.size) for count in tally(some, state, reports)[: state.stage + 1]]
+        at_threshold = any(count and count >= some.error * size for count, size in errors)
+        final, size = errors[-1]
+        lost = final > 0 and size - final < some.stages[state.stage].success * size
+        if state.phase in ("running", "waiting", "completed") and before.phase != "completed":
+            assert not at_threshold
+        if state.phase == "stopped" and before.phase != "stopped":
+            assert at_threshold or lost
+        before = state
+
+
+@pytest.mark.long
+@settings(max_examples=25, deadline=None)
+@given(PLANS, STEPS, st.integers(1, 30))
+def test_the_same_call_again_does_nothing(some: RolloutPlan, steps: list[Step], count: int) -> None:
+    for now, state, _, reports in played(some, steps, count):
+        again, same = advance(some, state, reports, now)
+        assert again == ()
+        assert same == state
+        caught_up = {
+            name: report._replace(newest=max(report.newest, int(name in state.offers)))
+            for name, report in reports.items()
+        }
+        assert advance(some, state, caught_up, now)[0] == ()
+
+
+SHARES = st.fractions(min_value=Fraction(1, 1000), max_value=1, max_denominator=1000)
+EVERYBODY = {name: frozenset[str]() for name in names(40)}
+HALL = {
+    name: frozenset({"hall"} if i < 10 else {"yard", "canary"} if i < 12 else ()) for i, name in enumerate(names(40))
+}
+
+
+@pytest.mark.long
+@settings(max_examples=40)
+@given(SHARES, SHARES, st.text(max_size=5), st.integers(1, 60))
+def test_the_smaller_share_of_a_seed_is_contained_in_the_larger(
+    a: Fraction, b: Fraction, seed: str, count: int
+) -> None:
+    devices = {name: frozenset[str]() for name in names(count)}
+    (smaller,), (larger,) = (stages_of(plan(share=part, seed=seed), devices) for part in sorted((a, b)))
+    assert larger[: len(smaller)] == smaller
+    assert len(smaller) == ceil(min(a, b) * count) >= 1
+
+
+def test_the_choice_depends_on_the_seed_and_not_on_the_order_of_devices() -> None:
+    first, other = (stages_of(plan(share=10 * PERCENT, seed=seed), EVERYBODY) for seed in "ab")
+    assert first != other
+    assert stages_of(plan(share=10 * PERCENT, seed="a"), dict(reversed(EVERYBODY.items()))) == first
+    # a fact of SHA-256, so that a later version chooses the same devices
+    assert first == (("d001", "d037", "d002", "d000"),)
+
+
+@pytest.mark.long
+@given(st.lists(st.integers(1, 99), unique=True, max_size=5), st.integers(1, 60))
+def test_stages_share_out_every_device_once_and_reach_their_shares(shares: list[int], count: int) -> None:
+    devices = {name: frozenset[str]() for name in names(count)}
+    wanted = [*sorted(shares), 100]
+    stages = stages_of(plan(*wanted), devices)
+    assert sorted(name for stage in stages for name in stage) == names(count)
+    reached = 0
+    for stage, part in zip(stages, wanted, strict=True):
+        reached += len(stage)
+        assert reached == ceil(Fraction(part, 100) * count)
+
+
+def test_groups_canaries_and_targets() -> None:
+    canary = Stage(group="canary")
+    stages = stages_of(plan(canary, 10, 100), HALL)
+    assert set(stages[0]) == {"d010", "d011"}
+    assert len(stages[1]) in (2, 3, 4)
+    assert sum(map(len, stages)) == 40
+    (hall,) = stages_of(plan(groups=("hall",)), HALL)
+    assert set(hall) == set(names(10))
+    (yard,) = stages_of(plan(), HALL, Target("group", "yard"))
+    assert set(yard) == {"d010", "d011"}
+    assert stages_of(plan(), HALL, Target("device", "d030")) == (("d030",),)
+    with pytest.raises(FleetError, match="none of the devices"):
+        stages_of(plan(groups=("hall",)), HALL, Target("group", "yard"))
+    with pytest.raises(FleetError, match="stage 1 has no device"):
+        stages_of(plan(canary, 100, groups=("hall",)), HALL)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("3%", Fraction(3, 100)), (" 0.07 ", Fraction(7, 100)), ("1/3", Fraction(1, 3)), ("12.5 %", Fraction(1, 8))],
+)
+def test_shares_are_exact(text: str, value: Fraction) -> None:
+    assert share(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "%", "three", "1/0", "nan", "inf"])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(FleetError, match="is no share"):
+        share(text)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: plan(50), "last stage"),
+        (lambda: plan(50, 50, 100), "larger than the one before"),
+        (lambda: plan(Stage(Fraction(1), gate=True)), "no gate"),
+        (lambda: plan(error=0), "error threshold"),
+        (lambda: plan(error=101), "error threshold"),
+        (lambda: plan(success=0), "success threshold"),
+        (lambda: plan(pace=0), "pace"),
+        (lambda: plan(patience_seconds=0), "patience"),
+        (lambda: plan(share=Fraction(0)), "share of 0"),
+        (lambda: RolloutPlan(1, (), Fraction(1), 1, 1), "1 to 100 stages"),
+        (lambda: Stage(), "either a share or a group"),
+        (lambda: Stage(Fraction(1), "canary"), "either a share or a group"),
+        (lambda: Stage(Fraction(3, 2)), "at most 1"),
+    ],
+)
+def test_plans_that_contradict_themselves_are_refused(make: object, text: str) -> None:
+    with pytest.raises(FleetError, match=text):
+        make()  # type: ignore[operator]
+
+
+def test_a_plan_survives_being_written_down() -> None:
+    rollout = plan(Stage(group="canary"), Stage(Fraction(1, 3), gate=True), 100, groups=("hall", "yard"), seed="x")
+    assert RolloutPlan.from_json(rollout.to_json()) == rollout

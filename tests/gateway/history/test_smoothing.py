@@ -1,4 +1,4 @@
-"""Smoothing whole histories: as one pass over all ticks at once, however they are cut, stored and shared out."""
+"""Smoothing whole histories as one pass over all ticks, however they are cut, stored and shared out, also by Ray."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock
 from gateway.estimates.models import Model, model_of
 from gateway.history.export import export_history
+from gateway.history.learning import learn_class
 from gateway.history.parquet import ExportedHistory
 from gateway.history.smoothing import SmoothedStream, smooth_history
 from gateway.history.stored import Span, stored_history
-from gateway.history.tasks import Source
+from gateway.history.tasks import Source, open_tasks
 from tests.support.command import Fugu
-from tests.support.histories import ALWAYS
+from tests.support.histories import ALWAYS, fill_store
 from tests.support.scenes import OTHER, Scene, frames, policy
 
 SLOW = Clock(epoch_us=1_700_000_000_000_000, period_us=3 * 3_600_000_000)
@@ -175,3 +176,30 @@ def test_a_folder_that_is_no_export_is_refused_in_a_line(tmp_path: Path, spoil: 
     spoil(tmp_path / "folder")
     with pytest.raises(FuguError, match="folder is no folder that fugu gateway export wrote"):
         ExportedHistory(tmp_path / "folder")
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.parquet")}
+
+
+@pytest.mark.soak
+@pytest.mark.processes
+def test_a_cluster_comes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.history.tasks._MOST_STREAMS", 1)
+    fill_store(tmp_path / "s.sqlite", ("watch", "ring", "belt"), 20_000)
+    source = Source(tmp_path / "s.sqlite", ALWAYS)
+    shares: list[float] = []
+    smooth_history(source, tmp_path / "alone", progress=lambda _, share: shares.append(share))
+    with open_tasks("local") as tasks:
+        smooth_history(source, tmp_path / "many", tasks=tasks, progress=lambda _, share: shares.append(share))
+        assert learn_class(source, tasks=tasks) == learn_class(source)
+        with pytest.raises(FuguError, match="the reason, in a line"):
+            tasks.map(refuse, [(1,)])
+    assert files(tmp_path / "many") == files(tmp_path / "alone")
+    assert len(files(tmp_path / "many")) == 3 * 4 + 1
+    assert shares == sorted(shares[:3]) + sorted(shares[3:])
+    assert shares.count(1.0) == 2
+
+
+def refuse(_: int) -> None:
+    raise FuguError("the reason, in a line")

@@ -1,4 +1,4 @@
-"""A device that floods the gateway, or repeats itself, holds nobody up, and is named."""
+"""A device that floods the gateway, or repeats itself, holds nobody up, is named, and grows nothing."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from gateway.loop.inbox import Inbox
 from gateway.parts.part import Message
 from gateway.store.symbols import Tail
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.containers import held
 from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.processes import Recorder
@@ -173,3 +174,46 @@ def test_what_is_beyond_a_device_s_share_is_an_alarm_with_its_name(
         assert gateway.counters["not_taken"] == 500
     finally:
         gateway.stop()
+
+
+def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the journal is sealed when it is large enough, as it is between rounds."""
+    monkeypatch.setattr("gateway.loop.recorder.SEAL_BYTES", 30_000)
+    monkeypatch.setattr("gateway.loop.recorder.STREAM_BYTES", 0)
+    scene = Scene(tmp_path / "s.sqlite")
+    sequence = frames([10] * 1_500, gaps=[0, 0, 3])
+    largest, sealed = 0, []
+    for begin in range(0, 1_500, 20):
+        scene.record(*sequence[begin : begin + 20])
+        scene.committed()
+        scene.recorder.symbols.reports.take(9)
+        scene.recorder.seal()
+        tail = scene.store.symbols.tail
+        largest = max(largest, tail.size)
+        if not tail.rows:
+            sealed.append(held(scene.recorder))
+    assert largest <= 30_000
+    assert len(sealed) > 5
+    assert all(body == sealed[0] for body in sealed)
+
+
+def test_a_device_that_scatters_its_frames_makes_no_endless_list_of_gaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.loop.recorder.MOST_INTERVALS", 50)
+    scene = Scene(tmp_path / "s.sqlite")
+    scattered = [SymbolFrame(1, 10 * i - 1, 10 * i, b"\x01") for i in range(200)]
+    scene.record(*scattered)
+    assert (scene.counters["stored"], scene.counters["scattered"]) == (50, 150)
+    scene.recorder.seal(now=True)
+    assert len(scene.store.coverage(1)) == 50
+    through = scene.committed().streams[0].through
+    assert through <= 490  # what was not taken is not said to be safe
+    filling = [SymbolFrame(1, 10 * i, 10 * i + 1, bytes(9)) for i in range(49)]
+    scene.record(*filling)  # gaps are filled, and there is room again
+    assert scene.counters["stored"] == 99
+    scene.record(*scattered)
+    assert scene.counters["stored"] == 99 + 49
+    assert scene.counters["duplicate"] == 50
