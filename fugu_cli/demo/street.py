@@ -285,7 +285,7 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
     share = [(hour.number + 0.5, hour.told) for hour in hours]
     truth = [(hour.number + side, hour.truth) for hour in hours for side in (0.0, 1.0)]
     top = share_scale([*(hour.told for hour in hours), *habit])
-    off = f", off by {error_words(_off(hours))} on average" if hours else ""
+    off = f", off by {error_words(_off(hours))} on average".replace("point", "percentage point") if hours else ""
     words = "at most sure of what went on in any hour of a home, if 50 % sure before; the helper must keep its word"
     sure = most_sure(epsilon)
     return [

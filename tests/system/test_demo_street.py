@@ -44,7 +44,7 @@ def test_a_street_is_drawn_with_its_sums_and_lies_well_at_every_width(browser: B
     hours = [Hour(0, homes=2, told=0.4, truth=0.375, habit=0.2)]
     lanes = street_lanes(homes, hours, [0.2, 0.3], epsilon=1.0)
     assert [lane.number for lane in lanes] == ["2", "1", "73 %"]
-    assert lanes[1].words == "of 2 hourly sums of all homes, off by 2.5 points on average"
+    assert lanes[1].words == "of 2 hourly sums of all homes, off by 2.5 percentage points on average"
     assert lanes[0].shapes[0].points == [(0.0, 0.5, 0.1, 0.9), (0.75, 1.5, 1.1, 1.9)]
     assert {shape.look: shape.points for shape in lanes[1].shapes} == {
         "truth": [(0.0, 0.375), (1.0, 0.375)], "point": [(0.5, 0.4)], "point newest": [(0.5, 0.4)]

@@ -19,7 +19,7 @@ from tests.support.pages import ServedPage
 
 pytestmark = pytest.mark.long
 PICTURES = Path(__file__).parents[2] / "build" / "pages"
-WIDTHS = (390, 1200, 1920)
+WIDTHS = (390, 1200, 800, 1920)
 PATHS = {
     "fleet": ("/", "tr[data-name='watch'] strong"),
     "watch": ("/device/watch", ".charts .plot path.shape"),
@@ -39,7 +39,8 @@ const root = document.documentElement;
 const found = root.scrollWidth > innerWidth ? [`the page is ${root.scrollWidth} wide`] : [];
 for (const one of document.body.querySelectorAll('*')) {
   if (inside(one) || one.closest('svg') || !shown(one)) continue;
-  const { left, right } = one.getBoundingClientRect();
+  const { left, right, bottom } = one.getBoundingClientRect();
+  if (bottom > one.closest('details')?.getBoundingClientRect().bottom + 0.5) found.push(`below its fold: ${name(one)}`);
   if (left < -0.5 || right > root.clientWidth + 0.5) found.push(`beyond the edge: ${name(one)}`);
   const wider = one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0;
   if (wider && !inline(one)) found.push(`too wide: ${name(one)}`);
@@ -101,7 +102,7 @@ def test_nothing_overflows_or_lies_over_another(story_page: tuple[Told, ServedPa
         browser.check_still()
         for details in (False, True):
             browser.run("document.querySelectorAll('details').forEach((one) => { one.open = arguments[0]; })", details)
-            for width in WIDTHS[: 2 if details else 3]:
+            for width in WIDTHS[: 2 if details else 4]:
                 browser.look(width, dark=width in (390, 1920))
                 assert browser.run(_GEOMETRY) == [], (name, width, details)
                 if not details and width in (390, 1200):

@@ -51,7 +51,7 @@ export function device(main, listen, name) {
     if (!member) return put(facts, "This account may not read how the device is.");
     condition.replaceChildren(mark(member.condition), ...(member.seen ? [" · last heard ", ago(member.seen * 1000)] : []));
     const unsent = member.outbox ? `${number(member.outbox)} frames waiting` : "nothing waiting";
-    put(facts, [...troubles(member), `agent ${member.agent}`, unsent].join(" · "));
+    put(facts, [...troubles(member), member.agent && `agent ${member.agent}`, unsent].filter(Boolean).join(" · "));
     facts.className = member.condition === "sick" ? "bad" : "quiet";
   }
 

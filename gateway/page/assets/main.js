@@ -51,7 +51,7 @@ function say(told) {
   put(document.getElementById("fleet"), ` / ${told.fleet}`);
   if (!told.connected) return lost(`No connection to the broker (${told.error || "connecting"}). What you see is old.`);
   view.className = "";
-  const account = told.account ? `● live, as account ${told.account} may read it` : "● live, public view";
+  const account = told.account ? `● live, as account ${told.account} may read it` : "● live, no login";
   put(view, told.ledger ? `${account}; ledger ${told.ledger}` : account);
 }
 
