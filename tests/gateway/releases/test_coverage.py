@@ -155,3 +155,18 @@ def test_an_interval_of_a_dwell_time_covers_as_often_as_it_says(states: str, rho
         answer = estimate(query, (Part(table, ticks, steps, np.array(counts).reshape(2, 2)),), scale)
         held += chance * (answer.low[0] <= truth <= answer.high[0])
     assert held >= 0.95
+
+
+@pytest.mark.long
+def test_a_dwell_time_is_right_in_the_middle_and_its_error_is_what_it_says() -> None:
+    """Of stays of 60 ticks: a ratio of unbiased numbers is right in the middle, not on average."""
+    table, path, generator = binary(0.02, 0.01), np.array(([1] * 60 + [0] * 40) * 40), np.random.default_rng(3)
+    answers = []
+    for _ in range(100):
+        counter = SymbolCounter(Query("dwell", (1,)))
+        counter.add((generator.random(len(path)) < inversion(table).emission[path, 1]).astype(np.int64), table)
+        answers.append(estimate(Query("dwell", (1,)), counter.parts, Fraction(1, 20)))
+    values = np.array([answer.values[0] for answer in answers])
+    errors = np.array([answer.standard_errors[0] for answer in answers])
+    assert np.median(values) == pytest.approx(60.0, rel=0.05)
+    assert np.median(errors) == pytest.approx(values.std(), rel=0.2)
