@@ -166,22 +166,6 @@ def test_an_address_that_is_not_of_this_machine_is_refused() -> None:
         Metrics(Listen("192.0.2.1", 9464), lambda: READING)
 
 
-@pytest.mark.long
-def test_whoever_talks_nonsense_or_goes_away_is_given_up_on(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    with served() as port:
-        nonsense = socket.create_connection(("127.0.0.1", port))
-        nonsense.sendall(b"\x00\xff" * 100 + b"\r\n\r\n")
-        gone = socket.create_connection(("127.0.0.1", port))
-        gone.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        gone.close()
-        assert sample(scraped(port), "fugu_gateway_devices") == 5
-        nonsense.close()
-    out, err = capfd.readouterr()
-    assert "Traceback" not in out + err
-
-
 def test_without_the_library_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
     with pytest.raises(FuguError, match=r"pip install 'fugu-edge\[metrics\]'"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ import pytest
 
 from fugu.chains import fixed_lag_marginals
 from fugu.contract.errors import Reason
-from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.sentences import unix_us
 from fugu.contract.windows import Window
@@ -26,7 +24,7 @@ from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.processes import policy
-from tests.support.scenes import MODELS, Scene, final_state, frames, laid_out, write_policies
+from tests.support.scenes import MODELS, frames, laid_out, write_policies
 
 LAG = 8
 
@@ -51,14 +49,6 @@ def greeted(broker: Mosquitto) -> Device:
     return device
 
 
-def undisturbed(folder: Path, some: list[SymbolFrame]) -> object:
-    """The final state of an in-order run."""
-    scene = Scene(folder / "undisturbed.sqlite", LAG)
-    for frame in some:
-        scene.record(frame)
-    return final_state(scene)
-
-
 def test_a_subscriber_gets_every_estimate_and_the_device_its_watermark(broker: Mosquitto, gateway: Gateway) -> None:
     sequence = frames([10, 3, 25, 1, 12], gaps=[0, 0, 2])
     device = greeted(broker)
@@ -81,20 +71,6 @@ def test_a_subscriber_gets_every_estimate_and_the_device_its_watermark(broker: M
     device.stop()
 
 
-def test_whatever_is_said_the_next_frame_is_taken(broker: Mosquitto, gateway: Gateway) -> None:
-    generator, device = random.Random(5), greeted(broker)
-    for size in (0, 1, 5, 50, 6000):
-        device.say("fugu/2/home/watch/symbols/hr", generator.randbytes(size))
-        device.say("fugu/2/home/watch/status", generator.randbytes(size))
-        device.say("fugu/2/home/nobody/symbols/hr", generator.randbytes(size))
-    device.send(frames([10]))
-    wait_until(lambda: not device.outbox)
-    assert gateway.counters["stored"] == 1
-    assert gateway.counters["oversized"] == 3
-    assert gateway.counters["empty"] == 3
-    device.stop()
-
-
 def test_what_is_too_large_is_an_alarm_with_its_device_and_an_invented_name_goes_nowhere(
     broker: Mosquitto, gateway: Gateway, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -114,28 +90,6 @@ def test_what_is_too_large_is_an_alarm_with_its_device_and_an_invented_name_goes
     Health.decode(gateway._monitor.latest.encode())
     gateway._refused("fugu/2/home/n n/symbols/hr", Reason.OVERSIZED)
     assert "\u202e" not in caplog.text
-    device.stop()
-
-
-def test_a_store_that_is_full_stops_nothing_and_loses_nothing(
-    broker: Mosquitto, gateway: Gateway, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sequence = frames([4000] * 12)
-    device = greeted(broker)
-    device.send(sequence[:2])
-    wait_until(lambda: not device.outbox)
-    pages = gateway._store._db.execute("PRAGMA page_count").fetchone()[0]
-    gateway._store._db.execute(f"PRAGMA max_page_count={pages}")
-    device.send(sequence[2:])
-    wait_until(lambda: gateway.counters["received"] >= len(sequence) and gateway.counters["store_errors"] > 0)
-    assert gateway.counters["not_stored"] > 0
-    assert device.outbox
-    gateway._store._db.execute("PRAGMA max_page_count=1000000")
-    device.send_again()
-    wait_until(lambda: not device.outbox)
-    assert "database or disk is full" in caplog.text
-    gateway.stop()
-    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, sequence)
     device.stop()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fugu.host.database import is_lost
-from gateway.loop.gateway import Gateway, HistoryCheck
+from gateway.loop.gateway import Gateway
 from gateway.store.store import Store, StoreError
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
@@ -187,21 +187,6 @@ def with_damaged_history(store: Path) -> bytes:
         (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name='chunks'").fetchone()
     store.write_bytes(whole[: (root - 1) * PAGE] + b"\x5a" * PAGE + whole[root * PAGE :])
     return whole
-
-
-def test_where_damage_was_met_the_next_start_reads_everything(tmp_path: Path) -> None:
-    whole = with_damaged_history(tmp_path / "s.sqlite")
-    check = HistoryCheck(tmp_path / "s.sqlite")
-    with closing(Store(tmp_path / "s.sqlite")) as store:
-        check.before(store)
-        check.doubt()
-        for _ in range(2):
-            with pytest.raises(StoreError, match=r"store s\.sqlite is damaged"):
-                check.before(store)
-    (tmp_path / "s.sqlite").write_bytes(whole)
-    with closing(Store(tmp_path / "s.sqlite")) as store:
-        check.before(store)
-    assert not (tmp_path / "s.sqlite.damaged").exists()
 
 
 @pytest.mark.long

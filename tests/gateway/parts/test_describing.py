@@ -13,7 +13,7 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.loop.gateway import Gateway
 from gateway.parts import describe as describing
-from gateway.parts.describe import Described, Running
+from gateway.parts.describe import Running
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
 from tests.support.scenes import policy, write_policies
@@ -89,36 +89,6 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
             broker.restart()
             here.newest.clear()
             wait_until(lambda: here.there.keys() == {topics["ring"]}, "the description at a broker that forgot it")
-
-
-@pytest.mark.long
-def test_descriptions_of_a_fleet_are_made_piece_by_piece_and_all_of_them(
-    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A piece is one device here: after each the loop does something else."""
-    monkeypatch.setattr(describing, "SLICE_SECONDS", 0.0)
-    monkeypatch.setattr(describing, "REST_SECONDS", 0.01)
-    write_policies(tmp_path / "policies", [policy(1, device=f"ring-{number}") for number in range(6)])
-    pieces: list[int] = []
-    of = Described.of
-
-    def counted(stream: Running) -> Described:
-        pieces.append(len(made_in_this_pump))
-        made_in_this_pump.append(stream.policy.device)
-        return of(stream)
-
-    made_in_this_pump: list[str] = []
-    pump = describing.Describing.pump
-
-    def pumped(self: describing.Describing, *, idle: bool = False) -> None:
-        made_in_this_pump.clear()
-        pump(self, idle=idle)
-
-    monkeypatch.setattr(describing.Described, "of", counted)
-    monkeypatch.setattr(describing.Describing, "pump", pumped)
-    with listening(broker) as here, running(broker, tmp_path):
-        wait_until(lambda: len(here.there) == 6, "all descriptions")
-    assert pieces == [0] * 6
 
 
 def test_other_versions_are_left_out_the_oldest_first_where_a_message_has_no_room(
