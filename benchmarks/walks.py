@@ -6,7 +6,7 @@ Definitions:
   files       files of the packages of benchmarks/weight.py in which a function was entered; importing is not
               counted, nor what bodies of modules and classes call
   functions   named functions entered, by code object: a lambda or a comprehension is no step of a reader, and newer
-              Pythons enter fewer of them; compiled kernels are not seen
+              Pythons enter fewer of them; nor is a kernel, which runs as a plain function until it is compiled
   climbs      pairs of rooms where a function of the first calls one of the second, which it may not import: what came
               as an argument is called back
   frame       a gateway with one policy and nothing else, after three frames: five more, their watermarks and estimates
@@ -85,7 +85,9 @@ def _traced(out: Path, words: list[str]) -> int:
             write()
 
     def write() -> None:
-        rows = sorted({row for call in list(entered) if (row := _product(*call)) is not None})
+        kernels = _kernels()
+        called = [call for call in list(entered) if call[0] not in kernels]
+        rows = sorted({row for call in called if (row := _product(*call)) is not None})
         entered.clear()
         temporary = out.with_suffix(".part")
         temporary.write_text(json.dumps(rows))
@@ -104,6 +106,11 @@ def _traced(out: Path, words: list[str]) -> int:
         if recording:
             write()
     return 0
+
+
+def _kernels() -> set[CodeType]:
+    every = [value for module in [*sys.modules.values()] for value in [*getattr(module, "__dict__", {}).values()]]
+    return {value.py_func.__code__ for value in every if type(value).__name__ == "CPUDispatcher"}
 
 
 def _imports(code: CodeType | None) -> bool:
