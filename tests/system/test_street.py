@@ -214,19 +214,15 @@ def test_whatever_is_killed_each_window_is_asked_for_once_and_released_once(tmp_
         ear.stop()
     no_count_twice(heard)
     reports = {report.sealed.signature: report for report in of(heard, "report", Report.decode)}
-    sets: dict[tuple[int, bytes], dict[int, OpeningRequest]] = defaultdict(dict)
-    for page in of(heard, "group_request", OpeningRequest.decode):
-        sets[page.number, page.request][page.page] = page
+    sets = {(page.number, page.request): page for page in of(heard, "group_request", OpeningRequest.decode)}
     assert len({number for number, _ in sets}) == len(sets), "two sets of a window were asked for"
-    assert all(len(pages[0].reports) >= document.least for pages in sets.values()), "too few were asked for"
+    assert all(len(page.reports) >= document.least for page in sets.values()), "too few were asked for"
     sums: dict[int, set[float]] = defaultdict(set)
     for answer in of(heard, "group_answer", lambda payload: OpeningAnswer.decode(Envelope.decode(payload).payload)):
-        pages = sets.get((answer.number, answer.request), {})
-        if answer.reason or len(pages) < next(iter(pages.values())).pages:
-            continue
-        if not all(report.signature in reports for report in pages[0].reports):
+        page = sets.get((answer.number, answer.request))  # of so few homes there is one
+        if answer.reason or page is None or not all(report.signature in reports for report in page.reports):
             continue  # one came when the broker had just begun, and this ear was not there yet
-        whole = [reports[report.signature] for report in pages[0].reports]
+        whole = [reports[report.signature] for report in page.reports]
         count = faults.count(answer, whole)
         assert opened(answer, whole) == [count], "a sum that is none of these homes'"
         sums[answer.number].add(float(count))
