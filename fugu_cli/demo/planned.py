@@ -351,7 +351,7 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     if symbols:  # waits of a replay are ticks, so that a device sends again what is not covered within some of them
         policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(read) // _MESSAGES))})
     tick = _TICKS.get(policy.clock.period_us, "reading")
-    words = {"of": details.states.share_of, "tick": tick, "recorded": details.readings.column}
+    words = {"of": _plain_words(details.states.share_of), "tick": tick, "recorded": details.readings.column}
     kind = SymbolReplay if symbols else Replay
     return kind(_HELD_BACK, policy, sensor, _values(read), states, transition, **words)
 

@@ -112,7 +112,7 @@ def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) 
     noun += "s" * (replay.expected != 1)
     words = f"{noun} of the day" if replay.parts else noun
     words = words if came == replay.expected else f"of {replay.expected:,} {words}"
-    words += f", {results.off}" if results is not None else ""
+    words += f", here {results.off}" if results is not None else ""
     blank = Lane(
         *("leaves", "Leaves", f"{came:,}", words, replay.drawn, 174),
         *(span, (), (0.0, 1.0), percent_marks((0.0, 0.5, 1.0)), ()),

@@ -161,7 +161,7 @@ def test_the_lanes_show_the_numbers_of_the_night(replay: Replay, night: Results)
     assert shapes(leaves, "truth") == [(0.0, 0.25), (2.0, 0.5), (4.0, 1.0)]
     assert shapes(leaves, "got") == shapes(leaves, "point") == [(0.0, 0.2), (2.0, 0.6), (4.0, 0.9)]
     assert shapes(leaves, "within") == [(0.0, pytest.approx(0.1), pytest.approx(0.3)), (2.0, 0.5, 0.7), (4.0, 0.8, 1.0)]
-    assert leaves.words == "of 55 numbers, off by 8 percentage points on average"
+    assert leaves.words == "of 55 numbers, here off by 8 percentage points on average"
     assert attacker.words == "the surest an attacker got, from 50 %, of any one heartbeat being “above” or not"
     assert shapes(attacker, "promise") == [(pytest.approx(PROMISE / (1 + PROMISE)),)]
     assert [sure for _, sure in shapes(attacker, "sure")] == pytest.approx(
@@ -212,7 +212,7 @@ def test_a_household_shares_a_profile_of_the_day_and_any_hour_is_protected() -> 
     assert "upright lines: 95 %" in leaves.head
     assert attacker == replay_lanes(home, 0, None)[2], "one promise, before anything has come and after"
     assert leaves.number == "3"
-    assert leaves.words.startswith("of 4 profiles of the day, off by ")
+    assert leaves.words.startswith("of 4 profiles of the day, here off by ")
     assert [words for _, words in leaves.marks][0::5] == ["00–04", "20–24"]
     assert [words for _, words in stays.marks][:2] == ["7 d", "14 d"]
     newest = results.truth.reshape(3, 6)[-1]

@@ -54,7 +54,7 @@ const choose = (options) => () => {
 };
 
 function offer({ words, more, options }, at) {
-  return make("li", {}, make("button", { type: "button", class: at ? "" : "primary", onclick: choose(options) }, words), make("p", { class: "quiet" }, more ?? ""));
+  return make("li", {}, make("button", { type: "button", class: at ? "" : "primary", onclick: choose(options) }, words), make("p", { class: "quiet" }, (more ?? "").replaceAll(" %", "\u00a0%")));
 }
 
 // A stretch to hide, what that costs, and a picture of what would leave.
