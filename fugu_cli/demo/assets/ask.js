@@ -40,8 +40,8 @@ file.addEventListener("change", () => {
 
 // An epsilon as a chance; one that is typed or offered has its own.
 function chance() {
-  const percent = Math.round(100 / (1 + Math.exp(-epsilon.value)));
-  if (![...sure.options].some(({ value }) => value === epsilon.value)) sure.add(new Option(`${percent} % sure`, epsilon.value));
+  const percent = 100 / (1 + Math.exp(-epsilon.value));
+  if (![...sure.options].some(({ value }) => value === epsilon.value)) sure.add(new Option(`${percent.toFixed(Number(percent >= 95))} % sure`, epsilon.value));
   sure.value = epsilon.value;
 }
 sure.addEventListener("change", () => { epsilon.value = sure.value; });

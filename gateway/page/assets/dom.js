@@ -48,9 +48,11 @@ export const loss = (value, before = "epsilon ") => {
   return before + round(Math.ceil(value / unit * (1 - 1e-12)) * unit);
 };
 
-// An epsilon in chances.
-export const chances = (epsilon) => (epsilon === null || epsilon > LARGEST_PROTECTED ? "not protected"
-  : `from 50 % to at most ${percent(1 / (1 + Math.exp(-epsilon)))} sure`);
+// An epsilon in chances: whole per cent up to 95, then tenths.
+export function chances(epsilon) {
+  const sure = 100 / (1 + Math.exp(-epsilon));
+  return epsilon === null || epsilon > LARGEST_PROTECTED ? "not protected" : `from 50 % to at most ${sure.toFixed(Number(sure >= 95))} % sure`;
+}
 
 // By how much odds change at most, rounded up.
 export const odds = (epsilon) => (epsilon === null || epsilon > LARGEST_PROTECTED ? "not protected"
