@@ -29,6 +29,7 @@ from tests.support.agents import (
     frames_left,
     nowhere,
     run,
+    running,
     stream_plan,
     ticks_left,
     window_plan,
@@ -65,20 +66,17 @@ def test_a_policy_that_is_over_releases_nothing_more(tmp_path: Path) -> None:
 def test_a_full_disk_loses_windows_and_repeats_none(tmp_path: Path) -> None:
     plan, clock = nowhere(tmp_path), JumpingClock(0)
     agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True)], system_entropy(), clock)
-    thread = threading.Thread(target=agent.run, daemon=True)
     (pages,) = agent._outbox._db.execute("PRAGMA page_count").fetchone()
     agent._outbox._db.execute(f"PRAGMA max_page_count = {pages + 1}")
-    thread.start()
-    wait_until(lambda: StatusCode.STORAGE_FULL in agent._codes())
-    full = clock.now
-    wait_until(lambda: clock.now > full + 300 * SECOND)
-    assert thread.is_alive()
-    agent._later(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
-    wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes())
-    room = clock.now
-    wait_until(lambda: clock.now > room + 50 * SECOND)
-    agent.stop()
-    await_end(thread)
+    with running(agent) as thread:
+        wait_until(lambda: StatusCode.STORAGE_FULL in agent._codes())
+        full = clock.now
+        wait_until(lambda: clock.now > full + 300 * SECOND)
+        assert thread.is_alive()
+        agent._later(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
+        wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes())
+        room = clock.now
+        wait_until(lambda: clock.now > room + 50 * SECOND)
     stored = windows_left(plan)
     indices = [frame.index for frame in stored]
     assert indices == sorted(set(indices))

@@ -20,7 +20,7 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
-from tests.support.agents import JumpingClock, agent_plan
+from tests.support.agents import JumpingClock, agent_plan, running
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import policy, write_device
 
@@ -55,9 +55,7 @@ def test_an_unreachable_broker_is_told_once_and_again_when_it_is_back(
     plan = agent_plan(tmp_path, Broker(port=broker.port, max_backoff=1))
     clock = Unhurried(0)
     agent = Agent(plan, [ReplaySensor([0.0], loop=True)], system_entropy(), clock)
-    thread = threading.Thread(target=agent.run)
-    thread.start()
-    try:
+    with running(agent) as thread:
         wait_until(lambda: bool(caplog.messages))
         seen = clock.now
         wait_until(lambda: clock.now > seen + 500 * SECOND)
@@ -70,12 +68,8 @@ def test_an_unreachable_broker_is_told_once_and_again_when_it_is_back(
             again, first = sorted(caplog.messages[1:])
             assert again == f"broker 127.0.0.1:{broker.port}: connected again"
             assert re.fullmatch(r"connected; first share at (\d{4}-\d\d-\d\d )?\d\d:\d\d", first)
-            agent.stop()
+            agent.stop()  # which sends all that waits
             await_end(thread)
-    finally:
-        agent.stop()
-        await_end(thread)
-    assert not thread.is_alive()
 
 
 def test_the_local_status_tells_of_the_sensor_in_counts_and_fixed_words(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import socket
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,8 +16,8 @@ from edge_agent.local_control import LocalStatus, LocalStatusError, ask_status, 
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from fugu.mqtt import Broker
-from tests.support.agents import JumpingClock, agent_plan, stream_plan
-from tests.support.brokers import await_end, wait_until
+from tests.support.agents import JumpingClock, agent_plan, running, stream_plan
+from tests.support.brokers import wait_until
 from tests.support.processes import policy, write_device
 
 PLAN = stream_plan(watch={"q": [0.1, 0.2], "r": [0.2, 0.3], "rate": 0.1, "adversary": "ignorant", "hour": 3600})
@@ -55,14 +54,9 @@ def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.Cap
     path = Path(f"{outbox}.socket")
     assert path.is_socket()
     assert path.stat().st_mode & 0o777 == 0o600
-    running = threading.Thread(target=agent.run)
-    running.start()
-    try:
+    with running(agent):
         wait_until(lambda: "this noise has epsilon" in described(ask_status(outbox)))
         assert main(["--status", str(config)]) == 0
-    finally:
-        agent.stop()
-        await_end(running)
     shown = capsys.readouterr().out
     assert "model watch, stream hr: the states are NOT in the declared class of chains, found at tick" in shown
     assert "by your own states of the last day this noise has epsilon " in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
-from tests.support.agents import JumpingClock, agent_plan, plan_of
+from tests.support.agents import JumpingClock, agent_plan, plan_of, running
 from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames
@@ -69,11 +70,8 @@ class Running:
 
 
 def stored_frames(plan: AgentPlan) -> list[MeasureFrame]:
-    outbox = Outbox(plan.outbox, "home", "watch")
-    try:
+    with closing(Outbox(plan.outbox, "home", "watch")) as outbox:
         return measure_frames(outbox)
-    finally:
-        outbox.close()
 
 
 def used(frames: list[MeasureFrame]) -> dict[int, int]:
@@ -137,11 +135,8 @@ def test_a_flood_of_messages_neither_fills_the_memory_nor_stops_the_ticks(tmp_pa
     for _ in range(MOST_WAITING + 5):
         agent._delivered(topic_of("table", "home", "watch", "place"), message(MARKED))
     assert (agent.refused["too_many"], agent._events.qsize()) == (6, MOST_WAITING)
-    thread = threading.Thread(target=agent.run)
-    thread.start()
-    wait_until(lambda: agent.refused["table"] == MOST_WAITING and clock.now > 30 * SECOND)
-    agent.stop()
-    await_end(thread)
+    with running(agent):
+        wait_until(lambda: agent.refused["table"] == MOST_WAITING and clock.now > 30 * SECOND)
     assert sorted(used(stored_frames(plan)))[:20] == list(range(1, 21))
 
 
@@ -192,11 +187,8 @@ def test_a_frame_may_hold_points_of_several_tables_and_a_restart_goes_on(tmp_pat
     def run(since: int, through: int) -> None:
         clock = JumpingClock(since)
         agent = Agent(plan, [ReplaySensor(["c0", "c1", "c4"], loop=True)], system_entropy(), clock)
-        thread = threading.Thread(target=agent.run)
-        thread.start()
-        wait_until(lambda: clock.now > through * SECOND)
-        agent.stop()
-        await_end(thread)
+        with running(agent):
+            wait_until(lambda: clock.now > through * SECOND)
 
     run(-SECOND, 25)
     first = stored_frames(plan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
@@ -17,8 +16,8 @@ from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.sensors.source import LineSensor, Sensor
 from fugu.contract.errors import StatusCode
 from fugu.mqtt import Broker
-from tests.support.agents import COIN, SECOND, JumpingClock, agent_plan, frames_left, stream_plan, ticks
-from tests.support.brokers import await_end, wait_until
+from tests.support.agents import COIN, SECOND, JumpingClock, agent_plan, frames_left, running, stream_plan, ticks
+from tests.support.brokers import wait_until
 from tests.support.processes import policy, write_device
 
 
@@ -139,19 +138,13 @@ def test_a_running_agent_obeys_at_once_and_one_that_does_not_run_when_it_starts(
     assert not Pause(outbox).holds(time.time() + 7300)
     agent = device(tmp_path, JumpingClock(time.time_ns() // 1000), ReplaySensor([0.0, 1.0], loop=True))
     agent._clock.wait = lambda wake, seconds: wake.wait(0.01) and None  # type: ignore[method-assign]
-    running = threading.Thread(target=agent.run)
-    running.start()
-    try:
+    with running(agent):
         wait_until(lambda: "paused" in ask_status(outbox)["codes"])
         assert main(["resume", str(config)]) == 0
         assert capsys.readouterr().out == "not paused any more\n"
         assert main(["pause", str(config)]) == 0
         assert "no agent" not in capsys.readouterr().out
         assert Pause(outbox).holds(float("inf")) or Pause(outbox).path.read_text() == ""
-    finally:
-        agent.stop()
-        await_end(running)
-    assert not running.is_alive()
     with pytest.raises(LocalStatusError):
         ask_status(outbox)
     assert main(["pause", str(config), "--for", "soon"]) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +16,8 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.source import Reading, Sensor, SensorUpdate
 from edge_agent.watch import Watch
 from fugu.mqtt import Broker
-from tests.support.agents import SECOND, JumpingClock, agent_plan, stream_plan
-from tests.support.brokers import await_end, wait_until
+from tests.support.agents import SECOND, JumpingClock, agent_plan, running, stream_plan
+from tests.support.brokers import wait_until
 
 BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3], "rate": 0.1, "adversary": "informed", "hour": 3600}
 TICKS = 600
@@ -53,13 +52,8 @@ def run(agent: Agent, until: Callable[[], bool]) -> list[int]:
         return append(plan, tick, symbol)
 
     agent._outbox.append = noted  # type: ignore[method-assign]
-    thread = threading.Thread(target=agent.run)
-    thread.start()
-    try:
+    with running(agent):
         wait_until(until)
-    finally:
-        agent.stop()
-        await_end(thread)
     return drawn
 
 

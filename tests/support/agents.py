@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,25 +107,28 @@ def device_clock(clock: JumpingClock) -> DeviceClock:
     return DeviceClock(clock, ClockSettings(), None, lambda _anchor: None)
 
 
-def run(plan: AgentPlan, clock: JumpingClock, until: Callable[[], bool]) -> None:
-    """Run an agent in a thread until a condition holds, then stop it in order."""
-    agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True) for _ in plan.streams], system_entropy(), clock)
-    thread = threading.Thread(target=agent.run)
+@contextmanager
+def running(agent: Agent) -> Iterator[threading.Thread]:
+    """Let an agent run in a thread, and stop it in order."""
+    thread = threading.Thread(target=agent.run, daemon=True)
     thread.start()
     try:
-        wait_until(until)
+        yield thread
     finally:
         agent.stop()
         await_end(thread)
-    assert not thread.is_alive()
+
+
+def run(plan: AgentPlan, clock: JumpingClock, until: Callable[[], bool]) -> None:
+    """Run an agent in a thread until a condition holds, then stop it in order."""
+    agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True) for _ in plan.streams], system_entropy(), clock)
+    with running(agent):
+        wait_until(until)
 
 
 def frames_left(plan: AgentPlan) -> list[SymbolFrame]:
-    outbox = Outbox(plan.outbox, plan.fleet, plan.device)
-    try:
+    with closing(Outbox(plan.outbox, plan.fleet, plan.device)) as outbox:
         return symbol_frames(outbox)
-    finally:
-        outbox.close()
 
 
 def ticks(frames: list[SymbolFrame]) -> list[int]:
@@ -147,11 +151,8 @@ def toml(value: Any) -> str:
 
 
 def windows_left(plan: AgentPlan) -> list[WindowFrame]:
-    outbox = Outbox(plan.outbox, plan.fleet, plan.device)
-    try:
+    with closing(Outbox(plan.outbox, plan.fleet, plan.device)) as outbox:
         return window_frames(outbox)
-    finally:
-        outbox.close()
 
 
 def nowhere(folder: Path, *windows: AgentWindow, **changes: Any) -> AgentPlan:
