@@ -15,10 +15,9 @@ from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from fugu.mqtt import Broker
-from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.agents import SECOND, JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.outboxes import symbol_frames
 
-SECOND = 1_000_000
 SENSOR = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}
 A, B, C = (stream_plan(stream=name, sensor=SENSOR) for name in "abc")
 

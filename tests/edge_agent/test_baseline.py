@@ -18,11 +18,10 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.host.database import add_functions
 from fugu.mqtt import Broker
-from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.agents import SECOND, JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.entropy import seeded
 from tests.support.outboxes import symbol_frames, window_frames
 
-SECOND = 1_000_000
 M = 20
 PULSE = Baseline(baseline_ticks=M, lowest=30.0, highest=230.0)
 TABLE = NoiseTable.binary(1_500_000_000, 1_200_000_000)

@@ -20,11 +20,9 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
-from tests.support.agents import JumpingClock, agent_plan, running
+from tests.support.agents import SECOND, JumpingClock, agent_plan, running
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import policy, write_device
-
-SECOND = 1_000_000
 
 
 def test_a_second_agent_on_one_outbox_is_told_so_in_one_line(tmp_path: Path) -> None:

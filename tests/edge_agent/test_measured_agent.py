@@ -26,14 +26,12 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
-from tests.support.agents import JumpingClock, agent_plan, plan_of, running
+from tests.support.agents import SECOND, JumpingClock, agent_plan, plan_of, running
 from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames
 from tests.support.processes import Recorder, write_device
 from tests.support.walk_tables import FULL, MARKED, message, plan
-
-SECOND = 1_000_000
 
 # At a real broker
 

@@ -27,11 +27,10 @@ from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.core.policy import NONE
 from fugu.mqtt import Broker
-from tests.support.agents import JumpingClock, agent_plan, device_clock, plan_of, stream_plan, window_plan
+from tests.support.agents import SECOND, JumpingClock, agent_plan, device_clock, plan_of, stream_plan, window_plan
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames, symbol_frames, window_frames
 
-SECOND = 1_000_000
 NAN = float("nan")
 RESPONSE = NoiseTable.binary(SCALE // 4, SCALE // 4)
 

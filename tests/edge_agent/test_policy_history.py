@@ -35,14 +35,13 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.randomised_response import calibrate
-from tests.support.agents import JumpingClock, agent_plan, plan_of
+from tests.support.agents import SECOND, JumpingClock, agent_plan, plan_of
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.changing_noise import odds_leakage, stretch_losses
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.processes import write_device
 from tests.support.windows import policy as any_policy
 
-SECOND = 1_000_000
 CHAINS = BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3))
 ODDS = 16.0
 SENSOR = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}

@@ -19,11 +19,10 @@ from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.noise_table import NoiseTable
 from fugu.mqtt import Broker
-from tests.support.agents import JumpingClock, agent_plan, stream_plan
+from tests.support.agents import SECOND, JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import wait_until
 from tests.support.outboxes import symbol_frames
 
-SECOND = 1_000_000
 CALL = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}
 LINES = {"kind": "stdin", "silence": "samples", "keep_alive": None, "keep_alive_ticks": None}
 PIN = {"kind": "gpio", "pin": 17, "pull_up": True, "active_state": None, "since": False, "silence": "samples"}

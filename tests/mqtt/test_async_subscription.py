@@ -13,7 +13,7 @@ import pytest
 
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.topics import topic_of
-from fugu.mqtt import AsyncSubscription, Broker, Link, LinkError, Reading, Subscription, SymbolReading
+from fugu.mqtt import AsyncSubscription, Broker, Link, Reading, Subscription, SymbolReading
 from fugu_cli.demo.processes import start_broker
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 
@@ -210,12 +210,3 @@ def test_it_falls_back_to_mqtt_3_1_1_outside_of_the_loop(tmp_path: Path, monkeyp
         assert asyncio.run(main(port)) == readings_of(0)[0]
     assert len(threads) == 1
     assert threading.main_thread() not in threads
-
-
-def test_files_that_cannot_be_read_are_an_error_at_once() -> None:
-    async def main() -> None:
-        async with AsyncSubscription(Broker(ca_file="/nowhere/ca.pem"), fleet="home"):
-            raise AssertionError("there is no such file")
-
-    with pytest.raises(LinkError, match="cannot load the TLS files"):
-        asyncio.run(main())
