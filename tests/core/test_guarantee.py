@@ -24,7 +24,7 @@ from fugu.contract.rounding import ratio_below
 from fugu.contract.stretches import Ceiling, stretch_ticks
 from fugu.contract.windows import Window
 from fugu.core.compiled import read_policy
-from fugu.core.guarantee import GuaranteeError, check, window_rate
+from fugu.core.guarantee import GuaranteeError, check, keeps, window_rate
 from fugu.core.policy import Window as Compiled
 
 WINDOW = Window(name="w", length=10, stride=5, states=(1,), scale="20")
@@ -96,6 +96,26 @@ def test_a_ceiling_of_a_time_is_held_against_a_stretch_of_that_time_as_the_agent
     policy.verify(Ceiling(epsilon=limit * (1 + 1e-12), seconds=seconds))
     with pytest.raises(GuaranteeError, match="above the ceiling"):
         check(read_policy(compiled), [(ratio_below(limit * (1 - 1e-12)), seconds)])
+
+
+def test_what_came_first_is_pinned() -> None:
+    table, chains = NoiseTable.binary(1_500_000_000, 1_500_000_000), BinaryChains(q=(0.2, 0.3), r=(0.3, 0.4))
+    first = _policy(table, chains, "informed", 50.0, 40.0)
+    pinned = read_policy(compile_board_policy(first))
+    promise = Guarantee(epsilon=50.0, adversary="ignorant")
+    wider = BinaryChains(q=(0.1, 0.3), r=(0.3, 0.5))
+    for fields in ({"version": 7}, {"chains": wider}, {"windows": (), "windows_guarantee": None}):
+        keeps(read_policy(compile_board_policy(first.model_copy(update=fields))), pinned)
+    weaker: dict[str, dict[str, object]] = {
+        "another clock": {"clock": Clock(epoch_us=0, period_us=500_000)},
+        "another discretiser": {"discretiser": Thresholds(edges=(2.0,), states=("a", "b"))},
+        "another class of chains": {"chains": BinaryChains(q=(0.25, 0.3), r=(0.3, 0.4))},
+        "a weaker adversary": {"guarantee": promise},
+        "windows that lose more": {"windows_guarantee": Guarantee(epsilon=41.0, adversary="informed")},
+    }
+    for why, change in weaker.items():
+        with pytest.raises(Exception, match=why):
+            keeps(read_policy(compile_board_policy(first.model_copy(update=change))), pinned)
 
 
 def test_a_window_counts_as_often_as_a_tick_is_in_it_and_a_histogram_twice() -> None:
