@@ -95,28 +95,28 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
         forget="committed",
         drain_seconds=0.0,
     )
-    running = Running(plan, broker)
+    scene = Running(plan, broker)
     try:
-        running.say(message(FULL, until=900))
-        wait_until(lambda: running.codes() == (StatusCode.TABLE_REFUSED,))
-        assert running.stream.refusal == "table 7 is stale: it ended at tick 900"
+        scene.say(message(FULL, until=900))
+        wait_until(lambda: scene.codes() == (StatusCode.TABLE_REFUSED,))
+        assert scene.stream.refusal == "table 7 is stale: it ended at tick 900"
         for payload, text in (
             (b"\x08\xc1", "no msgpack message"),
             (b"\x08" + msgpack.packb([1, 5, b"\x03", 0, 10, 0, [[[0, 0]], 2, b""]]), "points has length 1"),
             (message(MARKED), "some point tells"),
             (message(FULL, policy_version=3), "is for policy version 3"),
         ):
-            running.say(payload)
-            wait_until(lambda text=text: text in running.stream.refusal)  # type: ignore[misc]
-        running.agent._arrived("no/topic/of/ours", b"\x02")
-        running.agent._arrived(topic_of("committed", "home", "other"), b"\x02")
-        assert running.agent.refused.total() == 7
-        running.say(message(FULL))
-        wait_until(lambda: not running.codes())
-        seen = len(running.frames.payloads)
-        wait_until(lambda: len(running.frames.payloads) > seen + 3)
+            scene.say(payload)
+            wait_until(lambda text=text: text in scene.stream.refusal)  # type: ignore[misc]
+        scene.agent._arrived("no/topic/of/ours", b"\x02")
+        scene.agent._arrived(topic_of("committed", "home", "other"), b"\x02")
+        assert scene.agent.refused.total() == 7
+        scene.say(message(FULL))
+        wait_until(lambda: not scene.codes())
+        seen = len(scene.frames.payloads)
+        wait_until(lambda: len(scene.frames.payloads) > seen + 3)
     finally:
-        running.stop()
+        scene.stop()
     tables = used(stored_frames(plan))
     changes = [tick for tick in sorted(tables)[1:] if tables[tick] != tables.get(tick - 1, tables[tick])]
     assert len(changes) == 1
