@@ -34,8 +34,9 @@ class Chip(NamedTuple):
     """Inputs from elsewhere: milliamperes from data sheets, and assumptions.
 
     Attributes:
-        slower: how many times longer a reading takes than on the machine that measures: assumed, in the proportions of
-            published times of one MicroPython program on the three (10.3 s, 15.4 s and 19.8 s, scruss.com/blog, 2025).
+        slower: how many times longer a reading takes than on the machine that measures. It is assumed, in the
+            proportions of published times of one MicroPython program on the three (10.3 s, 15.4 s and 19.8 s,
+            scruss.com/blog, 2025).
         active: while it computes, the radio off.
         waiting: between readings, as MicroPython waits, the radio saving power.
         send, receive: while the radio does.

@@ -3,8 +3,8 @@
 Usage: python benchmarks/broker.py [--json]      (needs mosquitto)
 
 Mosquitto with TLS and passwords, as `fugu deploy broker` writes it; one device publishes frames of 74 bytes to the
-gateway's session. What is written is `write_bytes` of /proc/PID/io while it runs, which counts what goes to a disk and
-nothing on a tmpfs, and the database that it leaves when it ends. Beside it: a database that is written with every
+gateway's session. What is written is `write_bytes` of /proc/PID/io while it runs, and the database that it leaves when
+it ends. The first counts what goes to a disk and nothing on a tmpfs. Beside it: a database that is written with every
 change, as this configuration said before. Ratios do not depend on the machine; times would.
 """
 

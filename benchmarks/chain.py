@@ -1,9 +1,9 @@
 """Chain kernels against hmmlearn, a numpy loop and a plain copy: python benchmarks/chain.py [--json FILE].
 
-Everything runs in one process on one thread, in interleaved repetitions; the table shows the best of each. hmmlearn is
-given the same task three ways: `predict_proba` in its `scaling` and `log` implementations (with its input
-checks, emission lookup and posteriors; `score_samples` is the same call plus the likelihood it has computed
-anyway), and, as its fairest call, the two compiled passes alone, which yield messages but no posteriors.
+Everything runs in one process on one thread, in interleaved repetitions; the table shows the best of each. The peer,
+hmmlearn, is given the same task three ways. Two are `predict_proba` in its `scaling` and `log` implementations, with
+its input checks, emission lookup and posteriors. (`score_samples` is the same call plus the likelihood it has computed
+anyway.) The third, its fairest, is the two compiled passes alone, which yield messages but no posteriors.
 """
 
 from __future__ import annotations

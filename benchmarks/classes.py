@@ -3,9 +3,9 @@
 Usage: python benchmarks/classes.py [FILE...]      (default: tests/data and the sleepers)
        python benchmarks/classes.py --truths 25 [--seed N]
 
-*Simulated*: truths are drawn, a recording is simulated of each, a class fitted; the real epsilon of a plan for epsilon
-1 is that of its noise for the truth. *Later* is the second half of a recording, planned by the first; *others* are
-pairs of donors with one question, *all but one* a donor planned by all others. Nobody knows their truth: they are
+*Simulated*: truths are drawn, a recording is simulated of each, and a class fitted. The real epsilon of a plan for
+epsilon 1 is that of its noise for the truth. *Later* is the second half of a recording, planned by the first. *Others*
+are pairs of donors with one question, *all but one* a donor planned by all others. Nobody knows their truth. They are
 judged by the class that covers their own recording (`by its class`), and by its mean chain, the least that can be said
 of it (`by its mean`).
 

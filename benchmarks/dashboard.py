@@ -3,9 +3,9 @@
 Usage: python benchmarks/dashboard.py [--json] [--devices N] [--frames N] [--rounds N]
 
 A real gateway with `--dashboard` beside a real Mosquitto, and Chromium. Intake is measured in pairs of rounds that
-follow one another, as many frames with and without 20 open pages, 10 of the fleet and 10 of a device that is sending;
-what is shown is the median of the ratios of the pairs, above 1 where pages cost something, and their quartiles. Beside
-wall time, which depends on what else the machine does, stands the processor time of each process. The browser is closed
+follow one another, as many frames with and without 20 open pages. 10 pages are of the fleet and 10 of a device that is
+sending. Shown are the median of the pairs' ratios, above 1 where pages cost something, and their quartiles. Beside wall
+time, which depends on what else the machine does, stands the processor time of each process. The browser is closed
 meanwhile.
 """
 
@@ -319,9 +319,9 @@ def _open_pages(site: Site, pages: int) -> Iterator[threading.Thread]:
     ending = threading.Event()
     paths = ["/events/fleet", f"/events/device/{BUSY}"] * (pages // 2)
     sockets = [socket.create_connection(("127.0.0.1", site.port)) for _ in paths]
-    for path, socket_ in zip(paths, sockets, strict=True):
-        socket_.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\n\r\n".encode())
-        socket_.recv(1 << 16)
+    for path, connection in zip(paths, sockets, strict=True):
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\n\r\n".encode())
+        connection.recv(1 << 16)
 
     def drain() -> None:
         while not ending.wait(0.1):

@@ -1,12 +1,12 @@
 """Private measurements: how long a tick takes, and what a policy costs in error: python benchmarks/dphmm.py.
 
-Times are for one stream on one thread, medians of several runs in turns with a peer: the obvious pipeline in floating
-point, with every edge's difference and scipy.spatial.ConvexHull (qhull). Ours decides in integers. The second part is
-the check that a device makes before it uses a table, in plain Python.
+Times are for one stream on one thread, medians of several runs in turns with a peer. The peer is the obvious pipeline
+in floating point, with every edge's difference and scipy.spatial.ConvexHull (qhull). Ours decides in integers. The
+second part is the check that a device makes before it uses a table, in plain Python.
 
-The third part is the evaluation of Xiao et al. (DPHMM, figures 11 to 13) in kind, on a walk over a grid: the degree of
-protection, averaged over the possible states, and the errors of the released point and of the gateway's estimate
-(root mean squares, in steps of the grid), over time, against epsilon, and against the radius.
+The third part is the evaluation of Xiao et al. (DPHMM, figures 11 to 13) in kind, on a walk over a grid, over time,
+against epsilon, and against the radius. They are the degree of protection, averaged over the possible states, and two
+errors. These are of the released point and of the gateway's estimate (root mean squares, in steps of the grid).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Usage: python benchmarks/groups.py [--json] [--devices 60,400] [--seed N]      (make bench installs a broker)
 
 Each home is a recording whose days are drawn at random, so that homes have the hours of the day in common, and nothing
-else. `plan auto` makes the policy of a device; each counts with the edge's own windows and their noise, by a seeded
-source; Mosquitto brings frames to a gateway, whose reports a subscriber averages, hour by hour. The error of that is
-judged for a day beside two guesses from other homes and days: the best constant, and the mean of each hour.
+else. `plan auto` makes the policy of a device. Each device counts with the edge's own windows and their noise, by a
+seeded source. Mosquitto brings frames to a gateway, whose reports a subscriber averages, hour by hour. The error of
+that is judged for a day beside two guesses from other homes and days: the best constant, and the mean of each hour.
 """
 
 from __future__ import annotations

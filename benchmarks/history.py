@@ -1,15 +1,15 @@
 """Export, smoothing and learning of a month of many devices beside their peers: python benchmarks/history.py [--json].
 
 A store is filled with the symbols of simulated chains: two states, flipped with 0.25, a tick every ten seconds, frames
-of a thousand ticks. All of it runs on one thread of one process, with reading and writing of files; each peer has the
+of a thousand ticks. All of it runs on one thread of one process, with reading and writing of files. Each peer has the
 same symbols as arrays in memory, and writes no more than is said:
 
 - export: beside pyarrow writing the same columns to one file. Bytes are of the Parquet files.
-- smooth: beside hmmlearn's `predict_proba` (implementation `scaling`), device by device, without reading and writing;
-  and beside a script that reads the same files by pyarrow, calls that, and writes time, device, tick and probabilities
+- smooth: beside hmmlearn's `predict_proba` (implementation `scaling`), device by device, without reading and writing.
+  Also beside a script that reads the same files by pyarrow, calls that, and writes time, device, tick and probabilities
   to one file.
-- learn: the chain, its information, the chains of all devices and the comparison of stretches, beside hmmlearn's `fit`
-  of the chain alone, of all devices, until an iteration gains less than 0.01 nats, 100 iterations at most.
+- learn: the chain, its information, the chains of all devices and the comparison of stretches. The peer is hmmlearn's
+  `fit` of the chain alone, of all devices, until an iteration gains less than 0.01 nats, 100 iterations at most.
 
 The best of several runs counts, since others may use the machine.
 """

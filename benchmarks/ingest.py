@@ -3,7 +3,7 @@
 Usage: python benchmarks/ingest.py [--json] [--frames N] [--in-flight N]     (make bench installs a broker)
 
 Mosquitto's `max_queued_messages` is 0, and two processes publish packets that were encoded before. A "stream" of frames
-is taken while it is published; a "backlog" waits in the broker until its subscriber is let go, so that only the broker
+is taken while it is published. A "backlog" waits in the broker until its subscriber is let go, so that only the broker
 and the subscriber work. Processor time is that of the subscriber's processes, user and system.
 """
 

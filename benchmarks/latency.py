@@ -1,7 +1,8 @@
 """How long a frame takes to become an estimate: Mosquitto, gateway and TLS, with and without TCP_NODELAY.
 
 Also how much processor time a gateway takes from its start until a first frame is durable, and until its estimate is
-out: without stored kernels, as on a new machine, and with them. Times of the clock would be those of a busy machine.
+out. It is measured without stored kernels, as on a new machine, and with them. Times of the clock would be those of a
+busy machine.
 
 Usage: python benchmarks/latency.py [--json]      (make bench installs a broker)
 """

@@ -2,12 +2,12 @@
 
 Usage: python benchmarks/means.py [--column NAME] [--epsilon 1] [--seed N] FILE...      (default: those of tests/data)
 
-A reading is cut to a range and rounded to one of a few levels, the states; the sum of levels over a window changes by
-at most the range with one tick, so that a mean over n ticks needs Laplace noise of range / n times the scale of a
-count. The class covers the whole recording. As in `plan auto`, a third set of blocks is held back for the error, and
-range, levels and window (up to a week) are those that do best on the other two, against always guessing the median of
-the first. Errors are in the readings' unit, clipping and rounding with them. The range would be public, and how many
-readings were cut to it is never published. Useful is half of guessing or less.
+A reading is cut to a range and rounded to one of a few levels, the states. One tick changes the sum of levels over a
+window by at most the range. So a mean over n ticks needs Laplace noise of range / n times the scale of a count. The
+class covers the whole recording. As in `plan auto`, a third set of blocks is held back for the error. Range, levels and
+window (up to a week) do best on the other two, against always guessing the median of the first. Errors are in the
+readings' unit, clipping and rounding with them. The range would be public, and how many readings were cut to it is
+never published. Useful is half of guessing or less.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 Usage: python benchmarks/postgres.py [--json]      (needs PostgreSQL: apt-get install postgresql)
 
-Frames of 100 ticks of a binary stream, in the order of time, from 1,000 streams; each batch is one transaction that is
+Frames of 100 ticks of a binary stream, in the order of time, from 1,000 streams. Each batch is one transaction that is
 written through to the disk (fsync and full_page_writes on, synchronous_commit on; WAL and synchronous=FULL). A BLOB is
 what the gateway's journal has of a batch. Rows have a primary key of stream and first tick, and go in by COPY or, in
 SQLite, by executemany. Both through `gateway.store`. Beside it, in this process: its processor time a frame.
 
-Then the table of sealed symbols with 400 days of 400 streams, one chunk each a day: as the gateway has it, and as it
-would be in partitions of so many days, which are dropped when all in them is old. Queries say between which days they
+Then the table of sealed symbols with 400 days of 400 streams, one chunk each a day. It is measured as the gateway has
+it, and in partitions of so many days, which are dropped when all in them is old. Queries say between which days they
 look, as far as that can be known: not where the oldest symbols of a stream are sought.
 """
 

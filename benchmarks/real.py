@@ -1,15 +1,16 @@
 """Histograms of real recordings under four mechanisms: python benchmarks/real.py.
 
 The settings of tables 1 and 3 of Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD
-2017), on recordings of people and of a household: one histogram an hour, and one of everything. Prints Markdown.
+2017). Recordings are of people and of a household. There is one histogram an hour, and one of everything. Prints
+Markdown.
 
 A histogram changes by at most 2 with one state: discrete Laplace noise of scale 2 s in every bin, where s is the scale
 of a count. Errors are exact expectations, the sum over bins of |noise| over the number of readings:
 bins / sinh(1 / scale) / readings. So they depend on the chain and not on the readings that are released.
 
-The same promise in every column, for everything that is released: GroupDP takes all readings as one; MQM takes all
-readings as one release, or for hourly releases noise for an endless stream (adjacent windows then compose for free);
-ours is one epsilon for ever, over all hours that will ever come. The chain is believed to have run for ever; MQMApprox,
+The same promise in every column, for everything that is released. GroupDP takes all readings as one. MQM takes all
+readings as one release, or for hourly releases noise for an endless stream (adjacent windows then compose for free).
+Ours is one epsilon for ever, over all hours that will ever come. The chain is believed to have run for ever; MQMApprox,
 as printed, covers every start.
 """
 
@@ -42,8 +43,8 @@ EPSILONS = (0.2, 1.0, 5.0)
 PER_BIN = 2.0  # the scale of a bin of a histogram over that of a count
 LEGEND = """\
 Errors: the expected sum of |noise| over all bins, relative to the readings of an hour or of everything. The promise is
-the same in every column: GroupDP takes all readings of the recording as one group; MQM takes them as one release, or
-for hourly releases has the noise that an endless stream needs; ours is one epsilon for ever, for all hours together."""
+the same in every column. GroupDP takes all readings of the recording as one group. MQM takes them as one release, or
+for hourly releases has the noise that an endless stream needs. Ours is one epsilon for ever, for all hours together."""
 FEW_STATES = 4  # the most for which the informed adversary is accounted for within a minute
 
 

@@ -3,7 +3,7 @@
 Usage: python benchmarks/recordings.py [ "FILE [OPTION...]" ... ]      (default: the repository's)
 
 Where nothing is recommended, the answer that came nearest is told. Errors are those on rows that chose nothing where
-something is recommended, else expected ones; attackers are right of so many ticks with what is released, the best of
+something is recommended, else expected ones. Attackers are right of so many ticks: with what is released, the best of
 them, and without. Seconds are of processor time. A plan that cannot be made is told in its own words. An option
 `--without SHARE` takes out so many readings of a column `value`, by lot; `--without COLUMN` those with a 1 there.
 """

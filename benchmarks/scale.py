@@ -2,9 +2,9 @@
 
 Usage: python benchmarks/scale.py [--json] [--devices N] [--shards N]      (default: 10^6 devices in 8 shards)
 
-Bytes in memory become rows on the disk: parsing, all checks, order, coverage, what is known of each stream, the journal
-(written through to the disk at every round) and sealing are the gateway's own, on one thread. In the same run: the
-contract's decoder for one frame after the other, which checks nothing else and stores nothing.
+Bytes in memory become rows on the disk, on one thread, by the gateway's own code. That is parsing, all checks, order,
+coverage, what is known of each stream, the journal (written through to the disk at every round) and sealing. In the
+same run: the contract's decoder for one frame after the other, which checks nothing else and stores nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Bytes and forced writes of a device for each frame: an agent at 1 Hz with frames of 100 ticks, on a real disk.
 
 The agent's own program runs on a clock that skips what it would wait for, so that an hour takes seconds. Bytes are
-those of /proc/self/io (those that reach the disk are whole pages of 4 kB), flushes the calls of fsync and fdatasync
-that strace sees; of an hour in the middle, after the first frame, or of a day. Where the gateway is there, frames are
-covered as soon as they are sealed.
+those of /proc/self/io; those that reach the disk are whole pages of 4 kB. Flushes are the calls of fsync and fdatasync
+that strace sees. Both are of an hour in the middle, after the first frame, or of a day. Where the gateway is there,
+frames are covered as soon as they are sealed.
 
 Usage: python benchmarks/wear.py [--json] [--folder DISK]
 """

@@ -23,8 +23,8 @@ _BY_HAND = ("pause", "resume", "moved", "set-back", "key", "join")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run an agent until SIGTERM or SIGINT.
 
-    The exit code is 0 after an orderly stop, 1 if it refuses to start or `--check` finds a sensor that cannot be used,
-    2 if the command line cannot be read, 130 if interrupted.
+    The exit code is 0 after an orderly stop, and 1 if it refuses to start or `--check` finds a sensor that cannot be
+    used. It is 2 if the command line cannot be read, 130 if interrupted.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     print_any_text()

@@ -113,8 +113,8 @@ def _paused(outbox: Path, seconds: float | None) -> str:
     seen = _waited_for(outbox, lambda codes: StatusCode.PAUSED in codes)
     return (
         f"paused until {end}" + ("" if seen else "; no agent that runs here says so, and one that starts obeys") + "\n"
-        "who reads the stream sees that ticks are missing, as if the device were off, and that it is paused: "
-        "not what was measured, but when you did not want it to be"
+        "Readers of the stream see that ticks are missing, as if the device were off, and that it is paused. "
+        "They do not see what was measured, but when you did not want it to be"
     )
 
 

@@ -217,8 +217,8 @@ class HeartRate(_Sensor):
     """Read a Bluetooth heart rate monitor, in beats a minute.
 
     Attributes:
-        no_contact: "reading" takes what a monitor measures that does not touch the skin for a reading; "missing" for
-            none, which needs a policy whose `missing` is a state, since straps slip when hearts are fast.
+        no_contact: "reading" takes what a monitor measures off the skin for a reading, "missing" for none. "missing"
+            needs a policy whose `missing` is a state, since straps slip when hearts are fast.
     """
 
     kind: Literal["bluetooth-heart-rate"]
@@ -269,8 +269,8 @@ class AgentConfig(Document):
         total_ceiling: the most that all streams together may tell; none holds each stream to its own ceiling only.
             Streams with equal sensors have one sensor.
         groups: the groups of homes that its owner has joined by `fugu-agent join`, each with the terms.
-        measurement_ceiling: the most that its owner lets a single released point tell, in nats; none refuses measured
-            streams, because what all points together tell is more, and no device can compute it.
+        measurement_ceiling: the most that its owner lets a single released point tell, in nats. Without it measured
+            streams are refused: all points together tell more, and no device can compute how much.
     """
 
     fleet: str

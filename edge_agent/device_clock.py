@@ -1,8 +1,8 @@
 """The device's clock: `fugu.core.clocks` with the operating system's clocks, the owner's settings, and a journal.
 
 A jump of the wall clock counts once the gateway's signed time confirms it, or once the wall clock has stayed there for
-a while; until then the device says so. No time is known before the wall clock is synchronised, or its owner says that
-it is right. An anchor is kept for as long as the machine runs, so that a restart of the agent is none.
+a while. Until then the device reports the jump. No time is known before the wall clock is synchronised, or its owner
+says that it is right. An anchor is kept for as long as the machine runs, so that a restart of the agent is none.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class DeviceClock(Anchored):
         elif not anchors and self._told is None:
             self._told = self.elapsed_us()
             _log.warning(
-                "clock: it is not synchronised, and no tick is drawn until it is: let NTP set it "
+                "clock: it is not synchronised, and no tick is drawn until it is. Let NTP set it "
                 "(timedatectl set-ntp true), or, if it is right, say so: [clock] trusted = true"
             )
         elif anchors and abs(self.offset_us - self._stored) > SMALL_US // 2:

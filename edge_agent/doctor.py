@@ -1,7 +1,7 @@
 """Is a device's installation all right? Everything that an agent needs is looked at once, whether it runs or not.
 
-Unless the agent is connected, an empty message is published on each of the device's topics, which its gateway counts as
-empty: only so does a broker tell whether its access list lets the device publish. Nothing else is changed.
+Unless the agent is connected, an empty message is published on each of the device's topics, and its gateway counts it
+as empty. Only so does a broker tell whether its access list lets the device publish. Nothing else is changed.
 
 A trial opens and reads each sensor; nothing is drawn or sent. It says in fixed words that a reading came and is of use,
 or not, never what it was.

@@ -1,8 +1,8 @@
 """An enrolled device's dealings with what is signed: policies, tables, the time, and what stops it.
 
-Each message is judged in a process of its own while ticks go on. What is accepted is stored first and then put in force
-between two ticks: the file of trust is replaced as a whole, so that a crash leaves exactly one document in force. What
-is refused changes nothing but the status, which says why.
+Each message is judged in a process of its own while ticks go on. An accepted document is stored first, then put in
+force between two ticks. The file of trust is replaced as a whole, so that a crash leaves exactly one document in force.
+What is refused changes nothing but the status, which says why.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ def _check_epsilon(policy: Policy, shared: SharedWindow, pin: GroupPin) -> None:
 
     def within(noise: int) -> bool:
         group = shared.group.model_copy(update={"noise": noise})
-        sums = tuple(sum_.model_copy(update={"group": group}) if sum_ is shared else sum_ for sum_ in policy.sums)
+        sums = tuple(
+            summed.model_copy(update={"group": group}) if summed is shared else summed for summed in policy.sums
+        )
         try:
             policy.model_copy(update={"sums": sums, "guarantee": claim}).verify()
         except GuaranteeError:

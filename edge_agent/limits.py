@@ -50,8 +50,8 @@ def _pinned(pins: SymbolPins | MeasuredPins | None, who: str, *, refused: bool) 
     if isinstance(pins, MeasuredPins):
         pairs = sum(len(members(others)) for others in pins.neighbours()) // 2
         return (
-            f"{states}, its clock, first states and steps, {pairs} pairs that its graph joins, a factor of at most "
-            f"{pins.factor} and a degree of protection of at least {pins.degree}; not pinned: the rest of its graph"
+            f"{states}, its clock, first states and steps, {pairs} pairs of its graph, a factor of at most "
+            f"{pins.factor} and a degree of protection of at least {pins.degree}. The rest of its graph is not pinned"
         )
     windows = "windows are not pinned"
     if pins.windows is not None:

@@ -1,10 +1,10 @@
 """How people on the device reach its agent: a pause, and `fugu-agent --status`.
 
-A pause is a file beside the outbox, so that it outlasts restarts and needs no running agent: while it is there, and the
-Unix time in it (in seconds; none for ever) has not come, nothing is drawn and no sensor read.
+A pause is a file beside the outbox, so it outlasts restarts and needs no running agent. It holds a Unix time in
+seconds, or none for ever. While it is there and that time has not come, nothing is drawn and no sensor read.
 
 Troubles of a sensor may depend on what it measures; what the watch has found, and the owner's own epsilon, follow from
-true states without noise. So these are told here only, and are in no file: the agent answers on a socket beside the
+true states without noise. So these are told here only, and are in no file. The agent answers on a socket beside the
 outbox that only its own account can open. It tells counts and fixed words, never a reading.
 """
 

@@ -53,8 +53,8 @@ class PointSource:
 class _Held(NamedTuple):
     """A table that may be drawn from; for a staircase with the centre of each state.
 
-    Centres are looked up when a table comes, not when a point is drawn: finding the surrogate of an unlikely state
-    takes longer than finding that it is likely, and the time of a draw must not tell.
+    Centres are looked up when a table comes, not when a point is drawn. Finding the surrogate of an unlikely state
+    takes longer than for a likely one, and the time of a draw must not tell.
     """
 
     table: TimedTable

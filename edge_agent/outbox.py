@@ -1,7 +1,7 @@
 """The durable outbox: symbols, points and noisy counts, from when they are drawn until they are safe elsewhere.
 
 No tick is drawn for twice. A frame's ticks are reserved on the disk before its first is drawn; a restart goes on after
-them. What is drawn waits in memory until its frame is full; one transaction then forces the frame's bytes to disk and
+them. What is drawn waits in memory until its frame is full. One transaction then forces the frame's bytes to disk and
 reserves the next frame's ticks. The bytes are re-sent unchanged until they are forgotten. When the power goes, the
 ticks of a frame that was not full are absent. Where each tick is to be committed before the next, ticks are written one
 by one. What cannot be reserved must not be drawn. What was drawn and cannot be written stays in memory, and is tried

@@ -59,7 +59,7 @@ class SymbolNoise:
 def system_entropy() -> Callable[[memoryview], None]:
     """Return a function that fills a buffer in place, so that it can be wiped.
 
-    The first call of os.urandom waits until the kernel's generator has been seeded; after that the same generator is
+    The first call of os.urandom waits until the kernel's generator has been seeded. After that the same generator is
     read through its device file, which leaves no immutable copy behind.
     """
     os.urandom(1)

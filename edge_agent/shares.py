@@ -2,8 +2,8 @@
 
 Before a window begins, its masks are drawn and encrypted to the group's helper (`edge_agent.reporter`), and its shares
 of noise are drawn. A count begins at share - mask mod 2^64: it is uniform at every moment, and the count itself is
-nowhere. What is encrypted is forgotten at once. Nothing is on the disk before the report is complete: a share is 0 in
-most windows, so that a look at a count under way and the report that follows would be the count.
+nowhere. What is encrypted is forgotten at once. Nothing is on the disk before the report is complete. A share is 0 in
+most windows, so an earlier look at the count, and the report that follows, would reveal the count.
 
 A window is reported if one process, under one policy and one shift, ran from before its first tick to its end, whatever
 was observed. A restart, another policy, a clock that was set or a helper whose key is missing make the home one of
@@ -105,7 +105,7 @@ class Helpers:
 
     def sums(self, plan: StreamPlan, entropy: Callable[[memoryview], None], shift: int) -> StreamSums:
         """The sums of a stream from now on; OutboxError if the ticks of a window have changed."""
-        numbers = [self._outbox.register_window(plan.stream, sum_) for sum_ in plan.sums]
+        numbers = [self._outbox.register_window(plan.stream, shared) for shared in plan.sums]
         return StreamSums(plan, numbers, entropy, self, shift)
 
     def arrived(self, group: str, payload: bytes) -> bool:
@@ -284,16 +284,16 @@ class StreamSums:
         self._shift = shift
         self._next_wall = 0
         self._bits = random_bits(lambda buffer: entropy(memoryview(buffer)))
-        self._sums = [_Sum(sum_, last) for sum_, last in zip(plan.sums, last_numbers, strict=True)]
+        self._sums = [_Sum(shared, last) for shared, last in zip(plan.sums, last_numbers, strict=True)]
         self._over: list[tuple[_Sum, _Count]] = []
 
     def observe(self, tick: int, state: int | None) -> None:
         """Count the state of a tick that is later than every one before, or a tick without one."""
         wall = tick - self._shift
         self._reach(wall)
-        for sum_ in self._sums:
-            if sum_.open is not None:
-                sum_.open.add(*sum_.plan.places_at(wall, state))
+        for shared in self._sums:
+            if shared.open is not None:
+                shared.open.add(*shared.plan.places_at(wall, state))
         self._next_wall = wall + 1
 
     def advance(self, tick: int) -> list[Report]:
@@ -303,35 +303,35 @@ class StreamSums:
         """
         self._reach(tick - self._shift)
         over, self._over = self._over, []
-        for sum_ in self._sums:
-            self._helpers.since(sum_.plan.name, tick)
-            number = max(sum_.plan.at(self._next_wall - 1) + 1, sum_.last + 1, 0)
-            first = sum_.plan.begin(number)
-            ahead = min(sum_.plan.length, -(-_AHEAD_US // sum_.plan.period_us))
-            near = first - self._next_wall <= ahead and sum_.asked < number
-            if near and self._helpers.has_key(sum_.plan, first + self._shift):
-                sum_.asked = number
-                self._helpers.seal(sum_.plan, number, partial(self._ready, sum_, number))
-        return [self._report(sum_, count) for sum_, count in over]
+        for shared in self._sums:
+            self._helpers.since(shared.plan.name, tick)
+            number = max(shared.plan.at(self._next_wall - 1) + 1, shared.last + 1, 0)
+            first = shared.plan.begin(number)
+            ahead = min(shared.plan.length, -(-_AHEAD_US // shared.plan.period_us))
+            near = first - self._next_wall <= ahead and shared.asked < number
+            if near and self._helpers.has_key(shared.plan, first + self._shift):
+                shared.asked = number
+                self._helpers.seal(shared.plan, number, partial(self._ready, shared, number))
+        return [self._report(shared, count) for shared, count in over]
 
-    def _ready(self, sum_: _Sum, number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
+    def _ready(self, shared: _Sum, number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
         """Take the masks of a window that has not begun."""
-        if sum_.plan.begin(number) >= self._next_wall:
-            values = [(sum_.shares.draw(self._bits) - mask) % _WORD for mask in masks]
-            sum_.next = _Count(number, values, sealed)
+        if shared.plan.begin(number) >= self._next_wall:
+            values = [(shared.shares.draw(self._bits) - mask) % _WORD for mask in masks]
+            shared.next = _Count(number, values, sealed)
 
     def _reach(self, wall: int) -> None:
         """Begin and end windows: no tick before this one comes any more."""
         self._next_wall = wall
-        for sum_ in self._sums:
+        for shared in self._sums:
             for _ in range(2):  # the one under way may end, and the next one with it
-                if sum_.open is not None and sum_.open.number < sum_.plan.at(wall):
-                    self._over.append((sum_, sum_.open))
-                    sum_.open = None
-                if sum_.open is None and sum_.next is not None and sum_.next.number <= sum_.plan.at(wall):
-                    sum_.open, sum_.next = sum_.next, None
+                if shared.open is not None and shared.open.number < shared.plan.at(wall):
+                    self._over.append((shared, shared.open))
+                    shared.open = None
+                if shared.open is None and shared.next is not None and shared.next.number <= shared.plan.at(wall):
+                    shared.open, shared.next = shared.next, None
 
-    def _report(self, sum_: _Sum, count: _Count) -> Report:
-        sum_.last = count.number
-        head = self._version, sum_.plan.name, -1, count.number, sum_.plan.digest
+    def _report(self, shared: _Sum, count: _Count) -> Report:
+        shared.last = count.number
+        head = self._version, shared.plan.name, -1, count.number, shared.plan.digest
         return Report(*head, tuple(count.observed), count.take(), count.sealed)

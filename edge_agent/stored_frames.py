@@ -3,7 +3,7 @@
 Deletions are noted in memory and done in the next transaction that there is anyway; after a crash, frames are sent
 again. A frame covered by a watermark which anybody could have written is kept for a grace period, and sent again if a
 later watermark misses it. When there is no room, covered frames go first. After that either nothing is taken any more,
-or the oldest frame is dropped, but never the newest of a sequence: the next one then accounts for its ticks.
+or the oldest frame is dropped. The newest of a sequence is never dropped: the next one then accounts for its ticks.
 """
 
 from __future__ import annotations

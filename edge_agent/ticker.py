@@ -419,8 +419,8 @@ class Ticker:
 def _align(streams: Sequence[Stream], before: Sequence[Stream]) -> None:
     """Let streams of one clock begin at one tick, after what was drawn before.
 
-    What streams of one sensor tell together at a tick is bounded for the tables of one document: no tick may have one
-    table of the old document and another of the new one.
+    The loss by all streams of one sensor at a tick is bounded for the tables of one document. So no tick may mix tables
+    of the old and the new document.
     """
     for stream in streams:
         stream.next_tick = max(other.next_tick for other in (*streams, *before) if other.clock is stream.clock)

@@ -1,24 +1,25 @@
 """Do a stream's true states look like the class that its policy declares? In memory only, for the device's owner.
 
-The steps between states are counted over stretches of several lengths. Within a stretch the chain is taken to be one: a
-class whose chains may change at every step excludes nothing, as for every sequence of states one of them gives it a
-probability near 1. Where they may change at all, stretches are short, and a change within one may be taken for a chain
-outside the class; what is found says so. Of one with counts n the e-value is
+The steps between states are counted over stretches of several lengths. Within a stretch the chain is taken to be
+constant. A class whose chains may change at every step excludes nothing: for every sequence of states, one of them
+gives it a probability near 1. Where they may change at all, stretches are short. A change within a stretch may be taken
+for a chain outside the class; the report says so. Of one with counts n the e-value is
 
     E = integral of L_n(P) over all chains P (Jeffreys' prior)  /  largest L_n(P) of the chains of the class,
 
 and if a chain P* of the class made the stretch, E is at most the integral over L_n(P*), a martingale that begins at 1.
-So, for 0 < w < 1, the product of 1 - w + w E over stretches, the one under way included, is never above a martingale
-that begins at 1, and nor is the average of such products over weights w and lengths. (Without the stretches under way
-it would be: what a long one has lost so far must count when a short one gains.) By Ville's inequality the average
-ever reaches 1/ALARM with a probability of at most ALARM, whatever chain of the class each stretch has and however long
-the device runs. Where there is no time to judge, stretches are left out by time alone: the others do as well.
+So, for 0 < w < 1, the product of 1 - w + w E over stretches is never above a martingale that begins at 1. The stretch
+under way is included. The same holds for the average of such products over weights w and lengths. (Without the
+stretches under way it would be: what a long one has lost so far must count when a short one gains.) By Ville's
+inequality the average ever reaches 1/ALARM with a probability of at most ALARM. That holds for any chain of the class
+in each stretch, and however long the device runs. Where there is no time to judge, stretches are left out by time
+alone: the others do as well.
 
 How long judging takes depends on true states. So a tick is only counted, and judged piece by piece when nothing is
 drawn or sent (`edge_agent.ticker.Ticker.judge`).
 
-Beside it: what the noise would lose if the class were only as wide as the owner's own states of the last day need,
-taken from whole stretches, each with the odds ratio, or the probabilities, of its own counts and half a step more.
+Beside it: the noise's loss if the class were only as wide as the owner's own states of the last day need. It is taken
+from whole stretches. Each has the odds ratio, or the probabilities, of its own counts and half a step more.
 
 Sources: Wasserman, Ramdas, Balakrishnan, "Universal inference" (2020); Krichevsky and Trofimov, "The performance of
 universal encoding" (1981); Ville (1939).
@@ -58,9 +59,9 @@ Counts = Sequence[Sequence[int]]
 class Watch:
     """A sequential test of one stream's states, with `steps` pairs of neighbouring ticks so far; it never raises.
 
-    `evidence` is the logarithm of the average product; `alarm` the first tick at which it was above 1/ALARM, or None;
-    `own` has by hour the largest epsilon that a stretch which ended in it would need; `left_out` counts judgements that
-    there was no time for; `ended` says why the watch is over, if it is.
+    `evidence` is the logarithm of the average product, and `alarm` the first tick at which it was above 1/ALARM, or
+    None. `own` has by hour the largest epsilon that a stretch which ended in it would need. `left_out` counts
+    judgements that there was no time for. `ended` says why the watch is over, if it is.
     """
 
     def __init__(self, states: int, chains: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 The noise is in a count from its first moment, so one look at a count under way is private. Two are not: their
 difference is exact. So a window has one record of a fixed size in a file of its own, beside the outbox and not in its
-log. The record is rewritten in place when the window's quarters end, by the numbers of ticks alone, and is blank before
+log. The record is rewritten in place when the window's quarters end, by the numbers of ticks alone. It is blank before
 the window's frame is made. At any moment the disk has one look at a window at most: its record, or its frame.
 
 A record's checksum is over the outbox's salt, the policy's version, the discretiser, and the window with its noise. A

@@ -1,7 +1,7 @@
 """The image of a board: the sanitiser as bytecode, and what is burnt into it.
 
-The policies that an image is built with are also what is pinned: whatever policy comes later has to be about the same
-discretiser, clock and class of chains, and keep to the ceiling.
+The policies that an image is built with are also what is pinned. Every later policy must have the same discretiser,
+clock and class of chains, and keep to the ceiling.
 """
 
 from __future__ import annotations
@@ -241,10 +241,9 @@ _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 def for_board(source: str) -> str:
     """A module without what takes a board's memory for nothing.
 
-    A board keeps every name in memory, but for those of local variables. So what only checkers read goes, a number of a
-    module's own stands where its name did, and functions of its own and parameters without a default, which are given
-    by position, share names.
-    No board reads a policy of joint chains: what is done with one goes, too.
+    A board keeps every name in memory, but for those of local variables. So names that only checkers read go, and a
+    module's own numbers stand where their names did. Its own functions, and parameters that are given by position,
+    share names. No board reads a policy of joint chains: what is done with one goes, too.
     """
     tree = ast.parse(source)
     tree.body = [node for node in tree.body if not _is_for_checkers(node)]

@@ -57,10 +57,10 @@ class Outputs:
 
     Symbols are by state, one byte each; noise by state and window, counts less what was counted; points by state and
     number of the table. `script` is the state of every tick of the streams that change, and begins anew after the last.
-    `changes` are their ticks and draws: by the name of a window, as many counts a tick as it has, less what was
-    counted; by the number of a table; or under 0 symbols. `problem` is the first thing that was not as the protocol has
-    it, or empty. `short` counts frames that left before they were full, as they do after a tick that nothing was drawn
-    for.
+    `changes` are their ticks and draws. The draws of a window are by its name: as many counts a tick as it has, less
+    the true counts. Those of points are by the table's number, and symbols under 0. `problem` is the first thing that
+    was not as the protocol has it, or empty. `short` counts frames that left before they were full, as they do after a
+    tick that nothing was drawn for.
     """
 
     policy: AnyPolicy
@@ -157,9 +157,9 @@ def run_constant(
 ) -> Outputs:
     """Run an agent until it has published enough draws of every state; its command gets the path of a configuration.
 
-    Its windows are histograms of one tick each, with the noise of the policy's: what is drawn for a count depends on
-    neither the states that are counted nor the length. 16 of them make 512 counts a tick, or more. After each third of
-    the draws the agent is ended, and started again. The policy has one kind of draws, as `parts` has it.
+    Its windows are histograms of one tick each, with the policy's noise. The noise on a count depends on neither the
+    states that are counted nor the length. 16 of them make 512 counts a tick, or more. After each third of the draws
+    the agent is ended, and started again. The policy has one kind of draws, as `parts` has it.
 
     `period_us` is from draw to draw of any stream; several streams of a state if it takes them. An agent that is always
     late goes on drawing, and takes no acknowledgement any more: it falls silent after a while.

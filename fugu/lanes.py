@@ -29,8 +29,8 @@ class Shape(NamedTuple):
     """Shape of numbers, in the units of its lane.
 
     Attributes:
-        kind: "line" and "dots" of points (x, y); "range" and "band" of (x, low, high); "bars" of (begin, end, low,
-            high); "level" of one (y,), with words; "zone" of one (low, high).
+        kind: "line" and "dots" have points (x, y), "range" and "band" (x, low, high). "bars" have (begin, end, low,
+            high). "level" has one (y,), with words, and "zone" one (low, high).
         look: a class of the style.
         points: in the order of time.
         words: of a level, or of one dot.

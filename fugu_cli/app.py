@@ -239,8 +239,8 @@ def command(
 ) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Make a function a command of an application; one that `shows` returns a `Result`, and has --json.
 
-    Each parameter is annotated with its type and a `typer.Option` or `typer.Argument`, which has its help and bounds;
-    fields of a dataclass among the parameters are options of their own.
+    Each parameter is annotated with its type and a `typer.Option` or `typer.Argument`, which has its help and bounds.
+    Fields of a dataclass among the parameters are options of their own.
 
     Raises:
         TypeError: a parameter has no help, or bounds that its type cannot have.

@@ -1,11 +1,12 @@
 """The entry point: commands for devices, subscribers and files start at once, all others through the application.
 
-`fugu agent` and `fugu subscribe` are dispatched before the framework of the other commands is loaded, so that they
-start fast and run where it is not installed; `fugu read` is, too, if its words are the usual ones. Whatever goes wrong
-is one line on stderr.
+`fugu agent` and `fugu subscribe` are dispatched before the framework of the other commands is loaded. So they start
+fast and run where it is not installed. `fugu read` is, too, if its words are the usual ones. Whatever goes wrong is one
+line on stderr.
 
-Exit codes: 0 when it is done, 1 for what is refused or cannot be done, 2 for a command line that cannot be read or a
-recording that can be read in more than one way, 3 for a plan that recommends nothing, 130 when it was interrupted.
+Exit codes: 0 when it is done, 1 for what is refused or cannot be done, 2 for a command line that cannot be read. 2 is
+also for a recording that can be read in more than one way, 3 for a plan that recommends nothing, 130 for an
+interruption.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The helper's decisions: which masks it adds up, and that it does so once for each window. No I/O.
 
-*Keys.* An opening key is made in memory each day, and dropped when the last window that it can be used for is over by a
-day: day + window + deadline + day after it was made, by a clock that nobody sets. A wall clock that is set drops all,
-as a restart would. So a report is opened by the one process that made its key, if at all.
+*Keys.* An opening key is made in memory each day. It is dropped when its last window is over by a day: day + window +
+deadline + day after it was made, by a clock that nobody sets. A wall clock that is set drops all, as a restart would.
+So a report is opened by the one process that made its key, if at all.
 
 *Once.* The first whole request for a window decides which set is added up. Whatever is asked for that window later gets
 the same bytes. A set with fewer than m + c members is final as well: who could ask again could try sets until one
 opens. Pages are taken in their order, and nothing is answered before the digest of all of them is right.
 
 *Members.* A report counts if a member's key has signed it, for this very fleet, document, opening key and window, under
-the member's own name; the first one of a member counts.
+the member's own name. The first report of a member counts.
 """
 
 from __future__ import annotations

@@ -271,8 +271,8 @@ def figure_3(setting: Setting) -> Found:
 _WATCHED = ("single symbol", "Viterbi", "forward-backward", "learned chain", "2 learned regimes", "supervised")
 _LSTM_DRAWS = 3
 _OUTSIDE = (
-    "above the corrected bound, too: the recording has slow regimes that a homogeneous chain leaves out, so that its "
-    "readings are not in the class; the paper's own attackers do not learn them"
+    "above the corrected bound, too: the recording has slow regimes that a homogeneous chain leaves out, so its "
+    "readings are not in the class. The paper's own attackers do not learn them"
 )
 
 

@@ -319,7 +319,7 @@ def table_1(setting: Setting) -> Found:
         rows += _orders(how, scales)
         rows += [_drawn(f"{how}, aggregate: {name}", scales[name], k, recording.ticks, generator) for name in scales]
     note = (
-        "Five people for a week each, four levels, one chain fitted to all of them, as the paper does; a chain that is "
+        "Five people for a week each, four levels, one chain fitted to all of them, as the paper does. A chain that is "
         "fitted to what is released tells of it, which no column counts. Minutes in which the monitor was not worn are "
         "gaps. The paper's recordings are others: its digits stand beside ours, and its order is judged. The slides "
         "print 0.012 for MQM and 0.214 for GroupDP, of one overweight person. Ours holds for an endless stream."
@@ -366,8 +366,8 @@ _COLUMNS = ("GroupDP", "GK16", "MQMApprox", "MQMExact", "ours")
 _PAPER_CASES = {"synthetic": ("synthetic",), "activity": _GROUPS, "power": ("electricity power",)}
 _SECONDS_NOTE = "Medians of five runs; of one in a quick run, which may compile."
 _SEARCH = (
-    "another machine, and another search: algorithm 3 scores all pairs of widths at every tick; from a stationary "
-    "start influences depend on widths alone, so that ours searches at two ticks, however many there are"
+    "another machine, and another search: algorithm 3 scores all pairs of widths at every tick. From a stationary "
+    "start influences depend on widths alone, so ours searches at two ticks, however many there are"
 )
 
 

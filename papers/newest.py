@@ -57,9 +57,9 @@ def counts(setting: Setting) -> Found:
         "exact. So no proof, of a method whose text is not at hand either, can allow Laplace noise on this count a "
         "smaller scale than 'ours, this hour'. With q + r > 1 it is a bound for any such release, and Wasserstein's "
         "mechanism, which looks at this count alone, needs less.",
-        "Influence curves: the abstract says that linear composition needs inequalities as in differential privacy, "
-        "that an (a,b)-influence curve turns a differentially private algorithm into a composable Pufferfish one, and "
-        "that this does much better on Markov chains than prior work. Definitions were not rebuilt from that.",
+        "Influence curves: the abstract says that linear composition needs inequalities as in differential privacy. An "
+        "(a,b)-influence curve turns a differentially private algorithm into a composable Pufferfish one, much better "
+        "on Markov chains than prior work. Definitions were not rebuilt from that.",
     )
     return Found(tuple(rows), (), notes)
 
@@ -96,7 +96,7 @@ def stretches(setting: Setting) -> Found:
             rows.append(Row(f"{about} ours, counts with noise of scale {_HOUR}", closed))
     notes = (
         "w-event privacy is our floor: an hour changes, and all else is as it was. The loss is by theorem 2 of "
-        "docs/proofs/stretches.md, for any side information and the class that covers a recording; it is in proportion "
+        "docs/proofs/stretches.md, for any side information and the class that covers a recording. It is in proportion "
         "to epsilon, so that each number is also the factor of noise that is missing for epsilon 1. Time stamps are "
         f"blocks of {_BLOCK} minutes, in streams of four hours, for every choice of blocks, near their middle. The "
         "last two of each are for streams without end.",
@@ -142,7 +142,7 @@ def errors(setting: Setting) -> Found:
         "and sample are windows of the device, too: of every block, and of one block in an hour, on a grid that never "
         "moves.",
         "A window that is as long as the stretch has stretches inside it alone. So its rate is at most epsilon over "
-        "the ticks of the stretch, whatever earlier windows left unspent: absorption cannot gain, and half of epsilon "
+        "the ticks of the stretch, whatever earlier windows left unspent. Absorption cannot gain, and half of epsilon "
         "goes to the comparison.",
     )
     return Found(tuple(rows), (), notes)
@@ -214,8 +214,8 @@ def policy_graphs(setting: Setting) -> Found:
         Row("example 6.1: largest factor between their errors", worst),
     )
     notes = (
-        "PGLP (Cao and others 2020) connects an exposed place where the area of the sensitivity hull grows least: the "
-        "rule of its authors' code (github.com/tkgsn/PGLP), which sums areas without the sign that DPHMM algorithm 3 "
-        "got wrong. The paper's text beyond the abstract was not at hand.",
+        "PGLP (Cao and others 2020) connects an exposed place where the area of the sensitivity hull grows least. This "
+        "rule is of its authors' code (github.com/tkgsn/PGLP), which sums areas without the sign that DPHMM algorithm "
+        "3 got wrong. The paper's text beyond the abstract was not at hand.",
     )
     return Found(rows, (), notes)

@@ -62,8 +62,8 @@ def noise(setting: Setting) -> Found:
     chart = Chart("Noise of a count at epsilon 1", names, "Laplace scale, ticks", lines, log_y=True)
     notes = (
         "The most likely chain of each recording, started stationary. Plain DP takes readings for independent and "
-        "promises nothing of these. GroupDP, MQM and GK16 are for one release of everything; Wasserstein for one count "
-        f"of {_WINDOW} ticks, ever; ours for counts of all windows of a stream without an end.",
+        "promises nothing of these. GroupDP, MQM and GK16 are for one release of everything, and Wasserstein for one "
+        f"count of {_WINDOW} ticks, ever. Ours is for counts of all windows of a stream without an end.",
     )
     return Found(tuple(rows), (chart,), notes)
 
@@ -172,11 +172,11 @@ def attackers(setting: Setting) -> Found:
                     rows.append(Row(f"{about}, {who}: share of ticks beyond e^epsilon", result.beyond))
                     rows.append(Row(f"{about}, {who}: largest factor on the odds of a tick", result.furthest))
     note = (
-        "Noise for independent readings is ordinary randomised response; for the mean chain it is for that of the "
-        "recording and its halves, against who knows states; for every stretch it is ours: a class that covers "
-        "the local transitions, against the universal adversary. The strongest attacker is shown. Odds are of who "
-        f"believes the mean chain and uses every output, whom epsilon is about (e^epsilon is {math.e:.3f}), and of the "
-        "attacker who learns habits and moves furthest, whom no epsilon is about. With both states as likely, "
+        "Noise for independent readings is ordinary randomised response. For the mean chain it is for that of the "
+        "recording and its halves, against who knows states. For every stretch it is ours: a class that covers "
+        "the local transitions, against the universal adversary. The strongest attacker is shown. Odds are of two. One "
+        f"believes the mean chain and uses every output; epsilon is about him (e^epsilon is {math.e:.3f}). The other "
+        "learns habits and moves furthest; no epsilon is about him. With both states as likely, "
         f"epsilon 1 allows a success of {ceiling:.3f}."
     )
     return Found(tuple(rows), (), (note,))
@@ -198,8 +198,8 @@ def truth(setting: Setting) -> Found:
     lines = tuple(Line(name, numbers, scale, joined=False) for name, scale in zip(names, scales, strict=True))
     chart = Chart("Noise of a count at epsilon 1", ", ".join(factors), "Laplace scale, ticks", lines, log_y=True)
     note = (
-        "A bound is proven if the readings are in the class. The mean chain is one, which no recording here is; the "
-        "class of every stretch covers all but 2 % of the local transitions, and chains that change between them."
+        "A bound is proven if the readings are in the class. The mean chain is one chain, which no recording here is. "
+        "The class of every stretch covers all but 2 % of the local transitions, and chains that change between them."
     )
     return Found(tuple(rows), (chart._replace(x_axis="recordings, in the order of the table"),), (note,))
 

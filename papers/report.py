@@ -42,7 +42,7 @@ th,td,tr{border-color:#3a3f44}a{color:#7fb2f0}tr.differs td:nth-child(4){color:#
 """
 _HEAD = (
     "The paper's number, ours, and why they differ. Agreement is within the paper's own error: half a unit of its last "
-    "digit, the rounding of its formula, or the interval of what is estimated here. Limits (at most, at least) are the "
+    "digit, the rounding of its formula, or the interval of our estimate. Limits (at most, at least) are the "
     "paper's claims. What this program computed by a formula or claim of the paper is marked 'our number'. Where a "
     "difference is a correction, the command named beside it enumerates a counterexample."
 )

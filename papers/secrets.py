@@ -237,9 +237,9 @@ def beliefs(setting: Setting) -> Found:
         rows.append(Row(f"{name}: ln of the most, all six states as likely", _moved(weights)))
     note = (
         "Definition 10.9, adversarial privacy: no output makes a state of the set more than e^epsilon times as likely "
-        "as it was. For every belief on a set of states that is epsilon for all of its pairs, since a belief can be "
-        "all but certain of any other state. A policy graph gives it with epsilon only for beliefs on joined states, "
-        "the complete graph for all."
+        "as it was. For every belief on a set of states that is epsilon for all of its pairs. The reason: a belief can "
+        "be all but certain of any other state. A policy graph gives it with epsilon only for beliefs on joined "
+        "states, the complete graph for all."
     )
     return Found(tuple(rows), (), (note,))
 

@@ -130,9 +130,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     option = session.config.option
     if option.workers == 1 or option.collectonly or (session.testsfailed and not option.continue_on_collection_errors):
         return None
-    if any(test_.get_closest_marker("processes") for test_ in session.items):
+    if any(function.get_closest_marker("processes") for function in session.items):
         forks.server()
-    if any("postgres" in cast(pytest.Function, test_).fixturenames for test_ in session.items):
+    if any("postgres" in cast(pytest.Function, function).fixturenames for function in session.items):
         _postgres()
     workers.run(session, _lists(session.items), option.workers)
     return True
@@ -149,10 +149,10 @@ def _lists(items: list[pytest.Item]) -> tuple[list[list[pytest.Item]], list[list
         files.setdefault(item.path, []).append(item)
     waiting, long, short = [], [], []
     for some in files.values():
-        marked = sum(test_.get_closest_marker("long") is not None for test_ in some)
+        marked = sum(function.get_closest_marker("long") is not None for function in some)
         if some[0].nodeid.startswith(_WAIT):
-            waiting += [[test_] for test_ in some] if not any(map(_of_its_file, some)) else [some]
-        elif marked and any(test_.get_closest_marker("processes") for test_ in some):
+            waiting += [[function] for function in some] if not any(map(_of_its_file, some)) else [some]
+        elif marked and any(function.get_closest_marker("processes") for function in some):
             waiting.append(some)
         else:
             (long if marked else short).append(some)

@@ -215,7 +215,7 @@ def test_no_test_imports_another() -> None:
 
 def test_commands_import_in_a_function_only_what_is_slow_to_load() -> None:
     """Numbers, certificates, connections and other commands wait until a command runs; the rest is at the top."""
-    imports_ = [
+    found_imports = [
         (str(file.relative_to(ROOT)), line)
         for file in files_of("fugu_cli")
         for indented, line, *_ in IMPORT.findall(FOR_CHECKERS.sub("", code(file)))
@@ -231,8 +231,8 @@ def test_commands_import_in_a_function_only_what_is_slow_to_load() -> None:
         "from amqtt.",
         "from pydantic ",
     )
-    assert [entry for entry in imports_ if not entry[1].startswith(slow)] == []
-    assert len(imports_) <= 63
+    assert [entry for entry in found_imports if not entry[1].startswith(slow)] == []
+    assert len(found_imports) <= 63
 
 
 def test_no_public_method_of_a_store_hands_out_its_connection() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,10 +20,12 @@ PAGES = [
 ]
 CODE = [*sorted(name for name in TOPS if name not in {"papers"}), "benchmarks", "deploy"]
 
-TWENTY_FIVE = ("tests", "papers")
-"""Docstrings of these have no sentence with more words; those of the product have some still."""
-DOCSTRING = re.compile(r'(^ *)?"""(.*?)"""', re.MULTILINE | re.DOTALL)
-FIELDS = re.compile(r"\s*(?:Args|Attributes|Definitions|Raises|Returns|Usage|Yields):")
+HELD = (*CODE, "papers", "tests")
+"""Sentences of their docstrings and comments have at most 25 words, those of messages too, but for tests."""
+DOCSTRING = re.compile(r'(^ *r?)?"""(.*?)"""', re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"(?:^ *# .*\n)+", re.MULTILINE)
+FIELDS = re.compile(r"[A-Z]\w+:(?: .*)?\n(?= )|[A-Z][^\n.]*:\n(?= )")
+CODE_SIGNS = re.compile(r"=>|\(\)|\bNOT NULL\b|\bimport ")
 
 WORDS = 25
 """The most words of a sentence on a page."""
@@ -111,6 +115,37 @@ def messages(file: Path, tree: ast.Module) -> Iterator[tuple[str, str]]:
                 nodes += ast.iter_child_nodes(node)
 
 
+def passages(text: str) -> Iterator[str]:
+    """Paragraphs of a docstring or comment, and items of its lists, each in one line; no blocks of code."""
+    for part in inspect.cleandoc(text).split("\n\n"):
+        if fields := FIELDS.match(part):
+            items = re.split(r"(?:\A|\n)(?=\S)(?:[\w, *]+: )?", textwrap.dedent(part[fields.end() :]))
+        else:
+            items = re.split(r"\n(?= *(?:[*-]|\d+\.) )", part)
+        yield from (" ".join(item.split()) for item in items if not item.startswith(("    ", "\\b")))
+
+
+def lines_of(tree: ast.Module) -> Iterator[str]:
+    """Lines of strings, or paragraphs where lines are full, with one word for each value that is put in."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant | ast.JoinedStr):
+            parts = getattr(node, "values", [node])
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "Value" for part in parts)
+            yield from re.sub(r"(?<=[^\n]{90})\n(?=[a-z])", " ", text).splitlines()
+
+
+def long_sentences(package: str) -> Iterator[tuple[Path, str]]:
+    """Sentences of more than 25 words, and the files of a package that have them."""
+    for file in sorted((ROOT / package).rglob("*.py")):
+        text = file.read_text()
+        texts = [match[2] for match in DOCSTRING.finditer(text) if match[1] is not None]
+        texts += [re.sub(r"^ *# ", "", match[0], flags=re.MULTILINE) for match in COMMENT.finditer(text)]
+        lines = [line for every in texts for line in passages(every)]
+        lines += lines_of(ast.parse(text)) if package != "tests" else []
+        every = (sentence for line in lines if not CODE_SIGNS.search(line) for sentence in sentences(line))
+        yield from ((file, sentence) for sentence in every if words(sentence) > 25)
+
+
 def trees(like: re.Pattern[str], packages: Sequence[str] = CODE) -> Iterator[tuple[Path, ast.Module]]:
     """Files of packages that hold such a thing."""
     for file in sorted(file for package in packages for file in (ROOT / package).rglob("*.py")):
@@ -145,22 +180,14 @@ def test_no_line_is_long(page: Path) -> None:
     assert [line for _, line in prose(page) if len(line) > 120 and not line.lstrip().startswith("|")] == []
 
 
-@pytest.mark.parametrize("package", TWENTY_FIVE)
-def test_no_sentence_of_a_docstring_is_long(package: str) -> None:
-    every = (match for file in (ROOT / package).rglob("*.py") for match in DOCSTRING.finditer(file.read_text()))
-    parts = (part for match in every if match[1] is not None for part in match[2].split("\n\n"))
-    texts = (" ".join(part.split()) for part in parts if not FIELDS.match(part))
-    assert [sentence for text in texts for sentence in sentences(text) if words(sentence) > 25] == []
+@pytest.mark.parametrize("package", HELD)
+def test_no_sentence_of_the_code_is_long(package: str) -> None:
+    assert [sentence for _, sentence in long_sentences(package)] == []
 
 
 def test_no_docstring_begins_as_a_question() -> None:
     first = re.compile(rf'^ *r?"(?:"")?\s*{QUESTION.pattern}', re.MULTILINE)
-    assert [
-        where
-        for tree in trees(first, [*CODE, *TWENTY_FIVE])
-        for where, text in docstrings(*tree)
-        if QUESTION.match(text)
-    ] == []
+    assert [where for tree in trees(first, HELD) for where, text in docstrings(*tree) if QUESTION.match(text)] == []
 
 
 @pytest.mark.parametrize(("text", "bare"), [("a share of .05", 1), ("**.05**", 1), ("0.05, v1.5, a.5, x/.5, 1.2.3", 0)])
@@ -172,4 +199,6 @@ def test_words_and_sentences_are_counted() -> None:
     """Names in code, numbers and signs are no words."""
     assert words("One idea, 3 of `x`, f = 2.") == 3
     assert len(sentences("It ends. It begins (so). 3 are left.")) == 3
+    assert [*passages("A\nb.\n\nArgs:\n    a: of\n        b.\n    c: d.\n\n* e")] == ["A b.", "", "of b.", "d.", "* e"]
+    assert "Value is more" in lines_of(ast.parse('f"{x} is" " more"'))
     assert [bool(QUESTION.match(text)) for text in ("How a thing is.", "Whatsoever.")] == [True, False]

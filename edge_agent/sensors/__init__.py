@@ -1,7 +1,7 @@
 """Where readings come from: a recording, lines, a Python function, a command, a local MQTT topic, a pin, a monitor.
 
 A sensor answers `read(tick)` at once and never raises: the moment at which a symbol leaves must not depend on the
-reading. What goes wrong is told in fixed words, on the device only: messages of foreign code, and even the types of its
+reading. Failures are told in fixed words, on the device only. Messages of foreign code, and even the types of its
 exceptions, may depend on a reading.
 
 The sensor's configuration says what silence means. "samples": a tick without a reading is missing. "changes": a reading

@@ -114,7 +114,7 @@ class CommandLineSensor(LiveSensor):
 _GUARDED = 'exec 3<&0 </dev/null; { read -r end; kill -KILL 0; } <&3 3<&- >/dev/null & exec 3<&-; exec "$@"'
 """Begins a guard that waits for the end of standard input, and becomes the command.
 
-PR_SET_PDEATHSIG would end the command alone, and not what it has started; setting it between fork and exec would run
+PR_SET_PDEATHSIG would end the command alone, and not what it has started. Setting it between fork and exec would run
 Python there, which is not safe beside other threads.
 """
 

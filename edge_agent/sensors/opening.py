@@ -187,6 +187,7 @@ def silence_warning(config: dict[str, Any]) -> str:
         return ""
     sign = "an availability topic" if config["kind"] == "mqtt" else "a keep-alive"
     return (
-        f"a reading holds until the next, or until {until}; if the source dies without that, its last state is drawn "
-        f'from for ever, and sooner or later known to whoever reads the stream. Give {sign}, or silence = "samples"'
+        f"a reading holds until the next, or until {until}. If the source dies without that, its last state is drawn "
+        f"from for ever, and readers of the stream learn it sooner or later. "
+        f'Give {sign}, or silence = "samples"'
     )

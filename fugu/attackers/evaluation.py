@@ -97,9 +97,9 @@ def success_bound(prior: ArrayLike, epsilon: float, epsilon_10: float | None = N
     states, E = e^epsilon. Proof: let s_x be the probability of naming x when it is true. Naming x is at most E times as
     likely under x as under another state; so, under x, s_x + sum over z != x of s_z / E <= 1. With S = sum of s that is
     s_x <= u(S) = (E - S) / (E - 1). For a given S the largest sum of prior_x s_x gives u(S) to the likeliest states and
-    the rest to the next; it is linear in S between the S at which exactly j states have u(S), S = j E / (E - 1 + j), so
-    it is largest at one of those. It is reached: name a state of the j with E / (E - 1 + j) if it is true, with
-    1 / (E - 1 + j) if another of the j is, and one of them at random if none is.
+    the rest to the next. It is linear in S between the S at which exactly j states have u(S), S = j E / (E - 1 + j), so
+    it is largest at one of those. It is reached by a rule on j states. Name one of them with E / (E - 1 + j) if it is
+    true, with 1 / (E - 1 + j) if another of them is, and one of them at random if none is.
 
     Args:
         prior: (..., k) probabilities before any output; the result (...) is never below its largest.
@@ -185,14 +185,14 @@ class Attack:
 
     Attributes:
         success: share of the judged ticks whose state it named.
-        low, high: the guess and the interval of the gain over it, corrected for the number of attackers; exactly the
-            guess for an attacker who never leaves it.
+        low, high: the guess and the interval of the gain over it, corrected for the number of attackers. It is exactly
+            the guess for an attacker who never leaves it.
         ceiling: the most that epsilon allows at the prior of the attacker who believes the chain, if the readings are
             in the class. Who learns rates that drift may exceed it and break no theorem.
         guess: success of the same attacker without the outputs.
         epsilon_low: no epsilon below this explains what was reached, at the same confidence; 0 if any does.
         beyond: share of the judged ticks on which the outputs changed the odds between two states by more than
-            e^epsilon; `None` for an attacker who names a path, and so has no odds.
+            e^epsilon. `None` for an attacker who names a path, and so has no odds.
         furthest: the largest factor of any tick; `None` likewise.
     """
 
@@ -298,7 +298,7 @@ def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
 def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smoothing) -> Floats:
     """ln of the largest factor (n,) by which outputs move an attacker's odds between two states; in nats, at least 0.
 
-    By default it uses every output under the chain it believes (forward-backward): if that is in the class, the factor
+    By default it uses every output under the chain it believes (forward-backward). If that is in the class, the factor
     stays within e^epsilon, whatever the truth is. Who learns the chain may exceed it.
     """
     return _change(attacker(outputs, knowledge), attacker(without(outputs), knowledge))

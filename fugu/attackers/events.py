@@ -1,9 +1,9 @@
 """Attackers of all that is heard around a tick: how often an event happens under each of two states.
 
 They suppose nothing of how draws depend on each other. Draws are simulated by a policy's own numbers, or were really
-made. An event is chosen on simulated trials, and counted on others: that the likelihood ratio of all that is heard is
-above the threshold that promises the largest bound. For counts of pairs of symbols alone, or windows whose likelihood
-is too large, it is that a weighted sum of counts is.
+made. An event is chosen on simulated trials, and counted on others. It is that the likelihood ratio of all that is
+heard is above the threshold that promises the largest bound. For counts of pairs of symbols alone, or windows whose
+likelihood is too large, it is that a weighted sum of counts is.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def tilted_marginals(
     """Posteriors (n, k) when each count multiplies the odds of its states by one factor on all ticks of its window.
 
     The factor is e^(what one more tick would change the log-likelihood of the released count by), at the count that is
-    expected given everything; noise of scale s is taken for normal with variance 2 s^2, but never says more than 1/s a
+    expected given everything. Noise of scale s is taken for normal with variance 2 s^2, but never says more than 1/s a
     tick. In long windows counts concentrate, and this is the leading term of the posterior. `symbols` (n,) of `table`
     (k, m) are those beside the counts, known states included; `lengths` are the ticks of each stretch.
     """
@@ -264,8 +264,8 @@ def learned_two_regimes(outputs: Outputs, knowledge: Knowledge) -> Floats:
     """Two regimes, each with a share of its own, that windows switch between: learned by expectation maximisation.
 
     In a regime the count of L ticks at a share p is normal with mean L p and a variance of its own, at least that of
-    the noise. On every tick of a window the odds of each counted state are multiplied by what they are for its expected
-    share, over what they are usually.
+    the noise. On every tick of a window the odds of each counted state are multiplied. The factor is the odds of its
+    expected share over the usual odds.
     """
     prior = smoothing(without(outputs), knowledge)
     assert isinstance(outputs, CountOutputs)

@@ -1,8 +1,8 @@
 """All that an audience hears of streams around one tick, drawn for many paths at once, and its exact likelihood.
 
-The likelihood adds up all paths and all counts that are under way: forward over the chain, with a count beside the
-state for every window that has begun and not ended. Counts of symbols that are heard say nothing that the symbols do
-not, and are left out. So are counts of pairs of symbols, whose likelihood is too large: `fugu.attackers.witness` has
+The likelihood adds up all paths and all counts that are under way. It goes forward over the chain, with a count beside
+the state for every window that has begun and not ended. Counts of symbols that are heard say nothing that the symbols
+do not, and are left out. So are counts of pairs of symbols, whose likelihood is too large: `fugu.attackers.witness` has
 it.
 """
 
@@ -279,7 +279,7 @@ def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int
     """(trials,) logarithms of the likelihood of what is heard, and of a secret."""
     total = np.zeros(len(heard.counts))
     weights = _distribution(chain)[None, :].copy()  # (trials or 1, k, counts of each window under way)
-    open_: list[int] = []
+    unfinished: list[int] = []
     for tick in range(mechanism.ticks):
         if tick:
             weights = _predict(weights, chain.transition)
@@ -287,16 +287,16 @@ def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int
             weights[:, mechanism.secrets != secret] = 0.0
         for n in mechanism.telling:
             if mechanism.counts[n].first == tick:
-                open_.append(n)
+                unfinished.append(n)
                 weights = weights[..., None]
-        if open_:
-            weights = _predict_counts(weights, [mechanism.counts[n] for n in open_], mechanism.sources)
+        if unfinished:
+            weights = _predict_counts(weights, [mechanism.counts[n] for n in unfinished], mechanism.sources)
         for source, symbols in heard.symbols.items():
             if mechanism.sources[source].heard:
                 weights = _condition_on(weights, mechanism.sources[source].emission[:, symbols[:, tick]].T)
-        for n in [n for n in open_ if mechanism.counts[n].first + mechanism.counts[n].length == tick + 1]:
-            weights = _condition_on_count(weights, 2 + open_.index(n), mechanism.counts[n], heard.counts[:, n])
-            open_.remove(n)
+        for n in [n for n in unfinished if mechanism.counts[n].first + mechanism.counts[n].length == tick + 1]:
+            weights = _condition_on_count(weights, 2 + unfinished.index(n), mechanism.counts[n], heard.counts[:, n])
+            unfinished.remove(n)
         scale = weights.reshape(len(weights), -1).sum(axis=1)
         with np.errstate(divide="ignore"):
             total = total + np.log(scale)

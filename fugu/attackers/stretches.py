@@ -33,8 +33,8 @@ class StretchAttack(NamedTuple):
     """Result of attackers on stretches of so many ticks, about one secret.
 
     `success` is the share of stretches on which the likelier answer is true, `low` and `high` its 95 % interval, and
-    `guess` the same without outputs; `ceiling` is the most that epsilon allows, and epsilon is at least `epsilon_low`
-    at 95 %. `furthest` is the largest factor by which outputs moved odds, `typical` a median.
+    `guess` the same without outputs. `ceiling` is the most that epsilon allows. Epsilon is at least `epsilon_low` at 95
+    %. `furthest` is the largest factor by which outputs moved odds, `typical` a median.
     """
 
     secret: str

@@ -1,13 +1,13 @@
 """The exact likelihood ratio of one output that a mechanism can release: epsilon is at least that.
 
-The outputs that tell most are far too rare to be met: every symbol favours the same state for hundreds of ticks, and
-every count is beyond what can be. But whoever knows the mechanism can name one and compute how likely it is under each
-state; this is importance sampling with no variance left, and so there is no interval. It says nothing of the draws of a
-real device: it is about the numbers that the policy states.
+The outputs that tell most are far too rare to be met. In them, every symbol favours the same state for hundreds of
+ticks, and every count is beyond the possible. But an attacker who knows the mechanism can name one and compute how
+likely it is under each state. This is importance sampling with no variance left, and so there is no interval. It says
+nothing of the draws of a real device: it is about the numbers that the policy states.
 
-A count beyond what can be is e^(1/scale) times likelier for every tick more that is counted, whatever else was: its
+A count beyond the possible is e^(1/scale) times likelier for every tick more that is counted, whatever else was. Its
 likelihood is a product over ticks, and needs no count beside the state. (If several noises were added up, that is the
-limit of counts further and further away.) Symbols are searched from far to near, on each side of the secret tick: for
+limit of counts further and further away.) Symbols are searched from far to near, on each side of the secret tick. For
 every two states the past whose likelihoods differ most is kept. Counts of pairs of symbols are followed on the chain of
 the state and the last symbol. The adversary who may know states is also told one on each side, wherever that is worst.
 """

@@ -363,9 +363,10 @@ def device_tests(
     """Test all outputs of a device whose readings are known: each by itself, every two of them, and at changes.
 
     Symbols are by state, noise by state and window, points by state and number of the table, from readings that stayed
-    the same. `script` has the state of every tick of readings that changed, and begins anew after the last; `changes`
-    are its ticks and draws: by a window's name as many counts a tick, less what was counted; by the number of a table
-    points; under 0 symbols. `false_alarms` is the probability of any alarm at all, if the device is as it should be.
+    the same. `script` has the state of every tick of readings that changed, and begins again after the last. `changes`
+    are its ticks and draws. By a window's name, they are as many counts a tick, less the true counts. Points are by the
+    number of a table, symbols under 0. `false_alarms` is the probability of any alarm at all, if the device is as it
+    should be.
     """
     changed = {of: own for of, own in (changes or {}).items() if own[1]}
     samples = [sample for sample in _samples(policy, symbols, noise, points) if sample.cells.size]

@@ -194,9 +194,10 @@ def count_marginals(
 ) -> Floats:
     """Posterior (n, k) of every tick's state given symbols and what was released of the windows' counts.
 
-    Arguments are as for `filter_beliefs`, and `windows` (n,), the window that a tick is in, or -1 (a window's ticks
-    follow each other in one sequence); `adds` (n, k), 1 where a tick in that state is counted, else 0; `likelihoods`
-    (w, counts), Pr(what was released | a window's count) up to a factor, for counts from 0 to a window's most ticks.
+    Arguments are as for `filter_beliefs`, and three more. `windows` (n,) is the window that a tick is in, or -1; a
+    window's ticks follow each other in one sequence. `adds` (n, k) is 1 where a tick in that state is counted, else 0.
+    `likelihoods` (w, counts) is Pr(what was released | a window's count) up to a factor, for counts from 0 to a
+    window's most ticks.
 
     Raises:
         ValueError: bad shapes or distributions, a window with more ticks than counts, or evidence of probability zero.

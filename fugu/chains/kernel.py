@@ -3,11 +3,11 @@
 A kernel takes arrays that its public wrapper has checked. With NUMBA_DISABLE_JIT=1 it is a plain Python function.
 
 Compiled kernels are kept on disk. Numba renews them when the kernel's own file changes, but not when a helper or a
-constant from another file does, so each has a folder named by a digest of all it is made of. Two processes that compile
+constant from another file does. So each has a folder named by a digest of all it is made of. Two processes that compile
 one kernel at once for different types take the same number for its file, and may swap their code. So the files of each
 process have names of their own; at worst something is compiled again.
 
-A program that may not wait for that compiles beside its work: until then a kernel is the plain function that it was
+A program that may not wait for that compiles beside its work. Until then a kernel is the plain function that it was
 written as, whose results are the same.
 """
 

@@ -1,9 +1,9 @@
 """One tick of a message: what the forward and the backward passes share.
 
-A message is an unnormalised vector over the k states. It is never divided while it travels: when its sum falls below
-2^-100 it is multiplied by 2^100, which is exact and rare, and so the loop waits for a multiplication and an addition
-per tick, not for a division. Components smaller than about 2^-750 of the largest are lost, as in every scaled (not
-logarithmic) recursion; that does not matter where every state can be left and entered with a larger probability.
+A message is an unnormalised vector over the k states. It is never divided while it travels. When its sum falls below
+2^-100 it is multiplied by 2^100, which is exact and rare. So the loop waits for a multiplication and an addition per
+tick, not for a division. Components smaller than about 2^-750 of the largest are lost, as in every scaled (not
+logarithmic) recursion. That does not matter where every state can be left and entered with a larger probability.
 
 For k = 2, 3, 4 a message is a tuple: compiled code keeps it in registers, without branches on the length. For other k
 it is a row of a small array.

@@ -34,10 +34,10 @@ _MSGPACK, _JSON = "application/x-msgpack", "application/json"
 _ABOUT = """\
 Private sensor streams over MQTT (5.0, or 3.1.1). Everything is QoS 1: a message may come twice, and out of order.
 
-Payloads of content type application/json are UTF-8 JSON. Those of application/x-msgpack are two msgpack values, one \
-behind the other: the schema number, which says which message it is, and an array of fields; `title` names each. A \
+Payloads of content type application/json are UTF-8 JSON. Those of application/x-msgpack are two msgpack values. The \
+first is the schema number, which says which message it is, the second an array of fields; `title` names each. A \
 byte string with `x-fugu-packed` holds numbers, the highest bit first: `count` times the `parts` (or as often as they \
-fit), each a `uint` or `int` of `bits` bits, `times` over; a word there is the name of the field that says how many. \
+fit). Each is a `uint` or `int` of `bits` bits, `times` over. A word there names the field that says how many. \
 `x-fugu-readers` are the accounts that may read a topic where there are access lists. Not here is what a gateway says \
 to Home Assistant, under homeassistant/, in the words of Home Assistant."""
 

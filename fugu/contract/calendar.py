@@ -1,7 +1,7 @@
 """Blocks of the local day: which of them a tick is in, by its number alone.
 
 The transitions of a time zone are compiled into the signed policy. So neither the device's zone, nor its place, nor a
-later zone database moves a block, and days of 23 and of 25 hours put every tick into exactly one. Only the standard
+later zone database moves a block. Days of 23 and of 25 hours put every tick into exactly one block. Only the standard
 library is needed, because a running agent asks for blocks.
 """
 

@@ -332,8 +332,8 @@ class JointChains(ClassOfChains):
     ) -> Loss:
         """Joint loss of all streams; no stream may tell more than the class allows it.
 
-        Every device checks its own streams, and that together with what the others may tell nothing is above the
-        guarantee: so it holds for all of them, wherever they are. Source: docs/proofs/joint-streams.md, "Streams that
+        Every device checks two things: its own streams, and that they and all that the others may tell stay within the
+        guarantee. So it holds for all of them, wherever they are. Source: docs/proofs/joint-streams.md, "Streams that
         move together".
         """
         shown = self.streams[column]

@@ -59,9 +59,9 @@ class Shown(Document):
 class ClassOfChains(Document):
     """Base of all classes of chains: their common questions.
 
-    words: for which chains a promise of the class holds, as the end of a sentence; label: the class in a few words.
-    members: what `fugu.core.leakage.losses` takes for a class: bounds of q and r, or a largest odds ratio.
-    compiled: the class as a policy's of `fugu.core` has it, with the stream at `column`.
+    `words` says for which chains a promise of the class holds, as the end of a sentence, and `label` in a few words.
+    `members` is what `fugu.core.leakage.losses` takes: bounds of q and r, or a largest odds ratio. `compiled` is the
+    class in the form of a policy of `fugu.core`, with the stream at `column`.
     """
 
     form: ClassVar[int] = BOUNDED

@@ -1,7 +1,7 @@
 """Strict reading of an agent's compiled policy; `fugu.contract.compiler` writes it, docs/firmware.md has the layout.
 
-It is a board's form but for these: readings and thresholds are places of doubles (`fugu.contract.classify`), and there
-are grids of places, profiles of the day, classes of joint chains, sums over homes, and points. Of a policy of points it
+It is a board's form but for this. Readings and thresholds are places of doubles (`fugu.contract.classify`). There are
+grids of places, profiles of the day, classes of joint chains, sums over homes, and points. Of a policy of points it
 says when ticks are and how readings become states; its tables are in its JSON form only.
 """
 

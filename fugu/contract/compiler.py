@@ -1,9 +1,9 @@
 """Policies as the bytes that devices run: integers only, with what the certificate of the guarantee needs.
 
 An agent's readings are doubles, and a threshold is compiled to the place of a double; a board's readings are integers n
-that stand for n * unit. Floating-point numbers are decided about here, once, and become integers to compare with: on
-both the states are those of the JSON form. docs/firmware.md has the layout, `fugu.contract.compiled` and
-`fugu.core.compiled` the readers.
+that stand for n * unit. Decisions about floating-point numbers are made here, once. They become integers to compare
+with, and on both devices the states are those of the JSON form. docs/firmware.md has the layout,
+`fugu.contract.compiled` and `fugu.core.compiled` the readers.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Agent:
         return (int(window.query.each), b"") if window.blocks is None else (BLOCKS, _blocks(window.blocks))
 
     def sums(self, policy: Policy) -> bytes:
-        return bytes([len(policy.sums)]) + b"".join(_sum(sum_, policy.discretiser.states) for sum_ in policy.sums)
+        return bytes([len(policy.sums)]) + b"".join(_sum(shared, policy.discretiser.states) for shared in policy.sums)
 
     def ratio(self, epsilon: float) -> int:
         """Of a claim; 0 if it is none."""
@@ -105,7 +105,7 @@ class _Board:
         unit = self._unit
         if unit.denominator & (unit.denominator - 1):
             raise PolicyError(
-                f"with a running mean a unit has to be exact in binary, as 1 or 1/16 are, and {unit} is not: plan with "
+                f"with a running mean a unit has to be exact in binary, as 1 or 1/16 are, and {unit} is not. Plan with "
                 "readings in the unit of the sensor"
             )
         low, high = Fraction(baseline.lowest), Fraction(baseline.highest)

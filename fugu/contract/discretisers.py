@@ -5,11 +5,11 @@ Which readings are missing, and why a baseline is as it is, stands in docs/proof
 about the reading.
 
 The running mean is in integers, the same on every device, bit for bit. A reading (an IEEE double, exactly as it is) is
-clamped to the policy's range and becomes the nearest of STEPS + 1 equally spaced integers, 0 for the lowest and STEPS
+clamped to the policy's range. It becomes the nearest of STEPS + 1 equally spaced integers, 0 for the lowest and STEPS
 for the highest, halves upward. The mean is an integer number of units, UNIT to a step. The n-th reading x since the
-mean began changes it by (x * UNIT - mean) / min(n, M), rounded towards 0.
-Rounding is off by less than one unit a reading, and later ones shrink that by 1 - 1/min(n, M), so the mean is never M
-units or more away from the one without rounding: at most 2^-8 of a step for the largest M.
+mean began changes it by (x * UNIT - mean) / min(n, M), rounded towards 0. Rounding is off by less than one unit a
+reading, and later readings shrink that by 1 - 1/min(n, M). So the mean is never M units or more away from the one
+without rounding: at most 2^-8 of a step for the largest M.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Cells(Document):
         origin: latitude and longitude, in degrees, of the south-west corner of cell (0, 0).
         step: height and width of a cell, in degrees.
         cells: for each state the column (to the east) and row (to the north) of its cell.
-        missing: name of the state of a tick without a usable reading, if there is one: a cell that stands in for it, or
-            a state after those of the cells.
+        missing: name of the state of a tick without a usable reading, if there is one. It is a cell that stands in for
+            it, or a state after those of the cells.
     """
 
     remembers: ClassVar[bool] = False

@@ -1,6 +1,6 @@
 """The errors that device, gateway and subscriber share, each with a reason for counters and statuses.
 
-What a device may say of its troubles is a closed set of words about link, storage, clock and policy; no reading can
+A device may report its troubles only in a closed set of words about link, storage, clock and policy. No reading can
 bring about any of them. What troubles a sensor stays on the device.
 """
 

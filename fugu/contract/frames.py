@@ -106,7 +106,7 @@ First = Annotated[int, TICK, "The tick of the first; every tick from there on ha
 Shift = Annotated[
     int,
     TICK,
-    "By how many ticks the numbers are ahead of the wall clock, at most `first`: tick t happens at epoch + (t - shift) "
+    "By how many ticks the numbers are ahead of the wall clock, at most `first`. Tick t happens at epoch + (t - shift) "
     "* period, both as in the stream's description.",
 ]
 

@@ -1,16 +1,16 @@
 """Messages of a group: homes of which only sums become known. Words as in DAP: the site is the leader.
 
-A device splits its noisy count of a window mod 2^64: masks that are uniform go to the *helper*, encrypted before the
-window begins, and count + share - mask, the *parts*, to the site. Each alone is uniform. The helper gives the site the
-masks' sum over one set of devices, and so the noisy count of them all.
+A device splits its noisy count of a window mod 2^64. Uniform masks go to the *helper*, encrypted before the window
+begins. The *parts*, count + share - mask, go to the site. Each alone is uniform. The helper gives the site the masks'
+sum over one set of devices, and so the noisy count of them all.
 
     device -> site    Report             {device}/report/{stream}: parts, and beside them what only the helper can open
     helper -> device  OpeningKey         group/{group}/key, retained, in an envelope of kind `opening-key`
     site -> helper    OpeningRequest     group/{group}/request: one set of one window, in pages
     helper -> site    OpeningAnswer      group/{group}/answer, in an envelope of kind `answer`
 
-What a device signs is over its header and the ciphertext, never over the parts, not even by a hash: a hash of a part
-would tell the helper the count after some thousand guesses. The same header is HPKE's `info`.
+A device signs the header and the ciphertext, never the parts, not even by a hash. From a hash of a part the helper
+would guess the count after some thousand tries. The same header is HPKE's `info`.
 """
 
 import hashlib

@@ -4,10 +4,11 @@ A *group document* is fixed and signed by the key of its *helper*, whom the home
 it whole, with its signature, and so says nothing of the sum by itself. A device takes part only if its own
 configuration pins the helper and the least that protects it (`GroupPin`): who writes policies can choose neither.
 
-One tick of one home moves a sum by at most 1, and `honest` shares are discrete Laplace noise: so the sum adds
+One tick of one home moves a sum by at most 1, and `honest` shares are discrete Laplace noise. So the sum adds
 `fugu.core.shares.rate_up` to the loss of each of the home's ticks, as if the home had drawn all of the noise. That
-holds for whoever sees all sums, knows all other homes, and knows the shares of all but `honest` of those in the sum;
-provided that the helper opens one set of each window once, and that so many in it are real, honest and tell nobody.
+holds for an attacker who sees all sums, knows all other homes, and knows the shares of all but `honest` of those in the
+sum. It needs two things: the helper opens one set of each window once, and so many homes in it are real, honest and
+tell nobody.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class Guarantee(Document):
 class StreamOutputs(NamedTuple):
     """All that a device says of a stream: a symbol every tick, or none, and counts of windows.
 
-    It is one mechanism: changing one tick's state changes the likelihood of a symbol by the ratios of the table, and
-    that of the counts by at most e^(their rate), in both directions.
+    It is one mechanism. Changing one tick's state changes the likelihood of a symbol by the ratios of the table. It
+    changes that of the counts by at most e^(their rate). Both hold both ways.
     """
 
     table: NoiseTable | None = None

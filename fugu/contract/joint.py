@@ -1,12 +1,12 @@
 """The loss of a tick's state to all streams of a device together.
 
 Streams of one sensor with the same discretiser and the same clock have one and the same sequence of states. Given that,
-their outputs are independent: the likelihood ratios of a tick multiply, direction by direction, and the streams are one
+their outputs are independent: the likelihood ratios of a tick multiply, direction by direction. The streams are one
 mechanism with the products, for which the loss is computed once. The sum of their epsilons is no bound: what outputs
 tell of this tick through the neighbouring ones grows faster than in proportion.
 
-Other streams depend on one another in ways that no class of chains of one of them describes: there is a joint bound if
-they name one another in a class of joint chains, and else none is made up.
+Other streams depend on one another in ways that no class of chains of one of them describes. There is a joint bound
+only if they name one another in a class of joint chains.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
 
     Of `seconds`; 0 is for one tick's state.
 
-    Where streams declare different classes, the largest bound counts, so that it holds if the truth is in any one of
-    them: a stream with a class that is too narrow takes nothing away from what the others promise. Likewise it holds
-    against the strongest of their adversaries.
-    The policies' own guarantees are verified. `sensors`: for each stream what tells its sensor from others; `None` if
-    that is not known, and then streams that can have a joint bound are taken to be of one sensor. NoJointBoundError:
-    there is none, and why. GuaranteeError: the joint loss is not finite.
+    Where streams declare different classes, the largest bound counts, so that it holds if the truth is in any one
+    class. A stream with too narrow a class takes nothing away from what the others promise. Likewise it holds against
+    the strongest of their adversaries. The policies' own guarantees are verified. `sensors`: for each stream what tells
+    its sensor from others, `None` if unknown. If unknown, streams that can have a joint bound are taken to be of one
+    sensor. NoJointBoundError: there is none, and why. GuaranteeError: the joint loss is not finite.
     """
     streams = []
     for policy in policies:

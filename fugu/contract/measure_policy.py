@@ -1,7 +1,7 @@
 """Policies of measured streams: what a device measures, which states it must not tell apart, and how it is randomised.
 
-Policy graph, epsilon and possible steps are the policy's; whoever later sends tables can only choose among those that
-keep the promise, because the device checks each one against them.
+Policy graph, epsilon and possible steps are the policy's. The sender of tables can only choose among those that keep
+the promise, because the device checks each one against them.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class MeasurePolicy(PolicyHeader):
         transition: for each state the states that can follow it, with their probabilities; which there are counts for
             privacy, how likely they are for estimates only.
         initial: the distribution of the state at tick 0; only which states are possible counts for privacy.
-        shows: if the chain's states are others than those that are measured (pairs of a state before and one now), for
-            each the state that it shows; transition and initial are then theirs, all else is of what they show.
+        shows: for chains over other states than those measured, such as pairs of a state before and one now: the state
+            that each shows. Transition and initial are then of the chain's states, all else of the shown ones.
         cycle: ticks after which the steps repeat; tick 0 begins a cycle.
         changes: the steps of later parts of the cycle, in their order.
         graph: the pairs of states that must not be told apart.
@@ -126,7 +126,7 @@ class MeasurePolicy(PolicyHeader):
         factor: epsilon times this bounds the same for any two possible states.
         degree: every possible state is hidden among at least so many possible ones, itself included, or among all.
         delta: above 0, the gateway sends tables in which the least likely states, together at most of this probability,
-            have surrogates; the promise holds for them all the same.
+            have surrogates. The promise holds for them all the same.
         objective: by what the gateway chooses partners for exposed states.
         stream_loss: what the stream as a whole loses.
         fallback: the table for ticks that have no other, as base64 of its message; it protects every pair.

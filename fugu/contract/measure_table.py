@@ -4,12 +4,11 @@ A table is a message of its own, because a gateway sends new ones while a policy
 fallback table in the same bytes. Sets of states are integers whose bit x stands for state x.
 
 The staircase K-norm mechanism: P(v) proportional to q^ceil(gauge(v)) on the lattice, without truncation or floats. The
-gauge of a sum is at most the sum of the gauges, so moving by a vector of K changes the power by at most 1, and the
+gauge of a sum is at most the sum of the gauges. So moving by a vector of K changes the power by at most 1, and the
 likelihood by at most 1/q. For a lattice polygon with area A and B boundary points, n K holds A n^2 + (B/2) n + 1 points
-(Ehrhart), so shell n has A (2n - 1) + B/2 of them.
-A draw takes a shell, then a point of it. The cone of an edge (a, b) holds 2A_ab classes of points (i + alpha) a + (j +
-beta) b with i, j >= 0, alpha in (0, 1] and beta in [0, 1): a class with alpha + beta <= 1 meets shell n in n points,
-any other in n - 1.
+(Ehrhart), so shell n has A (2n - 1) + B/2 of them. A draw takes a shell, then a point of it. The cone of an edge (a, b)
+holds 2A_ab classes of points (i + alpha) a + (j + beta) b. Here i, j >= 0, alpha is in (0, 1] and beta in [0, 1). A
+class with alpha + beta <= 1 meets shell n in n points, any other in n - 1.
 """
 
 import base64

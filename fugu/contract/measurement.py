@@ -1,12 +1,11 @@
 """Promises of measured streams, as plain values, and the check of a table against its policy graph, in integers.
 
 Sets of states are integers whose bit x stands for state x. For a set C of possible states, with at least two of them,
-the source's four conditions hold, the second and fourth for `degree`: a state, possible or not, is protected together
-with degree - 1 other states of C (with all of them if there are no more), the same for every point. A state outside C
-counts because whoever sends tables could otherwise mark such states.
-Ratios are compared as W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z], staircases by the gauge of differences; both without
-rounding.
-Source: docs/proofs/private-points.md, "Private measurements".
+the source's four conditions hold, the second and fourth for `degree`. A state, possible or not, is protected together
+with degree - 1 other states of C (all, if there are no more), the same for every point. A state outside C counts
+because whoever sends tables could otherwise mark such states. Ratios are compared as W[i,z] 2^24 <= floor(e^epsilon
+2^24) W[j,z], staircases by the gauge of differences; both without rounding. Source: docs/proofs/private-points.md,
+"Private measurements".
 """
 
 from __future__ import annotations

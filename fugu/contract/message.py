@@ -136,8 +136,8 @@ class Word(FieldType):
 class Binary(FieldType):
     """A byte string of low..high bytes.
 
-    `packed`: numbers packed in it on the wire, as in the introduction of the AsyncAPI document: how many times ("" for
-    as often as they fit), and of each its name, type, bits and how often it is there.
+    `packed`: numbers packed in it on the wire, as in the introduction of the AsyncAPI document. It says how many times,
+    "" for as often as they fit. Of each number it has name, type, bits and how often it is there.
     """
 
     def __init__(self, low: int, high: int, *packed: Any) -> None:

@@ -119,9 +119,8 @@ def _check_symbols(table: NoiseTable) -> None:
         for symbol, weight in enumerate(weights):
             if weight < 1:
                 raise ValueError(
-                    f"state {state} can never emit symbol {symbol} (weight {weight} of 2^32): a symbol that a state "
-                    "can never emit would reveal with certainty that the state was another one; "
-                    "thresholds must increase strictly within (0, 2^32)"
+                    f"state {state} can never emit symbol {symbol} (weight {weight} of 2^32): the symbol would reveal "
+                    "that the state was another one. Thresholds must increase strictly within (0, 2^32)"
                 )
 
 

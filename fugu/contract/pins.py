@@ -6,7 +6,7 @@ them alone could be got round by the others, so a stream has all of them or none
 - A policy's class must contain the pinned one: its guarantee then holds for every chain that the owner has named.
 - Ticks at a multiple of the pinned period are some of the pinned ticks, and whoever sees fewer symbols learns no more.
 A discretiser with hysteresis or a baseline has other states if it sees fewer readings: its period must be the pinned.
-- A measured stream's clock, first states and steps must be the pinned ones: which states are possible follows from
+- A measured stream's clock, first states and steps must be the pinned ones. Which states are possible follows from
 them, and decides which pairs are protected and by which partner.
 """
 
@@ -216,8 +216,8 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
 def contains(wider: ChainClass, pinned: ChainClass) -> bool:
     """True if every chain of `pinned` is in `wider`, as far as that can be shown; exact, without any tolerance.
 
-    A bounded class has every start, and steps that change; the others have one chain each for all time, started
-    stationary, so that neither contains a bounded one. Joint chains must be of the same streams with the same rates:
-    what each of them may tell is what the owners of the others rely on.
+    A bounded class has every start, and steps that change. The others have one chain each for all time, started
+    stationary, so neither contains a bounded one. Joint chains must be of the same streams with the same rates. The
+    owners of the others rely on what each stream may tell.
     """
     return wider.states == pinned.states and wider.covers(pinned)

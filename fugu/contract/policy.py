@@ -61,8 +61,8 @@ class PolicyHeader(DocumentFile):
         valid_from: Unix time in seconds from which the policy may run.
         valid_until: Unix time in seconds from which it may not run any more; none means for ever.
         frame_ticks: ticks in a frame of symbols or points, which is published every frame_ticks * period.
-        missing_share: the most of the ticks that are expected to be missing without a state for that, if it is known;
-            says how far off estimates can be, and nothing about privacy.
+        missing_share: the most of the ticks that are expected to be missing without a state for that, if it is known.
+            It says how far off estimates can be, and nothing about privacy.
         useful_for: what the plan that made it found it good for, if it compared that with guessing.
     """
 

@@ -230,7 +230,7 @@ class WindowCount(JsonMessage):
     adversary: Against
     useful: Annotated[
         StrictBool,
-        "Whether the plan found answers like this one twice as good as guessing; false if nobody compared, and if the "
+        "Whether the plan found answers like this one twice as good as guessing. False if nobody compared, and if the "
         "device was running for less than half of the window.",
     ]
 
@@ -292,8 +292,8 @@ class ReleaseFrame(JsonMessage):
     audience: Annotated[_Name, "Whom the promise is for."]
     query: Annotated[
         QueryKind,
-        "What was asked: the count of ticks in the states, a histogram with a "
-        "count of each state, their relative frequency, or the mean dwell time in them, in ticks.",
+        "What was asked: how many ticks were in the states, a histogram of all states, their relative frequency, or "
+        "their mean dwell time in ticks.",
     ]
     states: Annotated[_States, "Labels of the states that were asked for; of a histogram, all."]
     devices: Annotated[StrictInt, Field(ge=1, le=_MOST_DEVICES), "How many devices were counted together."]
@@ -349,8 +349,8 @@ class ReleaseFrame(JsonMessage):
     helper: Annotated[
         StrictStr,
         Field(max_length=35, pattern="^(([0-9]{5} ){5}[0-9]{5})?$"),
-        "Of a sum of homes the digits of the helper's key: epsilon holds if the helper keeps its word and `honest` of "
-        "these homes are real and honest; otherwise a home's exact count may be known. Else empty.",
+        "Of a sum of homes the digits of the helper's key, else empty. Epsilon holds if the helper keeps its word and "
+        "`honest` of these homes are real and honest. Otherwise a home's exact count may be known.",
     ]
     honest: Annotated[StrictInt, Field(ge=0, le=_MOST_DEVICES), "Of a sum of homes, how many that are; else 0."]
 

@@ -52,7 +52,7 @@ def reversal_error(states: int) -> float:
 
     Elimination without subtractions changes an entry of the matrix at most k - 1 times, by some four roundings. A
     distribution is a sum over trees of products of k - 1 entries (the tree theorem), so it is good to 4 (k - 1)^2
-    roundings, and the ratio of two means of a step has it four times.
+    roundings. The ratio of two means of a step has that error four times.
     """
     return 16.0 * states * (states + 2.0) * UNIT
 
@@ -60,8 +60,8 @@ def reversal_error(states: int) -> float:
 CONTEXT = Context(prec=50, rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999)
 """For decimals that are rounded to the nearest, and outward at the end."""
 _MOST = 10_000
-# The argument is rounded up by at most 10^-55 (it has at most 5 digits before the point), and e^argument, which
-# Decimal rounds to the nearest, goes up by one more unit: less than 10^-54 in all, relative to e^x.
+# The argument is rounded up by at most 10^-55 (it has at most 5 digits before the point). Decimal rounds e^argument to
+# the nearest, and it goes up by one more unit: less than 10^-54 in all, relative to e^x.
 _UPWARD = Context(prec=60, rounding=ROUND_CEILING, Emin=-999_999, Emax=999_999)
 _DOWNWARD = Context(prec=500, rounding=ROUND_FLOOR, Emin=-999_999, Emax=999_999)
 

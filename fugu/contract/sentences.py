@@ -51,7 +51,7 @@ def sum_condition(name: str, helper: str, honest: int) -> str:
     """The sentence without which no epsilon of a sum of homes is said; `helper` are the digits of its key."""
     return (
         f"of sum {name} that is true if its helper ({helper}) keeps its word and {honest} of its homes are real and "
-        "honest; otherwise the exact count can be seen"
+        "honest. Otherwise the exact count can be seen"
     )
 
 

@@ -1,7 +1,7 @@
 """MQTT topics: `fugu/2/{fleet}/...`, built and parsed in one place.
 
-A name (fleet, device, stream) has 1 to 64 letters, digits, `_` or `-`, so it can hold no MQTT wildcard or separator;
-some names are reserved, so that no topic can be taken for another. A release's audience is a part of its topic, so that
+A name (fleet, device, stream) has 1 to 64 letters, digits, `_` or `-`, so it can hold no MQTT wildcard or separator.
+Some names are reserved, so that no topic can be taken for another. A release's audience is a part of its topic, so that
 a broker's access list can tell audiences apart.
 """
 

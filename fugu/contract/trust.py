@@ -1,8 +1,8 @@
 """The judge of documents for an agent, or for whoever judges as one would; its rules are those of `fugu.core.judge`.
 
-The core decides. From here it has the check of signatures, and what an agent runs of a document: its policies in JSON
-compiled again, and what only agents have: measured streams, tables, and ceilings of all streams together. A device
-whose own clock is synchronised takes no signed time that is more than a day ahead of it.
+The core decides. This module checks signatures, compiles a document's policies in JSON again, and has what only agents
+have: measured streams, tables, and ceilings of all streams together. A device whose own clock is synchronised takes no
+signed time that is more than a day ahead of it.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Trust:
 
     Args:
         stored: the state as it was packed; none for a device that has accepted nothing yet.
-        sensors: for each stream what tells its sensor from others, by the device's configuration; `None` where that is
-            not known, and then streams get the benefit of the doubt.
+        sensors: for each stream what tells its sensor from others, by the device's configuration. `None` where that is
+            not known: then streams get the benefit of the doubt.
     """
 
     def __init__(

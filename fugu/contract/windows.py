@@ -2,7 +2,7 @@
 
 One window adds sensitivity / scale to the loss of each of its ticks; losses of windows that share a tick, and of its
 symbol, add up. Source: docs/proofs/device-windows.md, "Windows counted on the device".
-With the mechanisms "chain", "mqm-exact" and "mqm-approx" the losses of any number of counts add up tick by tick; the
+With the mechanisms "chain", "mqm-exact" and "mqm-approx" the losses of any number of counts add up tick by tick. The
 noise of "wasserstein" and "group" covers one release of one window, ever. Source: docs/proofs/published-mechanisms.md,
 "The published mechanisms".
 """

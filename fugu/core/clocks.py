@@ -6,8 +6,8 @@ clock has stayed there for a while.
 
 Tick numbers only go up. When the wall clock has gone back, they are ahead of it by a shift: tick t is wall tick t -
 shift, which happens at epoch + (t - shift) * period. The shift never falls, and is a multiple of the strides of all
-windows and the cycles of all chains, so that a window is always at the same time of day. However often the clock is
-set, a tick is due a period after the one before, or later: closer readings are more alike than the policy's class says.
+windows and the cycles of all chains. So a window is always at the same time of day. However often the clock is set, a
+tick is due a period after the one before, or later. Closer readings are more alike than the policy's class says.
 """
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ _MOST_MULTIPLE = 1 << 42
 class Anchored:
     """Wall time by the monotonic clock, anchored once the wall clock is `right` or a signed time is near.
 
-    `anchors` counts them: none before the time is known, one more with each jump that counts; `jump` is one that does
+    `anchors` counts them: none before the time is known, one more with each jump that counts. `jump` is one that does
     not count yet, its offset and when it began. Wall time is `offset_us` ahead of elapsed time. With `offset_us` an
     anchor of before goes on. A jump that nobody confirms waits for `patience_us`.
     """

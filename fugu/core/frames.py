@@ -1,8 +1,8 @@
 """Frames of symbols and of windows, byte for byte (docs/protocol.md).
 
-All frames of a stream have one size, whatever the numbers in them, and so have those of a window: the integers are
-written in msgpack's widest forms (0xcc, 0xcd, 0xce: 8, 16, 32 bits unsigned, 0xd3: 64 bits signed, 0xc5: byte string of
-16-bit length, 0xd9: string of 8-bit length, 0xdc: array of 16-bit length).
+All frames of a stream have one size, whatever the numbers in them, and so have those of a window. The integers are
+written in msgpack's widest forms: 0xcc, 0xcd, 0xce: 8, 16, 32 bits unsigned, 0xd3: 64 bits signed, 0xc5: byte string of
+16-bit length, 0xd9: string of 8-bit length, 0xdc: array of 16-bit length.
 """
 
 import struct

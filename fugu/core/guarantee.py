@@ -88,7 +88,7 @@ def stretch_ticks(seconds: int, period_us: int) -> int:
 def tick_ratios(policy: Policy, alone: bool = False) -> tuple[int, int]:
     """Bound the ratios of what is said of a tick itself, by a stream or by its windows `alone`; for `losses`.
 
-    With q + r > 1, neighbouring ticks work in opposite directions: two policies in turns lose more than either, unless
+    With q + r > 1, neighbouring ticks work in opposite directions. Two policies in turns lose more than either, unless
     each is held to the larger of its ratios twice. Of joint chains it is for all streams, as the class allows them.
     """
     _check_class(policy)
@@ -112,8 +112,8 @@ def tick_ratios(policy: Policy, alone: bool = False) -> tuple[int, int]:
 def stretched(policy: Policy, bound: int, ticks: int, wanted: int, most: int, alone: bool = False) -> int:
     """A bound for a stretch of `wanted` ticks from one for `ticks`; if it is above `most`, any number above that.
 
-    Each tick more, or less, has the largest ratio of what is said of it. States of joint chains may differ that show
-    the same; there the past and the future of a tick may tell most of different pairs of states.
+    Each tick more, or less, has the largest ratio of what is said of it. Different states of joint chains may show the
+    same. There the past and the future of a tick may tell most of different pairs of states.
     """
     if wanted == ticks:
         return bound

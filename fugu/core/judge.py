@@ -117,16 +117,16 @@ class Reader(Unpacker):
 
     def skip(self) -> None:
         """Leave a value out, whatever it is."""
-        open_ = 1
-        while open_:
-            open_ -= 1
+        remaining = 1
+        while remaining:
+            remaining -= 1
             code = self.take(1)[0]
             if code < 0x80 or code >= 0xE0 or code in (0xC0, 0xC2, 0xC3):
                 continue
             if code < 0x90:
-                open_ += 2 * (code & 15)
+                remaining += 2 * (code & 15)
             elif code < 0xA0:
-                open_ += code & 15
+                remaining += code & 15
             elif code < 0xC0:
                 self.take(code & 31)
             elif 0xC4 <= code <= 0xC6 or 0xD9 <= code <= 0xDB:
@@ -135,7 +135,7 @@ class Reader(Unpacker):
                 self.take((4, 8, 1, 2, 4, 8, 1, 2, 4, 8)[code - 0xCA])
             elif 0xDC <= code <= 0xDF:
                 size = int.from_bytes(self.take(4 if code & 1 else 2), "big")
-                open_ += size if code < 0xDE else 2 * size
+                remaining += size if code < 0xDE else 2 * size
             else:
                 raise MessageError("a form that is not known")
 

@@ -78,12 +78,12 @@ def _with_odds(odds: "Fraction", up: int, down: int, first: int, second: int) ->
 def odds_leakage(odds: "Fraction", ratio: int) -> int:
     """The most that a side adds if its steps have such odds ratios and its outputs such a ratio, whatever is known.
 
-    It is m of m = W(ratio m), W(u) = ((sqrt(odds u) + 1) / (sqrt(odds) + sqrt(u)))^2: the largest ratio of two means of
-    a function with values in [1, u] under two distributions whose likelihood ratios differ by a factor of at most odds.
-    Conditioning on side information reweights both rows of a transition matrix alike and leaves that factor alone. A
-    linear-fractional maximum over a box puts u on a set; with probabilities a and p of that set, odds(a) / odds(p) is
-    at most odds, and the best p gives W. So it holds for any number of states, any start, and steps that change. In w =
-    sqrt(m) the fixed point is g w^2 - sqrt(odds) (g - 1) w - 1 = 0 with g = sqrt(ratio).
+    It is m of m = W(ratio m), W(u) = ((sqrt(odds u) + 1) / (sqrt(odds) + sqrt(u)))^2. W is the largest ratio of two
+    means of a function with values in [1, u] under two distributions. Their likelihood ratios differ by a factor of at
+    most odds. Conditioning on side information reweights both rows of a transition matrix alike and leaves that factor
+    alone. A linear-fractional maximum over a box puts u on a set; with probabilities a and p of that set, odds(a) /
+    odds(p) is at most odds, and the best p gives W. So it holds for any number of states, any start, and steps that
+    change. In w = sqrt(m) the fixed point is g w^2 - sqrt(odds) (g - 1) w - 1 = 0 with g = sqrt(ratio).
     """
     root = _sqrt_up(ratio_up(odds[0], odds[1]))
     below, above = _isqrt(ratio << BITS), _sqrt_up(ratio)
@@ -114,7 +114,7 @@ def _side(q: "Fraction", r: "Fraction", up: int, down: int, adversary: str, idle
     """The most that a side adds in one direction, for the chain of q and r, q + r other than 1.
 
     With q + r > 1 the map of one tick falls, so the worst outputs alternate: the nearest tick shows the smallest ratio,
-    the next the largest, and so on; two ticks together rise again.
+    the next the largest. Over two ticks the map rises again.
     """
     # u -> f(ratio u), f(u) = ((1 - q) u + q) / (r u + 1 - r), with both sides of the fraction times q[1] r[1]
     plain = (q[1] - q[0]) * r[1], q[0] * r[1], r[0] * q[1], (r[1] - r[0]) * q[1]
@@ -150,8 +150,8 @@ def _walk(
 
     h = m / n along the ticks after the known state, m with the worst outputs and n with none, of which `pairs` have the
     first. Both go monotonically to their limits, n to 1: so what is left is at most limit / n, or m, and the end is
-    proven. Stretches of 2^level steps that provably stay below the best are skipped, and a climb to a peak goes first,
-    so that chains that hardly change are quick too.
+    proven. Stretches of 2^level steps that provably stay below the best are skipped. A climb to a peak goes first, so
+    that chains that hardly change are quick too.
     """
     plain, loaded = steps
     unloaded = _product(plain, plain) if ratios[1] else plain

@@ -2,7 +2,7 @@
 
 A table is a set of exact rational probabilities over 2^32, so a privacy guarantee is a statement about integers: one
 uniform 32-bit word against one row decides. A tick without a usable reading takes its row by one more word, whatever
-the state is: it has the loss 0 if which ticks are missing does not depend on the readings
+the state is. It has the loss 0 if which ticks are missing does not depend on the readings
 (docs/proofs/states-and-ticks.md, "Missing readings").
 
 Discrete Laplace noise: P(n) proportional to exp(-|n| / s) on the integers, for a rational scale s. There is no rounding

@@ -1,20 +1,22 @@
 """Readings become states, in integers: the running form of every discretiser, where devices run and where one plans.
 
-The host makes an integer of a reading: its count of a unit, its place among all doubles, its step between the ends of a
-range, or its state where that follows from it alone. What it makes none of is unusable. Whatever a sensor hands over,
-the outcome is a state or None: never an exception, and never a word about the reading. All that is remembered is in
-memory, and gone after a restart; a wall clock that is set, and a new version of a policy, change nothing of it.
+The host makes an integer of a reading: its count of a unit, its place among all doubles, or its step between the ends
+of a range. Where the state follows from the reading alone, it is the state. What it makes none of is unusable. Whatever
+a sensor hands over, the outcome is a state or None: never an exception, and never a word about the reading. All that is
+remembered is in memory, and gone after a restart; a wall clock that is set, and a new version of a policy, change
+nothing of it.
 
 A baseline is a running mean in integers, so that the band around it that a reading is in is the same on every device,
 bit for bit. A reading is clamped to the policy's range and becomes the nearest of STEPS + 1 equally spaced integers, 0
 for the lowest and STEPS for the highest, halves upward. The mean is an integer number of units, UNIT to a step. The
-n-th reading x since the mean began changes it by (x * UNIT - mean) / min(n, M), rounded towards 0: the plain mean of
-the first M readings, and from then on the exponential one, whose weights shrink by 1 - 1/M a reading.
+n-th reading x since the mean began changes it by (x * UNIT - mean) / min(n, M), rounded towards 0. That is the plain
+mean of the first M readings, and from then on the exponential one, whose weights shrink by 1 - 1/M a reading.
 
-Rounding is off by less than one unit a reading, and later ones shrink that by 1 - 1/min(n, M), so the mean is never M
-units or more away from the one without rounding: at most 2^-8 of a step for the largest M. It cannot stall further off.
+Rounding is off by less than one unit a reading, and later readings shrink that by 1 - 1/min(n, M). So the mean is never
+M units or more away from the one without rounding: at most 2^-8 of a step for the largest M. It cannot stall further
+off.
 
-A reading is compared with the mean of the readings *before* it, so that it is not measured by itself; with the default
+A reading is compared with the mean of the readings *before* it, so that it is not measured by itself. With the default
 edge, the mean, the other choice would give the same states. The first reading is compared with itself.
 """
 
@@ -85,8 +87,8 @@ class Bands:
 class RunningMean:
     """The band of a step around the mean of what came before, then taken into the mean.
 
-    A step is above an edge, in units, if it is further above the mean; or above a multiple of it, where `zero` are the
-    units from 0 to the lowest step. `mean`, in units, is of `count` steps, at most `ticks`.
+    A step is above an edge, in units, if it is further above the mean. It is above a multiple of the mean, too, where
+    `zero` are the units from 0 to the lowest step. `mean`, in units, is of `count` steps, at most `ticks`.
     """
 
     def __init__(

@@ -16,8 +16,8 @@ __all__ = ["Stream"]
 class Stream:
     """A stream under a verified policy; `entropy` fills a writable buffer with independent uniform bytes.
 
-    `last_framed` is the last tick of the newest frame, -1 for none; `last_indices` are, by name, of the last window
-    that was released; no window that begins before `since` is counted; numbers are ahead of the wall clock by `shift`
+    `last_framed` is the last tick of the newest frame, -1 for none. `last_indices` are, by name, of the last window
+    that was released. No window that begins before `since` is counted. Numbers are ahead of the wall clock by `shift`
     ticks. `noise_entropy` is for the noise of windows, if it is another; tests tell them apart.
     """
 

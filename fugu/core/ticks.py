@@ -1,7 +1,7 @@
 """The ticks of a device's streams: one symbol a tick on a steady clock, reserved before it is drawn.
 
-A tick is drawn for when it comes or not at all: one that is overdue, because the machine slept or the clock was set, is
-absent. Smaller delays are made up for by an eighth of a period with each tick, since readings closer together than a
+A tick is drawn for when it comes or not at all. A tick that is overdue, because the machine slept or the clock was set,
+is absent. Smaller delays are made up for by an eighth of a period with each tick. Readings closer together than a
 period are more alike than the policy's class says. Numbers never go back: see `fugu.core.clocks`.
 """
 

@@ -4,10 +4,10 @@ A count begins at its noise, so the true count is nowhere. The noise is drawn be
 the moment at which anything leaves says nothing about it.
 
 A window holds ticks that were drawn for, under one version of the policy. Ticks without a usable reading are among
-them, but not those at the beginning of a baseline: how many it says it has observed depends on no reading, and without
-any usable one it is its noise. A window leaves at the first tick at or after its end. A host that keeps counts over
-restarts hands them in as records: the ticks since then are in no count. A window without a record begins anew. So every
-tick is in the windows of the version in force when it happened, once, and loses at most that version's rate.
+them, but not those at the beginning of a baseline. So the number of observed ticks depends on no reading, and without
+any usable one the count is its noise. A window leaves at the first tick at or after its end. A host that keeps counts
+over restarts hands them in as records: the ticks since then are in no count. A window without a record begins anew. So
+every tick is in the windows of the version in force when it happened, once, and loses at most that version's rate.
 """
 
 from .noise import discrete_laplace
@@ -72,7 +72,7 @@ class NoisyCounts(Secret):
 class Counter:
     """The windows of one definition that are under way; `draw` gives uniform integers below a number.
 
-    `last_index` is of the last window that was ever released, -1 for none; none that begins before `since` is counted:
+    `last_index` is of the last window that was ever released, -1 for none. None that begins before `since` is counted:
     it would hold ticks from before the clock was set. `records` are (index, ticks observed, noisy counts) of windows
     that go on if their time is not over. `open` are the windows under way, by index.
     """
@@ -97,8 +97,8 @@ class Counter:
     def prepare(self, tick: int) -> None:
         """Draw the noise of the windows that hold a tick; forget those that ended before it and observed nothing.
 
-        Those that a record had are forgotten, too, if none of their ticks has come since: a copy of a disk that was put
-        back after their end releases nothing.
+        Those that a record had are forgotten, too, if none of their ticks has come since. So a copy of a disk that was
+        put back after their end releases nothing.
         """
         window = self.window
         for index in sorted(self.open):

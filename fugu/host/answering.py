@@ -85,9 +85,9 @@ class Answering:
 def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
     """Answer of the process; `None` if there is no process, or this account may not ask it.
 
-    Raises FuguError unless the process is of this account, of root, or, with `owner_of_folder`, of the account
-    whose folder the socket is in: in a folder that anybody may write to, anybody may have made the socket. Where only
-    the folder's owner may write, the socket is the owner's, whatever the process's account: systemd 257 maps the folder
+    Raises FuguError unless the process is of this account or of root. With `owner_of_folder`, the account whose folder
+    the socket is in will do, too. In a folder that anybody may write to, anybody may have made the socket. Where only
+    the folder's owner may write, the socket is the owner's, whatever the process's account. Systemd 257 maps the folder
     of a service's passing account, which on the disk is another's.
     """
     received = b""

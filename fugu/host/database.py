@@ -1,13 +1,13 @@
 """SQLite files that one process or several keep; one of another `application_id` or `user_version` is refused.
 
 The files of an open database are compared with what they were when it was opened. SQLite goes on in files that have
-been removed or replaced, and says that what it writes is durable; nor does it see that somebody overwrites what it has
-in memory. A look at i-nodes, sizes and times before and after each transaction costs some microseconds.
+been removed or replaced, and says that what it writes is durable. It does not see either that somebody overwrites what
+it has in memory. A look at i-nodes, sizes and times before and after each transaction costs some microseconds.
 
-Each record has a checksum: SQLite checks how pages fit together, not what is in them. Each table has a column that
-SQLite itself computes from all others whenever a row is written, and a view, `intact_TABLE`, of the same rows with one
-column more: to read that of a row that does not match its checksum is an error. Statements that decide anything, or
-hand something on, read the view, one a statement, and are asked for that column as well. It is no condition of the
+Each record has a checksum: SQLite checks how pages fit together, not what is in them. In each table SQLite itself
+computes a column from all others whenever a row is written. A view, `intact_TABLE`, has the same rows and one column
+more: to read it, of a row that does not match its checksum, is an error. Statements that decide anything, or hand
+something on, read the view, one a statement, and are asked for that column as well. It is no condition of the
 view: SQLite would compute it from what a statement asks for in place of what is stored.
 """
 

@@ -166,8 +166,8 @@ def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
     asked = {"more than usual": "saw more of it than usual", "at least half": "was mostly so"}
     return (
         f"Asked whether any {stretch_words(seconds)} {asked.get(attack.secret, 'saw its beginning')}, an attacker who "
-        f"knows all other days moved his odds by a factor of at most {attack.furthest:.2f} (epsilon allows "
-        f"{epsilon_to_odds(epsilon):.2f}), and is right {attack.success:.1%} of the time, {attack.guess:.1%} without "
+        f"knows all other days moved his odds by a factor of at most {attack.furthest:.2f}. (Epsilon allows "
+        f"{epsilon_to_odds(epsilon):.2f}.) He is right {attack.success:.1%} of the time, {attack.guess:.1%} without "
         "what is released."
     )
 
@@ -220,7 +220,7 @@ def _odds(attack: Attack, chosen: Candidate, rows: Sequence[Stretch]) -> str:
     alone = f", and {tick:.2g} on a tick alone" if tick < 0.9 * allowed else ""
     sentence = (
         f"There, the odds on a tick change by a factor of at most {attack.furthest:.2g} for an attacker who already "
-        f"knows the habits behind the recording; epsilon {chosen.epsilon:g} allows {allowed:.2g}{alone}."
+        f"knows the habits behind the recording. Epsilon {chosen.epsilon:g} allows {allowed:.2g}{alone}."
     )
     if chosen.learner is None:
         return sentence
@@ -228,7 +228,7 @@ def _odds(attack: Attack, chosen: Candidate, rows: Sequence[Stretch]) -> str:
     beyond = _range([f"{_beyond(attack):.1%}" for attack in sorted(chosen.learners, key=_beyond)])
     return (
         f"{sentence} Habits are not protected: over the whole recording, the largest change for one who learns them "
-        f"({chosen.learner.attacker}) is by a factor of {furthest}, and odds change by more than {allowed:.2g} on "
+        f"({chosen.learner.attacker}) is by a factor of {furthest}. Odds change by more than {allowed:.2g} on "
         f"{beyond} of ticks ({len(chosen.learners)} draws of the noise)."
     )
 

@@ -26,7 +26,7 @@ from fugu.library.report import NOTHING, Line, Part, Result
 
 if TYPE_CHECKING:
     from fugu.library.recordings import Source
-    from fugu.planning.answers import WindowError
+    from fugu.planning.answers import WindowAccuracy
     from fugu.planning.recorded_policy import RecordedClass, Released, Trial
 
 __all__ = ["Check", "attack", "check", "checked_policy", "drawn", "load_policy", "missing_sentence"]
@@ -222,7 +222,7 @@ def _policy_document(
         document["windows"] = windows
     if policy.sums:
         document["sums"] = {
-            sum_.group.name: {"rate": str(sum_.group.rate), "condition": sum_.condition} for sum_ in policy.sums
+            shared.group.name: {"rate": str(shared.group.rate), "condition": shared.condition} for shared in policy.sums
         }
     if recorded is not None:
         document["recording"] = {
@@ -259,7 +259,7 @@ def _together(chains: ChainClass) -> str:
     return f"for all that these streams tell together, if each has a policy of this class: {streams}"
 
 
-def _error(window: Window, policy: Policy) -> WindowError:
+def _error(window: Window, policy: Policy) -> WindowAccuracy:
     from fugu.planning.answers import error_of  # a policy that cannot be read needs no gateway
 
     return error_of(window, policy.clock.period_us)
@@ -363,7 +363,7 @@ def missing_sentence(policy: PolicyHeader) -> str:
     if policy.missing_share is None:
         return "missing readings have no state, and no bound on their share is declared: estimates do not know of them"
     return (
-        f"missing readings have no state: with at most {policy.missing_share:.3%} of the ticks, a state's share is off "
+        f"missing readings have no state: at most {policy.missing_share:.3%} of the ticks. A state's share is off "
         f"by at most {_share_bias(policy.missing_share, len(states)):.3g}, "
         f"a window's count by {policy.missing_share:.3g} of its length"
     )

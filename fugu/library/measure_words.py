@@ -92,7 +92,7 @@ def _notes(plan: MeasurePlan) -> list[str]:
     notes = _requirement(plan)
     if worst.fallback:
         notes.append(
-            "The states that remain possible would all be measured the same: only the fallback table is used, and an "
+            "The states that remain possible would all be measured the same, so only the fallback table is used. An "
             "adversary who knows the chain knows the measurement without it."
         )
     if worst.protection.capped:

@@ -92,8 +92,8 @@ def _grid(model: GridModel, traces: Traces) -> Iterator[Part]:
         else:
             x, y = model.cells[model.missing].tolist()
             yield Line(
-                f"{traces.missing} rows ({traces.missing / traces.rows:.1%}) have no place, which is more than 1 %: "
-                f"the most visited cell, x{x}y{y}, stands in for them, here and on a device with a policy made of this"
+                f"{traces.missing} rows ({traces.missing / traces.rows:.1%}) have no place, which is more than 1 %. "
+                f"The most visited cell, x{x}y{y}, stands in for them, here and on a device with a policy made of this"
             )
     if traces.silences:
         yield Line(f"{traces.silences} silences of more than two periods count as one step each; --period cuts there")

@@ -54,13 +54,13 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
             lines.append(
                 f"There, the strongest of the attackers that were run ({recommended.attack.attacker}) names the cell "
                 f"{recommended.attack.success:.1%} of the time, and {recommended.attack.guess:.1%} without what is "
-                f"released; epsilon {recommended.epsilon:g} allows {recommended.attack.ceiling:.1%}."
+                f"released. Epsilon {recommended.epsilon:g} allows {recommended.attack.ceiling:.1%}."
             )
         return [
             *lines,
             f"Protected is the cell at a tick, with epsilon {recommended.epsilon:g} of all points together "
-            f"({recommended.point_epsilon:.3g} of one) against any side information about places; "
-            "habits are not protected. It is proven if places are in the class of chains.",
+            f"({recommended.point_epsilon:.3g} of one) against any side information about places. "
+            "Habits are not protected. It is proven if places are in the class of chains.",
             *([taken_words(_every(plan, recommended.every))] if recommended.every > 1 else []),
         ]
     if plan.reasons:

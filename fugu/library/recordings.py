@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fugu.contract.errors import UsageError, cause
+from fugu.contract.errors import FuguError, UsageError, cause
 from fugu.recordings.columns import time_rank
-from fugu.recordings.errors import RecordingError
 from fugu.recordings.options import ReadOptions, read_options
 from fugu.recordings.places import place_columns, read_traces
 from fugu.recordings.readings import AS_FOUND, Loaded, Readings, joined, load, read_readings
@@ -59,7 +58,7 @@ def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> R
     """Read recordings as a plan does, one after another.
 
     Raises:
-        RecordingError: a recording does not fit: one line says what, where, and what to do.
+        FuguError: a recording does not fit: one line says what, where, and what to do.
         QuestionError: one can be read in more than one way.
     """
     return joined([_readings(source, options) for source in sources])
@@ -79,7 +78,7 @@ def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
 
     Raises:
         UsageError: it is no recording, or nobody knows its times.
-        RecordingError: it is of no form, or cannot be read.
+        FuguError: it is of no form, or cannot be read.
     """
     match source:
         case Loaded():
@@ -88,7 +87,7 @@ def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
             try:
                 return load(Path(source), options), True
             except OSError as error:
-                raise RecordingError(f"{source}: {cause(error)}") from None
+                raise FuguError(f"{source}: {cause(error)}") from None
         case np.ndarray():
             if source.ndim != 1:
                 raise UsageError(f"an array of readings has one dimension, got {source.ndim}: give one column")
@@ -132,7 +131,7 @@ def _table(name: str, cells: dict[str, list[str]], index: Any, options: ReadOpti
     if not timed:
         named, cells = _TIME, {_TIME: [repr(row * float(options.period or 1.0)) for row in range(length)], **cells}
     if not length:
-        raise RecordingError(f"{name} has no rows")
+        raise FuguError(f"{name} has no rows")
     changes = None if timed else False
     return Loaded(name, Table("a table in memory", cells, range(1, length + 1), time=named, changes=changes)), timed
 

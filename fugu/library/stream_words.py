@@ -26,7 +26,7 @@ from fugu.library.guarantee import (
     time_words,
 )
 from fugu.library.report import Line, Part, Result, Table
-from fugu.planning.answers import WindowError, error_of, window_error
+from fugu.planning.answers import WindowAccuracy, error_of, window_error
 from fugu.planning.chain_source import ChainSource, cost_words
 from fugu.planning.planner import Option, Refusal, StreamPlan
 from fugu.planning.streams_plan import StreamsPlan
@@ -164,7 +164,7 @@ def _recommendation(plan: StreamPlan, better: Option) -> str:
     if better.utility.accuracy < better.utility.majority + 0.01:
         right += " (a guess without any symbol is as good: epsilon is small for so rare a state)"
     return (
-        f"Sampling less often is the better choice: one reading every {_length(plan, better.every)} makes {right}, and "
+        f"Sampling less often is the better choice: one reading every {_length(plan, better.every)} makes {right}. It "
         f"carries {factor:.3g} times the information in the same time, at the same epsilon. "
         f"Plan it with --every {better.every}."
     )
@@ -260,8 +260,8 @@ def _noise_report(
     )
     yield Table(*stretch_table(best.stretches, f" ({best.noise.mechanism})"))
     yield Line(
-        "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further: whether the "
-        "same epsilon covers a stream of such windows that do not overlap. start: what the distribution of the first "
+        "Scale: of the Laplace noise on every number, in ticks, as a policy writes it. Further: whether the "
+        "same epsilon covers a stream of such windows that do not overlap. Start: what the distribution of the first "
         "tick may be."
     )
     if request.segments is not None:
@@ -282,7 +282,7 @@ def _row(each: PlannedNoise, *, least: bool = False) -> tuple[str, ...]:
     return name, str(each.scale), about, "yes" if noise.composes else "no", noise.start, reason
 
 
-def _error(request: WindowRequest, each: PlannedNoise) -> WindowError:
+def _error(request: WindowRequest, each: PlannedNoise) -> WindowAccuracy:
     """The error of a number; of a window that has no end in sight, cut off nowhere."""
     return window_error(each.scale, _LONGEST if request.length is None else request.length)
 
@@ -377,7 +377,7 @@ def _joint_document(
     }
 
 
-def _window_row(window: Window, error: WindowError) -> tuple[str, ...]:
+def _window_row(window: Window, error: WindowAccuracy) -> tuple[str, ...]:
     states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
     about = f"{float(Fraction(window.scale)):.6g}"
     counts = f"{error.count_mean:.3g}", str(error.count_95)

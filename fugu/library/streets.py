@@ -65,7 +65,7 @@ class Street:
         """The sentence without which no epsilon of a sum is said."""
         return (
             f"That is so if the helper keeps its word and {self.details.honest} of the homes in the sum are real and "
-            "honest; otherwise the exact count can be seen."
+            "honest. Otherwise the exact count can be seen."
         )
 
     @cached_property
@@ -120,12 +120,12 @@ class Street:
             more = "more" if size.beats_habit else "less"
             sentences.append(
                 f"Habit (the mean of that part of the day over other days of the same kind of weekday) is off by "
-                f"{error_words(size.habit)}: the sum tells {more}."
+                f"{error_words(size.habit)}. The sum tells {more}."
             )
         sentences += self._least("useful", plan.least_useful), self._least("better than habit", plan.least_beside_habit)
         if not plan.shared_dates:
             sentences.append(
-                "Homes were days of the recording, drawn by the kind of weekday: real homes have more in common (the "
+                "Homes were days of the recording, drawn by the kind of weekday. Real homes have more in common (the "
                 "weather, a feast), which a habit does not know."
             )
         need = f"noise of {float(plan.neediest.scale):.0f} ticks, as if it were alone"

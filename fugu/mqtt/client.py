@@ -1,9 +1,9 @@
 """A paho-mqtt client that reads and writes many packets at once, within the limits of `fugu.mqtt.packets`.
 
-paho-mqtt asks the operating system three times for each packet that it reads and once for each that it writes; every
-time another thread may take the interpreter. Here a turn of the loop is one wait, one read of up to 64 kB and one write
-of everything that is to go. Publications at QoS 0 and 1, and the broker's answers to ours, do not become paho-mqtt's
-objects; connecting, sessions, keep-alive, subscriptions and rarer packets are paho-mqtt's.
+For each packet paho-mqtt asks the operating system three times to read and once to write. Every time another thread may
+take the interpreter. Here a turn of the loop is one wait, one read of up to 64 kB and one write of everything that is
+to go. Publications at QoS 0 and 1, and the broker's answers to ours, do not become paho-mqtt's objects; connecting,
+sessions, keep-alive, subscriptions and rarer packets are paho-mqtt's.
 
 This is the only module that uses paho-mqtt's private names; `INSIDES` lists them. Where `insides_fit` finds others, no
 link starts.

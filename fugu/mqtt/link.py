@@ -1,8 +1,8 @@
 """One MQTT connection that comes back by itself.
 
 paho-mqtt does the protocol, the network thread and the back-off; `fugu.mqtt.client` reads and writes for it. Added
-here: the fall-back from MQTT 5 to 3.1.1, no exception of a caller ever ending the network thread, refusals kept as
-text, and no waiting of small packets for large ones (TCP_NODELAY).
+here: the fall-back from MQTT 5 to 3.1.1, and no exception of a caller ever ending the network thread. Refusals are kept
+as text, and small packets do not wait for large ones (TCP_NODELAY).
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ SESSION_SECONDS = 7 * 24 * 3600
 MAX_PAYLOAD = 1 << 21
 """The largest document."""
 ANSWER_SECONDS = 3.0
-"""A broker that has not answered a connection in MQTT 5 by then is taken for one that does not know it, and one that
-has accepted none by then is said not to be there."""
+"""A broker that has not answered a connection in MQTT 5 by then is taken for one that does not know it.
+
+One that has accepted none by then is reported as absent.
+"""
 
 
 _MOST_TOPICS = 200
@@ -140,7 +142,7 @@ class Link:
             3.1.1, which cannot announce it, if it is above 2 MiB, too).
         max_in_flight: messages that the broker has not acknowledged, at most; the rest waits here.
         on_message: called with topic, payload and whether the message was retained.
-        on_messages: called instead, if given, with all messages of one turn of the network thread, in order; they are
+        on_messages: called instead, if given, with all messages of one turn of the network thread, in order. They are
             acknowledged, and more is read, when it returns. While messages come in quick succession, each turn waits
             half a millisecond for more.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.

@@ -53,8 +53,8 @@ def probe(
     """Connect once.
 
     Args:
-        log_in: go on after TLS. A broker may know a client by its account, whatever it calls itself: who is connected
-            with that account would lose its connection, and who is not, what the broker keeps for it.
+        log_in: go on after TLS. A broker may know a client by its account, whatever it calls itself. Then a client that
+            is connected with that account loses its connection, and one that is not, what the broker keeps for it.
         write: topics to each of which an empty message is published, not retained; who listens counts it as empty.
         listen: topics to subscribe to for a moment.
         waiting: told why, by another thread, if there has been no answer for 3 seconds.

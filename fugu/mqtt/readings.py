@@ -1,7 +1,7 @@
 """Typed readings for subscribers, one for each message of a stream, and their decoder.
 
-Times are in UTC. What a device releases itself is dated, and named, by its stream's description; `time` and the names
-are `None` where the version of the policy that it was released under is not described.
+Times are in UTC. The stream's description dates and names what a device releases itself. `time` and the names are
+`None` where it does not describe the version of the policy that made the release.
 """
 
 from __future__ import annotations

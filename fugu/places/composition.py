@@ -1,6 +1,6 @@
 """The loss to several releases together: of any two states, of one tick, of a sequence, of a correlated stream.
 
-Releases of independent noise reveal the sum of their losses, pair of states by pair of states; an epsilon for protected
+Releases of independent noise reveal the sum of their losses, pair of states by pair of states. An epsilon for protected
 pairs alone does not add up, unless every release protects the same pairs. And an epsilon per tick is no epsilon of the
 stream: neighbouring ticks tell of one another. Source: DPHMM, theorems 6.3, 7.1 and 7.2;
 docs/proofs/chain-accountant.md, "The chain accountant".
@@ -48,8 +48,8 @@ def between_any(epsilon: float, factor: Fraction | int | float) -> float:
 def accepted_loss(measurement: Measurement) -> Floats:
     """The most (N, N), in nats, rounded up, that any table a device accepts may tell of two states, whoever sends it.
 
-    That is epsilon for each edge of the policy graph on the shortest way between them inside a set of possible states,
-    and never more than the factor's share; the fallback tells of any two states at most epsilon.
+    That is epsilon for each edge of the policy graph on the shortest way between them inside a set of possible states.
+    It is never more than the factor's share. The fallback tells of any two states at most epsilon.
 
     Raises:
         PolicyError: the sets of possible states have no end.
@@ -76,7 +76,7 @@ def stream_loss(
     """The event-level epsilon of a stream: what all outputs together reveal about the state of any one tick.
 
     Every tick counts with the largest loss of each pair over all tables that may be used, the fallback included. So it
-    does not matter which table a tick uses, nor whether that depends on earlier outputs (delta-location sets): given
+    does not matter which table a tick uses, nor whether that depends on earlier outputs (delta-location sets). Given
     these, a state moves the likelihood of its own tick alone. `initial` is None for any distribution, `length` None for
     an endless stream; zeros in `transition` are allowed. Epsilon is never below the truth; infinite if no bound was
     found.

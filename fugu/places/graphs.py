@@ -5,7 +5,7 @@ edges inside C count (bounded Blowfish semantics without a null state): nothing 
 adversary can rule out. Source: DPHMM, section 3.
 
 A query f is a lattice point for each state. Answering two queries by two mechanisms, each with its own hull, does not
-keep definition 4.4: a state may have one partner for the first answer, another for the second, and none for both. One
+keep definition 4.4. A state may have one partner for the first answer, another for the second, and none for both. One
 stacked query sees what the answers reveal together (section 7; theorem 7.1 as printed overlooks this).
 
 Reachability is boolean: products of small probabilities underflow, and a possible state would seem not to be.

@@ -1,8 +1,9 @@
 """Sensitivity hulls: the convex hull K of the differences f(i) - f(j) over protected pairs, exactly.
 
-All points are integers, small enough that determinants fit in 63 bits, and all decisions are made in integers, so a
-point on the boundary has gauge exactly 1. Hulls are symmetric about 0. One of lower rank than its space (a segment in
-the plane, a polygon in space) is bounded by its edges and lies in the plane of its equations. Source: DPHMM, section 5.
+All points are integers, small enough that determinants fit in 63 bits, and all decisions are made in integers. So a
+point on the boundary has gauge exactly 1. Hulls are symmetric about 0. A hull of lower rank than its space (a segment
+in the plane, a polygon in space) is bounded by its edges. It lies in the plane of its equations. Source: DPHMM, section
+5.
 
 Hulls are found by a monotone chain in the plane and gift wrapping in space. Qhull is not used: it decides in floating
 point, and a facet that it misses would have to be found exactly anyway.

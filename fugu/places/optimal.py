@@ -4,9 +4,9 @@ Raw solver output is not private: log-ratios near 660 were seen where 1 was aske
 tolerance. So it is only a proposal, which is rounded and mixed until the integer check passes.
 
 Two things keep the programme small, and change nothing. States that measure the same share a row: the mean of their
-rows, weighted with the prior, meets every constraint and costs as much. And the pairs of a clique Q are within
-e^epsilon of one another exactly if one number lies below all their cells, and e^epsilon times it above: 2 |Q|
-constraints for each output in place of |Q| (|Q| - 1).
+rows, weighted with the prior, meets every constraint and costs as much. The pairs of a clique Q are within e^epsilon of
+one another exactly if one number lies below all their cells, and e^epsilon times it above. That takes 2 |Q| constraints
+for each output in place of |Q| (|Q| - 1).
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def optimal_table(
     """Compile a hull with a finite factor into the certified table with the least expected squared error.
 
     It minimises the sum over states of prior[i] W[i,z] |f(i) - o_z|^2 under the constraints of every protected pair.
-    Those alone would leave a state of C that no protected pair leads to open to be told apart for certain; so two
-    states of C are also kept within e^(epsilon m), m their gauge rounded up, as staircase noise keeps them (theorem
-    6.3), unless protected pairs in between see to it.
+    Those alone could let a state of C to which no protected pair leads be told apart for certain. So two states of C
+    are also kept within e^(epsilon m), m their gauge rounded up, as staircase noise keeps them (theorem 6.3). Protected
+    pairs in between may see to that already.
 
     f is (N, d), N at most 100; epsilon is at most 20. The prior is uniform over C by default; a state outside C counts
     with the row of its public surrogate. `outputs` are lattice points to choose from, by default the distinct
@@ -70,8 +70,8 @@ def optimal_table(
     seconds. The table passes `check_table` for `protected_pairs` of the hull.
 
     Raises:
-        TableError: There are too many states or outputs, C has one state, its measurements are all the same, the factor
-            is infinite, the prior is none, or the solver did not finish.
+        TableError: The solver did not finish, or there are too many states or outputs, or C has one state. Or its
+            measurements are all the same, the factor is infinite, or the prior is none.
         GraphError: epsilon is out of range, or an output is no lattice point.
     """
     if len(values) > MOST_STATES:

@@ -1,11 +1,11 @@
 """Degree of protection, exposed states, and the edges that protect them.
 
-Definition 4.4 in its strict form: state i is protected if there is one other state k in C, the same for every output,
-whose likelihood is within e^epsilon of that of i. With K-norm noise that says that f(i) - f(k) lies in K. As printed
-the definition allows k = i, and says nothing. Source: DPHMM, definition 4.4, algorithms 1 and 3.
+Definition 4.4 in its strict form: state i is protected if one other state k in C has a likelihood within e^epsilon of
+that of i. That k is the same for every output. With K-norm noise that says that f(i) - f(k) lies in K. As printed the
+definition allows k = i, and says nothing. Source: DPHMM, definition 4.4, algorithms 1 and 3.
 
-A delta-location set C' leaves out unlikely states of the constraint set C, yet the device may be in one of them, and
-then draws from the row of its surrogate. So the promise is made on all of C: an edge (i, j) of the user's graph holds
+A delta-location set C' leaves out unlikely states of the constraint set C. The device may still be in one of them, and
+then draws from the row of its surrogate. So the promise is made on all of C. An edge (i, j) of the user's graph holds
 between the rows of sur(i) and sur(j), and the hull is that of the surrogates' differences f(sur(i)) - f(sur(j)). States
 that share a row protect one another. With C' = C nothing changes.
 
@@ -62,7 +62,7 @@ def _errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
     """E|n|^2 at epsilon 1 with the hull Conv(K and +-v), for each of n differences v.
 
     Off the span of K that hull is a double pyramid over K: its simplices are those of K with one more corner, +-v, all
-    of one height, so the mean of |c|^2 summed over the corners and of |sum c|^2 grows by 2 |v|^2.
+    of one height. So the mean of |c|^2 summed over the corners and of |sum c|^2 grows by 2 |v|^2.
     """
     estimates: NDArray[np.float64] = float(noise_error(hull)) + 2.0 * np.sum(
         differences.astype(np.float64) ** 2, axis=1
@@ -179,9 +179,9 @@ def protect(
     """Add edges until no state of the constraint set C is exposed.
 
     Exposed states are taken in ascending order and tested again before each edge, since an edge for one may protect
-    another. The partner minimises the objective, ties go to the lowest index: "error", that of continuous K-norm noise;
-    "nearest", the distance of f (algorithm 1, the state itself excluded); "area", that of the hull (algorithm 3, which
-    as printed maximises it).
+    another. The partner minimises the objective, ties go to the lowest index. "error" is that of continuous K-norm
+    noise, and "nearest" the distance of f (algorithm 1, the state itself excluded). "area" is that of the hull
+    (algorithm 3, which as printed maximises it).
 
     A flat K can still reveal for certain which part of C the state is in. It becomes Conv(K and K_complete / cap),
     whose factor is at most `cap`; None keeps it flat.
@@ -223,7 +223,7 @@ def protect_likely(
 ) -> Protection:
     """Protect every state of a constraint set C when only the likely ones, C' within C, have rows of their own.
 
-    The result is the surrogate graph with the edges added, all among likely states, and its hull: a table made from
+    The result is the surrogate graph with the edges added, all among likely states, and its hull. A table made from
     that hull and C' protects every edge of the user's graph inside C. The factor bounds what is revealed within all of
     C.
 

@@ -5,7 +5,7 @@ W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z] for every output z, and the same wit
 integers, so truncation and rounding cost no privacy; they may cost a little accuracy, which mixing counts.
 
 Flat hulls become problems in fewer dimensions, in coordinates of the lattice within their span. A device draws from a
-table for up to 100 states, above that from the vertices of a staircase's hull; for an estimate both are a matrix of
+table for up to 100 states, above that from the vertices of a staircase's hull. For an estimate both are a matrix of
 emission probabilities, for the accountant a matrix of losses.
 """
 
@@ -243,8 +243,8 @@ def build_table(
 ) -> TableWeights:
     """Compile a hull with a finite factor, from `protect`, into a certified table; epsilon is at most 20.
 
-    Every pair of the constraint set C with f(i) - f(j) in K is protected, and no two of its states are further apart
-    than the factor, rounded up, times epsilon. A state outside uses the row of its public surrogate. f is (N, d). With
+    Every pair of the constraint set C with f(i) - f(j) in K is protected. No two of its states are further apart than
+    the factor, rounded up, times epsilon. A state outside uses the row of its public surrogate. f is (N, d). With
     `most_outputs` below the number of lattice points around C, outputs are some steps apart. The table passes
     `check_table` for `protected_pairs` of the hull.
 
@@ -353,14 +353,15 @@ def compile_noise(
     """Compile a hull with a finite factor over the constraint set C into what a device draws from; epsilon up to 20.
 
     Only `likely` states, at least two, by default those of C, have rows of their own; others use the row of the nearest
-    of them. The result is weights for at most 100 states, else a staircase; a flat or capped hull is then replaced by
+    of them. The result is weights for at most 100 states, else a staircase. A flat or capped hull is then replaced by
     that of all differences, because staircases have neither. With `short` it is also a staircase, which takes a
-    thousandth of the bytes, where that is the same distribution, or a finer one: for hulls that a staircase can have.
+    thousandth of the bytes, where that is the same distribution, or a finer one. That is for hulls that a staircase can
+    have.
 
     Raises:
         TableError: no table can be built; use the fallback.
-        GraphError: too many states, whose differences are no polygon in the plane or segment, or one with more corners,
-            or noise with more steps, than a device takes.
+        GraphError: too many states, whose differences are no polygon in the plane or segment. Or a polygon with more
+            corners, or noise with more steps, than a device takes.
     """
     likely = constraint if likely is None else likely
     if len(values) <= MAX_TABLE_STATES:

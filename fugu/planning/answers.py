@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.windows import Window
 
-__all__ = ["Shares", "WindowError", "error_of", "group_error", "noisy_shares", "true_shares", "window_error"]
+__all__ = ["Shares", "WindowAccuracy", "error_of", "group_error", "noisy_shares", "true_shares", "window_error"]
 
 _CONFIDENCE = 0.95
 _LONGEST_REACH = 2.0**23
@@ -108,7 +108,7 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
     return float(absolute @ error), min(most, whole) / whole
 
 
-class WindowError(NamedTuple):
+class WindowAccuracy(NamedTuple):
     """The mean and 95 % error of one number of a window, in ticks, and of its share of the window's ticks, in 0..1."""
 
     count_mean: float
@@ -117,11 +117,11 @@ class WindowError(NamedTuple):
     share_95: float
 
 
-def window_error(scale: Fraction | float, length: int, most: int | None = None) -> WindowError:
+def window_error(scale: Fraction | float, length: int, most: int | None = None) -> WindowAccuracy:
     """The error of a count with discrete Laplace noise (scale in ticks), with answers cut off at 0 and at the most.
 
-    Cutting off makes an error neither larger nor more than the most that a count can be, by default the length: this is
-    the noise's own with that limit, which holds for every true count. A share is of the length.
+    Cutting off makes an error neither larger nor more than the most that a count can be, by default the length. This is
+    the noise's own error with that limit, which holds for every true count. A share is of the length.
     """
     decay = 1.0 / float(scale)
     ratio = math.exp(-decay)
@@ -129,10 +129,10 @@ def window_error(scale: Fraction | float, length: int, most: int | None = None) 
     limit = length if most is None else most
     mean, share = (beyond_none * math.expm1(-decay * cut) / math.expm1(-decay) for cut in (limit, length))
     far = max(0, math.ceil(math.log(beyond_none / (1.0 - _CONFIDENCE)) / decay - 1e-9)) if ratio > 0.0 else 0
-    return WindowError(mean, min(far, limit), share / length, min(far, length) / length)
+    return WindowAccuracy(mean, min(far, limit), share / length, min(far, length) / length)
 
 
-def error_of(window: Window, period_us: int | None) -> WindowError:
+def error_of(window: Window, period_us: int | None) -> WindowAccuracy:
     """The error of one number of a window, cut off at the most it can be; of any period if that is None."""
     query = window.query
     most = query.most(window.length, period_us)

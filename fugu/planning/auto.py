@@ -1,6 +1,6 @@
 """From readings and a question to what a device should release: compared, attacked, and judged on what was held back.
 
-The class of chains is fitted to the whole of each recording, covers 98 % of its stretches at every length, and is
+The class of chains is fitted to the whole of each recording and covers 98 % of its stretches at every length. It is
 widened until attackers stay below their ceiling on a first set. Candidates are compared on a second one; a third one
 can only take the recommendation away. How useful an answer is plays no part in the class.
 """
@@ -102,13 +102,13 @@ class AutoPlan(NamedTuple):
     The kind of `recommended` is `none` if nothing is worth it; `reasons` say why although something was good enough.
     `bins` are the sets of states whose shares are asked for; `curves` are error against epsilon. `least_epsilon` is the
     least looked at with an answer that is close enough and worth it, larger than the wanted one if nothing is
-    recommended. `too_few` is a candidate for which there is no such epsilon only because too few answers judge it, with
-    the least epsilon at which it may be useful. `stay` is in ticks what 99 % of stays in a state are no longer than,
-    None without any; it is of the recording, and goes into no policy. `held_back` are the rows of the third set,
-    increasing, as indices of readings; `covered` is the share of stretches of the worst length that the class covers;
-    `told` is an example. `gaps` are
-    those of ticks without a reading, `merged` states without rare ones, None if none is rare. For each of several
-    donors, `left_out` is epsilon about him if the others were planned for alike; infinite without a bound.
+    recommended. `too_few` is a candidate that has no such epsilon only because too few answers judge it. Its epsilon is
+    the least at which it may be useful. `stay` is in ticks what 99 % of stays in a state are no longer than, None
+    without any; it is of the recording, and goes into no policy. `held_back` are the rows of the third set, increasing,
+    as indices of readings. `covered` is the share of stretches of the worst length that the class covers. `told` is an
+    example. `gaps` are those of ticks without a reading, `merged` states without rare ones, None if none is rare. For
+    each of several donors, `left_out` is epsilon about him if the others were planned for alike; infinite without a
+    bound.
     """
 
     recommended: Candidate

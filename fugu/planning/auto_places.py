@@ -2,7 +2,7 @@
 
 A point says in which cell a device is, with noise that protects every pair of cells. Larger cells and fewer points need
 less noise for one epsilon of the whole stream. Every candidate is for the class of chains that covers each stretch of a
-first set, against any side information; answers are judged on other sets, in metres, at every row, where the newest
+first set, against any side information. Answers are judged on other sets, in metres, at every row, where the newest
 estimate counts.
 """
 
@@ -22,6 +22,7 @@ from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.descriptions import METRES_PER_DEGREE
 from fugu.contract.discretisers import Cells
+from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.places.composition import rounded_up, verify_stream
@@ -42,7 +43,6 @@ from fugu.planning.true_class import beyond_ceiling, strongest, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class
-from fugu.recordings.errors import RecordingError
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.places import Traces, read_traces, resampled
 from fugu.recordings.readings import AS_FOUND, Recorded
@@ -113,13 +113,13 @@ def read_places(recording: Recorded, options: ReadOptions = AS_FOUND) -> tuple[T
     """Read traces, a place every so many seconds: by default as often as they have one; without times, row by row.
 
     Raises:
-        RecordingError: one line that says what is wrong, and where.
+        FuguError: one line that says what is wrong, and where.
         QuestionError: it can be read in more than one way.
     """
     traces = read_traces(recording, options)
     period = options.period or traces.median_step
     if period is None:
-        raise RecordingError(f"{traces.source}: no times say how far apart its rows are: give --period, in seconds")
+        raise FuguError(f"{traces.source}: no times say how far apart its rows are: give --period, in seconds")
     return (traces if traces.times is None else resampled(traces, period)), period
 
 
@@ -137,8 +137,8 @@ def plan_places(
     """
     if question.protect:
         raise PlanningError(
-            "points of places are planned for single ticks: what points before and after tell of a stretch has no "
-            "bound where steps between places are impossible, as most are: --protect tick, or without it"
+            "points of places are planned for single ticks: give --protect tick, or leave it out. Points before and "
+            "after a stretch tell of it without a bound where steps between places are impossible, as most are"
         )
     question = replace(question, protect=0)
     sets = three_sets(traces.trace, 0)

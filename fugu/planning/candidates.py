@@ -1,8 +1,8 @@
 """Candidates for an answer to a question: windows of several lengths, and symbols at several periods.
 
-A candidate is planned for a class of chains of a first set of a recording, and judged on a second one: how far off its
-answers are, what always guessing would give, when a subscriber knows, and what it sends. Shares from randomised symbols
-come by inverting the noise.
+A candidate is planned for a class of chains of a first set of a recording, and judged on a second one. Judged is how
+far off its answers are, what always guessing would give, when a subscriber knows, and what it sends. Shares from
+randomised symbols come by inverting the noise.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ class Candidate:
     An answer is the average over `devices`, of one reading `every` so many ticks; `window_ticks` is None for the state
     now. `scale` is of the noise on each count of windows. Errors are mean absolute ones: `expected_error` on the second
     set (with the first for the longest windows), with noise drawn many times over; `held_back_error` on the third.
-    `error_95` is what 95 % of answers are within, exactly for windows; for the state now, how often it is wrong in 95 %
-    of the stretches like the held back one. `guess_error` is that of guessing the median answer of the first set, on
-    the first two; of the state now, the most frequent where it is judged. `judged` counts answers of the first two
-    sets. `latency_seconds` is until a subscriber knows; messages are of all its devices, each as long as `message`. On
-    the third set, `attack` is right most often, and `known_chain` the attacker who believes the mean chain, whose odds
-    epsilon bounds; `stretch` asks about whole stretches that are promised, knowing all other days. On the whole
-    recording, `learners` has for each of several draws of the noise the one who learns habits and moved furthest.
-    `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording.
+    `error_95` is what 95 % of answers are within, exactly for windows. For the state now, it is how often it is wrong
+    in 95 % of the stretches like the held back one. `guess_error` is that of guessing the median answer of the first
+    set, on the first two. For the state now, the guess is the most frequent state where it is judged. `judged` counts
+    answers of the first two sets. `latency_seconds` is until a subscriber knows; messages are of all its devices, each
+    as long as `message`. On the third set, `attack` is right most often. `known_chain` is the attacker who believes the
+    mean chain, whose odds epsilon bounds. `stretch` asks about whole stretches that are promised, knowing all other
+    days. On the whole recording, `learners` has for each of several draws of the noise the one who learns habits and
+    moved furthest. `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording.
     """
 
     kind: Kind
@@ -349,8 +349,8 @@ def guess_error(
 ) -> float:
     """The mean absolute error of always guessing the median of the known answers (w, b), for `truth` (v, b).
 
-    Of a group, the average is guessed, each device like a window taken at random, of those that have the same of
-    `times` (w,) and (v,), the part of the day: devices have that in common.
+    Of a group, the average is guessed, each device like a window taken at random. The windows have the same of `times`
+    (w,) and (v,), the part of the day: devices have that in common.
     """
     if devices > 1:
         parts = (np.zeros(len(fitted)), np.zeros(len(truth))) if times is None else times

@@ -30,8 +30,8 @@ __all__ = [
 
 
 WARNING = (
-    "the cells and the chain are fitted to these very traces: publishing them, or releasing these traces under a "
-    "guarantee that rests on them, leaks; fit on traces that will not be released"
+    "the cells and the chain are fitted to these very traces. Publishing them, or releasing these traces under a "
+    "guarantee that rests on them, leaks: fit on traces that will not be released"
 )
 
 _MOST_CELLS = 1024
@@ -100,8 +100,8 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
         )
     if not present.all() and missing_state not in selected:
         raise PlanningError(
-            f"{traces.source}: {traces.missing} rows have no place, and the most visited cell of {metres:g} m, which "
-            "would stand in for them, is not among those that can all be reached from one another: take larger cells"
+            f"{traces.source}: {traces.missing} rows have no place. The most visited cell of {metres:g} m should stand "
+            "in for them, but is not among cells that can all be reached from one another. Take larger cells"
         )
     if len(selected) > _MOST_CELLS:
         raise PlanningError(

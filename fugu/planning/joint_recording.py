@@ -123,7 +123,7 @@ def read_stream(rule: StreamRule, options: ReadOptions) -> Stream:
 
     Raises:
         PlanningError: it has no states, or no such states.
-        RecordingError: it cannot be read.
+        FuguError: it cannot be read.
         QuestionError: it can be read in more than one way.
     """
     readings = read_readings(rule.path, replace(options, column=rule.column))
@@ -142,7 +142,7 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
 
     Raises:
         PlanningError: the files do not have one clock, or no ticks in common.
-        RecordingError: a file cannot be read.
+        FuguError: a file cannot be read.
         QuestionError: a file can be read in more than one way.
     """
     streams = tuple(read_stream(rule, options) for rule in rules)

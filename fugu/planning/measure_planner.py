@@ -152,8 +152,8 @@ QUICK = "left out by --quick"
 class Errors(NamedTuple):
     """Root-mean-square errors of a mechanism, in lattice steps; None where they are not known.
 
-    `raw` is of the noise alone, `released` after clamping to where states are, `single` of the posterior mean from one
-    point and the prior, `estimate` of that from all points so far, by simulation.
+    `raw` is of the noise alone, `released` after clamping to where states are. `single` is of the posterior mean from
+    one point and the prior, `estimate` of that from all points so far, by simulation.
     """
 
     raw: float | None
@@ -262,13 +262,13 @@ class StreamEpsilon(NamedTuple):
 class MeasurePlan:
     """A planned measurement.
 
-    `schedule` has the sets of possible states tick by tick, `sets` the first of the different ones, with all that come
-    back, `worst` the worst of these, which the numbers are for. `delta` is the delta-location set of the distribution
-    before anything was released. Estimates start from `prior` (N probabilities); `initial` is the distribution at tick
-    0 of a policy. A device draws from `fallback` without a table, else from `noises`, one for each set; they are None
-    and empty if there is no such noise, and `refused` says why. `reasons` say why a mechanism has no errors; all noise
-    keeps the factor `promised`, as a policy states it. `named` is the share of points after which an attacker who
-    knows the prior names the state rightly; None if there is no such noise.
+    `schedule` has the sets of possible states tick by tick. `sets` are the first of the different ones, with all that
+    come back. `worst` is the worst of these, which the numbers are for. `delta` is the delta-location set of the
+    distribution before anything was released. Estimates start from `prior` (N probabilities); `initial` is the
+    distribution at tick 0 of a policy. A device draws from `fallback` without a table, else from `noises`, one for each
+    set; they are None and empty if there is no such noise, and `refused` says why. `reasons` say why a mechanism has no
+    errors; all noise keeps the factor `promised`, as a policy states it. `named` is the share of points after which an
+    attacker who knows the prior names the state rightly; None if there is no such noise.
     """
 
     spec: MeasureSpec

@@ -48,13 +48,13 @@ class MeasureSpec:
 
     `values` are f, (N, d) lattice points, with a `resolution` of so many of `unit` for each dimension; `transition` is
     (N, N). Where the chain's states show others, `shows` names the state that each one shows; it is empty if they are
-    the same. `rule` is the policy graph as devices read it, `wording` as it is written in names, or empty; `graph` is
-    the same as N x N booleans; `objective` is by which edges are added for exposed states. `epsilon` is of each
+    the same. `rule` is the policy graph as devices read it, `wording` as it is written in names, or empty. `graph` is
+    the same as N x N booleans. `objective` is by which edges are added for exposed states. `epsilon` is of each
     released point. Without `initial` any state is possible at tick 0. `start` is what the stream's epsilon is for: that
-    distribution ("given"), any, or the stationary one. `delta` is the mass that a delta-location set leaves out;
-    `cells` are origin and step of the grid of latitudes and longitudes;
-    `header` are fields of a policy that were given. Steps repeat after `cycle` ticks; `changes` say from which tick of
-    it which other transition holds. `notes` are about the model that was read.
+    distribution ("given"), any, or the stationary one. `delta` is the mass that a delta-location set leaves out.
+    `cells` are origin and step of the grid of latitudes and longitudes. `header` has the fields of a policy that the
+    file gives. Steps repeat after `cycle` ticks; `changes` say from which tick of it which other transition holds.
+    `notes` are about the model that was read.
     """
 
     values: Ints
@@ -286,8 +286,8 @@ def _changes(fields: dict[str, Any], folder: Path, count: int) -> tuple[int, tup
     if type(cycle) is not int or not 1 <= cycle <= MAX_CYCLE:
         raise PlanningError(f"cycle must be a number of ticks from 1 to {MAX_CYCLE}")
     wrong = PlanningError(
-        "changes must be a list such as [{ tick = 480, transition = a matrix or a file }], with ticks of the cycle "
-        f"in ascending order, above 0 and below {cycle}, at most {MAX_CHANGES}"
+        f"changes must be a list of at most {MAX_CHANGES}, such as [{{ tick = 480, transition = a matrix or a file "
+        f"}}], in ascending order of ticks, above 0 and below {cycle}"
     )
     if not isinstance(changes, list) or len(changes) > MAX_CHANGES:
         raise wrong

@@ -57,10 +57,10 @@ class Request:
 class Option(NamedTuple):
     """A calibrated stream at one sampling period, one reading `every` so many ticks.
 
-    `chains` and `transition` are of the readings; `loss` is about a single one, `epsilon` about `stretch_ticks` in a
-    row, which the plan protects; `flips` is the share of symbols that are not the state, for the
-    typical chain. Information is per hour, or per tick of the class if its length is not known. `adversary` is whom it
-    is planned against: whoever may know states between the readings is any side information.
+    `chains` and `transition` are of the readings. `loss` is about a single reading, `epsilon` about `stretch_ticks` in
+    a row, which the plan protects. `flips` is the share of symbols that are not the state, for the typical chain.
+    Information is per hour, or per tick of the class if its length is not known. `adversary` is whom it is planned
+    against: whoever may know states between the readings is any side information.
     """
 
     every: int
@@ -155,8 +155,8 @@ def _unaware(request: Request, chosen: Option) -> Utility | None:
 def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:
     """The class of the readings that are taken.
 
-    Against the universal adversary, who may know states between them, steps change from tick to tick: so the class is
-    that of all products with evidence between, by its odds ratio, not of one chain's powers.
+    The universal adversary may know states between them, and steps change from tick to tick. So the class is not that
+    of one chain's powers, but of all products with evidence between, by its odds ratio.
     """
     chains = request.chains
     if every == 1 or adversary != "universal" or chains.changes or chains.named_streams:

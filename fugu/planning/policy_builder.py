@@ -119,7 +119,7 @@ def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
     if chosen.every > 1 and header.discretiser.remembers:
         raise PlanningError(
             f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those "
-            "of the chain: fit one to such readings, or use 'fugu plan auto'"
+            "of the chain. Fit one to such readings, or use 'fugu plan auto'"
         )
     guarantee = Guarantee(epsilon=request.epsilon, adversary=chosen.adversary, stretch_ticks=chosen.stretch_ticks)
     planned = JointPlan(chosen.chains, guarantee, chosen.table, (), chosen.loss, None)
@@ -187,8 +187,9 @@ def build_measure_policy(
 ) -> MeasurePolicy:
     """Make the policy of a plan, and check it as a device would.
 
-    It carries the fallback table, and tables for the sets of possible states as far as there is room: first of those
-    that come back, then from tick 0 on. A gateway can send the others; without them a device uses the fallback.
+    It carries the fallback table, and tables for the sets of possible states as far as there is room. The sets that
+    come back are first, then those from tick 0 on. A gateway can send the others; without them a device uses the
+    fallback.
 
     `epoch` is tick 0 in Unix seconds, by default the specification's, or now, rounded to a second.
 

@@ -1,7 +1,7 @@
 """Profiles as candidates: a share for each block of the local day, over days, judged like other windows.
 
-The blocks of the days of a stretch without gaps are compared with one share for all of them, which is the guess of
-whoever does not know the habit: a profile is worth it where it tells the parts of a day apart.
+The blocks of the days of a stretch without gaps are compared with one share for all of them. That is the guess without
+knowing the habit: a profile is worth it where it tells the parts of a day apart.
 
 Blocks of the local day for a policy: the transitions of a named time zone, as they are known when it is planned.
 """

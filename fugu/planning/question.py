@@ -1,11 +1,11 @@
 """The question to readings, and the states that answer it; the noise plays no part in the choice.
 
-Without a baseline, a threshold or names of states, the kind of data decides: names and few whole numbers are states as
-they are, on and off are two, and numbers are above or below their own running mean of `DEFAULT_BASELINE` ticks.
+Without a baseline, a threshold or names of states, the kind of data decides. Names and few whole numbers are states as
+they are, and on and off are two. Numbers are above or below their own running mean of `DEFAULT_BASELINE` ticks.
 
 A recording is cut into three sets: one for attackers to learn from, one to choose, one to hold back until the end. Each
 is made of contiguous blocks. Where a recording allows it, the blocks of the three take turns, so that each set has seen
-the whole of it, and leaves out the first ten baselines, until a running mean is no longer new. Their states are taken
+the whole of it. Each leaves out the first ten baselines, until a running mean is no longer new. Their states are taken
 at the period of the readings, or at a longer one.
 
 The stretch that a plan's epsilon is about: of a time that was asked for, or what suits the period of the ticks.
@@ -118,8 +118,8 @@ class Question:
     """Question to be answered.
 
     `epsilon` is the most that may be lost, in nats, about any stretch of `protect` seconds: 0 is a single tick, None
-    ten minutes where a tick is 30 s or more. `want` is the state now, the share of time in a state, or of each state;
-    None for the share of two states and the histogram of more. `baseline` is in ticks, or in seconds if
+    ten minutes where a tick is 30 s or more. `want` is the state now, the share of time in a state, or that of each
+    state. None stands for the share of two states and the histogram of more. `baseline` is in ticks, or in seconds if
     `baseline_is_time`; readings of at least `threshold` are the upper state. `within` is the largest mean absolute
     error, as a share of 1; None asks for 5 % and takes less. `devices` is the size of a group; `latency_seconds` the
     longest until a subscriber knows. A profile is a share for each of the `blocks` of the day, as 4h/Europe/Berlin,

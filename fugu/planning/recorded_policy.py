@@ -60,7 +60,7 @@ def states_by(policy: Policy, recording: Recorded, options: ReadOptions) -> tupl
 
     Raises:
         PlanningError: no whole number of readings is a tick, or no reading has a state.
-        RecordingError: it cannot be read.
+        FuguError: it cannot be read.
         QuestionError: it can be read in more than one way.
     """
     readings, selected, states = _at_clock(policy, recording, options)
@@ -174,7 +174,7 @@ def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = A
     Raises:
         PlanningError: the policy's class is another, or the recording has other ticks.
         ChainClassError: the recording is too short to tell.
-        RecordingError: it cannot be read.
+        FuguError: it cannot be read.
         QuestionError: it can be read in more than one way.
     """
     declared = policy.chains
@@ -298,7 +298,7 @@ def released(policy: Policy, recording: Recorded, options: ReadOptions) -> Relea
 
     Raises:
         PlanningError: no reading has a state, or the policy releases nothing that can be attacked.
-        RecordingError: the recording cannot be read.
+        FuguError: the recording cannot be read.
         QuestionError: it can be read in more than one way.
     """
     readings, states, segments = states_by(policy, recording, options)

@@ -71,9 +71,9 @@ class StreamsRequest(NamedTuple):
 class PlannedStream(NamedTuple):
     """Release of one stream.
 
-    `rate` is the most that it may tell of a tick; `windows_loss` is of all streams, where of this one only the windows
-    are seen, None unless it has both. `utility` is of its symbols, `alone` the rate that it
-    would have if planned by itself for the same epsilon, None if unknown.
+    `rate` is the most that it may tell of a tick. `windows_loss` is of all streams, where only the windows of this one
+    are seen, None unless it has both. `utility` is of its symbols, `alone` the rate that it would have if planned by
+    itself for the same epsilon, None if unknown.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Plan a group of homes of which only sums are known: its noise, its error, and from how many homes on it is of use.
 
 The noise is that of the home whose class needs the most: homes that scaled their shares would not add up to one noise.
-The error of a sum is compared with two guesses: the best constant, and the habit, which is the mean of that part of the
-day over other days of the same kind of weekday. Source: docs/proofs/sums.md.
+The error of a sum is compared with two guesses: the best constant, and the habit. The habit is the mean of that part of
+the day over other days of the same kind of weekday. Source: docs/proofs/sums.md.
 """
 
 from __future__ import annotations

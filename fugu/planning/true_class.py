@@ -42,15 +42,14 @@ _ERROR = 0.05
 _MOST_STEPS = 8
 
 Attacked = Callable[[CoveringChains, np.random.Generator], Outputs | Sequence[Outputs] | None]
-"""Releases under a plan for a class: together, or several things of which one would be, each with the
-whole epsilon; none if nothing can be planned for it."""
+"""Releases under a plan for a class, together or one of several, each with the whole epsilon; None if there is none."""
 
 
 class Step(NamedTuple):
     """A class that was tried, with its attacks, the most successful first.
 
-    `odds_ratio` is the largest of its steps; `count_scale` the Laplace scale, in ticks, of counts of an endless stream
-    of windows at the wanted epsilon against the universal adversary.
+    `odds_ratio` is the largest of its steps. `count_scale` is the Laplace scale, in ticks, of counts of an endless
+    stream of windows at the wanted epsilon against the universal adversary.
     """
 
     chains: CoveringChains
@@ -72,8 +71,8 @@ class Step(NamedTuple):
 def strongest(attacks: Sequence[Attack]) -> Attack:
     """The attack that decides, of several, the most successful first.
 
-    Of those who refute the class, else of those of whom nothing can be told, else of those who gained, the one who may
-    be farthest beyond its ceiling; the most successful if nobody gained.
+    The attack that may be farthest beyond its ceiling is chosen, among those that refute the class. If there are none,
+    it is among those that are unclear, else among those that gained. It is the most successful if none gained.
     """
     for some in (
         [attempt for attempt in attacks if attempt.refutes],
@@ -91,8 +90,8 @@ def beyond_ceiling(worst: Attack) -> tuple[str, ...]:
         return ()
     what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
     return (
-        f"on the third set {what} kept below their ceiling: {worst.attacker} is right {worst.success:.1%} of the time "
-        f"({worst.low:.1%} to {worst.high:.1%}, and {worst.guess:.1%} without what is released), the ceiling is "
+        f"on the third set {what} kept below their ceiling. {worst.attacker} is right {worst.success:.1%} of the time "
+        f"({worst.low:.1%} to {worst.high:.1%}, and {worst.guess:.1%} without what is released); the ceiling is "
         f"{worst.ceiling:.1%}",
     )
 
@@ -213,8 +212,8 @@ def _why(steps: Sequence[Step], epsilon: float) -> str:
     seen = any(attack.refutes for step in steps for attack in step.attacks)
     return (
         f"{'no class passes' if seen else 'too short to tell'}: even with noise of {steps[-1].count_scale:.3g} ticks "
-        f"for a count, up to {strongest.high:.3f} of the guesses of the attacker '{strongest.attacker}' are right "
-        f"({strongest.success:.3f} were), and epsilon {epsilon:g} allows {strongest.ceiling:.3f}"
+        f"for a count, up to {strongest.high:.3f} of the guesses of the attacker '{strongest.attacker}' are right. "
+        f"{strongest.success:.3f} were, and epsilon {epsilon:g} allows {strongest.ceiling:.3f}"
     )
 
 

@@ -1,8 +1,8 @@
 """Plan windows, and symbols beside them if wanted, under one epsilon.
 
-What they add to the loss of a tick is added up, and the accountant of the class of chains says once how much of it
-epsilon allows. That is divided among them: windows get what makes the errors of their shares equal, unless a part of it
-is asked for.
+Their shares of the loss of a tick are added up. The accountant of the class of chains says once how much of it epsilon
+allows. That is divided among them: windows get what makes the errors of their shares equal, unless a part of it is
+asked for.
 
 Source: docs/proofs/device-windows.md, "Windows counted on the device".
 """

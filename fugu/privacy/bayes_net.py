@@ -1,12 +1,12 @@
 """The Markov quilt mechanism on a small Bayesian network: readings that depend on one another in any pattern.
 
 Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 2. Quilts tried are
-every set of up to a few nodes, and the nodes at each distance from the protected one, the first of which are its Markov
-blanket; influences are read off the joint distribution, hence small networks only.
+every set of up to a few nodes, and the nodes at each distance from the protected one. The nearest of these are its
+Markov blanket. Influences are read off the joint distribution, hence small networks only.
 
-From the exact distributions of a sum given each secret follow the Wasserstein mechanism (the same paper, algorithm 1)
-and the least scale of Laplace noise that keeps epsilon at all: where the loss, which falls as the scale grows, meets
-it.
+The exact distributions of a sum given each secret give the Wasserstein mechanism (the same paper, algorithm 1). They
+also give the least scale of Laplace noise that keeps epsilon at all: where the loss, which falls as the scale grows,
+meets it.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class BayesNet:
         for each in self.nodes:
             for parent in each.parents:
                 children[parent].append(each.name)
-        # a path arrives at a node from a child ("up") or from a parent ("down"), and that decides where it may go on;
-        # an observed node sends what comes from a parent back to its parents, which opens colliders above it
+        # a path arrives at a node from a child ("up") or from a parent ("down"), and that decides where it may go on.
+        # An observed node sends what comes from a parent back to its parents, which opens colliders above it.
         waiting, visited = [(node, True)], set()
         while waiting:
             name, up = waiting.pop()

@@ -86,9 +86,9 @@ class Attacked(Document):
     def words(self) -> str:
         """Sentence about what attackers reached and what is proven."""
         return (
-            f"proven if the readings are in the class; on that recording the strongest of {self.attackers} attackers "
-            f"named {self.success:.3f} of the states at epsilon {self.epsilon:g} ({self.low:.3f} to {self.high:.3f}; "
-            f"{self.guess:.3f} without what was released, {self.ceiling:.3f} allowed)"
+            f"proven if the readings are in the class. On that recording the strongest of {self.attackers} attackers "
+            f"named {self.success:.3f} of the states ({self.low:.3f} to {self.high:.3f}, {self.guess:.3f} without what "
+            f"was released). Epsilon {self.epsilon:g} allows {self.ceiling:.3f}"
         )
 
 

@@ -1,21 +1,21 @@
 """Do a stream's symbols come from the class of chains that its policy declares? A test by bets, for audits.
 
-**What it is.** Cut the box of all (q, r) of a class of two states into cells. For any chain of a cell, even one that
-changes from step to step inside it, the probability p of state 1 given the symbols before lies between two numbers low
-and high that can be computed: p -> q + p(1-q-r) is monotone in p, q and r, and so is p -> p b1(z) / f_p(z), with
-f_p = (1-p) b0 + p b1 and b0, b1 the rows of the table. An alternative, a chain outside the class, says p'. Where
+**What it is.** Cut the box of all (q, r) of a class of two states into cells. Take any chain of a cell, even one that
+changes from step to step inside it. Given the symbols before, its probability p of state 1 lies between two numbers low
+and high that can be computed. The reason: p -> q + p(1-q-r) is monotone in p, q and r. So is p -> p b1(z) / f_p(z),
+with f_p = (1-p) b0 + p b1 and b0, b1 the rows of the table. An alternative, a chain outside the class, says p'. Where
 p' > high, the capital of a bet is multiplied by f_p'(z) / f_high(z), where p' < low by f_p'(z) / f_low(z), and
 otherwise it is left as it is.
 
-**It is valid for every chain of the class.** Given the symbols before, the expectation of the first factor is
-g(p) = sum over z of f_p(z) f_p'(z) / f_high(z): linear in p, 1 at p = high, with slope sum (b1 - b0)
-f_p' / f_high = (p' - high) sum (b1 - b0)^2 / f_high >= 0, so at most 1 for p <= high; the second likewise. So the
-capital against the cell that holds the true chain is a supermartingale, and an average over alternatives is one. The
-least capital against any cell is never more than that. If the stake is 1 in all, then by Ville's inequality it ever
-reaches x with a probability of at most 1/x (an e-process).
+**It is valid for every chain of the class.** Given the symbols before, the expectation of the first factor is g(p) =
+sum over z of f_p(z) f_p'(z) / f_high(z). It is linear in p, 1 at p = high, with slope sum (b1 - b0) f_p' / f_high = (p'
+- high) sum (b1 - b0)^2 / f_high >= 0. So it is at most 1 for p <= high; the second likewise. So the capital against the
+cell that holds the true chain is a supermartingale, and an average over alternatives is one. The least capital against
+any cell is never more than that. If the stake is 1 in all, then by Ville's inequality it ever reaches x with a
+probability of at most 1/x (an e-process).
 
-**Where there is nothing to see.** A class whose chains may change at every step by any amount (bounded odds ratios, or
-the universal adversary) has chains that give any one sequence of states a probability as near to 1 as you like. An
+**Where there is nothing to see.** A class's chains may change at every step by any amount (bounded odds ratios, or the
+universal adversary). Such chains can give any one sequence of states a probability as near to 1 as you like. An
 e-process for it has an expectation of at most 1 on every sequence, so on every process of states: there is no test.
 
 The test takes every tick with a symbol to have had a state. Readings that are missing are symbols from no chain, and

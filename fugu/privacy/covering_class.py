@@ -2,26 +2,27 @@
 
 Where no stretch scatters more than one chain would (`local_transitions`), and the state before the last tells nothing,
 the class is that chain within its intervals. Else probabilities change over time, and a class of changing chains is
-declared, by the largest odds ratio of a step: that of all but a small share of the stretches of each length, and of
-every regime that lasts as long. The odds ratio of a stretch takes its probabilities together, each at the low end of
-its range; intervals of each alone would join the lowest of one hour with the lowest of another. Against chains that
+declared, by the largest odds ratio of a step. That ratio covers all but a small share of the stretches of each length,
+and every regime that lasts as long. The odds ratio of a stretch takes its probabilities together, each at the low end
+of its range. Intervals of each alone would join the lowest of one hour with the lowest of another. Against chains that
 change every adversary gets the bound of the universal one, which needs nothing but the odds ratio. Regimes of fewer
 ticks than the shortest stretch are not covered: what they are worth to an attacker is measured.
 
 Constants are rounded outward to two digits: a class is published, and more digits would tell of its recording.
 
 Local transition probabilities say how often states follow one another in each stretch, without the sampling error.
-Shares that are counted in stretches of one length scatter even for one chain. So a row of the chain is tested first:
-its visits are cut into blocks of one size, in which a chain of constant probabilities makes binomial counts, however
+Shares that are counted in stretches of one length scatter even for one chain. So a row of the chain is tested first.
+Its visits are cut into blocks of one size, in which a chain of constant probabilities makes binomial counts, however
 long its states last. Where the blocks scatter no more, all stretches get the probability of the whole recording, with
 its Clopper-Pearson interval. Otherwise the distribution of the probabilities over stretches is estimated (the mixing
-distribution of largest likelihood), and each stretch gets the range that this and its counts leave, but for a tenth at
-each end.
+distribution of largest likelihood). Each stretch gets the range that this and its counts leave, but for a tenth at each
+end.
 
-A stretch in which something never happened tells only that it is about as rare as once in the whole stretch, or rarer;
-0 would make every guarantee infinite. Such a probability is taken to be no less than half an occurrence, 1 / (2n + 2)
-for n visits (the mean under Jeffreys' prior). What lasts longer than a stretch needs longer ones: two thousand equal
-states are 1 / 4002, not 1 / 1002. Where a state is not visited, a probability may be nearly the lowest of any stretch.
+A stretch in which something never happened tells only that it is about as rare as once in the whole stretch, or rarer.
+A probability of 0 would make every guarantee infinite. Such a probability is taken to be no less than half an
+occurrence, 1 / (2n + 2) for n visits (the mean under Jeffreys' prior). What lasts longer than a stretch needs longer
+ones: two thousand equal states are 1 / 4002, not 1 / 1002. Where a state is not visited, a probability may be nearly
+the lowest of any stretch.
 
 Source: Laird, "Nonparametric maximum likelihood estimation of a mixing distribution" (1978); Clopper, Pearson (1934).
 

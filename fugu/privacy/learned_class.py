@@ -4,14 +4,14 @@ A chain is written by its log-ratios theta[x,y] = log(P[x,y] / P[x,x]): every lo
 sum of four of them. One chain is fitted to all symbols. The deviation of stretches or whole streams from it is partly
 noise of known variance, the inverse information of their symbols. The rest is how much probabilities differ; its
 variance is taken at its interval's upper end, with 90 %. Each stretch then has the range that this distribution and its
-own symbols leave, but for a tenth; and the class holds every chain that changes over time whose odds ratios are no
-larger than those of all but 2 % of the stretches of each length, beside the error of the fitted chain, of which its end
+own symbols leave, but for a tenth. The class holds every chain that changes over time with odds ratios no larger than
+those of all but 2 % of the stretches of each length. The fitted chain's error is added, at the end of its interval that
 holds with 90 %.
 
 So noise makes a class wide, never narrow. No symbols show regimes that are shorter than the shortest stretches.
 
-Source: one Newton step from an estimate (Le Cam, "On the asymptotic theory of estimation", 1956); the interval of a
-normal variance; DerSimonian and Laird, "Meta-analysis in clinical trials" (1986), for probabilities that differ; the
+Sources: one Newton step from an estimate (Le Cam, "On the asymptotic theory of estimation", 1956). The interval of a
+normal variance. DerSimonian and Laird, "Meta-analysis in clinical trials" (1986), for probabilities that differ. The
 normal distribution of a mean whose own is normal.
 
 The file of a class that was learned from randomised symbols: `fugu gateway learn` writes it, plans are made for it.
@@ -101,7 +101,7 @@ class LearnedModel(ModelFile):
             return what
         lengths = sorted(scale.ticks for scale in self.scales)
         return (
-            f"{what}: steps of odds ratios up to {self.chains.odds_ratio:.4g}, which may change from tick to tick; it "
+            f"{what}: steps of odds ratios up to {self.chains.odds_ratio:.4g}, which may change from tick to tick. It "
             f"covers stretches of {lengths[0]} to {lengths[-1]} ticks, as far as the symbols tell"
         )
 

@@ -4,16 +4,17 @@ Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD
 {i-a, i+b}, {i-a}, {i+b} and {}; the paper's own sets are asymmetric and miss the last node. The guarantee is against an
 adversary who believes some chain of the class and knows no state for certain.
 
-Several releases about one chain are charged to the ticks that they cover: c_t is the sum of 1/scale (for a query that
-changes by at most 1 with one state) over the releases that read tick t. The loss of a node is at most, for every quilt,
-its influence plus the charges of the nodes nearby. This contains theorem 3.7 of Song, Chaudhuri: Composition Properties
-of Inferential Privacy for Time-Series Data (2017), and needs no record of which quilt was active when.
+Several releases about one chain are charged to the ticks that they cover. The charge c_t is the sum of 1/scale (for a
+query that changes by at most 1 with one state) over the releases that read tick t. The loss of a node is at most, for
+every quilt, its influence plus the charges of the nodes nearby. This contains theorem 3.7 of Song, Chaudhuri:
+Composition Properties of Inferential Privacy for Time-Series Data (2017), and needs no record of which quilt was active
+when.
 
 The approximate Markov quilt mechanism: a scale from two numbers of a class, its eigengap and its rarest state.
 
 Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 4, lemmas 4.8, 4.9 and
-C.4. Two things differ from print: the eigengap drops exactly one unit eigenvalue (dropping all of them finds a gap for
-a clock, whose past is never forgotten), and widths too small for lemma 4.8 are not used.
+C.4. Two things differ from print. The eigengap drops exactly one unit eigenvalue; dropping all of them finds a gap for
+a clock, whose past is never forgotten. Widths too small for lemma 4.8 are not used.
 """
 
 from __future__ import annotations
@@ -75,10 +76,11 @@ def mqm_exact(
     """The scale of MQMExact for the worst chain of a finite class, or of an interval started stationary.
 
     Impossible states count, as in the paper's equation 5: that is safe. The scale of a node is never above that of a
-    stationary chain at epsilon - spread, where spread bounds how far the distributions of this node and of all later
-    ones are from stationary: likelihood ratios to the stationary distribution are averaged at each step. The walk over
-    the nodes stops there; on a long stationary window, at the first one. `length` is of the window, or `None` for no
-    end. Raises ChainClassError if epsilon or length is out of range, or no quilt is good enough on an endless stream.
+    stationary chain at epsilon - spread. The spread bounds how far the distributions of this node and of all later ones
+    are from stationary. For it, likelihood ratios to the stationary distribution are averaged at each step. The walk
+    over the nodes stops there; on a long stationary window, at the first one. `length` is of the window, or `None` for
+    no end. Raises ChainClassError if epsilon or length is out of range, or no quilt is good enough on an endless
+    stream.
     """
     _check(epsilon, length)
     members = corner_chains(chains)
@@ -94,7 +96,7 @@ def corner_chains(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[Marko
 
     With q + r = s and L = (1 - s)^b, the ratios of a table are 1 + (s/q) L/(1 - L) and, for L < 0, 1 + |L|
     s/(q - r|L|), and the same with q and r swapped. They fall in q and r while s <= 1 and grow while s >= 1, so the
-    stickiest and the most alternating corner are the worst; the other two are there for the rarest state.
+    stickiest and the most alternating corner are the worst. The other two corners are there for the rarest state.
     """
     if not isinstance(chains, BinaryChains):
         return chains
@@ -123,8 +125,8 @@ def best_quilt(
 ) -> QuiltScale:
     """The best quilt of one node, over all widths that could matter: not rounded, inf if nothing is good enough.
 
-    Tables are grown on demand; `start` is of `NodeTerms`; a side has so many nodes, or `ENDLESS`; the empty quilt has
-    the scale `trivial`, by default from these; no scale below `enough` is looked for; `seed` is a quilt to try first.
+    Tables are grown on demand. `start` is of `NodeTerms`. A side has so many nodes, or `ENDLESS`. The empty quilt has
+    the scale `trivial`, by default from these. No scale below `enough` is looked for. `seed` is a quilt to try first.
     """
     length = nodes_left + nodes_right + 1
     if trivial is None:
@@ -348,8 +350,8 @@ def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None, *, s
 def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = False) -> float:
     """The eigengap g: the distribution b ticks on is within exp(-g b / 2) / min(pi) of stationary, relatively.
 
-    `reversible` is 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8); `sharp` is -2
-    log|lambda_2| of such a chain. g > 0 is rounded down; ChainClassError if the chain is not reversible, or has none.
+    `reversible` is 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8). `sharp` is -2
+    log|lambda_2| of such a chain. The gap is rounded down. ChainClassError if the chain is not reversible, or has none.
     """
     distribution = stationary_distribution_of(chain)
     if not distribution.min() > 0.0:
@@ -357,8 +359,8 @@ def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = Fals
     if reversible and not is_reversible(chain):
         raise ChainClassError("the chain is not reversible: pi(x) P(x,y) differs from pi(y) P(y,x)")
     root = np.sqrt(distribution)
-    # similar to P; for a reversible chain it is symmetric, and singular values are absolute eigenvalues
-    # exactly one unit value belongs to the stationary distribution; any other one belongs to a period or a closed class
+    # similar to P. For a reversible chain it is symmetric, and singular values are absolute eigenvalues. Exactly one
+    # unit value belongs to the stationary distribution; any other one belongs to a period or a closed class
     second = float(np.linalg.svd(root[:, None] * chain.transition / root, compute_uv=False)[1]) + 4e-16 * chain.states
     if reversible and sharp:
         gap = -2.0 * math.log(second)
@@ -389,8 +391,8 @@ def fast_path_length(mixing: Mixing, epsilon: float) -> int:
 def width_influences(mixing: Mixing, widths: NDArray[np.int64]) -> Floats:
     """Lemma 4.8's bounds (n,) for n widths: log((p + d) / (p - d)), p the rarest state, d = exp(-g width / 2).
 
-    A width to the right costs it once, one to the left twice, for the width and for the node. inf unless width > 2
-    log(1/p) / g: without that the formula is not a bound.
+    A width to the right costs it once. A width to the left costs it twice, for the width and for the node. It is
+    infinite unless width > 2 log(1/p) / g: without that the formula is not a bound.
     """
     distance = np.exp(-mixing.gap * widths / 2.0)
     inside = (widths > 2.0 * math.log(1.0 / mixing.rarest) / mixing.gap) & (distance < mixing.rarest)

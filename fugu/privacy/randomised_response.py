@@ -81,7 +81,7 @@ def calibrate(
     Args:
         epsilon: the wanted guarantee, in nats, about `stretch_ticks` in a row; with bounded odds ratios the universal
             one for every adversary.
-        objective: of two states, "information" minimises rho0 + rho1, and so keeps the most for every use; "flips"
+        objective: of two states, "information" minimises rho0 + rho1, and so keeps the most for every use. "flips"
             minimises the expected number of flips under rho <= 1/2, and may give up a rare state altogether.
         beside: windows; the guarantee is that of both together.
         slack: leave a part of epsilon to what leaks over a change of policy.
@@ -221,8 +221,8 @@ _SEED = 20201
 class Utility(NamedTuple):
     """The worth of a stream of symbols.
 
-    `accuracy` is the share of ticks whose state is the most likely one of the smoothed estimate, `majority` that of
-    always guessing the most frequent state; `bits_per_reading` is what symbols tell of the states, per symbol.
+    `accuracy` is the share of ticks whose state is the most likely one of the smoothed estimate. `majority` is that of
+    always guessing the most frequent state. `bits_per_reading` is what symbols tell of the states, per symbol.
     """
 
     accuracy: float

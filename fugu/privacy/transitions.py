@@ -1,10 +1,10 @@
 """Counts of transitions, and the tests of what a chain that is fitted to them assumes.
 
-Transitions are counted inside segments only (a segment is a stretch without gaps). The tests are likelihood-ratio
-tests (G tests), asymptotically chi-square; with tens of thousands of steps they reject differences that are too small
-to matter, so each comes with its effect per step.
+Transitions are counted inside segments only (a segment is a stretch without gaps). The tests are likelihood-ratio tests
+(G tests), asymptotically chi-square. With tens of thousands of steps they reject differences that are too small to
+matter, so each comes with its effect per step.
 
-Source: Anderson and Goodman, "Statistical inference about Markov chains" (1957); Clopper and Pearson, "The use of
+Sources: Anderson and Goodman, "Statistical inference about Markov chains" (1957). Clopper and Pearson, "The use of
 confidence or fiducial limits illustrated in the case of the binomial" (1934).
 """
 
@@ -28,8 +28,8 @@ __all__ = [
 class LikelihoodRatio(Document):
     """A likelihood-ratio test.
 
-    The `statistic` is twice the gain in log-likelihood, in nats; `p_value` the probability of one at least as large if
-    the simpler model holds; `nats_per_step` the gain per step, the size of the effect.
+    The `statistic` is twice the gain in log-likelihood, in nats. `p_value` is the probability of one at least as large
+    if the simpler model holds, and `nats_per_step` the gain per step, the size of the effect.
     """
 
     statistic: float = Field(ge=0.0)

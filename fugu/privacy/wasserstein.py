@@ -3,7 +3,7 @@
 Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1: add Laplace noise
 of scale W / epsilon. It is for one scalar answer and does not compose: a second release voids it.
 
-Everything is exact: whether a quantile belongs to one value or to the next can hang on the last digit of a tail, and
+Everything is exact. Whether a quantile belongs to one value or to the next can hang on the last digit of a tail, and
 the distance then jumps. Distributions are polynomials with whole coefficients, kept in one long integer each.
 """
 
@@ -62,8 +62,8 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
     k = chains[0].states if chains else 0
     if states is None and k > _MOST_STATES:
         raise ChainClassError(
-            f"{k} states have too many sets to try for the one whose count needs the most noise (up to {_MOST_STATES} "
-            "are tried): name the states that are counted"
+            f"{k} states have too many sets to try for the one whose count needs the most noise. Up to {_MOST_STATES} "
+            "states are tried: name the states that are counted"
         )
     if states is not None and not (states and set(states) <= set(range(k))):
         raise ChainClassError(f"states to count are some of 0 to {k - 1}, got {list(states)}")
@@ -81,7 +81,8 @@ def wasserstein_count(
 
     Args:
         chains: a finite class, each chain with its initial distribution. Probabilities are read as the simple fraction
-            that they are within rounding, or else as the floats that they are, with their largest for the rest up to 1.
+            that they are within rounding, or else as the floats that they are. The largest float is then what the
+            others leave of 1.
         weights: (k,) what a tick in each state adds, from 0 on; by default, the count of state 1 of two.
 
     Raises:
@@ -147,7 +148,7 @@ def infinity_wasserstein(
 ) -> Fraction:
     """The infinity-Wasserstein distance of two distributions on the line, by the quantile coupling.
 
-    Each distribution is (value, weight) in any order, with some positive weight, and is normalised; the distance is the
+    Each distribution is (value, weight) in any order, with some positive weight, and is normalised. The distance is the
     smallest d such that mass can be moved from one to the other with no piece going further than d.
     """
     first, second = _sorted(distribution), _sorted(other)

@@ -3,8 +3,8 @@
 And what several statistics that were released with given noise lose together.
 
 A plan finds the least scale as a real number; a policy holds a fraction, and the device judges the class of chains by
-arithmetic of its own. So the number is rounded up to a fraction of eight digits, and raised until the check of a policy
-with that scale and the same promise passes.
+arithmetic of its own. So the number is rounded up to a fraction of eight digits. It is raised until the check of a
+policy with that scale and the same promise passes.
 
 Source: docs/proofs/device-windows.md, "Windows counted on the device"; docs/proofs/stretches.md.
 """
@@ -281,8 +281,8 @@ class PlannedNoise(NamedTuple):
     """A mechanism's noise, its scale as a policy holds it, and what holds with that for a tick and for whole stretches.
 
     `scale` is of the noise on every number, in ticks. `device` is the class of chains of a policy whose windows a
-    device accepts with it; None for one window, no protection, or chains that no policy can declare. `raised` says
-    whether the device's check needed more noise than the plan did.
+    device accepts with it. It is None for one window, no protection, or chains that no policy can declare. `raised`
+    says whether the device's check needed more noise than the plan did.
     """
 
     noise: WindowNoise

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fugu.contract.errors import FuguError
 from fugu.recordings.clock import UNITS, is_date, is_time_of_day, looks_like_time
-from fugu.recordings.errors import Option, QuestionError, RecordingError
+from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.table import Table
 
 if TYPE_CHECKING:
@@ -96,14 +97,14 @@ def is_missing(cell: str) -> bool:
     return cell.strip().lower() in _MISSING
 
 
-def column_missing(file: str, name: str, header: Iterable[str]) -> RecordingError:
+def column_missing(file: str, name: str, header: Iterable[str]) -> FuguError:
     """Make the error of a column that is not there."""
-    return RecordingError(f"{file} has no column {name[:80]!r}; it has {', '.join(header)[:200]}")
+    return FuguError(f"{file} has no column {name[:80]!r}; it has {', '.join(header)[:200]}")
 
 
-def no_time(table: Table, file: str, time: TimeCells, row: int) -> RecordingError:
+def no_time(table: Table, file: str, time: TimeCells, row: int) -> FuguError:
     """Make the error of a cell that is no time."""
-    return RecordingError(
+    return FuguError(
         f"{file}: {table.where} {table.lines[row]}, column {time.name} is no time: give seconds, or ISO 8601, or "
         "another column by --time"
     )
@@ -128,7 +129,7 @@ def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
     """The times of a table; None if nothing in it looks like one.
 
     Raises:
-        RecordingError: the wanted column is not there.
+        FuguError: the wanted column is not there.
         QuestionError: several columns may be it.
     """
     columns = table.columns
@@ -163,7 +164,7 @@ def _joined(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
     of_day = _all(cells, is_time_of_day)
     other = _beside(table, name, is_date if of_day else is_time_of_day) if of_day or _all(cells, _is_day) else None
     if of_day and other is None:
-        raise RecordingError(
+        raise FuguError(
             f"{file}: column {name} has times of day, and no column has dates: add one, or leave the times out "
             "and give --period"
         )
@@ -199,7 +200,7 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
     """The rows that are wanted, and the cell that they have in some columns.
 
     Raises:
-        RecordingError: no column, or no row, is like that.
+        FuguError: no column, or no row, is like that.
     """
     only = dict(options.only)
     if options.column is not None and options.column not in table.columns:
@@ -212,7 +213,7 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
             raise column_missing(file, column, table.columns)
         rows = [place for place, other in enumerate(table.columns[column]) if other.strip() == cell]
         if not rows:
-            raise RecordingError(f"{file}: no row has {cell[:80]!r} in column {column}")
+            raise FuguError(f"{file}: no row has {cell[:80]!r} in column {column}")
         table = table.at(rows)
     return table, tuple(only.items())
 
@@ -226,7 +227,7 @@ def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str])
 
     Raises:
         QuestionError: several columns may be it.
-        RecordingError: none may.
+        FuguError: none may.
     """
     if wanted is not None and wanted in table.columns:
         return wanted
@@ -248,7 +249,7 @@ def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str])
     values = [name for name in values if not all(map(is_missing, table.columns[name]))]
     values = [name for name in values if not _counts_rows(table.columns[name])] or values
     if not values:
-        raise RecordingError(f"{file} has no column of readings; it has {', '.join(table.columns)[:200]}")
+        raise FuguError(f"{file} has no column of readings; it has {', '.join(table.columns)[:200]}")
     if len(values) > 1:
         options = [Option(("--column", name), "its readings") for name in values]
         raise QuestionError("column", f"{file} has {len(values)} columns that may be the readings", options)
@@ -268,8 +269,8 @@ def _counts_rows(cells: Sequence[str]) -> bool:
 def keys_of(table: Table, value: str, others: Sequence[str], times: Floats | None, parts: Ints) -> list[Key]:
     """Columns that tell series apart, and have several.
 
-    What a form knows decides. Else it is a column of names whose rows interleave, or whose times begin again; or one of
-    numbers that is called like such a column, or without which times come twice, or steps and values make no sense.
+    What a form knows decides. Else it is a column of names whose rows interleave, or whose times begin again. It may
+    also be one of numbers: with such a name, or without which times come twice, or steps and values make no sense.
     """
     if table.keys:
         candidates = [Key(name, dict(Counter(table.columns[name])), True) for name in table.keys]

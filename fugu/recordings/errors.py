@@ -1,17 +1,13 @@
-"""Errors of recordings: what cannot be read, and what a file alone does not say."""
+"""The question that is asked where a recording can be read in more than one way. No reading is in an error's text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.errors import UsageError
 
-__all__ = ["Option", "QuestionError", "RecordingError"]
-
-
-class RecordingError(FuguError):
-    """A recording cannot be read or used. One line says what is wrong, where, and what to do; no reading is in it."""
+__all__ = ["Option", "QuestionError"]
 
 
 class Option(NamedTuple):

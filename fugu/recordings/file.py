@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
-from fugu.contract.errors import cause
-from fugu.recordings.errors import RecordingError
+from fugu.contract.errors import FuguError, cause
 
 __all__ = ["MOST_BYTES", "File"]
 
@@ -25,7 +24,7 @@ _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class _Bounded(io.RawIOBase):
-    """Bytes of a file; RecordingError after too many of them."""
+    """Bytes of a file; FuguError after too many of them."""
 
     def __init__(self, inner: BinaryIO, name: str) -> None:
         self._inner, self._name, self._count = inner, name, 0
@@ -37,7 +36,7 @@ class _Bounded(io.RawIOBase):
         block = self._inner.read(len(buffer))
         self._count += len(block)
         if self._count > MOST_BYTES:
-            raise RecordingError(f"{self._name} becomes more than {MOST_BYTES >> 20} MB: give a part of it")
+            raise FuguError(f"{self._name} becomes more than {MOST_BYTES >> 20} MB: give a part of it")
         buffer[: len(block)] = block
         return len(block)
 
@@ -78,7 +77,7 @@ class File:
         """Open what it becomes.
 
         Raises:
-            RecordingError: it is broken gzip, or too large.
+            FuguError: it is broken gzip, or too large.
             OSError: it cannot be read.
         """
         opener = gzip.open if self.zipped else open
@@ -86,21 +85,21 @@ class File:
             with opener(self.path, "rb") as inner:
                 yield cast(BinaryIO, io.BufferedReader(_Bounded(cast(BinaryIO, inner), self.name), _HEAD))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise RecordingError(f"{self.name} is broken gzip: {cause(error)}") from None
+            raise FuguError(f"{self.name} is broken gzip: {cause(error)}") from None
 
     @contextmanager
     def text(self) -> Iterator[TextIO]:
         """Open its text, UTF-8 or UTF-16 with a mark; ends of lines stay as they are, errors as of `binary`.
 
         Raises:
-            RecordingError: it is no such text.
+            FuguError: it is no such text.
         """
         with self.binary() as file:
             mark = self._mark()
             try:
                 yield io.TextIOWrapper(file, "utf-16" if mark in _WIDE else "utf-8-sig", newline="")
             except UnicodeError:
-                raise RecordingError(
+                raise FuguError(
                     f"{self.name} is no text in UTF-8 or UTF-16: save it as CSV in UTF-8, or convert it by "
                     "iconv -f latin1 -t utf-8"
                 ) from None

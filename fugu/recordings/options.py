@@ -21,11 +21,11 @@ RowKind = Literal["events", "samples", "changes"]
 class ReadOptions:
     """Answers that settle how a recording is read; the others are found, or asked about.
 
-    `time` is a column, with its unit if that is to be said (`time:days`); `column` the readings' column, or one of the
-    series; `only` pairs of a column and the cell that wanted rows have there; `zone` of times that have none;
-    `missing_values` cells that are no reading; `rows` what rows are; `period` seconds from tick to tick; no value holds
-    longer than `gap` seconds; `as_it_is` names of rules that need not ask. `day_parts` is the
-    zone in which parts of the day are asked for.
+    `time` is a column, with its unit if that is to be said (`time:days`). `column` is the readings' column, or one of
+    the series. `only` has pairs of a column and the cell that wanted rows have there. `zone` is of times that have
+    none. `missing_values` are cells that are no reading. `rows` says what rows are, and `period` how many seconds are
+    from tick to tick. No value holds longer than `gap` seconds. `as_it_is` has names of rules that need not ask.
+    `day_parts` is the zone in which parts of the day are asked for.
     """
 
     time: str | None = None

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fugu.contract.errors import FuguError
 from fugu.recordings.clock import clock_of, floats
 from fugu.recordings.columns import BOUNDARIES, codes_of, column_missing, is_missing, no_time, selected, time_of
-from fugu.recordings.errors import RecordingError
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Facts, Loaded, Recorded, facts_of, load
 from fugu.recordings.rules import Evidence, ask
@@ -34,9 +34,9 @@ _MOST_TICKS = 20_000_000
 class Traces(NamedTuple):
     """Places in the order in which they were visited, trace by trace.
 
-    `places` are (n, 2), latitude and longitude in degrees, NaN where missing ones are kept; `trace` is equal for places
-    of one unbroken trace; `times` are in seconds; `at` is the row of the file, from 0, of those that were wanted;
-    `columns` are those of latitude and longitude.
+    `places` are (n, 2), latitude and longitude in degrees, NaN where missing ones are kept. `trace` is equal for places
+    of one unbroken trace. `times` are in seconds. `at` is the row of the file, from 0, of the wanted rows. `columns`
+    are those of latitude and longitude.
     """
 
     places: Floats
@@ -83,7 +83,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
     stand together). Rows without a place are kept where they are more than 1 % of all; else each ends its trace.
 
     Raises:
-        RecordingError: a column is missing, or a row holds no place on earth; rows are named, never a value.
+        FuguError: a column is missing, or a row holds no place on earth; rows are named, never a value.
         QuestionError: it can be read in more than one way.
     """
     loaded = load(recording, options)
@@ -109,9 +109,9 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         [_degrees(table, file, name, most, absent) for name, most in zip(names, (90.0, 180.0), strict=True)]
     )
     if absent.all():
-        raise RecordingError(f"{file}: no row has a place")
+        raise FuguError(f"{file}: no row has a place")
     if np.nanmax(places[1]) - np.nanmin(places[1]) > 180.0:  # cells side by side would be the world apart
-        raise RecordingError(f"{file}: places on both sides of the 180th meridian cannot be cells of one grid")
+        raise FuguError(f"{file}: places on both sides of the 180th meridian cannot be cells of one grid")
     keys = [cells for name, cells in table.columns.items() if name.lower() in _TRACE]
     traces = codes_of([*zip(*keys, strict=True)]) if keys else np.zeros(len(absent), dtype=np.int64)
     order = np.argsort(traces, kind="stable")
@@ -164,7 +164,7 @@ def _degrees(table: Table, file: str, name: str, most: float, absent: NDArray[np
     wrong = np.flatnonzero(~absent & ~(np.abs(values) <= most))
     if wrong.size:
         what = f"is not within -{most:g}..{most:g}" if np.isfinite(values[wrong[0]]) else "is no finite number"
-        raise RecordingError(f"{file}: {table.where} {table.lines[wrong[0]]}, column {name} {what}")
+        raise FuguError(f"{file}: {table.where} {table.lines[wrong[0]]}, column {name} {what}")
     return values
 
 
@@ -178,13 +178,13 @@ def resampled(traces: Traces, period: float) -> Traces:
     """The newest place of every trace once a period (seconds); a trace is cut where it falls silent for two periods.
 
     Raises:
-        RecordingError: there are no times, or they are too far apart to be counted.
+        FuguError: there are no times, or they are too far apart to be counted.
     """
     if traces.times is None:
-        raise RecordingError(f"{traces.source} has no column of times, which --period needs")
+        raise FuguError(f"{traces.source} has no column of times, which --period needs")
     times = traces.times
     if (times[-1] - times[0]) / period > _MOST_TICKS or len(times) * _LONGEST_GAP > _MOST_TICKS:
-        raise RecordingError(f"more than {_MOST_TICKS} places: take a longer period")
+        raise FuguError(f"more than {_MOST_TICKS} places: take a longer period")
     breaks = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
     starts = np.concatenate([[0], np.flatnonzero(breaks) + 1, [len(times)]])
     places, numbers, ticks, rows = [], [], [], []

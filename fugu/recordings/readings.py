@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fugu.contract.errors import FuguError, UsageError
 from fugu.recordings.clock import LEAST_DATED, Clock, clock_of
 from fugu.recordings.columns import (
     BOUNDARIES,
@@ -22,7 +23,6 @@ from fugu.recordings.columns import (
     time_of,
     value_of,
 )
-from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
 from fugu.recordings.options import ReadOptions, RowKind
@@ -108,10 +108,10 @@ class Readings(NamedTuple):
     `values` are (n,) numbers, NaN where there is none, or names, None where there is none; `segments` are equal inside
     a stretch without gaps. `period_seconds` is the typical time between events, None if nobody has said it of rows
     without times; events such as heartbeats are not `steady`. `missing_share` does not count absent rows. `rows` are
-    (n,) rows of the file, from 0, of those that were wanted; of a log of changes, ticks since the first row; -1 for
-    ticks without one; None if no agent could replay the file. The ticks of each donor begin at `starts`. `moments` are
-    (n,) Unix times of ticks, None without times; `offsets` from UTC are written in the file's times, other than none.
-    `without_row` are ticks without a row.
+    (n,) rows of the file, from 0, of the wanted ones, -1 for ticks without one. Of a log of changes, they are ticks
+    since the first row. None if no agent could replay the file. The ticks of each donor begin at `starts`. `moments`
+    are (n,) Unix times of ticks, None without times; `offsets` from UTC are written in the file's times, other than
+    none. `without_row` are ticks without a row.
     """
 
     values: Floats | list[str | None]
@@ -141,9 +141,9 @@ class Readings(NamedTuple):
 
     @property
     def period(self) -> float:
-        """Seconds from tick to tick; RecordingError if nobody has said them."""
+        """Seconds from tick to tick; FuguError if nobody has said them."""
         if self.period_seconds is None:
-            raise RecordingError(f"{self.source}: no times say how far apart its rows are: give --period, in seconds")
+            raise FuguError(f"{self.source}: no times say how far apart its rows are: give --period, in seconds")
         return self.period_seconds
 
     @property
@@ -163,7 +163,7 @@ def load(recording: Recorded, options: ReadOptions) -> Loaded:
     """Read a file as a table of text.
 
     Raises:
-        RecordingError: it is of no form, or cannot be read.
+        FuguError: it is of no form, or cannot be read.
         OSError: it cannot be read.
     """
     if isinstance(recording, Loaded):
@@ -171,11 +171,11 @@ def load(recording: Recorded, options: ReadOptions) -> Loaded:
     only = dict(options.only)
     try:
         return Loaded(recording.name, read_table(File(recording), only), recording)
-    except RecordingError as error:
+    except FuguError as error:
         if not only or not str(error).endswith("has no rows"):
             raise
         wanted = ", ".join(f"{cell[:80]!r} in column {column}" for column, cell in only.items())
-        raise RecordingError(f"{recording.name}: no row has {wanted}") from None
+        raise FuguError(f"{recording.name}: no row has {wanted}") from None
 
 
 def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readings:
@@ -184,7 +184,7 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
     Without a name, the column is `value` or `state`, or the only one that there is. Rows without times are ticks.
 
     Raises:
-        RecordingError: one line that says what is wrong, and where.
+        FuguError: one line that says what is wrong, and where.
         QuestionError: it can be read in more than one way.
         OSError: it cannot be read.
     """
@@ -192,8 +192,10 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
     try:
         with without_collection():
             return _understood(loaded, options)
-    except RecordingError as error:
-        raise error if str(error).startswith(loaded.name) else RecordingError(f"{loaded.name}: {error}") from None
+    except UsageError:
+        raise
+    except FuguError as error:
+        raise error if str(error).startswith(loaded.name) else FuguError(f"{loaded.name}: {error}") from None
 
 
 def facts_of(
@@ -286,7 +288,6 @@ class _Rows(NamedTuple):
 
 
 def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
-    """Readings on the clock that their times show."""
     options, facts = evidence.options, recording.facts[0]
     changes = (
         True if facts.time is not None and facts.time.lower() in _CHANGES and table.changes is None else table.changes
@@ -313,7 +314,7 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
     assert kind is not None
     period, notes = options.period, (*recording.notes, *rows.notes)
     if kind == "samples" and options.rows is None and period and abs(period / steps.median - 1.0) > _SAME_PERIOD:
-        raise RecordingError(
+        raise FuguError(
             f"--period is for logs of changes; here a row comes every {steps.median:g} s (--rows samples puts them on "
             "another clock)"
         )
@@ -452,11 +453,11 @@ def kind_of_values(readings: Readings) -> Kind:
     """Tell numbers, few whole numbers, two names, and names apart.
 
     Raises:
-        RecordingError: there are no readings, or they never change.
+        FuguError: there are no readings, or they never change.
     """
     present = readings.present
     if not present.any():
-        raise RecordingError(f"{readings.source}: no row has a reading in column {readings.column}")
+        raise FuguError(f"{readings.source}: no row has a reading in column {readings.column}")
     if isinstance(readings.values, list):
         distinct = {value.casefold() for value in readings.values if value is not None}
         if len(distinct) == 1:
@@ -473,26 +474,24 @@ def kind_of_values(readings: Readings) -> Kind:
     return "on/off" if some.tolist() == [0.0, 1.0] else "levels"
 
 
-def _constant(readings: Readings) -> RecordingError:
-    return RecordingError(f"{readings.source}: column {readings.column} never changes: there is nothing to plan from")
+def _constant(readings: Readings) -> FuguError:
+    return FuguError(f"{readings.source}: column {readings.column} never changes: there is nothing to plan from")
 
 
 def joined(recordings: Sequence[Readings]) -> Readings:
     """Readings of several donors, one after another; of where they are from only the number of donors is left.
 
     Raises:
-        RecordingError: their ticks or their readings are not of one kind.
+        FuguError: their ticks or their readings are not of one kind.
     """
     first = recordings[0]
     if len(recordings) == 1:
         return first
     for number, recording in enumerate(recordings, 1):
         if isinstance(recording.values, list) != isinstance(first.values, list) or recording.steady != first.steady:
-            raise RecordingError(
-                f"recording {number} has other readings than the first: names, numbers and events differ"
-            )
+            raise FuguError(f"recording {number} has other readings than the first: names, numbers and events differ")
         if first.steady and abs(recording.period / first.period - 1.0) > _SAME_PERIOD:
-            raise RecordingError(
+            raise FuguError(
                 f"recording {number} has a reading every {recording.period:g} s, the first every {first.period:g} s: "
                 "one policy has one tick"
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fugu.recordings.errors import RecordingError
+from fugu.contract.errors import FuguError
 from fugu.recordings.places import Traces
 from fugu.recordings.readings import Facts, Readings
 
@@ -70,10 +70,10 @@ class Recording(NamedTuple):
         """The text of a plain CSV file, which is read as the same ticks.
 
         Raises:
-            RecordingError: it holds places.
+            FuguError: it holds places.
         """
         if self.readings is None:
-            raise RecordingError(f"{self.source} holds places: no plain file is made of them")
+            raise FuguError(f"{self.source} holds places: no plain file is made of them")
         return plain_csv(self.readings)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
-from fugu.recordings.errors import RecordingError
+from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
 
 __all__ = [
@@ -62,7 +62,7 @@ class Form(NamedTuple):
     """A form of recordings, such as a delimited table.
 
     `sniff` tells whether a file is of this form, by its first bytes. `read` makes a table of it, and may skip rows that
-    are not `only` those wanted; its RecordingError is one line that names the form, what is wrong, and what to do.
+    are not `only` those wanted. Its FuguError is one line that names the form, what is wrong, and what to do.
     """
 
     sniff: Callable[[File], bool]
@@ -108,7 +108,7 @@ def table_of(form: str, file: File, blocks: Iterable[Block], **meaning: object) 
     """Make a table of blocks of rows; `meaning` are further fields of the table.
 
     Raises:
-        RecordingError: there are no rows, too many, or too many columns.
+        FuguError: there are no rows, too many, or too many columns.
     """
     lines: list[int] = []
     columns: dict[str, list[str]] = {}
@@ -117,9 +117,9 @@ def table_of(form: str, file: File, blocks: Iterable[Block], **meaning: object) 
             columns.setdefault(name, [""] * len(lines)).extend(block.get(name) or [""] * len(numbers))
         lines += numbers
         if len(lines) > MOST_ROWS:
-            raise RecordingError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
+            raise FuguError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
         if len(columns) > MOST_COLUMNS:
-            raise RecordingError(f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it")
+            raise FuguError(f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it")
     if not lines:
-        raise RecordingError(f"{file.name} has no rows")
+        raise FuguError(f"{file.name} has no rows")
     return Table(form, columns, lines, **meaning)  # type: ignore[arg-type]

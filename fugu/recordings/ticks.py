@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.recordings.errors import RecordingError
+from fugu.contract.errors import FuguError
 
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
@@ -80,14 +80,14 @@ def steps_of(times: Floats, parts: Ints) -> Steps:
     """The steps of rows in order.
 
     Raises:
-        RecordingError: no two rows have different times.
+        FuguError: no two rows have different times.
     """
     inside = np.diff(parts) == 0
     steps = np.diff(times)[inside]
     if len(times) == 1:
-        raise RecordingError("it has one row: there is nothing to learn from")
+        raise FuguError("it has one row: there is nothing to learn from")
     if not (steps > 0.0).any():
-        raise RecordingError("no two rows have different times: leave the times out, or repair them")
+        raise FuguError("no two rows have different times: leave the times out, or repair them")
     return Steps(steps, np.flatnonzero(inside) + 1, float(np.median(steps[steps > 0.0])))
 
 
@@ -148,14 +148,14 @@ def ticks_of(
     """Ticks of rows in order. Changes without a `period` are looked at every minute, or second; `works` is of changes.
 
     Raises:
-        RecordingError: there would be too many ticks; or rows are ticks, and another period was given.
+        FuguError: there would be too many ticks; or rows are ticks, and another period was given.
     """
     match kind:
         case "changes":
             return _from_changes(times, parts, works, period)
         case "events":
             if period is not None:
-                raise RecordingError("--period is for logs of changes; here every row is a tick")
+                raise FuguError("--period is for logs of changes; here every row is a tick")
             return _from_events(times, parts, steps)
     return _from_samples(times, parts, steps, period)
 
@@ -182,7 +182,7 @@ def _from_samples(times: Floats, parts: Ints, steps: Steps, period: float | None
     step = period or steps.median
     gap, notes = _gaps(times, parts, LONGEST_SILENCE * max(step, steps.median))
     if (times[-1] - times[0]) / step > _MOST_TICKS and (~gap * np.diff(times)).sum() / step > _MOST_TICKS:
-        raise RecordingError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
+        raise FuguError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
     numbers = np.concatenate([[0], np.cumsum(gap)]).astype(np.int64)
     least = 0 if period is not None else 1
     advance = np.where(gap, 1, np.maximum(least, np.round(np.diff(times) / step))).astype(np.int64)
@@ -212,7 +212,7 @@ def _from_changes(times: Floats, parts: Ints, works: NDArray[np.bool_], period: 
     span = float((times[ends - 1] - times[starts]).sum())
     step = period or (_MINUTE if span >= _LONG else 1.0)
     if span / step > _MOST_TICKS:
-        raise RecordingError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
+        raise FuguError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
     rows, segments, moments, number = [], [], [], 0
     for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
         wanted = times[first] + step * np.arange(math.floor((times[end - 1] - times[first]) / step) + 1)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fugu.contract.errors import FuguError
 from fugu.host.codes import Codes
 from fugu.recordings.clock import some_floats
 from fugu.recordings.columns import AMOUNT, is_missing
-from fugu.recordings.errors import Option, QuestionError, RecordingError
+from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.table import Table
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ _PREFIXED = re.compile(r"[^\W\d](W|Wh|V|A|VA|VAR|Hz|B|b|bit|bytes|g|m|s|J|Pa|Ω|
 class Values(NamedTuple):
     """Readings of rows.
 
-    `readings` are (n,) numbers, NaN where there is none, or names, None where there is none; `works` (n,) says whether
-    the source worked; `missing` counts the cells of each word, or code, for no reading; `unit` is in the cells.
-    `plain` numbers are written as an agent reads them.
+    `readings` are (n,) numbers, NaN where there is none, or names, None where there is none. `works` (n,) says whether
+    the source worked. `missing` counts the cells of each word, or code, for no reading. `unit` is in the cells. `plain`
+    numbers are written as an agent reads them.
     """
 
     readings: Floats | list[str | None]
@@ -61,7 +62,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     """Read a column; `codes` are further cells that are no reading.
 
     Raises:
-        RecordingError: a cell is no number, where most are.
+        FuguError: a cell is no number, where most are.
     """
     if not codes and np.isfinite(numbers := some_floats(table.columns[column])).all():
         if _may_be_thousands(table.columns[column]):
@@ -96,9 +97,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
             of_cell |= {cell: number for cell, (number, _) in scaled.items()}
             wrong, unit = wrong - amounts.keys(), units.pop()
         elif len(amounts) > _MOST_WORDS:  # few may be names, as 1st and 2nd
-            raise RecordingError(
-                f"{file}: column {column} has numbers in {len(units)} units: write all of them in one unit"
-            )
+            raise FuguError(f"{file}: column {column} has numbers in {len(units)} units: write all of them in one unit")
     refused = sum(counts[cell] for cell in wrong)
     if 2 * refused > present:
         return Values([None if cell in missing else cell for cell in cells], works, words)
@@ -112,7 +111,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
         if wrong and len(wrong) <= _MOST_WORDS and all("," not in cell and counts[cell] >= _AGAIN for cell in wrong):
             words_of = Option(("--missing-values", ",".join(sorted(wrong))), f"{refused} cells that are no readings")
             raise QuestionError("words", where, [words_of])
-        raise RecordingError(f"{where}: say what means no reading by --missing-values" if wrong else where)
+        raise FuguError(f"{where}: say what means no reading by --missing-values" if wrong else where)
     plain = all(_number(cell) is not None for cell in counts.keys() - missing)
     return Values(numbers, works, words, unit, plain)
 
@@ -135,8 +134,8 @@ def _may_be_thousands(cells: Sequence[str]) -> bool:
     return len(pointed) >= _FEWEST and any("." not in cell for cell in cells)
 
 
-def _thousands(file: str, column: str) -> RecordingError:
-    return RecordingError(
+def _thousands(file: str, column: str) -> FuguError:
+    return FuguError(
         f"{file}: column {column} has a sign before three digits, for thousands or decimals: write decimals with a "
         "point, and thousands without a sign"
     )

@@ -125,8 +125,8 @@ def device(
     """Test the randomness of a device, from what it publishes.
 
     The agent runs with readings that stay the same, one stream for each of up to 8 states, and with readings that
-    change by a script; it is started three times. All else that differs is what it draws. Symbols, counts and points
-    are held against the distributions that the policy gives them, and against each other, and must not depend on the
+    change by a script. It is started three times. All else that differs is what it draws. Symbols, counts and points
+    are held against the distributions that the policy gives them, and against each other. They must not depend on the
     states of other ticks. A hundred million draws take hours.
 
     Exit code 1 if anything is not as it should be.
@@ -216,8 +216,8 @@ def stream(
         raise UsageError("what was read is of use beside --recording or --live")
     policies = [load_policy(path) for path in (file, *(beside or ()))]
     config = ReleaseConfig.load(releases) if releases is not None else None
-    list_ = Listed.of(access) if access is not None else None
-    audiences = planned_audiences(policies, config) if list_ is None else list_.audiences(policies, config)
+    listed = Listed.of(access) if access is not None else None
+    audiences = planned_audiences(policies, config) if listed is None else listed.audiences(policies, config)
     at = broker_of(broker)
     with working("listening and attacking"):
         messages = None
@@ -235,8 +235,8 @@ def stream(
             policies, audiences, config,
             messages=messages, truth=true, loop=loop, known_every=known, trials=trials,
         )  # fmt: skip
-    if list_ is not None and live is not None:
-        audit = audit._replace(findings=(*_not_listed(list_, at.username or "", messages or ()), *audit.findings))
+    if listed is not None and live is not None:
+        audit = audit._replace(findings=(*_not_listed(listed, at.username or "", messages or ()), *audit.findings))
     return attacked_stream(audit)
 
 
@@ -272,10 +272,10 @@ def ledger(
 ) -> Result:
     """Recompute what audiences have learned.
 
-    Every charge is added up again, every release is computed again from its sums and its noise, and what the worst tick
-    of each stream has lost is held against what the audience is promised. The store shows whether this is the
-    newest ledger, or one that was put back from a copy: it knows which releases were published. It also knows how many
-    ticks lay between a policy that allowed more and a later one that allows less; without a store none are assumed.
+    Every charge is added up again, and every release is computed again from its sums and its noise. The loss of each
+    stream's worst tick is held against what the audience is promised. The store shows whether this is the newest
+    ledger, or one that was put back from a copy: it knows which releases were published. It also knows how many ticks
+    lay between a policy that allowed more and a later one that allows less; without a store none are assumed.
 
     Without --policies and --releases the ledger alone says what its charges are for, and whoever can write to it can
     change that. The output says what was believed.

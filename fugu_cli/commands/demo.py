@@ -113,9 +113,9 @@ def _start(
 ) -> int:
     """From a file or a topic to an agent, in a browser.
 
-    A page of this machine, where the sensor is. Choose a recording or record a topic of a local broker, see what would
-    leave and what that tells, and write the configuration of an agent, as fugu plan auto does. What is recorded or
-    uploaded is deleted at the end; plan.html stays, and has pictures of it.
+    A page of this machine, where the sensor is. Choose a recording or record a topic of a local broker, and see what
+    would leave and what that tells. Then write the configuration of an agent, as fugu plan auto does. What is recorded
+    or uploaded is deleted at the end; plan.html stays, and has pictures of it.
 
     \b
     examples:

@@ -283,9 +283,9 @@ def renew(
 ) -> None:
     """Renew the certificate of the broker or of an account.
 
-    For the broker's certificate its clients need nothing new. Of an account the folder has new credentials and how to
-    connect with them, to be copied over those that are in use; nothing else about it changes. The authority's key is
-    in DIR-offline, or where the environment variable FUGU_CA_KEY says.
+    For the broker's certificate its clients need nothing new. The folder of an account gets new credentials and how to
+    connect with them, to be copied over those that are in use. Nothing else about the account changes. The authority's
+    key is in DIR-offline, or where the environment variable FUGU_CA_KEY says.
 
     \b
     examples:
@@ -467,8 +467,8 @@ def remove(
 ) -> None:
     """Take an account away, such as that of a lost device.
 
-    What a device has left at the broker is cleared by the same command, once the broker knows that it was removed, with
-    the credentials of an operator.
+    The same command clears what a device has left at the broker, with an operator's credentials, once the broker knows
+    that the device was removed.
 
     \b
     examples:

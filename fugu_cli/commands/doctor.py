@@ -67,7 +67,7 @@ def _configs(file: Path) -> list[Path]:
         if configs := sorted(file.glob(pattern)):
             return configs
     raise FuguError(
-        f"{file} has no {_AGENT} and no {_GATEWAY}: name a device's or gateway's folder (a broker is looked at "
+        f"{file} has no {_AGENT} and no {_GATEWAY}. Name a device's or gateway's folder (a broker is looked at "
         "through theirs), or the one in which 'fugu deploy fleet' wrote its devices"
     )
 

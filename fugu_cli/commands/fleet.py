@@ -55,7 +55,7 @@ def enrol(
         Option(
             metavar="FILE",
             help="Pin the states, ticks, class of chains and adversary (or graph, factor and steps) of this "
-            "policy's stream; again for every other stream (default: nothing is pinned).",
+            "policy's stream. Give it again for every other stream (default: nothing is pinned).",
         ),
     ] = None,
     total_ceiling: Annotated[
@@ -80,7 +80,7 @@ def enrol(
         Option(
             metavar="FILE",
             help="Enter it into this registry, made if it is not there, with a key by which it knows its "
-            "gateway's watermarks; without, it takes those of anybody whom the broker lets publish.",
+            "gateway's watermarks. Without, it takes those of anybody whom the broker lets publish.",
         ),
     ] = None,
 ) -> None:
@@ -122,7 +122,7 @@ def enrol(
     if not enrolment.pins:
         warn(
             "nothing is pinned (--policy): whoever holds the policy keys chooses what states, ticks and chains an "
-            "epsilon is about, or which pairs a point hides; only the ceilings bind them"
+            "epsilon is about, or which pairs a point hides. Only the ceilings bind them"
         )
 
 

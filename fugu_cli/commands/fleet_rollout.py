@@ -209,8 +209,8 @@ def _address(text: str) -> Address:
 def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int, PolicyDocument | None]:
     """The new document's version, and the document that it brings back.
 
-    The registry's file lies on the gateway's host and is believed only where the root in force, or for the number of
-    the newest version any root at hand, has signed what it says.
+    The registry's file lies on the gateway's host, and is believed only where the root in force has signed it. For the
+    number of the newest version, the signature of any root at hand will do.
     """
     text, back = options.version, options.restores
     old = None if back is None or back.isdecimal() else _restored(Path(back), roots)
@@ -299,7 +299,7 @@ def _signed(signed: Signed, former: PolicyDocument | None, path: Path) -> Result
     report: list[Part] = [
         Table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows),
         Line(
-            "Epsilon is for single ticks where no stretch is named; the dry run of a push, and 'fugu check policy', "
+            "Epsilon is for single ticks where no stretch is named. The dry run of a push, and 'fugu check policy', "
             "show it for an hour and a night."
         ),
         Line(f"{path}: {signed.signatures} of the {signed.needed} signatures that it takes"),
@@ -329,8 +329,8 @@ def start(
         list[str] | None,
         Option(
             metavar="STAGE",
-            help="SHARE or group:NAME, then ,success=SHARE and ,gate as you like; again for the next stage; "
-            "the last must be 100% (default: 5%, 25%, 100%). success is how many of its devices have to "
+            help="SHARE or group:NAME, then ,success=SHARE and ,gate as you like. Give it again for the next stage; "
+            "the last must be 100% (default: 5%, 25%, 100%). By success, so many of its devices have to "
             "accept before the next one begins (default: 90%).",
         ),
     ] = None,

@@ -37,8 +37,8 @@ def plan_measure(
     """Plan a measurement, and write its policy and its picture if files are named."""
     if arguments.protected(protect):
         raise UsageError(
-            "points are planned for single ticks: what points before and after tell of a stretch has no bound where "
-            "steps between places are impossible, as most are: --protect tick"
+            "points are planned for single ticks: give --protect tick. Points before and after a stretch tell of it "
+            "without a bound where steps between places are impossible, as most are"
         )
     if apart and hide:
         raise UsageError("--apart and --hide are two requirements: give one of them")

@@ -46,8 +46,8 @@ def auto(
     Is it useful, is it private, how far off is it, and what do attackers make of it? Exit code 3: not useful, or not
     private.
 
-    Compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon,
-    attacks what it recommends, and judges it on a part of the recording that it was not chosen by. Says so where
+    Compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon.
+    Attacks the recommendation, and judges it on a part of the recording that it was not chosen by. Says so where
     nothing is worth it.
 
     \b
@@ -76,8 +76,8 @@ def stream(
 
     What that costs, and what else could be done.
 
-    With --model the class of chains is the one that 'fugu plan model' found to cover the recording's stretches; a
-    file with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
+    With --model the class of chains is the one that 'fugu plan model' found to cover the recording's stretches. A file
+    with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
 
     \b
     examples:

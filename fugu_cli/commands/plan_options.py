@@ -49,7 +49,8 @@ SegmentsOption = Annotated[
         "--segments",
         metavar="TICKS|fitted",
         help="Compare: what it would be if readings came in segments of at most so many ticks, independent of one "
-        "another; fitted: the longest that the model's recording had. No device can check it: it goes into no policy.",
+        "another. With fitted: the longest that the model's recording had. No device can check it: it goes into no "
+        "policy.",
     ),
 ]
 _EpsilonOption = Annotated[
@@ -91,8 +92,8 @@ class ChainOptions:
         Path | None,
         Option(
             metavar="FILE",
-            help="Instead of Q and R: a file of 'fugu plan model', which stands for the class that it found; "
-            'or JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list '
+            help="Instead of Q and R: a file of 'fugu plan model', which stands for the class that it found. "
+            'Or JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list '
             "of such, taken as they are.",
         ),
     ] = None
@@ -292,7 +293,7 @@ class TrialOptions(RecordingOptions):
         str | None,
         Option(
             help="now (the state), share (of time), histogram (of states), profile (share of each part of the "
-            "day), place; default: share of two, histogram of more, place of a file with lat and lon, and "
+            "day), place. Default: share of two, histogram of more, place of a file with lat and lon, and "
             "a profile where no share is useful."
         ),
     ] = None

@@ -200,7 +200,6 @@ def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOpti
 
 
 def _written(result: Result, policies: Mapping[Path, Policy], warnings: Iterable[str]) -> Result:
-    """Write policies."""
     for file, policy in policies.items():
         before = file.read_text(encoding="utf-8") if file.exists() else None
         file.write_text(replacing(policy, before).to_json(), encoding="utf-8")

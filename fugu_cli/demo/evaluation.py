@@ -303,11 +303,11 @@ class Results:
         band: half the width of a 95 % interval of a released share.
         ticks: (n,) the ticks that have a state.
         ordinary: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each of
-            them; only of those before `end` while the replay goes on.
+            them. While the replay goes on, it is only of those before `end`.
         ours: (n,) the same of the windows that arrived; `None` for counts by parts of the day.
         learners: (n,) the same, for the attacker who learns habits and moves furthest beyond the promise, which is not
-            made to him: of the windows that arrived, then of further draws of their noise; none while the replay goes
-            on.
+            about him. It is of the windows that arrived, then of further draws of their noise; `None` while the replay
+            goes on.
         attack: the most successful attacker on those windows; `None` while the replay goes on.
     """
 
@@ -440,8 +440,8 @@ def summary(results: Results) -> tuple[str, ...]:
         sentences.append(privacy_sentence(replay.policy.guarantee.epsilon, about, replay.stretches))
     else:
         sentences.append(
-            "Private: for an attacker who already knows the habits behind it, what is released changes the odds on a "
-            f"{tick} by at most x {math.exp(results.ours.max()):.1f}, where {promise} is promised"
+            "Private: for an attacker who already knows the habits behind it, the odds on a "
+            f"{tick} change by at most x {math.exp(results.ours.max()):.1f}, where {promise} is promised"
         )
         if results.ordinary is not None:
             sentences[-1] += (
@@ -455,15 +455,15 @@ def summary(results: Results) -> tuple[str, ...]:
         beyond = sorted(results.beyond(learner) for learner in results.learners)
         sentences.append(
             "Habits are not protected: for an attacker who learns them, odds change by up to "
-            f"{_factor(float(results.learner.max()))} by these numbers, and over {len(most)} draws of the noise by "
-            f"{_range(_factor(most[0]), _factor(most[-1]))}; by more than {promise} on "
+            f"{_factor(float(results.learner.max()))}, and over {len(most)} draws of the noise by "
+            f"{_range(_factor(most[0]), _factor(most[-1]))}. They change by more than {promise} on "
             f"{_range(f'{100 * beyond[0]:.0f}', f'{100 * beyond[-1]:.0f}')} % of the {tick}s."
         )
     if attack is not None:
         sentences.append(
             f"The strongest of {results.attackers} attackers on what was released ({attack.attacker}) is right on "
             f"{100 * attack.success:.1f} % of the {tick}s ({100 * attack.low:.1f} to {100 * attack.high:.1f}), always "
-            f"guessing on {100 * attack.guess:.1f} %; the promise allows {100 * attack.ceiling:.1f} %, if the readings "
+            f"guessing on {100 * attack.guess:.1f} %. The promise allows {100 * attack.ceiling:.1f} %, if the readings "
             "are in the class."
         )
     return tuple(sentences)

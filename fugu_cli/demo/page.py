@@ -1,12 +1,12 @@
 """The live page of a replay, for one browser on this machine.
 
-It shows the truth beside what leaves: it is served from memory by the program that has the recording, on loopback, to
-whoever has the token of its address, which can be used once. No message has the truth, and no file.
+It shows the truth beside what leaves. The program that has the recording serves it from memory, on loopback. The
+browser must have the token of its address, which can be used once. No message has the truth, and no file.
 
-Other accounts of the machine read command lines, also that of a browser: it is given a file of mode 0600 that leads to
-the address, and is deleted with the token's first use. If the token is used a second time, two had it, and the program
-ends. A browser says of a page that was opened by a file that it comes from another site, and so of a redirect: only the
-request with the token may, and its answer leads on as a page of this site.
+Other accounts of the machine read command lines, also that of a browser. So it is given a file of mode 0600 that leads
+to the address, and is deleted with the token's first use. If the token is used a second time, two had it, and the
+program ends. To a browser, a page that was opened by a file comes from another site, and so does a redirect. Only the
+request with the token may do so, and its answer leads on as a page of this site.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _LEADS = (
     '<meta http-equiv="refresh" content="0; url={0}">'
 )
 _TAKEN = (
-    "somebody else on this machine has used the address of the page, which is for one browser: nothing is shown any "
-    "more; see who is logged in, then start again"
+    "somebody else on this machine has used the address of the page, which is for one browser. Nothing is shown any "
+    "more: see who is logged in, then start again"
 )
 _Posted = Callable[[str, dict[str, str], BufferedIOBase, int], HTTPStatus]
 

@@ -1,6 +1,6 @@
 """A trial in a real Home Assistant: what a replay's gateway publishes is kept, and sent to another broker.
 
-The noise of a recording is drawn once: its first trial keeps the numbers in a file that only its owner reads, and each
+The noise of a recording is drawn once. Its first trial keeps the numbers in a file that only its owner reads, and each
 later one sends the same. Noise of several trials could be averaged.
 """
 

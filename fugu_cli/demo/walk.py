@@ -305,7 +305,6 @@ class _Course:
 
 
 def _end(process: subprocess.Popen[bytes], what: str, out: Path) -> None:
-    """End a process in order."""
     process.terminate()
     try:
         code = process.wait(STOP_SECONDS)

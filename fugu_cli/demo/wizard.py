@@ -1,7 +1,7 @@
 """`fugu start`: from a file or a topic to the configuration of an agent, on the page of one browser.
 
 It runs where the sensor is. What is uploaded or recorded lies in a folder of the account's own, which goes with the
-program; nothing of it is printed, sent, or left anywhere but in the plan's own files.
+program. Nothing of it is printed, sent, or left anywhere but in the plan's own files.
 """
 
 from __future__ import annotations

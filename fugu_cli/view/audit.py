@@ -68,9 +68,9 @@ def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
             ]  # fmt: skip
             yield Table(f"{trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
     yield Line(
-        "right: share of the states that an attacker names who is given the recording's mean chain. without: the same "
-        "attacker without what was released. ceiling: what epsilon allows, proven if the readings are in the class; * "
-        "beyond it. odds: the largest change on any tick, and on how many it is beyond e^epsilon. Epsilon bounds them "
+        "Right: share of the states that an attacker names who is given the recording's mean chain. Without: the same "
+        "attacker without what was released. Ceiling: what epsilon allows, proven if the readings are in the class; * "
+        "beyond it. Odds: the largest change on any tick, and on how many it is beyond e^epsilon. Epsilon bounds them "
         "for an attacker who knows the chain beforehand (known: forward-backward, with the mean chain). It bounds "
         "nothing for one who learns a person's habits, from what is released or from other times (learned: the one "
         "who moved furthest). Noise that was not published is drawn once, and for those who learn six times."
@@ -179,7 +179,7 @@ def _tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> Iter
     if len(alarms) > _MOST_ALARMS:
         yield Line(f"and {len(alarms) - _MOST_ALARMS} more")
     yield Line(
-        f"A device without a fault is called wrong at most with probability {false_alarms:g}; one with an error of a "
+        f"A device without a fault is called wrong at most with probability {false_alarms:g}. One with an error of a "
         "probability as large as in the table is found with 99 %."
     )
     if not alarms:
@@ -228,9 +228,9 @@ def _stream(audit: StreamAudit) -> Iterator[Part]:
     titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
     yield Table("Epsilon of all that an audience may read", titles, rows)
     yield Line(
-        "at least: of an event that tells two states of a tick apart, by how often it happened under each, at a "
-        "confidence of 95 % for the table. extended: what single draws show of all outputs, if draws are independent. "
-        "witness: how much likelier some output is under one state, if draws are as the policy states; no interval."
+        "At least: of an event that tells two states of a tick apart, by how often it happened under each, at a "
+        "confidence of 95 % for the table. Extended: what single draws show of all outputs, if draws are independent. "
+        "Witness: how much likelier some output is under one state, if draws are as the policy states; no interval."
     )
     yield from _stretch_trials(audit.stretches)
     if audit.trials:

@@ -272,8 +272,8 @@ def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
         if change.unknown:
             yield Line(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
     yield Line(
-        "Worth: the share of ticks whose state the gateway's estimate finds, for a typical chain; for measured streams "
-        "the error of a released point (root mean square), and epsilon is that of each point."
+        "Worth: the share of ticks whose state the gateway's estimate finds, for a typical chain. For measured streams "
+        "it is the error of a released point (root mean square), and epsilon is that of each point."
     )
 
 

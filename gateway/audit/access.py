@@ -138,7 +138,7 @@ def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -
     for release in config.releases:
         names = [f"{release.name}-{policy.device}" for policy in policies] if release.per_device else [release.name]
         published += [(name, release.audience) for name in names]
-    sums = (sum_.group for policy in policies if isinstance(policy, Policy) for sum_ in policy.sums)
+    sums = (shared.group for policy in policies if isinstance(policy, Policy) for shared in policy.sums)
     for group in dict.fromkeys(sums):
         readers = [SITE, *(name for name, audience in config.audiences.items() if group.name in audience.sums)]
         published += [(name, audience) for audience in readers for name in group.release_names]

@@ -1,7 +1,7 @@
 """The audit of a ledger: from its entries alone, the most that every audience and reader has learned of a stretch.
 
-`gateway.releases.audit` replays charges. What they lose is the bound of the chain accountant, or of quilts, of as many
-ticks as were charged, each as much as the most charged one; or, where there is none, that of such ticks without end.
+`gateway.releases.audit` replays charges. From them follows a loss, by the chain accountant or by quilts. Every charged
+tick counts as much as the most charged one. Where ticks have no number, such ticks without end are bounded.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _LONGEST = 4096
 class StreamLoss(NamedTuple):
     """Loss to an audience about the worst stretch of a stream, in nats; epsilon is an upper bound or `None`.
 
-    `ticks` are those of a stretch of the promise, 1 a single tick; `charge` is the largest of a tick, in units of
-    `gateway.releases.entries`; `tick` has it, as the device numbers it; `by` is "every tick", "constant charge" or
+    `ticks` are those of a stretch of the promise, 1 a single tick. `charge` is the largest of a tick, in units of
+    `gateway.releases.entries`, and `tick` has it, as the device numbers it. `by` is "every tick", "constant charge" or
     "one release".
     """
 
@@ -113,11 +113,11 @@ def audit_ledger(
 
     Args:
         broker: its folder, which says who reads which audiences; `None` if that is not to be looked at.
-        policies: every version that was in force, from a source that is no part of the ledger; if there are none,
-            classes of chains, noise tables and windows are the ledger's own.
+        policies: every version that was in force, from a source that is no part of the ledger. Without any, the
+            ledger's own classes of chains, noise tables and windows are used.
         promises: what each audience is promised; `None` for what the ledger says.
-        history: of a device's stream, by what its gateway has stored; without it nobody knows how many ticks lay
-            between those of a policy that allowed more and those of one that allows less.
+        history: of a device's stream, by what its gateway has stored. Without it, nobody knows how many ticks lay
+            between those of a looser and those of a stricter policy.
     """
     accounts = BrokerFolder.open(broker).settings.accounts if broker is not None else ()
     trusted = TrustedPolicies(policies)
@@ -280,8 +280,8 @@ def _by_tick(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge:
 
     Which of them a device drew, one after the other, is not known: a clock that was set skips numbers. So each counts
     as the most charged one. Who may know some states may know them outside these ticks, too. The bound against any side
-    information covers that. Steps that tell nothing only shrink the bound by odds ratios, a quilt's, and that of two
-    sticky states; of other chains they may turn one secret into another.
+    information covers that. Steps that tell nothing only shrink three bounds: by odds ratios, a quilt's, and that of
+    two sticky states. Of other chains they may turn one secret into another.
     """
     rates = _rates(charge, count)
     if mechanism == "chain":
@@ -349,9 +349,9 @@ def _moving(disclosures: Iterable[Disclosure]) -> dict[Stream, frozenset[Stream]
 def _joint(disclosures: Sequence[Disclosure], limit: Promise) -> float | None:
     """Loss to a reader of several audiences about a stream; for every class, by the releases while it was known.
 
-    The most that any tick was charged for each audience is added up, wherever that was: what an account was charged
-    counts streams that move together with it. What devices themselves release to all of them counts once. A stretch is
-    that of the limit, with the most ticks that it ever had.
+    The most that any tick was charged for each audience is added up, whichever tick it was. An account's charges
+    already count streams that move together with it. What devices themselves release to all of them counts once. A
+    stretch is that of the limit, with the most ticks that it ever had.
     """
     adversary, ticks = limit.adversary, max(limit.ticks(disclosure.period_us) for disclosure in disclosures)
     if any(disclosure.mechanism in ALONE for disclosure in disclosures):

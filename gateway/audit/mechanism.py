@@ -28,7 +28,7 @@ from gateway.releases.allowance import WholeWindow, allowance, charge, counted_s
 from gateway.releases.charges import units_above
 from gateway.releases.config import ReleaseConfig, Scheduled
 from gateway.releases.jobs import answers, release_window
-from gateway.releases.statistics import Query, ReleaseError, two_valued
+from gateway.releases.statistics import Query, two_valued
 
 __all__ = [
     "Definition",
@@ -134,11 +134,11 @@ def released(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Defini
 def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list[Definition]:
     """The counts that a release is made of: of windows, of symbols, or of both.
 
-    Raises ReleaseError if the gateway would not make it, either; ChainClassError if its mechanism has no noise for it.
+    Raises FuguError if the gateway would not make it, either; ChainClassError if its mechanism has no noise for it.
     """
     labels = policy.discretiser.states
     if not set(plan.states) <= set(labels):
-        raise ReleaseError("the stream has not its states")
+        raise FuguError("the stream has not its states")
     query = Query(plan.query, tuple(map(labels.index, plan.states or labels)))
     definitions = []
     window = release_window(policy, plan, query) if plan.source != "symbols" else None
@@ -154,7 +154,7 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
         definition = _of_symbols(policy, plan, config, query)
         definitions.append(definition._replace(part=" beside windows") if definitions else definition)
     if not definitions:
-        raise ReleaseError("the stream has no symbols, and no windows that answer it")
+        raise FuguError("the stream has no symbols, and no windows that answer it")
     return definitions
 
 
@@ -199,7 +199,7 @@ def _share(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: 
     free = allowance(policy.chains, promise.epsilon, promise.adversary, by, ticks) - units_above(policy.window_rate)
     budget = int(Fraction(plan.share) * free)
     if budget < 1:
-        raise ReleaseError("nothing of the allowance is left for it")
+        raise FuguError("nothing of the allowance is left for it")
     return smallest_scale([policy.table], sensitivity, budget)
 
 
@@ -267,9 +267,9 @@ class JointStreams(NamedTuple):
 def worst_chains(joint: JointStreams, adversary: Adversary, losses: Floats) -> tuple[MarkovChain, ...]:
     """Chains of a class that may be its worst, all stationary; of two states that stay, the stickiest is.
 
-    Whoever has any side information may have some that leaves two states at every tick, and makes them as likely as he
-    likes: all that counts against him is the odds ratio of the steps. Where odds ratios are what is declared, the chain
-    that he then sees is of the class. `losses` (k, k) is how much a tick tells of each state rather than each other.
+    An attacker with any side information may know that only two states are left at every tick, both equally likely.
+    Then only the odds ratio of the steps counts against him. Where odds ratios are what is declared, the chain that he
+    then sees is of the class. `losses` (k, k) is how much a tick tells of each state rather than each other.
     """
     transitions = [np.array(extreme) for extreme in joint.chains.extremes]
     if not transitions:
@@ -295,9 +295,9 @@ def _between_two(losses: Floats, transition: Floats) -> MarkovChain:
 def _leaning(losses: Floats, x: int, z: int, odds: float) -> MarkovChain:
     """The chain of an odds ratio, nearly always in one of two states, of which all outputs tell most that x was.
 
-    Steps into x are made so likely that an endless past, or future, of outputs for x tells most: with u how much
-    likelier these are under x than under z one tick further away, s / (1 - s) = (odds u)^(-1/2) for s the probability
-    of a step from z into x. Source: docs/proofs/randomised-response.md, "Three adversaries in closed form".
+    Steps into x have the probability s with which an endless past, or future, of outputs for x tells most. Let these be
+    u times likelier under x than under z one tick further away: then s / (1 - s) = (odds u)^(-1/2). Source:
+    docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
     rate, leakage, into = math.exp(float(losses[x, z])), 1.0, 1 / math.sqrt(odds)
     for _ in range(_STEPS if odds > 1 else 0):

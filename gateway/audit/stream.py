@@ -1,7 +1,8 @@
 """Attacks on a stream: on all that each audience may read of it as it is configured, and on what was really published.
 
-What was published is attacked if its truth is known: on the path that was read, every kind of output by itself and the
-kinds together; and its draws, put on the paths of the chain that makes the class worst, for each audience.
+What was published is attacked if its truth is known. On the path that was read, every kind of output is attacked by
+itself, and all kinds together. For each audience, its draws are also put on the paths of the chain that makes the class
+worst.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def attack_points(
     """Attack what each audience may read of a stream of points; arguments as for `attack_audiences`.
 
     A point by itself is held against the epsilon of states that must be alike, all points against what the policy says
-    of the stream. Tables are attacked as if each were used at every tick, as the device may do with the fallback and
+    of the stream. Tables are attacked as if each were used at every tick. A device may do so with the fallback, and
     with one for the states that are possible in the long run.
     """
     shows = policy.shows or tuple(range(len(policy.coordinates)))
@@ -268,9 +269,9 @@ def audit_stream(
     """Attack a stream, and those that move together with it by its class (`documents`, the stream first).
 
     Without messages the mechanism is attacked as it is configured, with simulated draws; so are points always. With
-    messages, those of the first stream are also held against the configuration: whether noise is of its scale, as far
-    as what was counted is known, and whether symbols can come from the class. With the truth, what was published is
-    attacked, too: with `loop` its ticks begin anew after the last, and attackers are given the true state of every
+    messages, those of the first stream are also held against the configuration. Noise must be of its scale, as far as
+    the true counts are known, and symbols must be possible in the class. With the truth, what was published is
+    attacked, too. With `loop` its ticks begin again after the last. Attackers are given the true state of every
     `known_every`-th tick. `trials` are simulated, of each of two states.
 
     Raises FuguError if a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
@@ -300,7 +301,7 @@ def audit_stream(
     attacks = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *attacks]
     findings += [_refutation(attacked) for attacked in attacks if attacked.refuted]
     findings += stretch_findings(stretches)
-    conditions = tuple(dict.fromkeys(sum_.condition for policy in policies for sum_ in policy.sums))
+    conditions = tuple(dict.fromkeys(shared.condition for policy in policies for shared in policy.sums))
     return StreamAudit(tuple(attacks), tuple(attacked), tuple(stretches), tuple(findings), problems, conditions)
 
 

@@ -37,7 +37,7 @@ from fugu.host.database import DatabaseError, FileLostError
 from fugu.host.process import Notifier, Wake
 from fugu.host.terminal import LogSettings, log_settings, log_to_stderr
 from gateway.cluster.duties import duty_of
-from gateway.cluster.shard_watch import KIND, ShardChannelError, channel_of
+from gateway.cluster.shard_watch import KIND, channel_of
 from gateway.config import GatewayConfig
 from gateway.loop.gateway import STUCK_SECONDS, Gateway
 from gateway.loop.process import serve
@@ -89,7 +89,7 @@ class Vacancies:
 
 
 class Claim:
-    """That this process has a part, until it ends. Raises ShardChannelError: another has it, or no server."""
+    """That this process has a part, until it ends. Raises FuguError: another has it, or no server."""
 
     def __init__(self, channel: Server, part: str) -> None:
         self.part = part
@@ -157,7 +157,7 @@ def serve_part(job: Given, part: str, host: Connection) -> None:
     threading.Thread(target=_end_with, args=(host, wanted), name="host", daemon=True).start()
     try:
         claim = Claim(job.channel, part)
-    except ShardChannelError:
+    except FuguError:
         return  # another process was faster
     try:
         _log.info("%s is claimed", part)

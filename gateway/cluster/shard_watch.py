@@ -1,8 +1,8 @@
 """How the shards of a fleet are, and what they and the process of the whole fleet tell each other.
 
-The channel is a schema beside that of the store. Each process holds what it writes under a name of its own: one that
-was thought dead writes nothing any more once another one has its place. A shard says how it is, and the fleet's process
-what releases still need, whatever its age. Nothing is lost with the schema: it is said again.
+The channel is a schema beside that of the store. Each process holds what it writes under a name of its own. A process
+that was thought dead writes nothing any more once another has its place. A shard says how it is, and the fleet's
+process what releases still need, whatever its age. Nothing is lost with the schema: it is said again.
 
 A shard of which nothing was heard lately is missing; one that says that it began at another time was started again.
 """
@@ -26,7 +26,7 @@ from gateway.store.engine import Kind, Lease
 from gateway.store.location import Location, part_of
 from gateway.store.opening import open_engine
 
-__all__ = ["KIND", "ShardChannel", "ShardChannelError", "ShardWatch", "channel_of"]
+__all__ = ["KIND", "ShardChannel", "ShardWatch", "channel_of"]
 
 
 _SCHEMA = """
@@ -37,13 +37,9 @@ CREATE TABLE beats (shard INTEGER PRIMARY KEY, number INTEGER NOT NULL, body BLO
 """
 
 
-class ShardChannelError(FuguError):
-    """The channel cannot be used."""
-
-
 # What is lost with the power is said again: no need to wait for the disk.
 _FILE = FileKind("channel of shards", 0x4655_5348, "stop the gateway and move it away; nothing is lost with it")
-KIND = Kind(_FILE, _SCHEMA, ShardChannelError, durable=False)
+KIND = Kind(_FILE, _SCHEMA, FuguError, durable=False)
 
 
 def channel_of(store: Location) -> Location:
@@ -54,7 +50,7 @@ def channel_of(store: Location) -> Location:
 class ShardChannel:
     """An open channel; one thread uses it at a time, several processes have it open.
 
-    `lease` is of what this process says in it, or None. Raises ShardChannelError if it cannot be opened, or is held.
+    `lease` is of what this process says in it, or None. Raises FuguError if it cannot be opened, or is held.
     """
 
     def __init__(self, location: Location, lease: Lease | None = None) -> None:

@@ -8,7 +8,7 @@
     broker.json                  what `fugu deploy` must know to add accounts
     readers.json                 who reads releases, and the most they may be told; for the gateway
 
-The authority's key, which belongs on a disk in a drawer, is never in this folder: it lies beside it, in a folder of the
+The authority's key belongs on a disk in a drawer, and is never in this folder. It lies beside it, in a folder of the
 same name with `-offline` behind.
 """
 
@@ -196,8 +196,8 @@ class BrokerFolder:
     def remove(self, name: str) -> None:
         """Take everything away from an account. FuguError if there is no such account.
 
-        The name stays taken with mutual TLS, because its certificate lives on, and may do nothing; and that of a
-        reader, because what it was told is not forgotten. Of a device, operators may clear what it has left.
+        With mutual TLS the name stays taken, because its certificate stays valid, and has no rights. A reader's name
+        stays taken, too, because what it was told is not forgotten. Of a device, operators may clear what it has left.
         """
         account = self.account(name)
         changes = {"role": "removed", "audiences": (), "left": account.ever, "uncleared": account.role == "device"}

@@ -1,8 +1,8 @@
 """Is the installation of a gateway and its broker all right? Everything that they need is looked at once.
 
-Unless the gateway is connected, nothing is changed but for two empty messages, to a device that there is not and as the
-time, which everybody passes over: only so does a broker tell whether its access list lets the gateway publish. What the
-broker keeps for a gateway that is away is gone then; devices send it again.
+Unless the gateway is connected, only two empty messages are sent: to a device that does not exist, and as the time.
+Everybody ignores them, but they show whether the access list lets the gateway publish. What the broker keeps for a
+gateway that is away is gone then; devices send it again.
 """
 
 from __future__ import annotations

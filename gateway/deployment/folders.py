@@ -199,8 +199,8 @@ def write_gateway(
 ) -> None:
     """Fill a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, units.
 
-    Each unit is handed the credentials of its own account alone. `rollout` is of the account of the operators' role by
-    which the gateway sends signed policies, if it does; without `signed`, its file has an example of the rest.
+    Each unit is handed the credentials of its own account alone. `rollout` is of the operators' account by which the
+    gateway sends signed policies, if it does. Without `signed`, its file has an example of the rest.
     """
     (folder / "policies").mkdir()
     write_public(folder / "ca.pem", broker.authority_certificate)

@@ -1,10 +1,10 @@
 """Mosquitto's configuration, unit and firewall rules, with limits from the number of accounts.
 
 Measured with Mosquitto 2.0.11 and TLS 1.3: a connection that says nothing costs 42 kB until it is closed after 90 to 94
-seconds, whatever the configuration says; 57 kB if it has shaken hands, 113 kB if it has sent almost all of the largest
-CONNECT. A message of 74 bytes that waits takes 432 bytes. At `memory_limit` Mosquitto ends the connection that wants
-more, and lives on; TLS is not in that count, but in the unit's `MemoryMax`. It counts `max_connections` when TLS is
-done: before, only the number of its open files limits it.
+seconds, whatever the configuration says. It costs 57 kB after the handshake, and 113 kB when it has sent almost all of
+the largest CONNECT. A message of 74 bytes that waits takes 432 bytes. At `memory_limit` Mosquitto ends the connection
+that wants more, and lives on; TLS is not in that count, but in the unit's `MemoryMax`. It counts `max_connections` when
+TLS is done: before, only the number of its open files limits it.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
 
     Releases for the audience `site` are named by no line but the site's: they are not charged, because the site sees
     the symbols anyway. The lines for devices are patterns, which Mosquitto applies to every account. All others are
-    therefore denied what lies under their own names, and a denial goes before whatever grants (below the name only: an
-    account may be called `time`). A device may publish frames of its named streams only: what it can leave at the
+    therefore denied what lies under their own names, because a denial goes before a grant. This is below the name only:
+    an account may be called `time`. A device may publish frames of its named streams only: what it can leave at the
     broker is bounded by its topics. Operators may clear what a removed device has left. Only where Home Assistant has
     an account may the gateway tell it of devices.
     """
@@ -318,9 +318,9 @@ acl_file access.acl
 # Nobody can end another's connection or take over its session by using its client id.
 use_username_as_clientid true
 
-# The database is written when the broker ends in order, and never before: to write it anew with every change, or every
-# so often, wears disks out for nothing. After a power cut devices and the gateway say again what was retained, and a
-# device keeps every frame until the gateway has said that it is durable.
+# The database is written when the broker ends in order, and never before: writing it more often only wears disks out.
+# After a power cut devices and the gateway publish again what was retained. A device keeps every frame until the
+# gateway has said that it is durable.
 persistence true
 persistence_location {"./" if settings.in_place else f"{BROKER.state}/"}
 autosave_interval 0

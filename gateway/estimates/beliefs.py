@@ -2,9 +2,9 @@
 
 A belief is the distribution of a stream's state at its newest tick, given all symbols up to there. Each tick is
 predicted, weighed and normalised by itself, so that how symbols were cut into frames changes no bit of it. Over ticks
-without a symbol it is carried by the transition matrix. It begins anew from the stationary distribution where the
-states or the clock come to mean something else, where the device's clock was set (how much time lies between the two
-numbers, nobody knows), and where the model holds the symbols for impossible.
+without a symbol it is carried by the transition matrix. It begins again from the stationary distribution in three
+cases. The states or the clock come to mean something else. The device's clock was set, and the time between two numbers
+is unknown. The model holds the symbols for impossible.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ __all__ = ["GIVEN", "Bank", "Beliefs", "follow", "look_back", "stream_beliefs"]
 class Models(NamedTuple):
     """Models as kernels read them; a model's numbers begin at its entries of `at`.
 
-    `facts` (models, 5) are states k; which models mean the same by their states; where in `numbers` the transition
-    matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary distribution (k,) begin.
+    `facts` (models, 5) are the states k, which models mean the same by their states, and where three arrays begin in
+    `numbers`. These are the transition matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary
+    distribution (k,).
     """
 
     facts: Ints

@@ -1,12 +1,11 @@
 """Points: the hidden Markov model that a policy of them gives, and what is told of their streams.
 
-A frame of points is reported by what is known of its newest tick. It determines two sets of estimates: those of its own
-ticks given all points up to each, and those of the ticks t whose t + lag lies in (end of the frame before, its own
+A frame of points is reported by what is known of its newest tick. It determines two sets of estimates. The first are
+its own ticks, given all points up to each. The second are the ticks t with t + lag in (end of the frame before, its own
 end], given all points up to t + lag. Ticks of another policy version are not looked ahead to.
 
-Counted beside what is counted for every kind: `fallback_ticks`, `exposed_ticks` (ticks at which some possible state was
-hidden among no other), `unknown_points` (of tables that this store has lost, or that a table does not have; their ticks
-are unobserved).
+Three counters are its own: `fallback_ticks`, `exposed_ticks` (some possible state was hidden among no other) and
+`unknown_points`. These points are of a table that this store has lost, or that lacks them; their ticks are unobserved.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ __all__ = ["Reports", "Symbols", "warm"]
 _DIGITS = 6
 NUMBER, AFTER, END, SHIFT, VERSION = range(5)
 MARKS = 5
-"""Stored part of a stream: its number in the store, the last interval (after, end] of ticks that are accounted
-for, and shift and policy version of its newest frame."""
+"""Stored part of a stream: its number, the last interval (after, end] of accounted ticks, and its newest frame's shift
+and policy version."""
 UNKNOWN = -2
 """In place of the end of a stream that has to be looked up."""
 
@@ -166,8 +166,8 @@ class Symbols(Kind[SymbolFrame]):
     def mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, is_known: bool) -> None:
         """Note that frames of a stream were looked at one by one; those that go on from there need not be.
 
-        `interval` is the last one that is accounted for, (after, end], if any; `shift` is of the newest frame;
-        `is_known` is whether there was anything of the stream before this round.
+        `interval` is the last one that is accounted for, (after, end], if any. `shift` is of the newest frame, and
+        `is_known` whether the stream had anything before this round.
         """
         added = self._round.closer.get(slot)
         if is_known and self._marks[slot, END] == UNKNOWN and self._beliefs.state[slot, 0] < 0:
@@ -366,8 +366,8 @@ class Reports:
     """Reports that wait.
 
     A live subscriber needs what is newest. So of each stream one frame waits, and the streams take turns. What was
-    told, and that the broker has it, is stored with what is sealed: after a crash the newest is told again where that
-    is not known, and nothing else.
+    published, and that the broker has it, is stored with what is sealed. After a crash only the newest estimate is
+    published again, where that is not known.
 
     `unread` streams may have something to tell from before the start. `look_up` finds the newest stored frame of a
     stream, as a single row. `place` is of a stream's number. Estimates see `lag` ticks of later symbols. `known` is

@@ -222,10 +222,10 @@ class Worth(NamedTuple):
     Attributes:
         epsilon: in nats; of the whole stream, or of each point if it is measured.
         adversary: to whom; empty for measured streams.
-        accuracy: share of ticks whose state the gateway's estimate finds, for a typical chain of the policy's class;
-            `None` if the class has no typical chain, or without symbols.
-        error: root-mean-square error of a released point in the unit, for a typical state, or of windows alone the mean
-            error of the share that has the least; `None` for symbols.
+        accuracy: share of ticks whose state the gateway's estimate finds, for a typical chain of the policy's class.
+            `None` without symbols, or if the class has no typical chain.
+        error: root-mean-square error of a released point in the unit, for a typical state. Of windows alone, the mean
+            error of the share that has the least. `None` for symbols.
         stretches: what is lost about whole stretches of time; empty for measured streams (`fugu check policy` has it).
         bound: the same of any stretch; none of measured streams.
         conditions: of each sum of homes, a sentence without which no epsilon is said.
@@ -339,7 +339,7 @@ def worth(policy: AnyPolicy) -> Worth:
         conditions = tuple(shared.condition for shared in policy.sums)
         common: dict[str, Any] = {"stretches": rows, "bound": bound, "conditions": conditions}
         if policy.table is None and not policy.windows:
-            sums = min((sum_.group for sum_ in policy.sums), key=lambda group: 1 / (group.rate * group.length))
+            sums = min((summed.group for summed in policy.sums), key=lambda group: 1 / (group.rate * group.length))
             off = float(1 / (sums.rate * sums.length * sums.least))
             unit = f"of the share of {sums.name}, over its homes"
             return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, **common)

@@ -1,6 +1,6 @@
 """Enrolled devices as a gateway knows them: their policies and keys, and documents that are signed for them.
 
-Documents of the registry are believed only if enough policy keys of a root have signed them, here as on a device; the
+Documents of the registry are believed only if enough policy keys of a root have signed them, as on a device. The
 registry's file is no authority.
 """
 

@@ -1,8 +1,8 @@
 """The values of a fleet's registry: documents, reports, plans of rollouts, and the errors of this room.
 
-Who gets a document is a matter of the plan and the devices' names and groups alone: every device has a rank, the hash
-of the plan's seed and its name, and p % of n devices are the first ceil(p * n / 100) by rank. So 10 % are among the
-20 % of the same seed, and a share above 0 is never nobody. Shares are exact fractions, so that thresholds are exact.
+Who gets a document follows from the plan and the devices' names and groups alone. A device's rank is the hash of the
+plan's seed and its name; p % of n devices are the first ceil(p * n / 100) by rank. So 10 % are among the 20 % of the
+same seed, and a share above 0 is never nobody. Shares are exact fractions, so that thresholds are exact.
 """
 
 from __future__ import annotations

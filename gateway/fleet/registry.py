@@ -1,7 +1,8 @@
 """The fleet registry: which devices there are, what they should run, what they say they run, and who did what.
 
-One SQLite file per fleet, used by the gateway and the command line at the same time: every change is one short
-transaction, written through to the disk; a file that is locked or full gives a `RegistryError`, and nothing was done.
+One SQLite file per fleet is used by the gateway and the command line at the same time. Every change is one short
+transaction, written through to the disk. If the file is locked or full, a `RegistryError` is raised, and nothing was
+done.
 
 - A document's version is a number of the fleet, higher than all before it. A version is never reused: the same bytes
   again are a no-op, other bytes an error. A "rollback" is a new version; `restores` names the one whose content it has.
@@ -332,8 +333,8 @@ class Registry:
     def desire(self, devices: Iterable[str], version: int, *, who: str, time_us: int) -> None:
         """Let devices have a document, at once and without a rollout; for those that have it already, a no-op.
 
-        Raises FuguError if there is no such document, or a device is not enrolled; FleetError if it is not
-        addressed to one of them, or one should have a newer version already.
+        Raises FuguError if there is no such document, or a device is not enrolled. Raises FleetError if the document
+        does not address a device, or a device should have a newer version already.
         """
         with self.transaction():
             document, chosen = self.document(version), sorted(set(devices))
@@ -362,8 +363,8 @@ class Registry:
     def unpublished(self, limit: int) -> list[Due]:
         """Documents that the broker has not acknowledged, those that wait longest first.
 
-        What a rollout was about to send is held back while it is paused, and for good when it was stopped or aborted,
-        unless the document is pushed by hand.
+        What a rollout was about to send is held back while it is paused. When it was stopped or aborted, that is for
+        good, unless the document is pushed by hand.
         """
         query = (
             "SELECT device, w.version, payload FROM intact_documents d "
@@ -478,13 +479,11 @@ def _open(path: Path, fleet: str | None, busy_seconds: float) -> tuple[sqlite3.C
 
 
 def _document(row: Any) -> Document:
-    """A row of `_DOCUMENT`."""
     version, kind, name, *rest = row
     return Document(version, Target(kind, name), *rest)
 
 
 def _device(row: Any) -> Device:
-    """A row of `_DEVICES`."""
     name, groups, enrolled, last_seen, online, depth, error, agent = row[:8]
     version, since, published = row[8:11]
     in_force, answered, outcome, reason, answered_us, stale = row[11:17]

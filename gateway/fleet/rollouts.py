@@ -1,7 +1,7 @@
 """Rollouts in the registry's file: every step is one transaction, and what is due is always read from the file.
 
-So a gateway that is killed at any point goes on where it was: either a step with all its desired versions is there, or
-nothing of it. Operators' actions come from another process, the command line, and take effect at the next step.
+So a gateway that is killed at any point goes on where it was: a step is there with all its desired versions, or not at
+all. Operators' actions come from another process, the command line, and take effect at the next step.
 
 The rules of a rollout: a pure state machine. Time and what devices say are passed in; it says what to do.
 
@@ -16,20 +16,20 @@ A device that the document was offered to (it is the device's desired version) i
 Devices that should have, or have, a newer version by now, and those that were removed, are out: they count nowhere.
 With `size` devices of a stage that are not out:
 
-- Errors are refused + failed + silent. The rollout stops when errors >= error * size in any stage that has begun (just
-  below it goes on), or when the stage's success is out of reach because of them: size - errors < success * size. It
+- Errors are refused + failed + silent. The rollout stops when errors >= error * size in any stage that has begun; just
+  below it goes on. It also stops when errors put the stage's success out of reach: size - errors < success * size. It
   then offers the way back: which devices had which version before. It takes nothing back by itself.
 - A stage is done when the document was offered to all of it, at least one device has accepted, and
-  accepted >= success * (size - absent). So for `patience` success is a share of all the stage's devices, and after
-  that of those that could answer: devices that are off hold a stage up for no longer. A stage where nobody answers is
-  never done; one whose devices are all out is.
+  accepted >= success * (size - absent). So for `patience` success is a share of all the stage's devices, then of those
+  that could answer. Devices that are off hold a stage up for no longer. A stage where nobody answers is never done; one
+  whose devices are all out is.
 - Then the next stage begins, if it has a gate once it is approved; or the rollout is completed.
-- The pace: in any minute at most `pace` devices are offered the document, and one every minute / pace; what was missed
-  for more than a few seconds is not made up for.
+- The pace: in any minute at most `pace` devices are offered the document, and one every minute / pace. A delay of more
+  than a few seconds is not made up for.
 
-Patience and pace are measured on the rollout's own clock. It stands still while the rollout is paused, and a step of
-more than a minute between two calls counts as one minute: while nobody was listening, no device kept silent. A wall
-clock that is set back moves it by nothing.
+Patience and pace are measured on the rollout's own clock. It stands still while the rollout is paused. More than a
+minute between two calls counts as one minute: while nobody was listening, no device kept silent. A wall clock that is
+set back moves it by nothing.
 
 Paused means that nothing happens; stopped, aborted and completed are ends. Everything is a function of the arguments:
 the same call again gives no action, and calling less often makes a rollout slower, never wrong.

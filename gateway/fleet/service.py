@@ -1,11 +1,11 @@
 """The conversation with enrolled devices: policy documents, answers to them, and the time.
 
 The operator's connection has credentials of its own, because nobody else may publish policies. Once a second it writes
-what has arrived into the registry, in one transaction, then lets rollouts go on, and publishes what is due, retained
+what has arrived into the registry, in one transaction, and lets rollouts go on. Then it publishes what is due, retained
 and at most so many a second, until the broker has acknowledged it. After every new connection it first listens for a
-while, so that retained answers are known before any device is taken for silent, and retained documents, too: those that
-the broker has lost are published again. It can withhold documents and replay them, no more, and their versions stop
-replay. A registry that is locked or full stops nothing: it is tried again, with nothing lost.
+while. So it knows the retained answers before it takes any device for silent. It learns the retained documents, too,
+and publishes again those that the broker has lost. It can withhold documents and replay them, no more, and their
+versions stop replay. A registry that is locked or full stops nothing: it is tried again, with nothing lost.
 """
 
 from __future__ import annotations
@@ -258,9 +258,9 @@ _TIME_SECONDS = 300.0
 class FleetService(Part):
     """Used by the gateway's worker; made (FuguError names a wrong file), started and stopped by the starting thread.
 
-    `ahead` is by how many seconds this clock is ahead of the devices', `None` if no device says; `sure` whether it is
-    synchronised; `hold` is told for whom there is an alarm about it: devices, and "" for the gateway.
-    `refused` is told of whom an answer cannot be read, and why.
+    `ahead` is by how many seconds this clock is ahead of the devices', `None` if no device says. `sure` is whether it
+    is synchronised. `hold` is told who has an alarm about it: devices, and "" for the gateway. `refused` is told of
+    whom an answer cannot be read, and why.
     """
 
     def __init__(

@@ -112,8 +112,8 @@ class Signed(NamedTuple):
     def read(cls, content: bytes, root: Root) -> Self:
         """Read a document that policy keys have signed, perhaps not yet enough of them.
 
-        Raises FleetError if it is no policy document of this fleet, or no policy key of the root has validly signed it;
-        PolicyError if a policy, compiled again, is another than the compiled one.
+        Raises FleetError if it is no policy document of this fleet, or no policy key of the root has validly signed it.
+        Raises PolicyError if a policy, compiled again, differs from the compiled one.
         """
         try:
             envelope = Envelope.decode(content)
@@ -337,8 +337,8 @@ def policies_in(
         enrolments: who is in the group that a document is for.
         devices: whom a document for everyone is for.
 
-    Raises FleetError if a file cannot be read, or is a document that is not signed as the root says, or reaches nobody;
-    PolicyError, which names it, if it is no policy.
+    Raises FleetError if a file cannot be read, or is a document that is not signed as the root says, or reaches nobody.
+    Raises PolicyError, which names it, if it is no policy.
     """
     policies: list[AnyPolicy] = []
     for file in files:

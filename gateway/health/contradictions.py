@@ -1,8 +1,8 @@
 """A device that contradicts itself: two devices have one identity, or one has forgotten what it has drawn.
 
-Whoever hears two symbols of one tick learns more than one says. So an operator is told, and, where the gateway was
-started so, the device is stopped: a signed document that can do nothing else reaches everyone with that identity, and
-holds until an operator has signed a newer policy document. Contradictions under an older one stop nobody again.
+Whoever hears two symbols of one tick learns more than one says. So an operator is told. Where the gateway was started
+so, the device is stopped, too. A signed document that can do nothing else reaches everyone with that identity. It holds
+until an operator has signed a newer policy document. Contradictions under an older one stop nobody again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All that can be wrong with a running gateway, declared once; and which of it is so now, without any I/O.
 
 Health message, metrics, alert rules, page and doctor render `KINDS`; a test holds docs/protocol.md and
-deploy/examples/alerts.yml to it. An alarm begins with the first note under its code and name, and ends when nothing has
+deploy/examples/alerts.yml to it. An alarm begins with the first note under its code and name. It ends when nothing has
 been noted for as long as its code holds, so that what comes and goes is one alarm. It is never ended by hand.
 """
 

@@ -1,8 +1,8 @@
 """Learning a class of chains from the symbols of many devices: expectation maximisation with the policies' tables.
 
-The expected moves of one E step are also the gradient of the log-likelihood (Fisher's identity), so that a few steps of
-expectation maximisation on a part of the symbols are followed by steps of a quasi-Newton method (L-BFGS) on all of
-them, which needs tens of passes where expectation maximisation needs hundreds.
+The expected moves of one E step are also the gradient of the log-likelihood (Fisher's identity). So a few steps of
+expectation maximisation run on a part of the symbols, then a quasi-Newton method (L-BFGS) on all of them. It needs tens
+of passes where expectation maximisation needs hundreds.
 """
 
 from __future__ import annotations

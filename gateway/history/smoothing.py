@@ -1,9 +1,10 @@
 """Smoothing of whole histories: the states of every tick given all symbols of its stream, before and after it.
 
 A stream is cut into blocks of consecutive ticks (short gaps are unobserved ticks) under one policy. The symbols after a
-block say one vector about the state at its end; so a history of any length is smoothed exactly, a day at a time: from
-the last day to the first for these vectors, and back again for the marginals. Between blocks the chain steps as the
-later block's policy says; it begins anew where states or clock mean something else, or the device's clock was set.
+block say one vector about the state at its end, so a history of any length is smoothed exactly, a day at a time. It
+goes from the last day to the first for these vectors, and back again for the marginals. Between blocks the chain steps
+as the later block's policy says. It begins again where states or clock mean something else, or the device's clock was
+set.
 """
 
 from __future__ import annotations

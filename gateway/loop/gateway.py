@@ -2,12 +2,12 @@
 
 The network thread only fills the inbox. The worker takes what has piled up, stores all new frames in one transaction,
 and only then says so: watermarks first, then estimates. Nothing that arrives ends it, nor a full disk; what could not
-be stored is missing in the watermark, and its device sends it again. A store or a ledger that is gone or damaged, or a
-store that has taken nothing for a minute, ends the process with a line that says so: the next start looks at its files,
-and lives on or says what to do.
+be stored is missing in the watermark, and its device sends it again. The process ends, with a line that says so, if a
+store or ledger is gone or damaged, or a store has taken nothing for a minute. The next start looks at the files, and
+goes on or says what to do.
 
 A start reads what does not grow with the history; the whole file is read once while its gateway serves. Where damage is
-found, the gateway ends, and leaves a mark beside the file: with it the next start reads everything first, and serves
+found, the gateway ends, and leaves a mark beside the file. With it the next start reads everything first, and serves
 only if all of it is whole again.
 """
 
@@ -184,8 +184,8 @@ class Gateway:
     def start(self) -> None:
         """Check policies and store, then begin to connect.
 
-        Raises NotArrangedError, to be tried again, if another number of processes shares the devices; else a FuguError
-        with one line that says which policy, store or setting is wrong.
+        Raises NotArrangedError, to be tried again, if another number of processes shares the devices. Raises another
+        FuguError, one line, if a policy, store or setting is wrong.
         """
         settings, duty = self._settings, self._duty
         self._catalogue = catalogue = Catalogue.load(

@@ -314,8 +314,8 @@ class Usage:
 class Ingest:
     """Checks messages against the contract, the policies and the time.
 
-    `refused` is told topic and reason of each message that is refused; `streams` learns of the streams of symbols;
-    `usage` has what those took that are read by themselves.
+    `refused` is called with topic and reason of each refused message. `streams` learns of the streams of symbols.
+    `usage` counts the messages that are read by themselves.
     """
 
     def __init__(
@@ -338,8 +338,8 @@ class Ingest:
     def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[str]]:
         """Messages that may be stored, and devices that have come online.
 
-        Frames on topics that others have come on are read and checked all at once; every other message, and what does
-        not pass there, is read by itself, and refused with its reason if it is wrong.
+        Frames on topics that have brought frames before are read and checked all at once. Every other message, and what
+        does not pass there, is read by itself. If it is wrong, it is refused with its reason.
         """
         slots = np.array([self._streams.topics.get(message.topic, -1) for message in messages], dtype=np.int64)
         rows = np.flatnonzero(slots >= 0)
@@ -414,8 +414,8 @@ class Ingest:
             self._said = time.monotonic()
             ahead = (last - tick_at(clock, now)) * clock.period_us // 1_000_000
             _log.warning(
-                "a frame of %s/%s is refused: it ends %d s after this machine's clock, which says %s; where that is "
-                "wrong, set it (devices keep what is refused, and send it again)",
+                "a frame of %s/%s is refused: it ends %d s after this machine's clock, which says %s. Set the clock if "
+                "it is wrong: devices keep what is refused, and send it again",
                 *(device, stream, ahead, datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")),
             )
         raise RefusedError("the frame is of ticks that have not come yet", Reason.FROM_THE_FUTURE)

@@ -63,7 +63,7 @@ def serve(
     then; `notifier` is told how the gateway is. Raises FuguError with one line that says what keeps it from starting.
     """
     manager = notifier or Notifier()
-    # The network thread gives the interpreter lock away at every read; with the default of 5 ms a busy worker keeps it
+    # The network thread gives the interpreter lock away at every read. With the default of 5 ms a busy worker keeps it
     # for that long each time, and frames come in at two thirds of the rate.
     sys.setswitchinterval(_SWITCH_SECONDS)
     compiler = _Compiler()

@@ -1,16 +1,16 @@
 """The gateway's publications: watermarks to devices, reports to whoever listens.
 
 Both have a share of what may be under way, so that neither holds up the other. No crash or broken connection loses the
-newest report: those of points and windows wait in the store's outbox until the broker has acknowledged them; of a
-stream of symbols the newest is told again until the broker is known to have it. A watermark is said again whenever its
-device gives a sign of life.
+newest report. Those of points and windows wait in the store's outbox until the broker has acknowledged them. Of a
+stream of symbols, the newest is published again until the broker is known to have it. A watermark is said again
+whenever its device gives a sign of life.
 
-The times of reports of a stream, or of one of its windows, never go back: older ones are left out, and in the store for
-whoever asks. After a restart nobody knows what was told, so nothing older than the newest frame is.
+The times of reports of a stream, or of one of its windows, never go back. Older ones are left out; they are in the
+store. After a restart nobody knows what was told, so nothing older than the newest frame is.
 
-The numbers of watermarks go up, across restarts, and across gateways that follow each other: they are microseconds of
-Unix time as it was at the start, so that those of a new store are above. What has been used is reserved in the store
-beforehand: a clock that was set back, or was ahead for a while, changes nothing for a gateway that keeps its store.
+The numbers of watermarks go up, across restarts and across gateways that follow each other. They are microseconds of
+Unix time as it was at the start, so that those of a new store are above. The store reserves numbers before they are
+used. So a clock that was set back, or was ahead for a while, changes nothing for a gateway that keeps its store.
 
 A live subscriber needs what is newest, and none should wait for a device that sends much. So streams take turns, each
 with the newest frames that wait, as many as fit its share, at most `MOST_WAITING`. Older ones are not reported.
@@ -109,9 +109,8 @@ class Publisher(Part):
 
     Args:
         key: the key that a device knows its watermarks by, None if it has none; None if nobody has one.
-        counters: counts `committed`, `estimates`, `counts` (of windows), `coalesced` (frames that are not reported,
-            because a newer one of their stream was, or too many waited), and under their `Reason` those that cannot be
-            reported.
+        counters: counts `committed`, `estimates`, `counts` (of windows) and, under their `Reason`, frames that cannot
+            be reported. `coalesced` are not reported because a newer frame of their stream was, or too many waited.
 
     Attributes:
         MAX_IN_FLIGHT: watermarks that the broker has not acknowledged, at most; and as many reports.

@@ -3,9 +3,9 @@
 A frame that overlaps a stored one is a `duplicate` if it is the same, else a `conflict`. A conflict is never stored;
 its part stays missing in the watermark unless stored frames account for it, so a device that contradicts itself
 re-sends for nothing. A frame before a stored one is late, and what follows from the later ones is brought up to date.
-Of ticks whose frames are kept no longer no frame is stored: one that is accounted for is a `duplicate`, another is
-`too_old`, and accounted for from then on, so that its device forgets it. Where a sequence has very many gaps, a frame
-that would make another is `scattered`, and not taken until some are filled.
+Frames of ticks whose frames were removed are not stored. If the tick is accounted for, the frame is a `duplicate`. If
+not, it is `too_old`, and the tick counts as accounted for, so that its device forgets it. Where a sequence has very
+many gaps, a frame that would make another is `scattered`, and not taken until some are filled.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Removal of frames and chunks that are older than they are to be kept, and of all that a device has sent.
 
-A frame's age is counted from its last tick to now, by the clock of its policy, or, if that is earlier, to the newest
-sealed tick of the whole fleet: a gateway whose clock has jumped ahead removes nothing too early. Of a chunk the symbols
-that have been too old for an hour are cut off. What stays, however old it is: what a release needs that is still to be
-made, the newest frames of points, which the next estimates rest on, of a stream of symbols what is known of its newest
-tick, and everything that has been charged. Work is done between batches of frames, in transactions of bounded size.
+A frame's age is counted from its last tick, by the clock of its policy. It ends now, or at the newest sealed tick of
+the whole fleet if that is earlier: a clock that jumps ahead removes nothing too early. Of a chunk the symbols that have
+been too old for an hour are cut off. Some things stay, however old: what a release still needs, the newest frames of
+points, a stream's newest tick, and all charges. Work is done between batches of frames, in transactions of bounded
+size.
 
-When a device is erased, these stay: which ticks it has accounted for, its policies, the last tick that was released,
-and the ledger without the sums of releases that it was a part of. So nothing is asked for, charged or released again.
+When a device is erased, some things stay: its accounted ticks, its policies, its last released tick, and the ledger,
+without sums that it was in. So nothing is asked for, charged or released again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sums of homes: reports are kept until a window is settled, one set of it is asked for, once, and its sum released.
 
-A window goes one way: reports come until its deadline; then its one set is fixed, in the transaction in which later
-reports become late for ever; the helper is asked, with the same bytes each minute for a day; its first answer to this
+A window goes one way: reports come until its deadline. Then its one set is fixed, in the transaction in which later
+reports become late for ever. The helper is asked, with the same bytes each minute for a day. Its first answer to this
 very set opens it. Everything else loses the window: too few, or no answer. Parts leave this store to nobody; they are
 removed with the window. Source: docs/proofs/sums.md, docs/protocol.md.
 """

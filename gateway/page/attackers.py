@@ -41,10 +41,6 @@ MOST_WINDOWS = 2_016
 _ROUNDING = 1e-9
 
 
-class AttackerError(FuguError):
-    """No attacker reads the stream; one sentence that says why."""
-
-
 Ask = Callable[..., dict[str, Any]]
 """Asks a function of `fugu.attackers.described`, or `stored_counts`, by its name and with its arguments."""
 
@@ -173,7 +169,7 @@ def moved(probability: float, epsilon: float) -> float:
 def counted_window(description: Description) -> tuple[DescribedWindow, list[tuple[int, ...]]]:
     """The first window of a stream that attackers read, and the states that each of its counts is about.
 
-    Raises AttackerError if there is none.
+    Raises FuguError if there is none.
     """
     number = {state: x for x, state in enumerate(description.states)}
     for window in description.windows:
@@ -183,8 +179,8 @@ def counted_window(description: Description) -> tuple[DescribedWindow, list[tupl
         if window.query.additive and all(0 < len(group) < len(description.states) for group in groups):
             return window, groups
     if any(window.blocks is not None for window in description.windows):
-        raise AttackerError("No attacker of this page reads counts by parts of the day: fugu check attack does.")
-    raise AttackerError("No attacker of this page reads such counts: fugu check attack does.")
+        raise FuguError("No attacker of this page reads counts by parts of the day: fugu check attack does.")
+    raise FuguError("No attacker of this page reads such counts: fugu check attack does.")
 
 
 _Symbol = tuple[int, int]
@@ -238,7 +234,7 @@ class AttackView:
                 return named | (_of_counts if description.kind == "windows" else _of_symbols)(
                     description, ticks, windows, ask
                 )
-            except AttackerError as error:
+            except FuguError as error:
                 return named | {"none": str(error)}
 
         return update
@@ -248,9 +244,9 @@ def _of_symbols(
     description: Description, ticks: Mapping[int, _Symbol], _windows: Sequence[WindowFrame], ask: Ask
 ) -> dict[str, Any]:
     if description.kind == "points":
-        raise AttackerError(
-            "No attacker of this page reads points: who names the state behind a point needs the table that it was "
-            "drawn from, which devices have and this page has not."
+        raise FuguError(
+            "No attacker of this page reads points. To name the state behind a point takes the table that it was drawn "
+            "from, which only devices have."
         )
     if not ticks:
         return {"waits": True}
@@ -283,9 +279,7 @@ def _of_counts(
     try:
         scale = Fraction(window.scale)
     except (ValueError, ArithmeticError):
-        raise AttackerError(
-            "The description of the stream does not say how large the noise of its counts is."
-        ) from None
+        raise FuguError("The description of the stream does not say how large the noise of its counts is.") from None
     answer = ask("read_counts", description, length, scale, groups, [frame.counts for frame in mine])
     mine = mine[-len(answer.get("low", ())) :]
     states = [" or ".join(description.states[x] for x in group) for group in groups]
@@ -300,8 +294,8 @@ def _of_counts(
             [frame.first + length - frame.shift for frame in mine],
             states,
         ),
-        read=f"the counts of window {name}, one window at a time: what is shown is the probability that any one tick "
-        "of the window was in that state",
+        read=f"the counts of window {name}, one window at a time. It shows the probability that any one tick of the "
+        "window was in that state",
         alone=ONE_WINDOW,
         alone_read="the newest count, and takes ticks for independent",
     )
@@ -317,7 +311,7 @@ def _update(
 ) -> dict[str, Any]:
     """Update about `states` that are shown, of the ticks of a span, at `times`, wall ticks; of two the second is."""
     if "none" in answer:
-        raise AttackerError(answer["none"])
+        raise FuguError(answer["none"])
     promised = description.guarantee.of_ticks(*span)
     epsilon = math.inf if promised is None else promised
     least = [moved(p, -epsilon) for p in answer["low_before"]]

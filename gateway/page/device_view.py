@@ -37,8 +37,8 @@ __all__ = ["DeviceView"]
 def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float]:
     """Least and greatest probability of state 1 at a tick over a class's chains, whatever a stream says of it.
 
-    A chain of the class is in state 1 with probability q / (q + r) before anything is heard; what is released changes
-    these odds by a factor of at most e^epsilon, for whoever knows the chain and nothing else of the readings.
+    Beforehand a chain of the class is in state 1 with probability q / (q + r). What is released changes these odds by a
+    factor of at most e^epsilon, for an attacker who knows only the chain.
     """
     low, high = chains.q[0] / (chains.q[0] + chains.r[1]), chains.q[1] / (chains.q[1] + chains.r[0])
     return moved(low, -epsilon), moved(high, epsilon)
@@ -68,8 +68,8 @@ def placed_symbols(version: DescribedVersion | None, symbols: Sequence[int]) -> 
 def placed_shares(version: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
     """Place by shares of states, by label: how likely each cell is, and an ellipse that holds it with 95 %.
 
-    `cells` are in the order of the description's; the ellipse has latitude, longitude, half-axes in metres, orientation
-    and the probability that there is a place at all: states without a cell, such as `missing`, are left out of it.
+    `cells` are in the order of the description's. The ellipse has latitude, longitude, half-axes in metres, orientation
+    and the probability that there is a place at all. States without a cell, such as `missing`, are left out of it.
     Other streams have nothing.
     """
     if version is None or version.place is None or set(shares) != set(version.states):
@@ -368,7 +368,7 @@ def _description(description: Description) -> dict[str, Any]:
         "place": _grid(description),
         "bounds": _bounds(description),
         "windows": [_window(window, description.period_seconds) for window in description.windows],
-        "conditions": [sum_.condition for sum_ in description.sums],
+        "conditions": [shared.condition for shared in description.sums],
     }
 
 

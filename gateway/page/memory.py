@@ -1,7 +1,7 @@
 """Memory of what an account was told of devices: the newest values, and a week of them, bounded.
 
 Nothing is stored, and nothing else is asked: it begins with the page. Devices that nobody has looked at for the longest
-give way to others, and where numbers are too many even those that somebody looks at lose their history.
+give way to others. Where there are too many numbers, even devices that somebody looks at lose their history.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Said(NamedTuple):
 def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) -> Said | None:
     """Numbers of a report, of a count as shares of the ticks on which the device ran.
 
-    `None` of places and profiles of a day, which are no line over time, and of a count that is none of the described
-    windows, which alone say what was asked.
+    `None` of places and profiles of a day, which are no line over time. `None` also of a count that is in none of the
+    described windows, which alone say what was asked.
     """
     if isinstance(report, PlaceEstimate):
         return None
@@ -196,7 +196,7 @@ class _Stream:
             self._promise = {
                 **{"epsilon": description.guarantee.epsilon, "ticks": ticks},
                 **{"period": description.period_seconds, "name": about, "when": description.guarantee.when},
-                "conditions": [sum_.condition for sum_ in description.sums],
+                "conditions": [shared.condition for shared in description.sums],
             }
         elif topic.kind == "estimate":
             self._unread = payload

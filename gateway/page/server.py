@@ -110,9 +110,9 @@ _NEEDED = ("starlette", "uvicorn")
 class PageBeside:
     """Serves the page while a context lasts; port 0 is any that is free.
 
-    The address is taken at once, before anything else starts, and kept until the end: no other program gets it while
-    the page's process is started again, which happens when it ends by itself. That process ends with this one, however
-    this one ends.
+    The address is taken at once, before anything else starts, and kept until the end. No other program gets it while
+    the page's process is started again after it ended by itself. That process ends with this one, however this one
+    ends.
 
     Raises FuguError if the address is taken, a file cannot be used, or the web server is not installed.
     """

@@ -1,8 +1,8 @@
 """Which policy each stream has in force, and its description, retained at the broker.
 
-A stream's version is the newest of two: that of the newest tick among online statuses and frames, and that of the
-document in its answer on `policy/status`. A late frame has older ticks and undoes no rollback. A last will names
-nothing. After a restart statuses and answers are retained at the broker, and stored frames name theirs.
+A stream's version is the newer of two: the newest tick's among online statuses and frames, and that in the document's
+answer on `policy/status`. A late frame has older ticks and undoes no rollback. A last will names nothing. After a
+restart statuses and answers are retained at the broker, and stored frames name theirs.
 
 After every connection the broker says what it has. A description that differs from the policy in force is published.
 Descriptions of unknown streams are deleted, whoever published them. Unchanged ones are not sent again.

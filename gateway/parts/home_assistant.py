@@ -1,8 +1,8 @@
 """Home Assistant: one retained discovery document for each device, made from the descriptions of its streams.
 
-Home Assistant evaluates a document's templates on what is published of a stream. Names of states may be any text: they
-stand in templates as literals of letters, digits and escapes only, so that none can become a part of a template. A
-share is shown with the interval that it is in; a likely state only of a stream that its plan calls useful for that.
+Home Assistant evaluates a document's templates on what is published of a stream. Names of states may be any text. In
+templates they are literals of letters, digits and escapes only, so that none can become a part of a template. A share
+is shown with the interval that it is in; a likely state only of a stream that its plan calls useful for that.
 
 Documents are published again whenever Home Assistant starts. The store knows them, so that they are taken back with the
 device, or when discovery is switched off. A document names components that are gone: so Home Assistant removes a single

@@ -1,8 +1,8 @@
 """The calls that the gateway's loop makes to each of its parts; only parts that are configured are made.
 
-A round: what was heard is stored in one transaction, the parts hear of it, and then each that is due does one small
-piece of work. The worker's thread calls all but `start` and `close`. What a call raises of store or ledger the loop
-counts, and goes on with the next part.
+In a round, the messages are stored in one transaction, and the parts hear of them. Then each part that is due does one
+small piece of work. The worker's thread calls all but `start` and `close`. What a call raises of store or ledger the
+loop counts, and goes on with the next part.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Makes a measured stream's tables, from its policy and nothing secret, and sends them ahead of their ticks.
 
-Sets of possible states that the policy has no table for get one; with a delta, so do the likely states that the newest
+Sets of possible states that the policy has no table for get one. With a delta, so do the likely states that the newest
 belief leaves of them. A table is stored before it is sent, because frames name it by its number. A device that comes
 online is sent everything again; until then, and whenever nothing fits, it uses its fallback.
 """

@@ -1,27 +1,29 @@
 """How much an audience may be told about a tick: the largest constant per-tick loss, and the rules of mechanisms.
 
-**A promise about a stretch** of w ticks in a row allows the largest rate r of which w ticks, and what those on either
-side tell of the first and the last of them, lose at most epsilon. With e(r) for what a single tick loses that is
+**A promise about a stretch** of w ticks in a row allows the largest rate r at which the whole stretch loses at most
+epsilon. Its loss is that of w ticks, and of what outer ticks tell of the first and the last. With e(r) for what a
+single tick loses that is
 
     e(r) + (w - 1) r <= epsilon
 
 where past and future leak alike, and 2 (e(r) - r) + w r otherwise. Source: docs/proofs/stretches.md.
 
 **One reader of several audiences**: their charges add up tick by tick, and the accountant runs once. A sum of epsilons
-is no bound: what the chain adds to a small loss of a tick grows faster than that loss, so releases of epsilon 0.1 to
-eight audiences may be 0.86 to whoever has them all. Charges do add up (below). Source: docs/proofs/audiences.md.
+is no bound: what the chain adds to a small loss of a tick grows faster than that loss. Releases of epsilon 0.1 to eight
+audiences may be 0.86 to a reader of all of them. Charges do add up (below). Source: docs/proofs/audiences.md.
 
 **Releases that do not compose**, by the Wasserstein mechanism and by group privacy. Both are for one release of one
 window of a stream, ever, and are charged the whole of epsilon. Group privacy takes all ticks of the window for one
-secret: noise of scale (ticks * sensitivity of one) / epsilon, for any chain and against any adversary. The Wasserstein
-mechanism takes W / epsilon, where W is how far a state can move the distribution of the count. The count is of symbols,
-so W is of the distribution of symbols, given a state, and every symbol must be that of a state. Devices that are
-counted together are independent, so that W is the largest of theirs. Sources: Song, Wang, Chaudhuri: Pufferfish Privacy
-Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1 and section 2; docs/proofs/published-mechanisms.md.
+secret. Its noise has scale (ticks * sensitivity of one) / epsilon, for any chain and against any adversary. The
+Wasserstein mechanism takes W / epsilon, where W is how far a state can move the distribution of the count. The count is
+of symbols, so W is of the distribution of symbols, given a state, and every symbol must be that of a state. Devices
+that are counted together are independent, so that W is the largest of theirs. Sources: Song, Wang, Chaudhuri:
+Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1 and section 2;
+docs/proofs/published-mechanisms.md.
 
 **A statistic over randomised symbols** tells less about states than about symbols, because symbols are noisy. Its
 likelihood changes by a factor of at most e^c with one symbol (c = sensitivity / scale). Given every other tick's state,
-symbols are independent, so the likelihood g of one tick's symbol stays in such a box, and tells of its states x, x'
+symbols are independent, so the likelihood g of one tick's symbol stays in such a box. About its states x, x' it tells
 at most
 
     loss(c) = max over g in [1, e^c]^m of log( B[x].g / B[x'].g ).
@@ -31,9 +33,9 @@ likelihood ratio B[x,z]/B[x',z] is above a threshold: with A = B[x](Z) > B[x'](Z
 
     F(c) = log( (1 - A + A e^c) / (1 - B + B e^c) ),       loss = max over pairs of states and thresholds.
 
-Several releases over the same symbols lose F(c1 + c2 + ...), which may be MORE than F(c1) + F(c2) + ...: F' is h(u) =
-sigma(u + logit A) - sigma(u + logit B), a hump, symmetric around u1 = -(logit A + logit B) / 2, so F is convex up to u1
-and concave only after it. So a release is charged the least concave function above F:
+Several releases over the same symbols lose F(c1 + c2 + ...), which may be MORE than F(c1) + F(c2) + ... The reason: F'
+is h(u) = sigma(u + logit A) - sigma(u + logit B), a hump, symmetric around u1 = -(logit A + logit B) / 2. So F is
+convex up to u1 and concave only after it. So a release is charged the least concave function above F:
 
     charge(c) = c F(c0) / c0  for c < c0,    F(c)  for c >= c0,    c0 in [u1, 2 u1] where the chord is the tangent,
 
@@ -41,9 +43,9 @@ and c0 = 0 if u1 <= 0. It is concave with charge(0) = 0, hence charge(c1 + c2) <
 maximum of such functions over pairs and thresholds is subadditive, too. Source: docs/proofs/releases-over-symbols.md.
 
 **Whether noise that was drawn is of its distribution**, judged by its mean size. Discrete Laplace noise of scale s has
-Pr(n) proportional to p^|n|, p = e^(-1/s). Tilted by its size it is of the same kind with another p, so that the bound
-of Chernoff is the divergence of two such distributions: of N independent numbers, the mean size is m or further from
-what is expected, on the same side, with a probability of at most
+Pr(n) proportional to p^|n|, p = e^(-1/s). Tilted by its size it is of the same kind with another p, so the bound of
+Chernoff is the divergence of two such distributions. Of N independent numbers, the mean size is as far as m from what
+is expected, on its side, with a probability of at most
 
     e^(-N D),    D = m log(q / p) + log( (1 - q)(1 + p) / ((1 + q)(1 - p)) ),
 
@@ -161,8 +163,8 @@ class _Thresholds(NamedTuple):
 def amplified_loss(table: NoiseTable, spread: float) -> float:
     """The per-tick loss of one release over a table's symbols, rounded up: exact for one release, no bound for several.
 
-    It is in nats, the maximum over ordered pairs of states; at most the spread c (the most by which the release's
-    log-likelihood changes with one symbol), and at most the table's own loss.
+    It is in nats, the maximum over ordered pairs of states, at most the table's own loss. It is also at most the spread
+    c, the most by which the release's log-likelihood changes with one symbol.
     """
     sets = _thresholds(table)
     return _capped(_curve(sets, min(spread, _MOST_SPREAD)), spread)
@@ -226,8 +228,8 @@ def _undominated(points: NDArray[np.int64]) -> NDArray[np.int64]:
 def _tangents(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     """Slope and end of each curve's tangent from the origin; zeros where the curve is concave.
 
-    F(u)/u rises while F' exceeds it and F' = h falls after u1, so the end is where they meet; h(0) = h(2 u1) is less
-    than the mean of h in between, so it lies before 2 u1. The slope is taken at the lower end of the last bracket,
+    F(u)/u rises while F' exceeds it and F' = h falls after u1, so the end is where they meet. Since h(0) = h(2 u1) is
+    less than the mean of h in between, it lies before 2 u1. The slope is taken at the lower end of the last bracket,
     where h is larger: rounded up.
     """
     logit_above, logit_below = (np.log(w) - np.log(SCALE - w) for w in (above, below))
@@ -358,13 +360,13 @@ def allowance(
 ) -> int:
     """The largest loss that every tick may have, for ever, without any `ticks` in a row losing more than epsilon nats.
 
-    Losses of the chain accountant, and of any one quilt, grow with every tick's own loss, so a schedule of charges that
-    never exceeds this number on any tick is within epsilon, however the charges vary from tick to tick. A mechanism
-    that does not compose has one release, which is charged the whole of epsilon. The loss is in units of
-    `gateway.releases.entries`, rounded down; the same for all pairs of states.
+    Losses of the chain accountant, and of any one quilt, grow with every tick's own loss. So charges that never exceed
+    this number on any tick are within epsilon, however they vary. A mechanism that does not compose has one release,
+    which is charged the whole of epsilon. The loss is in units of `gateway.releases.entries`, rounded down; the same
+    for all pairs of states.
 
-    Raises ChainClassError if epsilon is not a positive number, the chains do not forget, or the mechanism has no bound
-    for them, against such an adversary, or about several ticks.
+    Raises ChainClassError if epsilon is not a positive number, or the chains do not forget. Raises it, too, if the
+    mechanism has no bound for them, against such an adversary, or about several ticks.
 
     Source: docs/proofs/chain-accountant.md and docs/proofs/published-mechanisms.md; for quilts, whose least loss at a
     constant rate c is min over quilts of influence + c * near ticks, `fugu.privacy.quilts`.
@@ -433,7 +435,7 @@ def allowance_problem(allowed: int, mechanism: str, promise: Promise, period_us:
     """Why an allowance is above its mechanism's rule for a promise and classes as JSON; empty if it is not."""
     try:
         by = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
-        allowances = [allowance(chains_class, *by) for chains_class in classes_of(chains)]
+        allowances = [allowance(declared, *by) for declared in classes_of(chains)]
     except (ValidationError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
     most = min(allowances, default=0)
@@ -459,14 +461,14 @@ def classes_written(chains: str) -> tuple[ReleaseClass, ...]:
 def with_classes(chains: str, more: Iterable[ReleaseClass]) -> str:
     """Add classes to those in JSON: of policies, or to a release's own only such ones."""
     classes = classes_written(chains)
-    own = any(isinstance(chains_class, ListedChains) for chains_class in classes)
+    own = any(isinstance(declared, ListedChains) for declared in classes)
     every = tuple(dict.fromkeys((*classes, *(listed for listed in more if isinstance(listed, ListedChains) == own))))
     return chains if every == classes else _CLASSES.dump_json(every).decode()
 
 
 def streams_charged(chains: str, device: str) -> frozenset[Stream]:
     """The streams that an account's classes of chains, given as JSON, charge together; empty if one alone."""
-    return frozenset[Stream]().union(*(named_streams(chains_class, device) for chains_class in classes_written(chains)))
+    return frozenset[Stream]().union(*(named_streams(declared, device) for declared in classes_written(chains)))
 
 
 def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) -> str:

@@ -1,16 +1,17 @@
 """The audit of a ledger: everything is computed once more from its entries, and compared with what it says.
 
-Entries and changes of allowances are replayed in the order in which they happened, so that each release is held against
-the allowance that was in force when it was made. Allowances are computed again by the rule of the account's mechanism,
-releases from their sums and noise: the symbols may be gone.
+Entries and changes of allowances are replayed in their order. So each release is held against the allowance that was in
+force when it was made. Allowances are computed again by the rule of the account's mechanism, releases from their sums
+and noise: the symbols may be gone.
 
-So a release is found that is not the answer to its question, or not that of its sums and its noise; whose noise is not
-of the scale, or whose charge is not that of the noise; and noise that was not drawn. What is changed in sums, noise and
-digests alike, so that all of it fits, is not found.
+So these are found: a wrong answer to the question, or to the sums and noise; noise of another scale; a charge that is
+not the noise's. Noise that was not drawn is found, too. What is changed in sums, noise and digests alike, so that all
+of it fits, is not found.
 
-A person who can write to a ledger can change both the classes of its allowances and the tables of its sums so that
-everything still adds up. The auditor's own policies say both independently. The tables of an entry say which policies
-made it; where several have one table, each of them may have, and the worst of their classes counts.
+A person who can write to a ledger can change the classes of its allowances and the tables of its sums together.
+Everything then still adds up. The auditor's own policies say both independently. The tables of an entry say which
+policies made it. Where several policies share a table, each of them may have made it, and the worst of their classes
+counts.
 """
 
 from __future__ import annotations
@@ -149,7 +150,9 @@ def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
     for group, device, charged, _ in rows.members():
         members[group][device] = charged
     promised = _promises(rows)
-    problems += [f"audience {name}: was promised different things" for name, all_ in promised.items() if len(all_) > 1]
+    problems += [
+        f"audience {name}: was promised different things" for name, terms in promised.items() if len(terms) > 1
+    ]
     forgotten = dict(map(tuple, rows.forgotten()))
     drawn: dict[Fraction, tuple[int, int]] = {}
     for entry in rows.entries():
@@ -333,8 +336,8 @@ class Disclosure(NamedTuple):
         base: standing charge of every tick.
         charge: of the tick that was charged most, with the base and the streams that move together with it.
         tick: the first such, as the device numbers it.
-        runs: all charges of the account, if nothing else counts for it: no base, no other stream, no other allowance
-            that anything was told under, no clock that was set. Else empty.
+        runs: all charges of the account, if nothing else counts for it. That is no base, no other stream, no other
+            allowance under which something was told, no clock that was set. Else empty.
         first, last: of the ticks that were told of while the allowance was in force.
         after: the entry after which it was.
         shifted: whether the device's clock was ever set.

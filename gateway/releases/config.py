@@ -1,9 +1,10 @@
 """The configuration of batch releases: which audiences there are, and what each of them is told, how often.
 
-It also says who reads releases. Leaving an audience gives nothing back, because what was read was read; and joining one
-brings its past releases too, since the broker keeps the newest and other readers may have kept the rest. So a reader is
-held to everything that its audiences may ever be told. `fugu deploy` refuses an account that would exceed its limit; a
-gateway whose configuration names the broker's `readers.json` refuses configurations and policies that would let one.
+It also says who reads releases. Leaving an audience gives nothing back, because what was read was read. Joining an
+audience brings its past releases, too: the broker keeps the newest, and other readers may have kept the rest. So a
+reader is held to everything that its audiences may ever be told. `fugu deploy` refuses an account that would exceed its
+limit; a gateway whose configuration names the broker's `readers.json` refuses configurations and policies that would
+let one.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ class Scheduled(Document):
         stride: ticks from the beginning of one window to that of the next; the length, if not given.
         patience: after so many ticks beyond the window's end, devices that are behind are not waited for; none waits.
         audience: one of those configured, or "site".
-        source: what is counted: for each device the "best" of its own noisy windows and its symbols, "both" of them,
-            weighed by the inverse of their variances, or "symbols" only.
+        source: what is counted: "best", "both" or "symbols". "best" takes for each device the better of its own noisy
+            windows and its symbols. "both" weighs the two by the inverse of their variances.
         mechanism: by whose rule the audience's promise is kept: one of `fugu.contract.windows`, or "auto", that of
             the
             least noise among those that compose.
@@ -267,9 +268,9 @@ class Reader(Document):
     ) -> list[Bound]:
         """Compute what a reader may be told about each stream. FuguError, one line, if it is above its limit.
 
-        Every stream of symbols counts for every audience, whether or not something is released about it today; `alone`
-        are accounts of a ledger that have had their only release, whether or not it is still configured, and `past` has
-        what else it knows of streams.
+        Every stream of symbols counts for every audience, whether or not something is released about it today. `alone`
+        are accounts that have had their only release, still configured or not. `past` is the rest that the ledger knows
+        of streams.
         """
         for name in self.audiences:
             config.audience_of(self.name, name)
@@ -317,10 +318,10 @@ def _bound(
 ) -> Bound | None:
     """The largest of the bounds that the versions of a stream's policy give; `None` if none of them allows anything.
 
-    What a later version allows is no bound of what was told about the ticks of an earlier one: its class may leave
-    less, and its windows may take up what releases had before. Of the ticks of a version no audience was ever told more
-    than that version allows beside its own windows, because its allowance is the least of all versions known by then.
-    What leaks over a change is within each audience's slack: releases stop until it is (`Maker.make`).
+    What a later version allows does not bound what was told about an earlier version's ticks. The later class may leave
+    less, and its windows may take up what releases had before. About the ticks of a version, no audience was ever told
+    more than that version allows beside its own windows. The reason: its allowance is the least of all versions known
+    by then. What leaks over a change is within each audience's slack: releases stop until it is (`Maker.make`).
     """
     audiences = [config.audience_of(reader.name, name) for name in reader.audiences]
     bounds = _alone(reader, config, device, stream)

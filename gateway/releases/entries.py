@@ -2,8 +2,8 @@
 
 Equal documents have equal bytes, and their digest names them.
 
-Streams that move together share their charges: given the states of a joint chain, what is told of its streams is
-independent, so that charges of a tick add up over all of them, against the allowance of the joint class. Source:
+Streams that move together share their charges. Given the states of a joint chain, releases about its streams are
+independent. So charges of a tick add up over all of them, against the allowance of the joint class. Source:
 docs/proofs/joint-streams.md, "Streams that move together".
 """
 
@@ -277,8 +277,8 @@ class Entry(NamedTuple):
 def uncharged(audience: str, topic: str, charges: Iterable[int], noise: str) -> str:
     """Why a release would tell somebody something that is not charged to them; empty if it would not.
 
-    Only the site is told things for nothing, and what devices released themselves, with which an account begins; and
-    whom a release is charged to is whom its topic lets read it.
+    Only the site is told things without a charge, and what devices released themselves, with which an account begins. A
+    release is charged to those whom its topic lets read it.
     """
     try:
         readers = parse_topic(topic).audience
@@ -296,7 +296,7 @@ def standing_problem(key: Key, allowance: int, base: int) -> str:
     if base <= allowance:
         return ""
     return (
-        f"{key}: nothing can be released, because windows of a policy that the device ran, or may run, take "
-        f"{nats(base):.3g} nats of the {nats(allowance):.3g} that the audience is allowed: ask for a new audience with "
-        "a larger epsilon, or plan windows with more noise before any device has that policy"
+        f"{key}: nothing can be released. Windows of a policy that the device ran, or may run, take {nats(base):.3g} "
+        f"of the audience's {nats(allowance):.3g} nats. Ask for a new audience with a larger epsilon, or plan windows "
+        "with more noise before any device has that policy"
     )

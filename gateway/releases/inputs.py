@@ -3,13 +3,13 @@
 A question has all that is needed to count symbols and windows, and nothing else. Its canonical bytes are the same
 wherever they are made, so that their digest names it.
 
-An addend is an unbiased answer for some devices with a bound on its variance that depends only on scales, tables and
-how many ticks there were. So which of two answers is taken, and how much each counts, depends on nothing private, and
-what is put together is unbiased. Two answers for the same devices have independent errors given the states, and are
-weighed by the inverse of their variances.
+An addend is an unbiased answer for some devices. The bound on its variance depends only on scales, tables and how many
+ticks there were. So which of two answers is taken, and how much each counts, depends on nothing private, and what is
+put together is unbiased. Two answers for the same devices have independent errors given the states, and are weighed by
+the inverse of their variances.
 
-The ledger stores for each noise table the symbols' counts before noise and the noise on each, and what devices' own
-windows answer, so that a release can be computed once more when its symbols are gone.
+The ledger stores each noise table's counts of symbols before noise, the noise on each, and the answers of devices' own
+windows. So a release can be computed once more when its symbols are gone.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pydantic import TypeAdapter
 
 from fugu.chains.arrays import Floats
 from fugu.contract.class_of_chains import Rows
+from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import Noise
@@ -35,7 +36,6 @@ from gateway.releases.statistics import (
     Estimates,
     Part,
     Query,
-    ReleaseError,
     estimate,
     inversion,
     noise_variance,
@@ -245,7 +245,7 @@ class Noisy(NamedTuple):
     counts: tuple[Part, ...]
 
     def answer(self, query: Query, confidence: float) -> tuple[Estimates, int]:
-        """The answer, and the ticks that it is about; from noisy sums only. ReleaseError if nothing was counted."""
+        """The answer, and the ticks that it is about; from noisy sums only. FuguError if nothing was counted."""
         _, _, windows, doubled, _ = self.inputs
         scale, place = self.own_scale, len(self.inputs.symbols)
         symbols, beside = self.counts[:place], self.counts[place:]
@@ -258,7 +258,7 @@ class Noisy(NamedTuple):
             addends.append(symbols_addend(query, symbols, scale))
         total = added(addends)
         if not total.ticks:
-            raise ReleaseError("no tick of the window was counted")
+            raise FuguError("no tick of the window was counted")
         return answer(query, total, confidence), total.ticks
 
     def document(self) -> dict[str, Any]:

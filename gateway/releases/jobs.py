@@ -33,7 +33,7 @@ from gateway.releases.entries import (
     together_name,
 )
 from gateway.releases.inputs import Question, classes_of_release
-from gateway.releases.statistics import Query, ReleaseError, noise_variance
+from gateway.releases.statistics import Query, noise_variance
 
 __all__ = ["Counted", "Job", "allowances", "answers", "jobs", "release_window", "streams_together"]
 
@@ -113,7 +113,7 @@ class Job(NamedTuple):
     def promise(self, counted: Sequence[Counted]) -> tuple[Audience, int]:
         """The audience's promise as a frame tells it, and how many ticks in a row it is about.
 
-        To the site it is what the policies of all that is counted promise it anyway. Raises ReleaseError if, beside a
+        To the site it is what the policies of all that is counted promise it anyway. Raises FuguError if, beside a
         change of policy, that has no bound.
         """
         if self.audience is None:
@@ -124,8 +124,8 @@ class Job(NamedTuple):
 def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
     """All jobs of a configuration.
 
-    Raises FuguError if a release names a device or a state that there is not, or sums up what is not
-    comparable; or if an audience is told sums of a group that no policy has, or a release is called like such a sum.
+    Raises FuguError if a release names an unknown device or state, or sums up what is not comparable. Raises it, too,
+    if an audience is told sums of a group that no policy has, or a release has the name of such a sum.
     """
     _check_groups(config, catalogue)
     jobs: list[Job] = []
@@ -290,14 +290,14 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
             ):  # a symbol without a state has another distribution
                 raise FuguError(
                     f"{what} needs the distribution of every symbol, and a tick of {device}/{job.plan.stream} "
-                    "without a reading has no state: declare a missing state, or missing_share 0 if there are none "
-                    "(a baseline has some)"
+                    "without a reading has no state. Declare a missing state, or, without a baseline, missing_share 0 "
+                    "if there are no such ticks"
                 )
             try:
                 ticks, chains = [True] * job.plan.length, job.question.classes(policies)
                 for table in {policy.table for policy in policies if policy.table is not None}:
                     counted_symbols(chains, table, job.question.query.states, ticks).check()
-            except (ChainClassError, ReleaseError) as error:
+            except FuguError as error:
                 raise FuguError(f"{what}: {device}/{job.plan.stream}: {error}") from None
 
 
@@ -330,7 +330,7 @@ def _site(name: str, counted: Sequence[Counted]) -> tuple[Audience, int]:
     worst = max(counted, key=lambda each: each.epsilon(ticks))
     if math.isinf(epsilon := worst.epsilon(ticks)):
         stream = f"{worst.policy.device}/{worst.policy.stream}"
-        raise ReleaseError(
+        raise FuguError(
             f"release {name}: ticks {worst.first}..{worst.last} of {stream} are next to a change of its policy over "
             "which no epsilon is known: later windows have one"
         )
@@ -346,8 +346,8 @@ def allowances(
     """Largest charge to each stream for each audience, the least that any of its policies allows; and impossible jobs.
 
     Streams that move together have one allowance, and the windows of all of them stand against it. A job that can never
-    release anything is there by its name, with the reason and what to change; of a sum that an audience is told, its
-    group's.
+    release anything is there by its name, with the reason and what to change. For a sum that an audience is told, the
+    name is its group's.
     """
     groups = {stream: group for group in streams_together(catalogue) for stream in group}
     asking: dict[tuple[str, str, str, Mechanism], list[tuple[str, Matrices]]] = {}

@@ -1,14 +1,14 @@
 """The ledger: what every audience has been told about every tick, and the refusal to tell more than is allowed.
 
 A release is one transaction, written through to the disk BEFORE it is published: its charges on all devices, its entry,
-and the bytes to publish; or nothing, if one tick of one device would exceed its allowance. So a crash never
+and the bytes to publish. If one tick of one device would exceed its allowance, nothing is written. So a crash never
 under-counts: what was reserved stays charged, and is published from the stored bytes or abandoned, never drawn again.
 
 An account is a device's stream and an audience. Charges of releases add up tick by tick, on top of the account's base;
 so do those to streams that move together. A release is about wall ticks; each device is charged at its own tick
-numbers, which are ahead of them once its clock was set. From then on nobody knows which of them fall together with
-ticks of another device that moves with it, and its largest charge counts for them all.
-Source: docs/proofs/releases-over-symbols.md and docs/proofs/audiences.md.
+numbers, which are ahead of them once its clock was set. From then on nobody knows which of them coincide with ticks of
+another device that moves with it. So its largest charge counts for all of them. Source:
+docs/proofs/releases-over-symbols.md and docs/proofs/audiences.md.
 """
 
 from __future__ import annotations
@@ -265,10 +265,10 @@ class Ledger:
         """Charge a release and keep what will be published and what it was made of, durably, or refuse it as a whole.
 
         Args:
-            draw: makes what to publish from the entry's number; called only once nothing stands against the release any
-                more, so that no noise is drawn for a refused one.
+            draw: makes what to publish from the entry's number. It is called only when nothing stands against the
+                release any more, so that no noise is drawn for a refused one.
             progress: if given, this is a window of the schedule `release.name`, which goes on with the one that begins
-                there; no window of a schedule is ever released twice, wherever it is set to go on.
+                there. No window of a schedule is ever released twice, wherever it is set to go on.
 
         Raises LedgerError if a tick would exceed its allowance, there is no allowance, or the window was released
         before: nothing is charged. After a DatabaseError nothing is charged, or, if a server went away at the very end,

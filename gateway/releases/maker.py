@@ -1,8 +1,8 @@
 """Makes one release: sums of symbols or windows, noise, the ledger's entry. Publishing is somebody else's.
 
 It is one call: whatever is needed of all devices is read at once, from one state of the store. Nothing is drawn and
-nothing is charged before the last step, which is one transaction of the ledger: whoever is killed before has told
-nobody anything, and the window is made anew; after it, what was drawn is published from there.
+nothing is charged before the last step, which is one transaction of the ledger. A process that is killed before has
+told nobody anything, and the window is made again. After it, the drawn release is published from the ledger.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from fugu.chains.arrays import Ints
 from fugu.contract.dating import SLACK, dated, quiet_from
+from fugu.contract.errors import FuguError
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.history import History
 from fugu.contract.noise_table import NoiseTable
@@ -43,7 +44,7 @@ from gateway.releases.entries import CHARGED_BEFORE, SITE, Drawn, Entry, Key, Lo
 from gateway.releases.inputs import Addend, Inputs, Noisy, Question, added, canonical_table, symbols_variances
 from gateway.releases.jobs import Counted, Job, answers
 from gateway.releases.ledger import Ledger
-from gateway.releases.statistics import UNOBSERVED, Part, ReleaseError, SymbolCounter, noise_variance
+from gateway.releases.statistics import UNOBSERVED, Part, SymbolCounter, noise_variance
 from gateway.store.engine import LedgerError
 from gateway.store.journal import wall_time
 from gateway.store.store import Store
@@ -105,7 +106,7 @@ def device_symbols(
 ) -> dict[str, DeviceSymbols]:
     """Devices' symbols of the wall ticks from one on.
 
-    A device is left out if its clock was set within them, or some are of other states: a device chooses the version of
+    A device is left out if its clock was set within them, or some are of other states. A device chooses the version of
     its policy, and must not stop the release of the others.
     """
     stream, length = question.stream, question.length
@@ -270,7 +271,7 @@ _NO_SYMBOLS = DeviceSymbols(0, {}, {})
 _NO_CHARGE = "post-processing: this audience sees the symbols"
 
 
-class EmptyWindowError(ReleaseError):
+class EmptyWindowError(FuguError):
     """There is nothing to count."""
 
 
@@ -282,9 +283,8 @@ class LaterError(Exception):
 class Maker:
     """Inputs and tools of releases.
 
-    The catalogue has the policies that made the symbols in the store, and `history` which ticks of a device's stream
-    are of which of them; draw(below) is uniform in range(below), from the
-    operating system.
+    The catalogue has the policies that made the symbols in the store. `history` tells which ticks of a device's stream
+    are of which policy. draw(below) is uniform in range(below), from the operating system.
     """
 
     store: Store
@@ -298,8 +298,8 @@ class Maker:
         """Release the window from a wall tick on; returns the reserved entry.
 
         `progress` is where the schedule goes on, if this is part of one. Raises EmptyWindowError without symbols and
-        counts, ReleaseError if they do not answer the query, LedgerError if the ledger refuses, DatabaseError, or
-        LaterError if exact distributions of single devices take more than so many seconds.
+        counts, FuguError if they do not answer the query, LedgerError if the ledger refuses, or DatabaseError.
+        Raises LaterError if exact distributions of single devices take more than so many seconds.
         """
         count = self.count(job.question, first)
         if not count.tables and not count.windows:
@@ -346,7 +346,7 @@ class Maker:
     def refuse_loud(self, job: Job, release: Release) -> None:
         """Refuse ticks to which more leaks than the promise has room for, from before a policy that allows less.
 
-        Charges that were made cannot be undone. What a lost ledger had charged may be anything. Raises ReleaseError
+        Charges that were made cannot be undone. What a lost ledger had charged may be anything. Raises FuguError
         with the tick from which on all of that is far enough.
         """
         since_us = max(0, self.ledger.not_before_us - job.clock.epoch_us)
@@ -372,7 +372,7 @@ class Maker:
                 since = None if far is None or since is None else max(since, far)
             if since is None or first < since:
                 when = "never again" if since is None else f"again from tick {since} on"
-                raise ReleaseError(
+                raise FuguError(
                     f"release {job.name}: ticks {first}..{first + job.plan.length - 1} of {device}/{job.plan.stream} "
                     f"are next to ticks of which more was told, or may have been: it may be told of {when}"
                 )
@@ -380,7 +380,7 @@ class Maker:
     def count(self, question: Question, first: int) -> Counts:
         """Count the window that begins at a wall tick.
 
-        Raises ReleaseError if what was found does not answer the query; DatabaseError if a file cannot be used.
+        Raises FuguError if what was found does not answer the query; DatabaseError if a file cannot be used.
         """
         counts = Counts(SymbolCounter(question.query), SymbolCounter(question.query))
         most = max(1, _MOST_TICKS // question.length)
@@ -416,14 +416,14 @@ class Maker:
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
         if len(symbols) > 1:
-            raise ReleaseError(
+            raise FuguError(
                 f"release {question.name}: mechanism wasserstein releases one number, and the symbols of "
                 f"{device}/{question.stream} are of {len(symbols)} tables in this window"
             )
         ((table, laid_out),) = symbols.items()
         if (np.diff(np.flatnonzero(laid_out >= 0)) > 1).any():
             # how much time has passed where ticks are absent, numbers do not say: the device's clock may have been set
-            raise ReleaseError(
+            raise FuguError(
                 f"release {question.name}: mechanism wasserstein needs ticks next to one another, and "
                 f"{device}/{question.stream} has some in this window without those between them"
             )

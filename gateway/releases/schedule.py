@@ -1,10 +1,11 @@
 """The schedule of releases: when a window is due, and publishing.
 
 A window is due when its ticks are past for all its devices and none of their frames is missing. A missing frame is on
-its way, because the watermark asks its device for it: it is waited for, but not for ever; nor is a device that is
-behind, where that is configured. The gateway's clock, too, has to say that a window is past, so that no single device
-decides it. Just after a new connection, when what has piled up arrives in any order, it waits. Once it has waited for
-nothing, it does so for nothing that was past then, so that a device with holes delays releases only so far.
+its way, because the watermark asks its device for it. The window waits for it, but not for ever. Where that is
+configured, it does not wait for ever for a device that is behind. The gateway's clock, too, has to say that a window is
+past, so that no single device decides it. Just after a new connection, when what has piled up arrives in any order, it
+waits. Once it has waited for nothing, it does so for nothing that was past then, so that a device with holes delays
+releases only so far.
 
 Where a schedule goes on is in the ledger, in the same transaction as the release, so that each window is released at
 most once. Windows that the ledger refuses, or without symbols, are counted and passed over, never tried again. What was

@@ -1,11 +1,11 @@
 """A store and its ledger, and what is released with them: in a gateway, or once by hand outside of one.
 
-Neither store nor ledger can be replaced or restored unnoticed: each has a random identity, and holds that of the other;
-the store also holds the number of the newest entry that may have been published, and for every stream the last tick of
-one. A release is written in one order: its charge in the ledger, then its number in the store, then it is published. So
-the ledger's newest entry is never older than the store's; if it is, the ledger was restored, and what it has forgotten
-was told to somebody. Where the two do not fit, the only way on is `resume`: nothing is released any more about ticks
-that may have been.
+Neither store nor ledger can be replaced or restored unnoticed: each has a random identity, and holds that of the other.
+The store also holds the number of the newest entry that may have been published, and each stream's last released tick.
+A release is written in one order: its charge in the ledger, then its number in the store, then it is published. So the
+ledger's newest entry is never older than the store's. If it is, the ledger was restored, and what it has forgotten was
+told to somebody. Where the two do not fit, the only way on is `resume`: nothing is released any more about ticks that
+may have been.
 """
 
 from __future__ import annotations
@@ -369,8 +369,8 @@ def release_now(
     """Make a configured release for the window that begins at a tick; of one with `per_device`, for every device.
 
     The ledger is beside the store if not given. Without a broker nothing is published. `say` is told how far off it
-    will be, if guessing is about as good, and once for which fleet and broker, if there has been no connection for 3
-    seconds. Raises FuguError with one line that says what is wrong; what was charged before stays charged.
+    will be, if guessing is about as good. If there has been no connection for 3 seconds, it is told once for which
+    fleet and broker. Raises FuguError with one line that says what is wrong; what was charged before stays charged.
     """
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)

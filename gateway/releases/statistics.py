@@ -2,7 +2,7 @@
 
 Three steps, so that it can be seen what is private. `SymbolCounter` counts symbols: not yet private for the public.
 `noisy` adds exact discrete Laplace noise to every count. `estimate` computes values, standard errors and intervals from
-the noisy counts and from numbers that are public anyway (how many ticks had a symbol), and from nothing else.
+the noisy counts and from public numbers (how many ticks had a symbol), and from nothing else.
 
 Sensitivities, in L1, to one symbol of one device: a count 1; a histogram 2 (one bin loses, another gains); pairs of
 consecutive symbols 4 (a symbol is in two pairs). A group's counts are sums over devices, and one person's symbols are
@@ -11,14 +11,14 @@ with its noise; a symbol is in one part only.
 
 An interval holds every truth m whose value is no farther from m than a quantile of the error that m would have, with
 whatever states give the largest. The error is that of randomised response, nearly normal, plus noise with heavier
-tails: the larger of the normal and the Laplace quantile is taken, and one step of the lattice of values is added. So
+tails. The larger of the normal and the Laplace quantile is taken, and one step of the lattice of values is added. So
 coverage is at least what is stated (enumerated by `tests/gateway/releases/test_coverage.py`); the standard error is an
 estimate.
 
 The inversion from counts of symbols to counts of states is unbiased, whatever the states were: E[symbol counts | state
-counts c] = c B, so a k x m matrix R with B R' = I gives E[R symbol counts] = c. For m > k there are many such; the one
-used weighs symbols by their probability under uniform states, R = (B D B')^-1 B D with D = diag(1 / column means),
-which also keeps totals: the columns of R sum to 1.
+counts c] = c B, so a k x m matrix R with B R' = I gives E[R symbol counts] = c. For m > k there are many such. The one
+used weighs symbols by their probability under uniform states: R = (B D B')^-1 B D with D = diag(1 / column means). It
+also keeps totals: the columns of R sum to 1.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ __all__ = [
     "Estimates",
     "Part",
     "Query",
-    "ReleaseError",
     "SymbolCounter",
     "estimate",
     "inversion",
@@ -59,10 +58,6 @@ __all__ = [
 
 _WORST_CONDITION = 1e8
 _EQUAL = 1e-7
-
-
-class ReleaseError(FuguError):
-    """A statistic cannot be computed from the symbols that there are."""
 
 
 class Inversion(NamedTuple):
@@ -82,12 +77,12 @@ class TwoValued(NamedTuple):
 
 @lru_cache(maxsize=256)
 def inversion(table: NoiseTable) -> Inversion:
-    """Invert a table. Raises ReleaseError if its symbols do not tell the states apart."""
+    """Invert a table. Raises FuguError if its symbols do not tell the states apart."""
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     weighted = emission / emission.mean(axis=0)
     gram = weighted @ emission.T
     if table.symbols < table.states or np.linalg.cond(gram) > _WORST_CONDITION:
-        raise ReleaseError("the emission table has no inverse: its symbols do not tell the states apart")
+        raise FuguError("the emission table has no inverse: its symbols do not tell the states apart")
     return Inversion(emission, np.linalg.solve(gram, weighted))
 
 
@@ -95,7 +90,7 @@ def inversion(table: NoiseTable) -> Inversion:
 def two_valued(table: NoiseTable, states: tuple[int, ...]) -> TwoValued | None:
     """How to count some states, not all, by one count of symbols, as for randomised response; `None` if impossible.
 
-    Raises ReleaseError if the table has no inverse.
+    Raises FuguError if the table has no inverse.
     """
     weights = inversion(table).inverse[list(states)].sum(axis=0)
     low, high = float(weights.min()), float(weights.max())
@@ -174,12 +169,12 @@ class SymbolCounter:
     def add(self, symbols: Ints, table: NoiseTable) -> None:
         """Count consecutive ticks (..., n) of devices, each its own line; -1 is a tick without a symbol.
 
-        Raises ReleaseError if the query cannot be answered from this table.
+        Raises FuguError if the query cannot be answered from this table.
         """
         states = self.query.states
         whole = len(states) == table.states
         if not states or max(states) >= table.states or whole != self.query.asked.each:
-            raise ReleaseError(f"a {self.query.kind} of {len(states)} of {table.states} states says nothing")
+            raise FuguError(f"a {self.query.kind} of {len(states)} of {table.states} states says nothing")
         seen = symbols != UNOBSERVED
         both = seen[..., 1:] & seen[..., :-1]
         counts = self._counts(symbols, seen, both, table)
@@ -221,13 +216,13 @@ def noisy(parts: tuple[Part, ...], scale: Fraction, draw: Callable[[int], int]) 
 def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence: float = 0.95) -> Estimates:
     """Values with standard errors and intervals, from noisy counts and the scale of their noise.
 
-    Raises ReleaseError if there are no symbols (no pairs of consecutive ones, for a dwell time).
+    Raises FuguError if there are no symbols (no pairs of consecutive ones, for a dwell time).
     """
     if query.asked.pairs:
         return dwell(query.states, parts, scale, confidence)
     ticks = sum(part.ticks for part in parts)
     if ticks == 0:
-        raise ReleaseError("no tick of the window has a symbol")
+        raise FuguError("no tick of the window has a symbol")
     values, variances = (
         sum(column) for column in zip(*(_one_table(query, part, scale) for part in parts), strict=True)
     )
@@ -327,13 +322,13 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
 
     The pairs' matrix of counts is inverted on both sides, R Y R'. The time is the number of pairs that begin in the set
     over those that begin there and leave it. The interval has every time 1/p for which "leave - p begin", which is 0 on
-    average if p is true, is near 0. Raises ReleaseError if no two consecutive ticks have symbols.
+    average if p is true, is near 0. Raises FuguError if no two consecutive ticks have symbols.
 
     Source: Fieller, "Some problems in interval estimation" (1954).
     """
     steps = sum(part.steps for part in parts)
     if steps == 0:
-        raise ReleaseError("no two consecutive ticks of the window have symbols")
+        raise FuguError("no two consecutive ticks of the window have symbols")
     weights = [_pair_weights(states, part.table) for part in parts]
     begins = sum(float((begin * part.counts).sum()) for (begin, _), part in zip(weights, parts, strict=True))
     leaves = sum(float((leave * part.counts).sum()) for (_, leave), part in zip(weights, parts, strict=True))

@@ -2,9 +2,8 @@
 
 What the homes' noise is, and whom it protects, is said with it: the helper and how many homes have to be honest. The
 charge stands in each home's policy, as that of a window which a device releases itself does: the base of an audience's
-accounts holds it. The site is told each sum; another audience those of the groups that its configuration names, while
-its allowance leaves room for what all homes in a sum draw themselves.
-Source: docs/proofs/sums.md.
+accounts holds it. The site is told each sum. Another audience is told those of its configured groups, while its
+allowance leaves room for what all homes in a sum draw themselves. Source: docs/proofs/sums.md.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import numpy as np
 
 from fugu.contract.dating import dated
 from fugu.contract.envelope import digits
+from fugu.contract.errors import FuguError
 from fugu.contract.groups import GroupDocument
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
@@ -26,7 +26,7 @@ from gateway.releases.entries import CHARGED_BEFORE, SITE, Drawn, Release
 from gateway.releases.inputs import Addend, Inputs, Question
 from gateway.releases.jobs import Counted, Job
 from gateway.releases.maker import Maker, drawn_of
-from gateway.releases.statistics import Query, ReleaseError, noise_variance
+from gateway.releases.statistics import Query, noise_variance
 from gateway.store.engine import LedgerError
 
 __all__ = ["SumReleases", "SumWindow"]
@@ -125,12 +125,12 @@ class SumReleases:
         for audience in self._told(group):
             try:
                 allowed.append([self._telling(audience, name, window, counted) for name in group.release_names])
-            except (LedgerError, ReleaseError) as error:
+            except FuguError as error:
                 refused[audience] = str(error)
         return allowed, refused
 
     def _telling(self, audience: str, name: str, window: SumWindow, counted: Sequence[Counted]) -> _Telling:
-        """A release to an audience that may be told. Raises LedgerError or ReleaseError."""
+        """A release to an audience that may be told. Raises FuguError if it may not be told."""
         group = window.group
         job = _job(group, audience, self._audiences[audience], name, [report.policy for report in counted])
         release = Release(

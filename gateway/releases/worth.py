@@ -1,8 +1,8 @@
 """How far off a configured release will be, beside guessing from the class of chains alone.
 
 The error is the standard error of what the mechanism, the symbols and the devices' own noise do, for the worst states.
-A guess always says the same number and knows the class: it is off by how much counts of windows spread, and by how far
-the means of the class's chains lie apart. A release is useful if it is at most half as far off. All of this follows
+A guess always says the same number and knows the class. Its error is how much counts of windows spread, and how far
+apart the means of the class's chains are. A release is useful if it is at most half as far off. All of this follows
 from policies and promises.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import ChainClass
+from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import ALONE, Window
 from fugu.privacy.accountant.accountant import known_chains
@@ -30,7 +31,7 @@ from gateway.releases.charges import nats
 from gateway.releases.entries import Allowance, Key
 from gateway.releases.inputs import symbols_variances
 from gateway.releases.jobs import Job, answers
-from gateway.releases.statistics import Part, ReleaseError, noise_variance, rows_of
+from gateway.releases.statistics import Part, noise_variance, rows_of
 
 __all__ = ["compared", "not_useful"]
 
@@ -105,8 +106,8 @@ def kinds_of(job: Job, catalogue: Catalogue) -> Counter[_Kind]:
 def worth_of(job: Job, kinds: Counter[_Kind], allowed: int, length: int) -> Worth | None:
     """Errors of a release of windows of a length, if each tick may be charged so much beside devices' own windows.
 
-    `None` if it can never be made, or its error is not known beforehand: of dwell times, and of the Wasserstein
-    mechanism, whose noise depends on which ticks have symbols.
+    `None` if it can never be made, or its error is not known beforehand. That is so for dwell times, and for the
+    Wasserstein mechanism, whose noise depends on which ticks have symbols.
     """
     query, source = job.question.query, job.question.source
     if query.asked.pairs or job.question.mechanism == "wasserstein":
@@ -128,7 +129,7 @@ def worth_of(job: Job, kinds: Counter[_Kind], allowed: int, length: int) -> Wort
         total += _symbols(job, alone, scale)
         if beside:
             total += 1.0 / (1.0 / doubled + 1.0 / _symbols(job, beside, scale))
-    except (ReleaseError, ValueError):
+    except (FuguError, ValueError):
         return None
     return Worth(length, math.sqrt(total.sum()), _guess(job, kinds, length))
 

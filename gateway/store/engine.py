@@ -1,8 +1,8 @@
 """The engine that tables are kept in, and SQLite, the one without a server.
 
-Statements are SQL that SQLite and PostgreSQL share: `INSERT ... ON CONFLICT (...) DO UPDATE SET ...` or `DO NOTHING`,
-with the table's name before columns of the row that is there; no row numbers but columns; MAX and MIN of one column
-only.
+Statements are SQL that SQLite and PostgreSQL share. This includes `INSERT ... ON CONFLICT (...) DO UPDATE SET ...` or
+`DO NOTHING`, with the table's name before columns of the present row. There are no row numbers but columns, and MAX and
+MIN of one column only.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ committed is lost, and was not called durable.
 
 A lease is a lock of the connection that writes, and an epoch, a number that goes up whenever somebody takes it. Every
 transaction that writes begins with a lock and a look at the epoch. So a process that was frozen or cut off can write
-nothing once another one has taken its lease: an old transaction ends with its session, a new one finds another epoch.
+nothing once another one has taken its lease. An old transaction ends with its session, and a new one finds another
+epoch.
 
-The lock is the schema's. Leases that share write side by side: they share that lock, have one each of their own, and
+The lock is the schema's. Leases that share write side by side. They share that lock, have one each of their own, and
 look at a second epoch, that of their generation. Whoever begins a new generation has the schema's lock alone.
 """
 

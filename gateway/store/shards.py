@@ -1,8 +1,8 @@
 """Which shard owns a device, and with which account each shard connects.
 
 Ownership is highest-random-weight (rendezvous) hashing, the same in every process: the shard whose hash together with
-the device's name is the largest. So from N to N + 1 shards only the devices move that the new one gets, about 1 / (N +
-1) of all, and from N + 1 to N only those of the one that goes.
+the device's name is the largest. So from N to N + 1 shards only the new one's devices move, about 1 / (N + 1) of all.
+From N + 1 to N, only devices of the shard that goes move.
 
 A broker gives every account one connection. Shard 0 of a gateway whose account is `gateway` has the account
 `gateway-0`, if its files lie beside the gateway's: `password-0` beside `password`, or `client-0.pem` and `client-0.key`

@@ -38,8 +38,8 @@ class StoreError(FuguError):
 class VersionStore:
     """Ticks that were drawn under each version of a stream's policy: from them follows since when a promise is true.
 
-    A row is an interval of ticks in a row. Only the first frame of an interval, and frames out of turn, change rows;
-    the last interval of a stream goes on to the last tick that is accounted for. Used within the store's transactions.
+    A row is an interval of ticks in a row. Only the first frame of an interval, and frames out of turn, change rows.
+    The last interval of a stream goes on to the last tick that is accounted for. Used within the store's transactions.
     `changed` are the streams whose rows were changed since somebody cleared it.
     """
 

@@ -3,8 +3,8 @@
 A batch of frames is one row of the journal, durable before anybody is told, and in memory, too. When the journal is
 large or old enough, the symbols of each stream move into chunks of up to `CHUNK_TICKS` ticks. `coverage` says which
 ticks a stream had accounted for at its last seal; the journal's rows have the rest. A chunk holds runs of consecutive
-ticks of one policy version, and the distribution of its first tick given all symbols before it, from which all about
-its ticks can be computed again.
+ticks of one policy version. It also holds the distribution of its first tick given all symbols before it, from which
+the rest can be computed again.
 """
 
 from __future__ import annotations

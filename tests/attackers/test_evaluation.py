@@ -79,7 +79,7 @@ def test_intervals_cover_what_is_reached_on_average_and_stay_below_the_ceiling_o
         outputs = release_symbols(states, noise, np.random.default_rng(1000 + seed))
         attackers = {"forward-backward": ATTACKERS["forward-backward"]}
         attacks += attack(states, states * 0, outputs, 1.0, transition=STICKY, attackers=attackers)
-    added = np.array([attack_.success - attack_.guess for attack_ in attacks])
+    added = np.array([outcome.success - outcome.guess for outcome in attacks])
     average = added.mean()
     covered = [run.low - run.guess <= average <= run.high - run.guess for run in attacks]
     assert np.mean(covered) > 0.85

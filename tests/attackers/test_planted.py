@@ -84,8 +84,8 @@ def test_a_learned_chain_beats_a_wrong_one(name):
 def test_learned_regimes_find_slow_regimes():
     states = walk(regimes(0.95, 0.05))
     weak = NoiseTable.binary(round(0.42 * 2**32), round(0.42 * 2**32))
-    regimes_ = ("2 learned regimes", "3 learned regimes")
-    reach = reached(states, symbols(states, weak), "forward-backward", *regimes_, transition=FAST)
+    learners = ("2 learned regimes", "3 learned regimes")
+    reach = reached(states, symbols(states, weak), "forward-backward", *learners, transition=FAST)
     assert reach["2 learned regimes"].low > reach["forward-backward"].high
     assert reach["2 learned regimes"].low > reach["2 learned regimes"].ceiling
     assert reach["3 learned regimes"].low > reach["forward-backward"].high

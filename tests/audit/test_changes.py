@@ -32,7 +32,7 @@ def states(count: int, script: Sequence[int] = SCRIPT) -> list[int]:
 def alarms(policy: AnyPolicy, of: str | int, drawn: list[Any], rate: float, script: Sequence[int] = SCRIPT) -> set[str]:
     ticks = array("q", range(TICKS if of else len(drawn)))
     tested = device_tests(policy, {}, {}, {}, rate, script, {of: (ticks, drawn)})
-    return {alarm.test for test_ in tested for alarm in test_.alarms}
+    return {alarm.test for judgement in tested for alarm in judgement.alarms}
 
 
 def symbols(generator: np.random.Generator, shown: Sequence[int]) -> list[int]:

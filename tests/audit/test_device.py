@@ -125,7 +125,7 @@ def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatc
         [checked("draws", draws, DISTRIBUTION, FALSE_ALARMS) for draws in every],
         [related(*pair, FALSE_ALARMS) for pair in pairs],
     )
-    assert [bool(test_.alarms) for test_ in whole[0]] == [False, True, True, True]
+    assert [bool(judgement.alarms) for judgement in whole[0]] == [False, True, True, True]
     assert all(whole[1])
     monkeypatch.setattr("fugu.audit.device._PIECE", size)
     assert whole == (
@@ -194,7 +194,7 @@ def audited(
 
 
 def failed(report: Any) -> set[str]:
-    return {alarm["test"] for test_ in report["tests"] for alarm in test_["alarms"]}
+    return {alarm["test"] for judgement in report["tests"] for alarm in judgement["alarms"]}
 
 
 @pytest.mark.long
@@ -215,7 +215,7 @@ def test_a_device_is_judged_by_its_bytes(
     """Of 1,700 draws the raw states at changes are about as often an alarm as not: of 4,000 always."""
     code, report = audited(fugu, tmp_path, broker, planned(epsilon=8.0), fault, draws)
     assert (code, failing <= failed(report), bool(failed(report))) == (len(failing), True, bool(failing)), report
-    assert [test_["draws"] >= draws for test_ in report["tests"][:2]] == [True, True]
+    assert [judgement["draws"] >= draws for judgement in report["tests"][:2]] == [True, True]
     assert report["problem"] == ""
 
 
@@ -267,7 +267,7 @@ def test_counts_of_a_device_are_judged_too(
     code, report = audited(fugu, tmp_path, broker, plan, "honest", 1000, 100)
     assert (code, failed(report)) == (0, set())
     low, high = MEANS.states
-    assert [test_["of"] for test_ in report["tests"]] == [
+    assert [judgement["of"] for judgement in report["tests"]] == [
         f"symbols of {low}",
         f"symbols of {high}",
         "symbols at changes",

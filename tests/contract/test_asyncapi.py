@@ -164,11 +164,11 @@ def test_symbols_and_points_come_apart_by_what_the_document_says_of_them() -> No
     assert [(point["table"][0], tuple(point["point"])) for point in points] == [
         (point.table, point.point) for point in released
     ]
-    rows_ = named(payload("TimedTable"), values(golden("table")))["fields"]["body"]
+    body = named(payload("TimedTable"), values(golden("table")))["fields"]["body"]
     noise = TimedTable.decode(golden("table")).noise
-    thresholds = [row["threshold"][0] for row in rows_["rows"]]
+    thresholds = [row["threshold"][0] for row in body["rows"]]
     assert thresholds == [number for row in noise.rows for number in row]
-    assert rows_["states"] == len(noise.rows)
+    assert body["states"] == len(noise.rows)
 
 
 def test_the_command_prints_the_document(capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,11 +76,11 @@ def test_joint_classes_and_sums_are_whole() -> None:
     joint = read_policy(compile_policy(POLICIES["joint"]))
     assert (joint.members, joint.steps, joint.column) == ([(9, 2)], 1, 0)
     assert joint.shared == (("hr", 2, (3, 1)), ("light", 3, (1, 2)))
-    (sum_,) = read_policy(compile_policy(POLICIES["sum"])).sums
+    (shared,) = read_policy(compile_policy(POLICIES["sum"])).sums
     document = group()
-    assert (sum_.name, sum_.digest, sum_.helper.hex()) == (document.name, document.digest, document.helper)
-    assert (sum_.start, sum_.length, sum_.deadline) == (document.start, document.length, document.deadline)
-    assert (sum_.noise, sum_.honest, Fraction(*sum_.rate)) == (document.noise, document.honest, document.rate)
+    assert (shared.name, shared.digest, shared.helper.hex()) == (document.name, document.digest, document.helper)
+    assert (shared.start, shared.length, shared.deadline) == (document.start, document.length, document.deadline)
+    assert (shared.noise, shared.honest, Fraction(*shared.rate)) == (document.noise, document.honest, document.rate)
 
 
 def test_bytes_that_somebody_changed_are_refused_or_another_policy() -> None:

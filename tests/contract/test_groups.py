@@ -187,10 +187,10 @@ def test_sums_mod_a_word_are_the_signed_sums() -> None:
 
 def test_no_epsilon_of_a_sum_is_described_without_its_condition() -> None:
     described = describe(member_policy("watch", shared()))
-    (sum_,) = described.sums
-    assert (sum_.name, sum_.honest, sum_.least, sum_.helper) == ("street", 3, 3, digits(PUBLIC))
-    assert sum_.condition == shared().condition
-    assert sum_.condition in described.does_not_protect
-    assert digits(PUBLIC) in sum_.condition
-    assert "otherwise the exact count can be seen" in sum_.condition
+    (summed,) = described.sums
+    assert (summed.name, summed.honest, summed.least, summed.helper) == ("street", 3, 3, digits(PUBLIC))
+    assert summed.condition == shared().condition
+    assert summed.condition in described.does_not_protect
+    assert digits(PUBLIC) in summed.condition
+    assert "Otherwise the exact count can be seen" in summed.condition
     assert Description.decode(described.encode()) == described

@@ -118,10 +118,10 @@ def test_telegraf_reads_the_topics_and_fields_that_there_are() -> None:
     heard = set()
     for consumer in consumers():
         (parsing,) = consumer["topic_parsing"]
-        for filter_ in consumer["topics"]:
-            topic = parse_topic(filter_.replace("+", "name"))
+        for topic_filter in consumer["topics"]:
+            topic = parse_topic(topic_filter.replace("+", "name"))
             heard.add(topic.kind)
-            parts = topic_parts(parsing, filter_.replace("+", "name"))
+            parts = topic_parts(parsing, topic_filter.replace("+", "name"))
             assert parts.pop("measurement") == topic.kind
             assert parts == {"fleet": "home", **dict.fromkeys(parts.keys() - {"fleet"}, "name")}
             messages = [payload(name) for name in DOCUMENT["channels"][topic.kind]["messages"]]

@@ -92,8 +92,8 @@ def test_the_check_says_what_is_pinned_and_what_is_not(tmp_path: Path) -> None:
         "and the universal adversary at least; windows are not pinned",
         "stream again: as its policy says, up to the ceiling; no pins here, so whoever writes its policy file chooses "
         "states, ticks and the class",
-        "stream place: pinned are its 4 states (categories), its clock, first states and steps, 4 pairs that its graph "
-        "joins, a factor of at most 4 and a degree of protection of at least 2; not pinned: the rest of its graph",
+        "stream place: pinned are its 4 states (categories), its clock, first states and steps, 4 pairs of its "
+        "graph, a factor of at most 4 and a degree of protection of at least 2. The rest of its graph is not pinned",
         "each stream: at most epsilon 1; each released point: at most epsilon 1.5",
         "all streams together: not limited; the sum of their epsilons is no bound",
     ]

@@ -66,16 +66,16 @@ class Minutes(JumpingClock):
 )
 def test_counts_are_of_local_times_across_a_change_and_restarts(tmp_path: Path, epoch: int, seconds: int) -> None:
     """Every tick is in the state that is counted: so what is compared is where each of them counts."""
-    plan_, now, runs = plan(tmp_path, epoch, seconds), epoch * SECOND, list[list[int]]()
+    device_plan, now, runs = plan(tmp_path, epoch, seconds), epoch * SECOND, list[list[int]]()
     for ticks in (200, 70, 400):  # restarts around the change, and the last run begins another profile
         clock = Minutes(now)
         end = now + ticks * PERIOD * SECOND
-        run(plan_, clock, lambda clock=clock, end=end: clock.now > end)  # type: ignore[misc]
+        run(device_plan, clock, lambda clock=clock, end=end: clock.now > end)  # type: ignore[misc]
         before = runs[-1][-1] if runs else -1
-        runs.append([tick for tick in ticks_left(plan_) if tick > before])
+        runs.append([tick for tick in ticks_left(device_plan) if tick > before])
         now = clock.now
-    (window,) = plan_.streams[0].windows
-    stored = windows_left(plan_)
+    (window,) = device_plan.streams[0].windows
+    stored = windows_left(device_plan)
     assert stored
     for frame in stored:
         inside = [tick for ticks in runs for tick in counted_states(ticks, window, frame, ticks is runs[-1])]

@@ -119,9 +119,9 @@ def test_the_fleet_s_broker_is_no_broker_of_a_sensor(tmp_path: Path, fleet: str)
         ConfigError, match="a sensor reads the broker of the fleet: raw readings need a broker of their"
     ):
         load(device(tmp_path, MQTT, broker=broker))
-    (stream_,) = load(device(tmp_path, {**MQTT, "port": 1884, "password_file": "secret"}, broker=broker)).streams
-    assert stream_.sensor["fleet_broker"] == [fleet, 1883]
-    assert stream_.sensor["password_file"] == str(tmp_path / "secret")
+    (configured,) = load(device(tmp_path, {**MQTT, "port": 1884, "password_file": "secret"}, broker=broker)).streams
+    assert configured.sensor["fleet_broker"] == [fleet, 1883]
+    assert configured.sensor["password_file"] == str(tmp_path / "secret")
     assert load(device(tmp_path, MQTT, broker='[broker]\nhost = "gw.example"')).streams
 
 

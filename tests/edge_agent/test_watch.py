@@ -232,8 +232,8 @@ def test_judging_late_finds_the_same_and_what_there_is_no_time_for_is_left_out()
     for tick, state in enumerate(path[1025:], 1025):
         take_in(late, tick, state)
     assert (late.evidence, late.alarm, late.left_out) == (prompt.evidence, prompt.alarm, 0)
-    for round_ in range(20):
-        for tick, state in enumerate(path, round_ * len(path)):
+    for lap in range(20):
+        for tick, state in enumerate(path, lap * len(path)):
             never.observe(tick, state)
     assert len(never._waiting) < 80
     assert never.left_out > 100

@@ -58,9 +58,9 @@ def sender_of(outbox: Outbox, link: Link | None = None, key: bytes | None = KEY,
 
 
 def watermark(through: int, counter: int = 1, *gaps: Gap, key: bytes = KEY, **names: str) -> Committed:
-    names_ = {"fleet": "home", "device": "watch", **names}
+    addressed = {"fleet": "home", "device": "watch", **names}
     bare = Committed((StreamCommit("hr", through, gaps),), counter)
-    return bare.signed(key, names_["fleet"], names_["device"])
+    return bare.signed(key, addressed["fleet"], addressed["device"])
 
 
 @pytest.mark.parametrize(
@@ -175,13 +175,13 @@ def test_of_many_frames_that_a_gateway_has_lost_the_rest_follows_once_the_first_
     monkeypatch.setattr("edge_agent.sender.time", SimpleNamespace(monotonic=lambda: now[0]))
     with closing(outbox_of(tmp_path, many)) as outbox:
         sender = sender_of(outbox, link := Link())
-        counter_ = counter = 0
+        message_id = counter = 0
 
         def deliver() -> None:
-            nonlocal counter_
-            while counter_ < len(link.sent):
-                counter_ += 1
-                sender.answered(1, counter_, True)
+            nonlocal message_id
+            while message_id < len(link.sent):
+                message_id += 1
+                sender.answered(1, message_id, True)
                 sender.pump()
 
         deliver()
@@ -189,7 +189,7 @@ def test_of_many_frames_that_a_gateway_has_lost_the_rest_follows_once_the_first_
         now[0] += RESEND_SECONDS
         sender.pump()
         while outbox.frames.depth():
-            assert 0 < len(link.sent) - counter_ <= IN_FLIGHT
+            assert 0 < len(link.sent) - message_id <= IN_FLIGHT
             deliver()
             counter += 1
             assert sender.committed(watermark(len(link.sent) - many - 1, counter))

@@ -33,7 +33,7 @@ def alarms(broker: Mosquitto, folder: Path, module: tuple[str, ...], part: str, 
     assert min(outputs.each) >= enough
     drawn = outputs.symbols, outputs.noise, outputs.points
     tested = device_tests(POLICY, *drawn, rate, outputs.script, outputs.changes)
-    return {alarm.test for test_ in tested for alarm in test_.alarms}
+    return {alarm.test for judgement in tested for alarm in judgement.alarms}
 
 
 @pytest.mark.long

@@ -31,7 +31,6 @@ class Staged(Home):
         self.now_us = 0
 
     def rollout(self, what: str, *words: object) -> Done:
-        """A command."""
         return self.fugu("fleet", "rollout", what, "--registry", self.path, *words)
 
     def start(self, *words: object, version: int = 2) -> Done:

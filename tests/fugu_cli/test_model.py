@@ -174,7 +174,7 @@ def test_a_small_share_of_missing_readings_says_how_far_off_estimates_can_be(fug
     assert fugu("plan", "stream", "--model", model, "--epsilon", "1", *names, "-o", policy).code == 0
     assert json.loads(policy.read_text())["missing_share"] == 0.005
     shown = fugu("check", "policy", policy).out
-    assert "at most 0.500% of the ticks, a state's share is off by at most 0.0025, a window's count by 0.005" in shown
+    assert "at most 0.500% of the ticks. A state's share is off by at most 0.0025, a window's count by 0.005" in shown
 
 
 NIGHT = RECORDINGS / "hr_sleep_N10.csv.gz"
@@ -191,7 +191,7 @@ def test_a_class_is_attacked(fugu: Fugu, tmp_path: Path) -> None:
     assert document["refused"] is None
     assert document["attacked"]["high"] < document["attacked"]["ceiling"]
     assert document["attacked"]["attackers"] > 7, "of symbols and of counts"
-    assert "proven if the readings are in the class; on that recording the strongest of" in " ".join(done.out.split())
+    assert "proven if the readings are in the class. On that recording the strongest of" in " ".join(done.out.split())
     chain.write_text(json.dumps(document | {"chains": None, "refused": "no class passes: even with noise of 9"}))
     refused = fugu("plan", "window", "--model", chain, "--epsilon", 1, "--window", 300)
     assert (refused.code, refused.err.count("\n"), "no class passes" in refused.err) == (1, 1, True)

@@ -99,7 +99,7 @@ def test_where_many_rows_have_no_place_the_most_visited_cell_stands_in_for_them(
     assert document["grid"]["missing"] == "x0y0"
     assert document["counts"] == [[0, 0, 39], [0, 1, 10], [1, 0, 10]]
     shown = fugu("plan", "model", file, "--grid").out
-    assert "20 rows (33.3%) have no place, which is more than 1 %: the most visited cell, x0y0, stands in" in shown
+    assert "20 rows (33.3%) have no place, which is more than 1 %. The most visited cell, x0y0, stands in" in shown
     model, spec, policy = tmp_path / "model.json", tmp_path / "spec.json", tmp_path / "policy.json"
     model.write_text(json.dumps(document))
     header = {"fleet": "home", "device": "watch", "stream": "place", "period": 60}

@@ -338,8 +338,8 @@ def test_a_delta_set_is_an_example(planner: Planner) -> None:
     assert document["possible"] == [0, 1, 2, 3, 4, 5]
     policy = planner.policy(spec)
     assert (policy.delta, policy.objective) == (0.05, "error")
-    # any table that a device accepts may come, so the stream is accounted for with the promise itself: s1 has no edge,
-    # and so counts with the factor; ticks are independent here
+    # Any table that a device accepts may come, so the stream is accounted for with the promise itself. State s1 has no
+    # edge, and so counts with the factor. Ticks are independent here.
     assert policy.stream_loss.epsilon == pytest.approx(policy.factor)
 
 

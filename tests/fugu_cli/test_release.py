@@ -41,7 +41,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def site(folder: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
     return shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
 
 

@@ -94,7 +94,6 @@ class Scene:
         self.turns.append(len(messages))
 
     def turn(self) -> MQTTErrorCode:
-        """One turn of its loop."""
         return self.client._loop(0.0)
 
     def feed(self, data: bytes) -> bool:
@@ -319,9 +318,9 @@ def test_what_is_whole_is_handed_over_when_the_broker_dies_in_the_middle_of_a_pa
 def publications_in(data: bytes) -> list[tuple[int, int]]:
     """First byte and message id of each."""
     publications = []
-    for packet_ in Splitter().feed(data):
-        assert packet_[2:5] == b"\0\1t"
-        publications.append((packet_[0], int.from_bytes(packet_[5:7], "big")))
+    for sent in Splitter().feed(data):
+        assert sent[2:5] == b"\0\1t"
+        publications.append((sent[0], int.from_bytes(sent[5:7], "big")))
     return publications
 
 
@@ -402,7 +401,7 @@ def test_leaving_is_said_after_everything_else() -> None:
     scene.client.send("t", b"x", retain=False)
     scene.client.disconnect()
     scene.turn()
-    assert [packet_[0] for packet_ in Splitter().feed(scene.sent())] == [0x32, 0xE0]
+    assert [sent[0] for sent in Splitter().feed(scene.sent())] == [0x32, 0xE0]
     assert scene.client._sock is None
 
 

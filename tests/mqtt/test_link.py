@@ -231,7 +231,7 @@ def test_addresses(address: str, host: str, port: int) -> None:
 
 def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broker: Mosquitto) -> None:
     address = Broker(port=broker.port)
-    readings_: list[object] = []
+    values: list[object] = []
     topic = "fugu/2/home/watch/symbols/hr"
     with Subscription(address, fleet="home", timeout=PATIENCE) as readings:
         sender = open_link(address, name="sender")
@@ -241,7 +241,7 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
 
         def read() -> None:
             for reading in readings:
-                readings_.append(reading)
+                values.append(reading)
                 ready.set()
                 if reading == last:
                     return
@@ -260,7 +260,7 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
         sender.publish("fugu/2/home/estimate/watch/hr", STATE_ESTIMATE.encode())
         await_end(reader)
         sender.stop()
-    assert readings_ == [
+    assert values == [
         SymbolReading("watch", "hr", 0, 1),
         *(SymbolReading("watch", "hr", 104 + i, symbol, 64) for i, symbol in enumerate((0, 1, 3, 1, 2))),
         last,

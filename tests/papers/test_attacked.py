@@ -38,13 +38,13 @@ def trials(name: str, *baselines: int | None) -> list[dict[str, Any]]:
     rows = []
     for baseline in baselines:
         state, states = two_states(readings, baseline, None)
-        for chains, attack_ in attack_classes(readings.source, states, readings.segments, 1.0):
+        for chains, outcome in attack_classes(readings.source, states, readings.segments, 1.0):
             rows.append(
                 {
-                    **attack_._asdict(),
+                    **outcome._asdict(),
                     "state": state,
                     "chains": chains,
-                    "attacks": [asdict(each) for each in attack_.attacks],
+                    "attacks": [asdict(each) for each in outcome.attacks],
                 }
             )
     return rows
@@ -69,14 +69,14 @@ def test_every_row_of_the_tables_of_the_manual(name: str) -> None:
 def test_on_a_part_of_a_night_the_classes_of_the_tables_keep_epsilon_and_independence_does_not() -> None:
     states, segments = night("N05", 300)
     attacks = {
-        (chains, attack_.released): next(each for each in attack_.attacks if each.attacker == "forward-backward")
-        for chains, attack_ in attack_classes("N05", states[:2_000], segments[:2_000], EPSILON)
+        (chains, outcome.released): next(each for each in outcome.attacks if each.attacker == "forward-backward")
+        for chains, outcome in attack_classes("N05", states[:2_000], segments[:2_000], EPSILON)
     }
     assert len(attacks) == 6
     assert attacks["independent readings", "symbols"].furthest > math.e
-    for (chains, _), attack_ in attacks.items():
+    for (chains, _), outcome in attacks.items():
         if chains != "independent readings":
-            assert (attack_.furthest < math.e, attack_.beyond) == (True, 0.0)
+            assert (outcome.furthest < math.e, outcome.beyond) == (True, 0.0)
 
 
 def test_the_manual_says_of_its_table_what_it_has() -> None:
@@ -95,7 +95,7 @@ def test_the_manual_says_of_its_table_what_it_has() -> None:
 def knows(trial: dict[str, Any]) -> dict[str, Any]:
     """The attacker of a trial who knows the chain beforehand."""
     attack: dict[str, Any]
-    [attack] = [attack_ for attack_ in trial["attacks"] if attack_["attacker"] == "forward-backward"]
+    [attack] = [outcome for outcome in trial["attacks"] if outcome["attacker"] == "forward-backward"]
     return attack
 
 
@@ -158,12 +158,12 @@ def test_learners_find_slow_regimes_above_the_nights_mean_and_none_above_the_run
         states, segments = night("N10", baseline)
         table = calibrate(class_of_halves(states, segments), EPSILON).table
         outputs = release_symbols(states, table, np.random.default_rng(1))
-        by_baseline[baseline] = {attack_.attacker: attack_ for attack_ in attack(states, segments, outputs, EPSILON)}
-    assert max(attack_.success for attack_ in by_baseline[None].values()) > 0.74
+        by_baseline[baseline] = {outcome.attacker: outcome for outcome in attack(states, segments, outputs, EPSILON)}
+    assert max(outcome.success for outcome in by_baseline[None].values()) > 0.74
     assert by_baseline[None]["learned chain, Viterbi"].success > 0.68
     assert by_baseline[None]["forward-backward"].success < 0.6
-    assert all(attack_.high < attack_.ceiling for attack_ in by_baseline[300].values())
-    assert max(attack_.success for attack_ in by_baseline[300].values()) < 0.63
+    assert all(outcome.high < outcome.ceiling for outcome in by_baseline[300].values())
+    assert max(outcome.success for outcome in by_baseline[300].values()) < 0.63
 
 
 def test_the_class_of_halves_holds_the_rates_of_both_and_of_the_whole():

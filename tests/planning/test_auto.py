@@ -290,19 +290,17 @@ def test_a_plan_says_how_far_odds_move_of_who_knows_the_habits_and_of_who_learns
     assert 1.0 < chosen.known_chain.furthest < math.exp(chosen.epsilon)
     [sentence] = [sentence for sentence in verdict(plan) if "already knows the habits" in sentence]
     assert f"by a factor of at most {chosen.known_chain.furthest:.2g} for" in sentence
-    assert sentence.endswith(f"epsilon {chosen.epsilon:g} allows 2.7.") is (chosen.learner is None)
+    assert sentence.endswith(f"Epsilon {chosen.epsilon:g} allows 2.7.") is (chosen.learner is None)
     least = replace(chosen.known_chain, attacker="learned levels", furthest=3.0, beyond=0.125)
     learned = (replace(least, attacker="supervised", furthest=9.0, beyond=0.0), least, replace(least, furthest=4.0))
     sentences = verdict(plan._replace(recommended=replace(chosen, learners=learned)))
     habits = (
         "Habits are not protected: over the whole recording, the largest change for one who learns them (supervised) "
-        "is by a factor of 3 to 9, and odds change by more than 2.7 on 0.0% to 12.5% of ticks (3 draws of the noise)."
+        "is by a factor of 3 to 9. Odds change by more than 2.7 on 0.0% to 12.5% of ticks (3 draws of the noise)."
     )
     assert any(habits in sentence for sentence in sentences)
     sentences = verdict(plan._replace(recommended=replace(chosen, learners=(least, least))))
-    assert any(
-        "by a factor of 3, and odds change by more than 2.7 on 12.5% of ticks" in sentence for sentence in sentences
-    )
+    assert any("by a factor of 3. Odds change by more than 2.7 on 12.5% of ticks" in sentence for sentence in sentences)
     assert candidate_document(chosen)["known_chain"]["furthest"] == chosen.known_chain.furthest
 
 

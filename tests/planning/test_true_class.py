@@ -53,14 +53,14 @@ def two_speeds() -> Ints:
 @pytest.mark.long
 def test_a_class_that_attackers_refute_is_widened() -> None:
     """N10 above its own mean: what covers stretches of 500 beats is not enough, and what is costs more."""
-    class_ = of_symbols(night("N10", None)[:20_000])
-    assert class_.chains is not None
-    first, last = class_.steps[0], class_.steps[-1]
+    widened = of_symbols(night("N10", None)[:20_000])
+    assert widened.chains is not None
+    first, last = widened.steps[0], widened.steps[-1]
     assert not first.passed
     assert first.strongest.high > first.strongest.ceiling
     assert last.passed
-    assert class_.chains.odds_bound == last.odds_ratio > first.odds_ratio
-    scales = [step.count_scale for step in class_.steps]
+    assert widened.chains.odds_bound == last.odds_ratio > first.odds_ratio
+    scales = [step.count_scale for step in widened.steps]
     assert all(1.4 < wide / narrow < 1.6 for narrow, wide in itertools.pairwise(scales))
 
 

@@ -287,8 +287,8 @@ def test_a_class_of_chains_and_any_start() -> None:
 
 @pytest.mark.long
 def test_what_cannot_be_said() -> None:
-    verdicts_ = verdicts_of((STATIONARY,), window(1, 4, "entry", 1.0))
-    assert verdicts_["sum of losses"].note == "there is one release"
+    judged = verdicts_of((STATIONARY,), window(1, 4, "entry", 1.0))
+    assert judged["sum of losses"].note == "there is one release"
     two = verdicts_of((STATIONARY,), window(1, 4, "entry", 1.0), window(5, 4, "chain", 1.0))
     assert two["sum of losses"].note == "release 1: entry guarantees nothing for correlated readings"
     assert two["every path added up"].standing == "at least"

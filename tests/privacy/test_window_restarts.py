@@ -185,5 +185,5 @@ def test_two_looks_at_one_window_tell_the_ticks_between_them_for_certain() -> No
             device.look()
         return tuple(device.looks)
 
-    assert [math.isinf(loss_) for loss_ in loss(ONE, 1, record_and_frame)] == [False, False, True, True]
-    assert [math.isinf(loss_) for loss_ in loss(ONE, 1, two_records)] == [False, True, True, False]
+    assert [math.isinf(epsilon) for epsilon in loss(ONE, 1, record_and_frame)] == [False, False, True, True]
+    assert [math.isinf(epsilon) for epsilon in loss(ONE, 1, two_records)] == [False, True, True, False]

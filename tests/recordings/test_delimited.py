@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.recordings import file as recording_file
-from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
 
@@ -64,7 +64,7 @@ def test_what_cannot_be_read_is_one_line_without_a_cell(tmp_path: Path, content:
     """The line says what to do, and has nothing of the rows."""
     path = tmp_path / "mine.csv"
     path.write_bytes(content)
-    with pytest.raises(RecordingError, match=match) as error:
+    with pytest.raises(FuguError, match=match) as error:
         read_table(File(path), {})
     assert "hall" not in str(error.value)
     assert "2026" not in str(error.value)
@@ -77,5 +77,5 @@ def test_a_file_is_measured_by_what_it_becomes(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(recording_file, "MOST_BYTES", len(_ROWS))
     assert len(read_table(File(path), {}).lines) == 2
     monkeypatch.setattr(recording_file, "MOST_BYTES", len(_ROWS) - 1)
-    with pytest.raises(RecordingError, match="give a part"):
+    with pytest.raises(FuguError, match="give a part"):
         read_table(File(path), {})

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.host.csv_file import moment
 from fugu.recordings import file as recording_file
 from fugu.recordings import table as recording_table
-from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
 from fugu.recordings.table import Table
@@ -57,7 +57,7 @@ def read_or_refused(path: Path) -> Table | str:
     """The table of a file, or the one line that refuses it."""
     try:
         return read(path)
-    except RecordingError as error:
+    except FuguError as error:
         words = str(error)
     assert "\n" not in words
     return words
@@ -125,7 +125,7 @@ def test_a_form_stops_at_too_many_rows_and_bytes(tmp_path: Path, name: str, monk
     monkeypatch.setattr(recording_table, "MOST_ROWS", 50)
     assert len(read(path).lines) == 50
     monkeypatch.setattr(recording_table, "MOST_ROWS", 49)
-    with pytest.raises(RecordingError, match="more than 49 rows: give a part of it"):
+    with pytest.raises(FuguError, match="more than 49 rows: give a part of it"):
         read(path)
 
 
@@ -136,7 +136,7 @@ def test_small_files_that_become_large_are_refused(tmp_path: Path, monkeypatch: 
         path = tmp_path / name
         FORMS[name](path, TIMES, VALUES)
         path.write_bytes(gzip.compress(path.read_bytes() + b"\n" * (2 << 16)))
-        with pytest.raises(RecordingError, match="becomes more than 0 MB: give a part"):
+        with pytest.raises(FuguError, match="becomes more than 0 MB: give a part"):
             read(path)
 
 
@@ -157,10 +157,10 @@ BOMB = """<?xml version="1.0"?>
 )
 def test_xml_that_declares_entities_or_is_deep_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "export.xml").write_text(text)
-    with pytest.raises(RecordingError, match="declares an entity, or is nested too deep"):
+    with pytest.raises(FuguError, match="declares an entity, or is nested too deep"):
         read(tmp_path / "export.xml")
     (tmp_path / "track.gpx").write_text(text.replace("HealthData", "gpx"))
-    with pytest.raises(RecordingError, match="declares an entity, or is nested too deep"):
+    with pytest.raises(FuguError, match="declares an entity, or is nested too deep"):
         read(tmp_path / "track.gpx")
 
 
@@ -202,7 +202,7 @@ def pickled() -> bytes:
 )
 def test_all_else_is_refused_in_a_line_that_says_what_converts_it(tmp_path: Path, content: bytes, match: str) -> None:
     (tmp_path / "mine").write_bytes(content)
-    with pytest.raises(RecordingError, match=match) as error:
+    with pytest.raises(FuguError, match=match) as error:
         read(tmp_path / "mine")
     assert "\n" not in str(error.value)
 
@@ -254,7 +254,7 @@ def test_only_the_rows_that_are_wanted_are_read(tmp_path: Path, name: str) -> No
     table = read(tmp_path / name)
     own = table.columns[key][0]
     assert read(tmp_path / name, **{key: own}) == table
-    with pytest.raises(RecordingError, match="has no rows"):
+    with pytest.raises(FuguError, match="has no rows"):
         read(tmp_path / name, **{key: "another"})
 
 
@@ -333,13 +333,13 @@ def test_a_database_that_is_not_known_is_neither_run_nor_read(tmp_path: Path) ->
         database.execute("CREATE VIEW recorder_runs AS SELECT 1")
         database.execute("CREATE TABLE x (a)")
         database.commit()
-    with pytest.raises(RecordingError, match="a program that is not known: export a table of it by sqlite3"):
+    with pytest.raises(FuguError, match="a program that is not known: export a table of it by sqlite3"):
         read(path)
     path.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(RecordingError, match="breaks off: copy it while nothing writes"):
+    with pytest.raises(FuguError, match="breaks off: copy it while nothing writes"):
         read(path)
     path.write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(RecordingError, match="unpack it by gunzip"):
+    with pytest.raises(FuguError, match="unpack it by gunzip"):
         read(path)
 
 
@@ -373,7 +373,7 @@ def test_times_of_an_old_recorder_say_that_they_are_utc(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_long_item_of_json_does_not_fill_the_memory(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text('[{"a": "' + "x" * (6 << 20) + '"}]')
-    with pytest.raises(RecordingError, match="breaks off or is broken"):
+    with pytest.raises(FuguError, match="breaks off or is broken"):
         read(tmp_path / "list.json")
 
 
@@ -385,7 +385,7 @@ def test_columns_come_and_go_and_too_many_are_refused(tmp_path: Path, monkeypatc
         monkeypatch.setattr(recording_table, "_BLOCK", block)
         assert read(tmp_path / "lines").columns == wanted
     (tmp_path / "lines").write_text(json.dumps({f"k{place}": place for place in range(1_001)}))
-    with pytest.raises(RecordingError, match="more than 1000 columns: give a part"):
+    with pytest.raises(FuguError, match="more than 1000 columns: give a part"):
         read(tmp_path / "lines")
 
 
@@ -403,5 +403,5 @@ def test_an_answer_of_the_history_s_interface_has_an_entity_a_list(tmp_path: Pat
     assert len(read(tmp_path / "p.json", entity_id="light.loft").lines) == 3
     for end in range(text.index('"off"'), len(text.rstrip(" ]\n")), 7):
         (tmp_path / "cut.json").write_text(text[:end])
-        with pytest.raises(RecordingError, match="breaks off or is broken: export it again"):
+        with pytest.raises(FuguError, match="breaks off or is broken: export it again"):
             read(tmp_path / "cut.json")

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.recordings.errors import QuestionError, RecordingError
+from fugu.contract.errors import FuguError
+from fugu.recordings.errors import QuestionError
 from fugu.recordings.options import read_options
 from fugu.recordings.readings import Readings, read_readings
 
@@ -126,7 +127,7 @@ def test_points_before_three_digits_are_thousands_or_decimals_and_refused(tmp_pa
     def german(value: float) -> str:
         return f"{round(value) - 1_000:,}".replace(",", ".")
 
-    with pytest.raises(RecordingError, match="a sign before three digits, for thousands or decimals"):
+    with pytest.raises(FuguError, match="a sign before three digits, for thousands or decimals"):
         read(written(tmp_path, "time;W", lambda time, value: f"{time};{german(value)}"))
 
 
@@ -139,7 +140,7 @@ def test_numbers_in_several_units_and_slips_of_the_pen_are_refused(tmp_path: Pat
         "time;W",
         lambda time, value: f"{time};{value} {unit if time in wrong else 'min' if unit == 's' else ''}",
     )
-    with pytest.raises(RecordingError, match="column W has numbers in 2 units" if unit == "s" else "line 9, column W"):
+    with pytest.raises(FuguError, match="column W has numbers in 2 units" if unit == "s" else "line 9, column W"):
         read(file)
 
 
@@ -168,7 +169,7 @@ def test_rows_without_a_time_and_a_reading_are_left_out_and_told(tmp_path: Path)
     assert np.array_equal(readings.values, VALUES)
     assert ("2 rows without a time and a reading: left out" in readings.notes, readings.rows) == (True, None)
     file.write_text("\n".join([*lines[:5], ";7;Ann", *lines[5:], ""]))
-    with pytest.raises(RecordingError, match="line 6, column time is no time"):
+    with pytest.raises(FuguError, match="line 6, column time is no time"):
         read(file, column="W")
 
 
@@ -203,7 +204,7 @@ def test_what_breaks_off_and_headers_that_come_again_are_left_out_and_told(tmp_p
     assert "the header comes again 1 times: left out" in readings.notes
     assert f"line {ROWS + 3}, the last, breaks off: left out" in readings.notes
     file.write_text(f"{file.read_text()}\n")
-    with pytest.raises(RecordingError, match=f"line {ROWS + 3} has 1 columns, not 2"):
+    with pytest.raises(FuguError, match=f"line {ROWS + 3} has 1 columns, not 2"):
         read(file)
 
 
@@ -227,7 +228,7 @@ LINES: dict[str, Callable[[int, float], str]] = {
 def test_a_log_line_is_no_header(tmp_path: Path, name: str) -> None:
     """A header that is a line like the others would show a reading as the name of a column."""
     file = written(tmp_path, LINES[name](START - 60, 7_153.19), LINES[name])
-    with pytest.raises(RecordingError, match=r"between cells|has no header") as caught:
+    with pytest.raises(FuguError, match=r"between cells|has no header") as caught:
         read(file)
     assert "7153" not in str(caught.value)
 

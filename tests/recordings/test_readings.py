@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.recordings.errors import QuestionError, RecordingError
+from fugu.contract.errors import FuguError
+from fugu.recordings.errors import QuestionError
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, read_readings
 from fugu_cli.demo.evaluation import RECORDINGS
@@ -44,7 +45,7 @@ def test_rows_without_times_are_ticks(tmp_path: Path) -> None:
     readings = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"))
     assert list(readings.values) == [3.5, 4.5, 5.0]
     assert (readings.period_seconds, readings.kind) == (None, "numbers")
-    with pytest.raises(RecordingError, match=r"^sensor\.csv: no times say how far apart its rows are: give --period"):
+    with pytest.raises(FuguError, match=r"^sensor\.csv: no times say how far apart its rows are: give --period"):
         _ = readings.period
     readings = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"), ReadOptions(period=60.0))
     assert (readings.period, readings.steady, readings.moments) == (60.0, True, None)
@@ -84,9 +85,9 @@ def test_of_several_entities_one_is_chosen(tmp_path: Path) -> None:
     assert by_name.column == "sensor.a"
     chosen = read_readings(file, ReadOptions(only=(("entity_id", "sensor.a"),), period=1.0))
     assert np.array_equal(chosen.values, by_name.values)
-    with pytest.raises(RecordingError, match=r"no column 'sensor.c'"):
+    with pytest.raises(FuguError, match=r"no column 'sensor.c'"):
         read_readings(file, ReadOptions(column="sensor.c"))
-    with pytest.raises(RecordingError, match=r"no row has 'sensor.c' in column entity_id"):
+    with pytest.raises(FuguError, match=r"no row has 'sensor.c' in column entity_id"):
         read_readings(file, ReadOptions(only=(("entity_id", "sensor.c"),)))
 
 
@@ -156,7 +157,7 @@ def test_the_kind_of_data_is_recognised(tmp_path: Path, values: list[object], ki
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(RecordingError) as caught:
+    with pytest.raises(FuguError) as caught:
         read_readings(csv(tmp_path, text))
     message = str(caught.value)
     assert words in message

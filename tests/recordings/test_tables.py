@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fugu.contract.errors import FuguError
 from fugu.library.recordings import read
-from fugu.recordings.errors import QuestionError, RecordingError
+from fugu.recordings.errors import QuestionError
 
 _RANDOM = random.Random(3)
 TIMES = [1_773_273_600 + 60 * row for row in range(2_880)]
@@ -96,7 +97,7 @@ def test_dates_that_fit_two_orders_are_a_question_and_one_that_fits_none_is_refu
     with pytest.raises(QuestionError, match="day and month cannot be told apart"):
         read(tmp_path / "mine.csv")
     (tmp_path / "mine.csv").write_text(table(at("%d %B %H:%M h")))
-    with pytest.raises(RecordingError, match="is no time"):
+    with pytest.raises(FuguError, match="is no time"):
         read(tmp_path / "mine.csv")
 
 

@@ -95,5 +95,4 @@ def lowest_rungs(name: str, each: int) -> list[tuple[Policy, int]]:
 
 
 def claims_digest(rungs: list[tuple[Policy, int]]) -> str:
-    """The digest of the rungs."""
     return hashlib.sha256(repr([rung for _, rung in rungs]).encode()).hexdigest()[:32]

@@ -191,7 +191,6 @@ def verdicts(count: int) -> Iterator[str]:
 
 
 def verdicts_digest(lines: Iterator[str]) -> str:
-    """The digest of such lines."""
     digest = hashlib.sha256()
     for line in lines:
         digest.update(line.encode() + b"\n")

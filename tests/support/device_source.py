@@ -19,7 +19,6 @@ class Source:
         self._name, self._blocks, self._bytes = name.encode(), 0, b""
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
         while len(self._bytes) < size:
             self._bytes += hashlib.sha256(self._name + struct.pack(">Q", self._blocks)).digest()
             self._blocks += 1
@@ -31,7 +30,6 @@ class Source:
         return int.from_bytes(self.take(8), "big") % number
 
     def among(self, values: Sequence[_T]) -> _T:
-        """A value of a sequence."""
         return values[self.below(len(values))]
 
     def words(self, buffer: memoryview) -> None:

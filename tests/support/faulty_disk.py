@@ -63,8 +63,8 @@ class FaultyDisk:
         """Drop what was not synced; its process must not run.
 
         Args:
-            which: below 0.4 all of it; above, of what it chooses, since a disk may have written the rest: of databases
-                sector by sector, of other files all or nothing.
+            which: below 0.4 all of it; above, of what it chooses, since a disk may have written the rest. It is of
+                databases sector by sector, of other files all or nothing.
         """
         chosen = random.Random(which)
         (self._images / ".names").unlink(missing_ok=True)  # names that were not synced are those of before

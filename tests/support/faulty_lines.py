@@ -79,7 +79,6 @@ class Line:
     flows: asyncio.Event = field(default_factory=asyncio.Event)
 
     def heard(self, up: bool, publication: Publication) -> None:
-        """Keep a publication."""
         if up and self.recorded(publication.topic):
             self.said[publication.topic, publication.payload] += 1
         self.lately.append((up, publication))

@@ -42,7 +42,6 @@ class Home:
         return path
 
     def says(self, device: str, version: int, outcome: Any = "accepted", reason: str = "", **fields: Any) -> None:
-        """A device answers."""
         report = PolicyReport(device, version, outcome, reason, 1_700_000_000_000_000, **fields)
         self.registry.reported([report])
         self.registry.seen([Sighting(device, True, 3, "", "0.1", 1_700_000_000_000_000)])

@@ -88,8 +88,8 @@ def _declare(command: Any) -> None:
     """Make what reads the words of a command, which is otherwise made when it is used."""
     for parameter in command.params:
         parameter.get_runtime_param()
-    for command_ in getattr(command, "commands", {}).values():
-        _declare(command_)
+    for child in getattr(command, "commands", {}).values():
+        _declare(child)
 
 
 class _Forks:

@@ -99,7 +99,6 @@ class Device:
         self._client.publish(topic, payload, qos=1)
 
     def say_birth(self) -> None:
-        """Publish a birth."""
         payload = Status(True, "1.0", len(self.outbox), (), ()).encode()
         self._client.publish(topic_of("status", "home", self.name), payload, qos=1, retain=True)
 

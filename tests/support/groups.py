@@ -33,7 +33,6 @@ def group(**changes: Any) -> GroupDocument:
 
 
 def signed(document: GroupDocument, key: Ed25519PrivateKey = HELPER) -> Envelope:
-    """A document in its envelope."""
     return sign("group", document.payload, [key])
 
 

@@ -115,7 +115,6 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _written(number: int) -> bytes:
-    """The same, written."""
     encoded = bytearray()
     while True:
         number, low = divmod(number, 128)

@@ -70,8 +70,8 @@ class Told:
             3, b"\1" * 8, "ceiling", "epsilon 2 of stream hr is above the owner's ceiling of 1", 1, False
         )
         self.say(topic_of("policy_status", "home", "sick"), refused.encode(), retain=True)
-        for policy_ in (self.counted, self.place, self.counted.model_copy(update={"device": "quiet"})):
-            self.say(topic_of("description", "home", policy_.device, "hr"), describe(policy_).encode(), retain=True)
+        for described in (self.counted, self.place, self.counted.model_copy(update={"device": "quiet"})):
+            self.say(topic_of("description", "home", described.device, "hr"), describe(described).encode(), retain=True)
         alarm = HealthAlarm(AlarmCode.POLICY_REFUSED, 0, 1, ("sick",), 0, "Sign a document that its owner accepts.")
         self.say(topic_of("health", "home"), Health(True, 10, 1, 5, 3, 7, 0, (alarm,)).encode(), retain=True)
         self.say(topic_of("release", "home", "public", "active"), RELEASE_FRAME.encode(), retain=True)

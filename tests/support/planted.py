@@ -27,8 +27,8 @@ class Mutant(NamedTuple):
     Attributes:
         subject: what it is a fault of, and whose tests are to kill it.
         kind: `privacy` if more is told than is promised, `loss` if data are lost, or `other`.
-        function: its qualified name in its module, or that of a class, whatever the module; where several packages have
-            one that is alike, behind its package and a slash.
+        function: its qualified name in its module, or that of a class, whatever the module. Where several packages have
+            one that is alike, it stands behind its package and a slash.
         before, after: the source text that is there once in what has this name, and what replaces it.
         tests: files that are to kill it.
         equivalent: why it changes nothing that anybody can observe, so that no test can kill it; else empty.

@@ -29,8 +29,8 @@ __all__ = ["Postgres", "break_connections", "refused", "refused_anew"]
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _ACCOUNTS = ("postgres", "nobody")
-# A shell in the background waits for the end of its input, then ends the server and removes its files; not those of one
-# that was killed (137), which may come back.
+# A shell in the background waits for the end of its input, then ends the server and removes its files. Files of a
+# server that was killed (137) stay: it may come back.
 _UNTIL_INPUT_ENDS = """
 exec 3<&0
 { "$@" 3<&- & cat <&3 >/dev/null; kill -QUIT $!; wait $!; [ $? = 137 ] || rm -rf "$0"; } >>"$0/log" 2>&1 &

@@ -88,8 +88,6 @@ def write_device(
 
 
 class AgentProcess:
-    """An agent that runs."""
-
     def __init__(self, config: Path, log: Path) -> None:
         with log.open("ab") as output:
             self.process = subprocess.Popen(

@@ -28,7 +28,6 @@ def written(page: str) -> str:
 
 
 def table(message: str) -> str:
-    """The table of a message."""
     rows = [f"| {name} | {kind} | {about} |" for name, kind, about in fields(payload(message))]
     return "\n".join([*HEADINGS, *rows]) + "\n"
 
@@ -63,7 +62,6 @@ def _item(item: dict[str, Any], outer: str) -> Iterator[tuple[str, str, str]]:
 
 
 def words(schema: dict[str, Any]) -> str:
-    """A type in words."""
     if schema.get("const") is not None:
         return f"`{str(schema['const']).lower() if isinstance(schema['const'], bool) else schema['const']}`"
     if "oneOf" in schema:

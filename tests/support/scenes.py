@@ -150,7 +150,6 @@ class Scene:
         self.recorder.record(Arrivals.of(self.recorder.streams, some))
 
     def committed(self, device: str = "watch") -> Committed:
-        """The watermark of a device."""
         (message,) = self.recorder.committed(device)
         return message
 

@@ -239,15 +239,15 @@ def test_the_sentences_say_the_same(night: Results) -> None:
     useful, private, habits, attacker = summary(lanes)
     assert "off by 8.3 points on average, and 100 % of them by at most 10" in useful
     assert "for an attacker who already knows the habits behind it" in private
-    assert habits.startswith("Habits are not protected: for an attacker who learns them, odds change by up to x 9.0 ")
+    assert habits.startswith("Habits are not protected: for an attacker who learns them, odds change by up to x 9.0, ")
     assert habits.endswith(
-        "over 2 draws of the noise by x 2.8 to x 9.0; by more than x 2.7 on 20 to 40 % of the heartbeats."
+        "over 2 draws of the noise by x 2.8 to x 9.0. They change by more than x 2.7 on 20 to 40 % of the heartbeats."
     )
     assert len(summary(replace(lanes, attack=None, learners=()))) == 2
     assert "at most x 1.4" in private
     assert "on 60 % of the heartbeats, up to x 20" in private
     assert "(supervised) is right on 60.0 % of the heartbeats (55.0 to 65.0), always guessing on 50.0 %" in attacker
-    assert attacker.endswith("the promise allows 73.1 %, if the readings are in the class.")
+    assert attacker.endswith("The promise allows 73.1 %, if the readings are in the class.")
 
 
 def heard(subscriber: Subscriber, status: Status) -> None:

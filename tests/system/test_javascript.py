@@ -102,16 +102,16 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
         f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(40 + i))}.000Z watch/hr level {symbol}"
         for i, symbol in enumerate(symbols.symbols)
     ]
-    name, fields_ = fields(topic_of("symbols", "home", "watch", "place"))
+    name, decoded = fields(topic_of("symbols", "home", "watch", "place"))
     assert name == "MeasureFrame"
     released = MeasureFrame.decode(points).released
-    assert [(point["table"], tuple(point["point"])) for point in fields_["points"]] == [([t], p) for t, p in released]
-    name, fields_ = fields(topic_of("window", "home", "watch", "hr"))
+    assert [(point["table"], tuple(point["point"])) for point in decoded["points"]] == [([t], p) for t, p in released]
+    name, decoded = fields(topic_of("window", "home", "watch", "hr"))
     frame = WindowFrame.decode(window)
-    assert (name, fields_["window"], fields_["counts"]) == ("WindowFrame", frame.window, list(frame.counts))
-    assert (fields_["first"], fields_["shift"], fields_["observed"]) == (frame.first, frame.shift, frame.observed)
-    name, fields_ = fields(topic_of("status", "home", "watch"))
-    assert (name, fields_["online"], fields_["agent_version"], fields_["outbox_depth"]) == ("Status", True, "0.1.0", 3)
+    assert (name, decoded["window"], decoded["counts"]) == ("WindowFrame", frame.window, list(frame.counts))
+    assert (decoded["first"], decoded["shift"], decoded["observed"]) == (frame.first, frame.shift, frame.observed)
+    name, decoded = fields(topic_of("status", "home", "watch"))
+    assert (name, decoded["online"], decoded["agent_version"], decoded["outbox_depth"]) == ("Status", True, "0.1.0", 3)
     assert fields(topic_of("health", "home")) == ("Health", {"format": "fugu/2", "online": False})
 
 
@@ -127,7 +127,7 @@ console.log(JSON.stringify(messages.map((msg) => run(msg, node)).concat(said)));
 
 def test_the_function_of_the_node_red_flow_says_every_report_in_words() -> None:
     flow = json.loads((EXAMPLES / "node-red.json").read_text())
-    (function,) = (node_ for node_ in flow if node_["type"] == "function")
+    (function,) = (each for each in flow if each["type"] == "function")
     cases = {
         "state_estimate": (topic_of("estimate", "home", "hall", "motion"), "on, sure to 90 %"),
         "place_estimate": (topic_of("estimate", "home", "hall", "motion"), "46.05, 14.5, within 174 m"),

@@ -136,5 +136,5 @@ def test_pages_a_filter_and_names_that_are_text(broker: Mosquitto, tmp_path: Pat
     path.write_bytes(path.read_bytes()[:5000])
     wait_until(lambda: "The ledger cannot be read" in browser.text(".alarm"), "a word about the damage")
     assert browser.complaints() == []
-    for page_ in (page, narrow):
-        assert page_.stop() == 0
+    for served in (page, narrow):
+        assert served.stop() == 0

@@ -244,7 +244,6 @@ def no_count_twice(heard: Sequence[tuple[str, bytes]]) -> None:
 
 
 def of(heard: Sequence[tuple[str, bytes]], kind: str, decode: Callable[[bytes], Any]) -> list[Any]:
-    """The messages of a kind."""
     return [decode(payload) for topic, payload in heard if payload and parse_topic(topic).kind == kind]
 
 

@@ -79,7 +79,7 @@ def test_the_state_now_is_replayed_as_symbols_beside_the_truth(tmp_path: Path) -
     right, majority = map(float, match.groups())
     assert 80.0 < right < 97.0
     assert 50.0 <= majority < 60.0
-    moved = re.search(r"changes the odds on a minute by at most x ([\d.]+), where x 20.1 is promised", done.stdout)
+    moved = re.search(r"the odds on a minute change by at most x ([\d.]+), where x 20.1 is promised", done.stdout)
     assert moved is not None, done.stdout
     assert 1.0 < float(moved[1]) <= 20.1
     assert SECRET not in done.stdout + done.stderr

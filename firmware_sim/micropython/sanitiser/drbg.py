@@ -1,8 +1,8 @@
 """Random bytes for a board without a good generator: from a secret that was provisioned, with its state in flash.
 
-Source: NIST SP 800-90A Rev. 1, section 10.1.2, HMAC_DRBG with SHA-256. The state in flash only ever makes seeds: a
-start, and every so many blocks after it, takes a new one, and the state behind it is durable before the seed is used.
-So a power cut at any moment, or many, never brings the same output again.
+Source: NIST SP 800-90A Rev. 1, section 10.1.2, HMAC_DRBG with SHA-256. The state in flash only ever makes seeds. A
+start takes a new one, and so does every so many blocks after it. The state behind a seed is durable before the seed is
+used. So a power cut at any moment, or many, never brings the same output again.
 """
 
 import hashlib

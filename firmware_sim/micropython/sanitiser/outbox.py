@@ -1,9 +1,9 @@
 """Everything that must outlast a power cut, in sealed segments: written once, whole, and deleted when they are safe.
 
-A segment holds the frames that ended at one tick and all that a restart has to know: which ticks may have been drawn,
-the last tick and window that were framed, the shift of the clock, the counter of the newest watermark. littlefs takes a
-file at one moment, when it is closed; other file systems are told apart by checksums. So a power cut leaves a segment
-or none, and the newest that is whole says what was reserved: no tick at or below that is ever drawn again. What a
+A segment holds the frames that ended at one tick and all that a restart has to know. That is which ticks may have been
+drawn, the last framed tick and window, the clock's shift, and the newest watermark's counter. The file system littlefs
+takes a file at one moment, when it is closed. Other file systems are told apart by checksums. So a power cut leaves a
+segment or none. The newest whole segment says what was reserved: no tick at or below that is ever drawn again. What a
 restart has to know is there twice, so that no bit that turns in the flash takes it away; it may take frames.
 
 A frame is one segment, its last write also reserves the ticks of the next. The newest segment stays, even if all its
@@ -27,8 +27,8 @@ class OutboxError(Exception):
 class Outbox:
     """The segments of one stream, in a folder that is made; OutboxError if what is there has another clock.
 
-    No tick above `reserved` may have been drawn. `last_framed` is the last tick of the newest frame; `indices` has, by
-    the name of a window, the index of the last one that was released; `clock` is epoch and period in microseconds.
+    No tick above `reserved` may have been drawn. `last_framed` is the last tick of the newest frame. `indices` has, by
+    the name of a window, the index of the last one that was released. `clock` is epoch and period in microseconds.
     Numbers are ahead of the wall clock by `shift` ticks from the tick `since` on. `counter` is of the newest watermark
     that was taken, `newest` the id of the newest segment, 0 for none.
     """

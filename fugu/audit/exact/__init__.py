@@ -9,8 +9,8 @@ First hour, this folder, which is enough for a policy for all chains of a class:
 3. `points`: the loss of released points, for the tables that a device accepts.
 4. `claims`: which claims a policy's JSON makes, and the loss of each. Begin at `recompute`.
 
-Second hour, `chains`, for policies with known chains: `claims` bounds what neighbours tell of a tick, and puts
-the past, the tick and the future together for each adversary.
+Second hour, `chains`, for policies with known chains. `claims` bounds what neighbours tell of a tick, and puts the
+past, the tick and the future together for each adversary.
 
 `guesses` says what to try and proves nothing: `chains` proves or refuses each guess, so nobody has to read it.
 """

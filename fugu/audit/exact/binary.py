@@ -23,7 +23,7 @@ def binary_loss(q: Pair, r: Pair, most: Pair, adversary: str) -> Fraction:
     """At least the e^epsilon of an endless stream over all q and r of intervals.
 
     `most` is of a tick, either way. With q + r < 1 the stickiest corner is the worst, with q + r > 1 the one that
-    alternates most; but for the informed only if it is the only chain, and else the odds-ratio bound counts there.
+    alternates most. For the informed this is so only if it is the only chain; else the odds-ratio bound counts there.
     """
     low, high = zip(q, r, strict=True)
     if sum(high) > 1:
@@ -63,9 +63,9 @@ def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
     """At least what the past, or the future, of a tick multiplies its ratio by, in units of 2^-192.
 
     For q + r < 1, without known states: m*, the limit of m -> f(G m). With the nearest known state after t unknown
-    ticks: h_t = m_t / n_t, where m takes the worst outputs and n none, both from f(infinity) or f(0). m goes to m*
-    and n to 1, both rising or both falling. For q + r > 1 f falls, and the worst outputs take turns: two ticks are one
-    map that rises, f(f(G m) / G), and t is even or odd.
+    ticks h_t = m_t / n_t. Here m takes the worst outputs and n none, both from f(infinity) or f(0). m goes to m* and n
+    to 1, both rising or both falling. For q + r > 1 f falls, and the worst outputs take turns: two ticks are one map
+    that rises, f(f(G m) / G), and t is even or odd.
     """
     starts = [(start, start) for start in (q / (1 - r), (1 - q) / r)]
     loud, quiet = ((((1 - q) * x, q, r * x, 1 - r)) for x in (g, Fraction(1)))
@@ -90,21 +90,21 @@ def _peak(best: int, limit: int, m: _Powers, n: _Powers, *, rising: bool) -> int
         top, bottom = (m.at(b, 1), n.at(a, 0)) if rising else (m.at(a, 1), n.at(b, 0))
         return -(-top * ONE // bottom)
 
-    last, open_ = 1, [(-most(0, 1), 0, 1)]
+    last, intervals = 1, [(-most(0, 1), 0, 1)]
     best = max(best, most(0, 0))
     while (-(-limit * ONE // n.at(last, 0)) if rising else m.at(last, 1)) > best + (best >> _STOP_BITS):
         best, last = max(best, most(last, last)), 2 * last
-        heappush(open_, (-most(last // 2, last), last // 2, last))
+        heappush(intervals, (-most(last // 2, last), last // 2, last))
     for _ in range(_MOST_STRETCHES):
-        bound, a, b = heappop(open_)
+        bound, a, b = heappop(intervals)
         if -bound <= best + (best >> _STOP_BITS):
             return best + (best >> _STOP_BITS) + 1
         middle = (a + b) // 2
         best = max(best, most(middle, middle), most(b, b))
         for part in ((a, middle), (middle, b)) if b - a > 1 else ():
-            heappush(open_, (-most(*part), *part))
-        heappush(open_, (-best, b, b))
-    return -open_[0][0]
+            heappush(intervals, (-most(*part), *part))
+        heappush(intervals, (-best, b, b))
+    return -intervals[0][0]
 
 
 class _Powers:

@@ -1,8 +1,8 @@
 """The chain accountant: from what every tick says of its state to the epsilon of a whole stream, and back.
 
-One or more mechanisms together have a per-tick loss `rate[x, x']`: changing the state of one tick from x' to x, all
-others held fixed, changes the log-density of everything that is released by at most that. Rates of independent
-mechanisms add. The accountant adds what the chain lets an adversary infer from the other ticks.
+One or more mechanisms together have a per-tick loss `rate[x, x']`. If the state of one tick changes from x' to x, and
+no other, the log-density of everything that is released changes by at most that. Rates of independent mechanisms add.
+The accountant adds what the chain lets an adversary infer from the other ticks.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 
@@ -188,8 +188,9 @@ class ChainAccountant:
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
         """The loss of a stream that ends, tick by tick, with per-tick losses (n,) or (n, k, k).
 
-        An adversary who knows true states counts as one with any side information, or as in a stream of the largest
-        rates without end, whichever is less. Raises ChainClassError if a rate is negative, or following takes too long.
+        The loss to an adversary who knows true states is the lesser of two. One is with any side information, the other
+        in a stream of the largest rates without end. Raises ChainClassError if a rate is negative, or following takes
+        too long.
         """
         schedule = np.asarray(rates, dtype=np.float64)
         usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
@@ -198,7 +199,7 @@ class ChainAccountant:
         if self._class.work(len(schedule), adversary) > MOST_WORK:
             raise ChainClassError(
                 f"{len(schedule)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
-                "adversary: use fewer states, or a stationary start and the bound of an endless stream"
+                "adversary. Use fewer states, or a stationary start and the bound of an endless stream"
             )
         single = schedule.ndim == 1  # the same for all secrets
         matrices = schedule[:, None, None] * self._class.secrets if single else closed(schedule)

@@ -1,8 +1,8 @@
 """Classes given by bounds on their steps: intervals of q and r, or a largest odds ratio.
 
-Chains whose steps have bounded odds ratios, of any start and changing over time, lose no more than steps of which
-nothing else is known, whatever the adversary knows. Two-state chains with q and r in intervals, started stationary,
-lose less: the loss of the worst of them is known in closed form, or found at its corners.
+Chains whose steps have bounded odds ratios may have any start and change over time. They lose no more than steps of
+which nothing else is known, whatever the adversary knows. Two-state chains with q and r in intervals, started
+stationary, lose less. The loss of the worst of them is known in closed form, or found at its corners.
 
 Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Worst corner"; Birkhoff (1957).
 
@@ -73,9 +73,9 @@ def decimated_interval(chains: BinaryChains, step: int) -> BinaryChains:
 
     q_D = q/(q+r) (1 - l^D) and r_D = r/(q+r) (1 - l^D) with l = 1-q-r.
 
-    Where l >= 0 on the whole box, q_D grows with q and falls with r (and r_D the other way round), so that corners are
-    extreme: every chain with l >= 0 is stochastically monotone, and raising q, or lowering r, makes each row larger;
-    hence every power is larger (Daley 1968, comparison of monotone chains). Where l < 0 is possible, the two factors
+    Where l >= 0 on the whole box, q_D grows with q and falls with r (and r_D the other way round), so corners are
+    extreme. Every chain with l >= 0 is stochastically monotone, and raising q, or lowering r, makes each row larger.
+    Hence every power is larger (Daley 1968, comparison of monotone chains). Where l < 0 is possible, the two factors
     are bounded one by one: q/(q+r) = 1/(1 + r/q) at corners, and l^D over the interval of l (monotone on each side of
     zero). That is a cover, not always the smallest. Raises ChainClassError if a probability rounds to 0.
     """
@@ -229,12 +229,12 @@ class IntervalChains(OddsRatioChains):
         """The interval, or its corners with any start, which stand for all of it for every Markov quilt.
 
         Let D = 1 - q - r and G_m = 1 + D + ... + D^(m-1). At node m + 1, a quilt with a left width a has, for states 0
-        and 1 and any start, the likelihood ratio S C R: S = the largest of (1 - r G_m) / (r G_m) and q G_m / (1 - q
-        G_m), the first if D^m >= 0; C the same with q and r swapped at a, R of the right width. For D >= 0 the
-        derivative of log S C in r has the sign of r (1 - x_a) (q + r D^m) - (q + r x_m) (r + q D^a), x_m = m
-        D^(m-1) / G_m >= D^m, and so is not above 0; that in q likewise, and R falls (`corner_chains`). For D < 0, where
-        q and r are at least |D|, the same computation for even and odd m and a shows that S C does not fall, and
-        neither does R.
+        and 1 and any start, the likelihood ratio S C R. S is the largest of (1 - r G_m) / (r G_m) and q G_m / (1 - q
+        G_m), the first if D^m >= 0. C is the same with q and r swapped at a, R of the right width. For D >= 0 the
+        derivative of log S C in r has the sign of r (1 - x_a) (q + r D^m) - (q + r x_m) (r + q D^a), x_m = m D^(m-1) /
+        G_m >= D^m, and so is not above 0; that in q likewise, and R falls (`corner_chains`). For D < 0, where q and r
+        are at least |D|, the same computation for even and odd m and a shows that S C does not fall, and neither does
+        R.
         """
         return tuple(chain.anyhow for chain in corner_chains(self._box)) if start == "any" else self._box
 
@@ -301,7 +301,7 @@ def _losses(chains: BinaryChains, rates: Floats) -> Floats:
     """Losses (n, 2, 2) of every tick with rates (n, 2, 2), to an adversary who knows no state.
 
     A leakage is the image under f(u) = ((1-q)u + q)/(ru + 1-r) of the likelihood ratio u beyond it. For u >= 1 it falls
-    with q and r, for u <= 1 it rises, so the corners are worst at every step; a stationary chain of two states is its
+    with q and r, for u <= 1 it rises, so the corners are worst at every step. A stationary chain of two states is its
     own reversal, so past and future are computed alike.
     """
     ahead = _leakages(chains, rates)

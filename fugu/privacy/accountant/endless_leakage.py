@@ -229,8 +229,8 @@ class EndlessLeakage:
         """The leakage to an adversary who may know true states of that direction; `ignorant` is that method's result.
 
         With the nearest known state c beyond s unknown ticks, the kernel is the bridge K_s[a,b] = P[a,b]
-        P^s[b,c] / P^(s+1)[a,c]. Once the distance is so long that the columns of P^s are constant up to e^d, a step of
-        the bridge is at most a step of P with bounds larger by d, plus d: that covers all longer ones.
+        P^s[b,c] / P^(s+1)[a,c]. From some distance on the columns of P^s are constant up to e^d. Then a step of the
+        bridge is at most a step of P with bounds larger by d, plus d: that covers all longer distances.
         """
         quilts = self._informed_quilts(rate)
         if self.states > EXACT_STATES:

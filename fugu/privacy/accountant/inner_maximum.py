@@ -1,7 +1,7 @@
 """One step of the chain accountant: how much a mixture can tell two states apart.
 
-Given a kernel K (a, b) of distributions over the states y of the next tick, and bounds M (b, b) on how much everything
-from that tick on depends on y, each function here bounds, rounded outward, for all pairs of rows x, x',
+Let K (a, b) be a kernel of distributions over the states y of the next tick. Let M (b, b) bound how much everything
+from that tick on depends on y. Each function here bounds, rounded outward, for all pairs of rows x, x',
 
     max over h in H(M) of log( K[x,:].h / K[x',:].h ),   H(M) = { h > 0 : h_y / h_y' <= exp(M[y,y']) for all y, y' }
 
@@ -9,9 +9,9 @@ This is a linear programme: maximise K[x,:].h subject to K[x',:].h = 1. `exact_s
 cone to a box around each reference state; the least of the references is exact for two states. For many states
 `transport_step` looks for good solutions of the dual, each of which is a bound.
 
-Transport: for a ratio rho, let c = K[x,:] - rho K[x',:]. If amounts f[y,z] >= 0 move all of every positive c_y to
-negative c_z, with the sum over y of f[y,z] exp(M[y,z]) at most -c_z, then c.h <= 0 for all h of the cone, because
-h_y <= exp(M[y,z]) h_z; so log(rho) bounds the maximum. Moving along the cheapest pairs first is not always optimal, but
+Transport: for a ratio rho, let c = K[x,:] - rho K[x',:]. Let amounts f[y,z] >= 0 move all of every positive c_y to
+negative c_z, with the sum over y of f[y,z] exp(M[y,z]) at most -c_z. Then c.h <= 0 for all h of the cone, because h_y
+<= exp(M[y,z]) h_z. So log(rho) bounds the maximum. Moving along the cheapest pairs first is not always optimal, but
 every move that works is a proof. What is left at the end is piecewise linear in rho, for Newton's method.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
@@ -331,7 +331,7 @@ def ratio_order(kernel_matrix: Floats) -> Order:
 def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     """Bound by boxes: h_r = 1 and h_y in [exp(-M[r,y]), exp(M[y,r])], for the best reference r of each pair.
 
-    The maximum gives the upper end to the columns with the largest K[x,y] / K[x',y], and the lower end to the others: a
+    The maximum gives the upper end to the columns with the largest K[x,y] / K[x',y], and the lower end to the others. A
     column raises the ratio exactly if its own is above.
     """
     rows, columns = kernel_matrix.shape

@@ -31,9 +31,9 @@ class Row(Protocol[_N]):
 class Tree(NamedTuple):
     """A spanning tree of tight constraints h_u = high[u, v] h_v, rooted at state 0; rows (k,), whatever they hold.
 
-    `upper` and `lower` are u and v of each edge (entry 0 is not used), `order` the states from the root outward,
-    `parent` the edge that leads to each, `inside` which states a part holds, `ray` is h, and `left` what is left to
-    balance in each.
+    `upper` and `lower` are u and v of each edge (entry 0 is not used). `order` has the states from the root outward,
+    `parent` the edge that leads to each. `inside` is which states a part holds, `ray` is h, and `left` is what is left
+    to balance in each.
     """
 
     upper: Row[int]
@@ -56,8 +56,8 @@ def largest_ratio(
     """Return the largest above.h / below.h over all h > 0 with h_u <= high[u, v] h_v, or a bound on it.
 
     A vertex is a ray with a spanning tree of tight constraints. The dual solution of a tree has one amount for each
-    edge, found leaf by leaf from c = above - ratio * below, so that c.h is the sum of amount (h_u - high[u, v] h_v) for
-    every h. If no amount is negative, that proves the ratio of the vertex; if one is, its edge is cut, and the part
+    edge, found leaf by leaf from c = above - ratio * below. So c.h is the sum of amount (h_u - high[u, v] h_v) for
+    every h. If no amount is negative, that proves the ratio of the vertex. If one is, its edge is cut, and the part
     that holds u is scaled down until another constraint is tight. Because h_v <= steepest * below.h, a negative amount
     proves the ratio raised by its size times high[u, v] times steepest: so whatever vertex is reached, the result is a
     bound. (It holds for every ratio; the ray only chooses it. A ray beyond floats costs the search, not the proof.)

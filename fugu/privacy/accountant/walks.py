@@ -7,8 +7,8 @@ Source: docs/proofs/chain-accountant.md, "The chain accountant".
 
 The chain accountant for a stream that ends: any per-tick loss, any start, tick by tick.
 
-The future's leakage goes backward with the transition matrix, the past's forward with the reversed chain's kernels
-Q_t[x,y] = Pr(X_{t-1} = y | X_t = x) between states that are possible: others are no secret.
+The future's leakage goes backward with the transition matrix. The past's goes forward with the reversed chain's kernels
+Q_t[x,y] = Pr(X_{t-1} = y | X_t = x) between possible states: others are no secret.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
@@ -68,8 +68,8 @@ def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
     """Leakage of the past, (n, k, k), whatever the distribution of the first tick.
 
     Two states: the distribution of a tick is anywhere in an interval that every tick makes narrower, with a maximum in
-    closed form. More states: the reversed kernels of all distributions have the odds ratios of the transition matrix;
-    and distributions within a factor e^d of the stationary one change a step by at most d on either bound.
+    closed form. More states: the reversed kernels of all distributions have the odds ratios of the transition matrix.
+    Distributions within a factor e^d of the stationary one change a step by at most d on either bound.
     """
     leakages = np.zeros_like(rates)
     others = 1.0 - np.eye(chain.states)
@@ -108,7 +108,7 @@ def _two_state_interval(transition: Floats, distributions: Floats, bounds: Float
 
     With w = Pr(1)/Pr(0) and u = h_0/h_1, the likelihood ratio of state 0 over 1 is ((1-q)u + wr)/((1-q) + wr) *
     (q + w(1-r))/(qu + w(1-r)); its only stationary point in w is w^2 = q(1-q)u / (r(1-r)). An end w = 0 or w = infinity
-    counts with its limit: starts that come as near to it as one likes are in the class, even where the end itself
+    counts with its limit. Starts that come as near to it as one likes are in the class, even where the end itself
     leaves no secret. `bounds` (2, 2) are on log h_y / h_y'. All in logarithms, so that nothing is too small.
     """
     with np.errstate(divide="ignore"):
@@ -190,8 +190,8 @@ def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> flo
         return None
     rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
     future = _leakage(chain.transition, rate, adversary)
-    # A walk on a graph is its own reversal up to rounding; probabilities within 1e-12 change a logarithm of a ratio of
-    # means by at most 2e-12, which the margin of `_converged` is above. Quilts have none.
+    # A walk on a graph is its own reversal up to rounding. Probabilities within 1e-12 change a logarithm of a ratio of
+    # means by at most 2e-12; the margin of `_converged` is above that. Quilts have none.
     same = adversary == "ignorant" and np.allclose(backward[1], chain.transition, rtol=1e-12, atol=0.0)
     past = future if same or future is None else _leakage(np.ascontiguousarray(backward[1]), rate, adversary)
     if future is None or past is None:
@@ -203,8 +203,8 @@ def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> f
     """Epsilon, rounded up, of an endless stream of a chain that starts anyhow, ignorant or informed, at a rate (k, k).
 
     The future does not depend on the start. Of the past only P^m counts: whatever the distribution m ticks before, the
-    reversed kernel of m ticks has the odds ratios of P^m. So with u = rate + past bounding what the tick m before is
-    worth, the past is at most the rates of the m-1 ticks between and an odds-ratio step from u; ticks before m have at
+    reversed kernel of m ticks has the odds ratios of P^m. So let u = rate + past bound what the tick m before is worth.
+    The past is then at most the rates of the m-1 ticks between and an odds-ratio step from u. Ticks before m have at
     most m-1 ticks behind them. A known state of the past is a start, too. It is `None` if the chain never forgets its
     start, and infinite if the future has no bound.
 

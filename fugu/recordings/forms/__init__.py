@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fugu.recordings.errors import RecordingError
+from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
 from fugu.recordings.forms.delimited import DELIMITED
 from fugu.recordings.forms.home_assistant import HISTORY_EXPORT, HISTORY_RESPONSE, STATISTICS_EXPORT
@@ -30,13 +30,13 @@ def read_table(file: File, only: Only) -> Table:
     """Read a file of any form.
 
     Raises:
-        RecordingError: it is of no form, or cannot be read; one line that says what to do.
+        FuguError: it is of no form, or cannot be read; one line that says what to do.
         OSError: it cannot be read.
     """
     if not file.head.strip():
-        raise RecordingError(f"{file.name} is empty")
+        raise FuguError(f"{file.name} is empty")
     with without_collection():
         for form in FORMS:
             if form.sniff(file):
                 return form.read(file, only)
-    raise RecordingError(f"{file.name} is no recording that is known: save it as CSV, with a header, in UTF-8")
+    raise FuguError(f"{file.name} is no recording that is known: save it as CSV, with a header, in UTF-8")

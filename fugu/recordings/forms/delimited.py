@@ -12,8 +12,7 @@ from typing import TextIO
 
 import numpy as np
 
-from fugu.contract.errors import cause
-from fugu.recordings.errors import RecordingError
+from fugu.contract.errors import FuguError, cause
 from fugu.recordings.file import File
 from fugu.recordings.table import Block, Form, Table, chunks, table_of
 
@@ -31,7 +30,7 @@ def read_delimited(file: File, least: int | None = None) -> Table:
     """Read the rows below the header. With `least` they are of any length, but have so many cells.
 
     Raises:
-        RecordingError: it is no such table.
+        FuguError: it is no such table.
     """
     with file.text() as text:
         lines = list(islice(text, _LOOKED_AT))
@@ -40,7 +39,7 @@ def read_delimited(file: File, least: int | None = None) -> Table:
             head = csv.reader(lines[at:], delimiter=sign)
             header, body = [cell.strip() for cell in next(head, [])], [row for row in head if row]
             if len(header) == 1 and _is_line(header[0]) and 2 * sum(_is_line(row[0]) for row in body) > len(body):
-                raise RecordingError(
+                raise FuguError(
                     f"{file.name} has no comma, semicolon, tab or bar between cells: write it as CSV, with a header"
                 )
             if {len(row) for row in body} == {len(header) + 1} and not any(row[-1].strip() for row in body):
@@ -48,7 +47,7 @@ def read_delimited(file: File, least: int | None = None) -> Table:
             units = _rows_of_units(body)
             body = body[units:]
             if is_data(header, body):
-                raise RecordingError(f"{file.name} has no header: write the names of its columns in a first line")
+                raise FuguError(f"{file.name} has no header: write the names of its columns in a first line")
             notes = [f"{units} rows below the header have no numbers, as rows of units: left out"] * bool(units)
             filled = [place for place in range(at + 1, len(lines)) if lines[place].strip()]
             begin = filled[units - 1] + 1 if units else at + 1
@@ -56,7 +55,7 @@ def read_delimited(file: File, least: int | None = None) -> Table:
                 "a delimited table", file, _blocks(text, lines, at, begin, sign, header, least, file, notes)
             )
         except csv.Error as error:
-            raise RecordingError(f"{file.name} is no CSV file: {cause(error)}") from None
+            raise FuguError(f"{file.name} is no CSV file: {cause(error)}") from None
     signed = next((mark for mark in ",;\t" if mark in lines[at]), ",")
     # As fugu.host.csv_file reads it, which an agent does.
     plain = at == 0 and sign == signed and file.zipped == (file.path.suffix == ".gz") and file.in_utf8
@@ -233,7 +232,7 @@ def _rows(
             elif row and least is not None:
                 left_out["{} rows without a time were left out"] += 1
             elif row and (len(row) > width or row is not block[-1] or newest.endswith(("\n", "\r"))):
-                raise RecordingError(f"{file.name}: line {lines[place]} has {len(row)} columns, not {width}")
+                raise FuguError(f"{file.name}: line {lines[place]} has {len(row)} columns, not {width}")
             elif row:
                 notes.append(f"line {lines[place]}, the last, breaks off: left out")
             block[place] = []

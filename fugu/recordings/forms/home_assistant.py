@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fugu.contract.errors import FuguError
 from fugu.host.csv_file import moment
-from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms.delimited import read_delimited
 from fugu.recordings.forms.json_files import cell, table_of_items
@@ -47,7 +47,7 @@ def _read_history(file: File, only: Only) -> Table:
     if (wanted := only.get(_ENTITY)) is not None:
         table = table.at([row for row, entity in enumerate(table.columns[_ENTITY]) if entity == wanted])
         if not table.lines:
-            raise RecordingError(f"{file.name} has no rows")
+            raise FuguError(f"{file.name} has no rows")
     return _of_changes(table._replace(form="Home Assistant's history.csv"), time)
 
 

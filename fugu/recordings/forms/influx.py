@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from fugu.recordings.errors import RecordingError
+from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
 from fugu.recordings.table import Block, Form, Only, Table, begins, chunks, in_blocks, table_of
 
@@ -38,7 +38,7 @@ def _read_annotated(file: File, only: Only) -> Table:
                     header, begins = [cell.strip() for cell in row], False
                     keys.update(dict.fromkeys(header))
                 elif len(row) != len(header):
-                    raise RecordingError(f"{file.name}: line {rows.line_num} has {len(row)} columns, not {len(header)}")
+                    raise FuguError(f"{file.name}: line {rows.line_num} has {len(row)} columns, not {len(header)}")
                 else:
                     cells = zip(header, row, [*defaults, *[""] * len(header)], strict=False)
                     record = {name: cell.strip() or usual for name, cell, usual in cells if name not in _NOT_READINGS}
@@ -48,7 +48,7 @@ def _read_annotated(file: File, only: Only) -> Table:
     try:
         table = table_of("InfluxDB's annotated CSV", file, in_blocks(records()))
     except csv.Error:
-        raise RecordingError(f"{file.name} is no annotated CSV that can be read") from None
+        raise FuguError(f"{file.name} is no annotated CSV that can be read") from None
     tags = [key for key in keys if key not in (*_NOT_READINGS, _TIME, _VALUE)]
     return _of_series(table, _TIME, tags)._replace(value=_VALUE if _VALUE in table.columns else None)
 
@@ -75,7 +75,7 @@ def _read_lines(file: File, only: Only) -> Table:
                 numbers: Sequence[int] = [number for number, _ in chunk]
                 parts = [_parts(line) for _, line in chunk]
                 if None in parts:
-                    raise RecordingError(f"{file.name}: line {numbers[parts.index(None)]} is no line protocol")
+                    raise FuguError(f"{file.name}: line {numbers[parts.index(None)]} is no line protocol")
                 series, fields, times = zip(*parts, strict=True)
                 tags = {words: _series(words) for words in dict.fromkeys(series)}
                 names = dict.fromkeys(name for own in tags.values() for name in own)

@@ -14,8 +14,8 @@ from itertools import chain
 from types import NoneType
 from typing import Any, TextIO
 
+from fugu.contract.errors import FuguError
 from fugu.host.payload import quoted_key
-from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.table import MOST_COLUMNS, Block, Form, Only, Table, begins, chunks, table_of
 
@@ -68,7 +68,7 @@ def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
     """The single values of documents by their paths, a cell of each document; those of lists by their indices.
 
     Raises:
-        RecordingError: there are too many columns, or they are nested too deep.
+        FuguError: there are too many columns, or they are nested too deep.
     """
     columns: dict[str, list[str]] = {}
 
@@ -76,7 +76,7 @@ def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
         objects = [value if isinstance(value, dict) else dict(_numbered(value)) for value in values]
         keys = dict.fromkeys(chain.from_iterable(objects))
         if len(columns) + len(keys) > MOST_COLUMNS or depth > _MOST_DEPTH:
-            raise RecordingError(
+            raise FuguError(
                 f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it"
                 if depth <= _MOST_DEPTH
                 else f"{file.name} is nested deeper than {_MOST_DEPTH}: write an object a line, as by jq -c '.[]'"
@@ -165,8 +165,8 @@ def table_of_items(
     return table_of(form, file, blocks(), where="item", **meaning)
 
 
-def _broken(file: File, form: str) -> RecordingError:
-    return RecordingError(f"{file.name} looks like {form}, but its JSON breaks off or is broken: export it again")
+def _broken(file: File, form: str) -> FuguError:
+    return FuguError(f"{file.name} looks like {form}, but its JSON breaks off or is broken: export it again")
 
 
 def _of_list(
@@ -295,7 +295,7 @@ def _read_json_lines(file: File, only: Only) -> Table:
                         if document.get("_type", "location") in ("", "location"):
                             objects.append((number, document))
                     elif line.strip() and "\t" not in line:
-                        raise RecordingError(f"{file.name}: line {number} is no object of JSON")
+                        raise FuguError(f"{file.name}: line {number} is no object of JSON")
                 documents = [next(_object(document)) for _, document in objects]
                 yield [number for number, _ in objects], columns_of(documents, file)
 

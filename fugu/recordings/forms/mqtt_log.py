@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from fugu.contract.errors import FuguError
 from fugu.host.csv_file import moment
 from fugu.host.payload import MalformedError, ResentCheck, message
-from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms.json_files import cell, columns_of, parsed, together
 from fugu.recordings.table import Block, Form, Only, Table, chunks, table_of
@@ -67,7 +67,7 @@ def _json_messages(file: File) -> Iterator[_Message]:
             documents = together([line.strip() for _, line in chunk])
             for (number, _), fields in zip(chunk, documents, strict=True):
                 if not isinstance(fields, dict) or not isinstance(fields.get("topic"), str):
-                    raise RecordingError(f"{file.name}: line {number} is no object of JSON with a topic")
+                    raise FuguError(f"{file.name}: line {number} is no object of JSON with a topic")
                 payload = fields.get("payload")
                 words = json.dumps(payload) if isinstance(payload, dict | list) else cell(payload)
                 time = next((cell(fields[key]) for key in _TIMES if key in fields), "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fugu.recordings.errors import RecordingError
+from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
 from fugu.recordings.table import Form, Only, Table, begins
 
@@ -17,7 +17,7 @@ def _refused(pattern: bytes, form: str, cure: str, *, text: bool = False) -> For
         return is_text == text and begins(pattern)(file)
 
     def refuse(file: File, only: Only) -> Table:
-        raise RecordingError(f"{file.name} is {form}, which is not read: {cure}")
+        raise FuguError(f"{file.name} is {form}, which is not read: {cure}")
 
     return Form(sniff, refuse)
 

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from fugu.recordings.errors import RecordingError
+from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
 from fugu.recordings.table import Block, Form, Only, Table, begins, chunks, table_of
 
@@ -36,7 +36,7 @@ def _read(file: File, only: Only) -> Table:
         samples = [table for table in tables if _SAMPLES.fullmatch(table)]
         if "DEVICE" in tables and samples:
             return _gadgetbridge(database, samples, file, only)
-    raise RecordingError(
+    raise FuguError(
         f"{file.name} is a SQLite database of a program that is not known: export a table of it by "
         "sqlite3 -header -csv FILE 'SELECT ...' > mine.csv"
     )
@@ -51,13 +51,13 @@ def _opened(file: File) -> Iterator[sqlite3.Connection]:
     """Open a database read-only and immutable: no lock, no journal, no temporary file, no code of its schema.
 
     Raises:
-        RecordingError: it is zipped, or cannot be read.
+        FuguError: it is zipped, or cannot be read.
     """
     if file.zipped:
-        raise RecordingError(f"{file.name} is a zipped SQLite database: unpack it by gunzip")
+        raise FuguError(f"{file.name} is a zipped SQLite database: unpack it by gunzip")
     size, pages = int.from_bytes(file.head[16:18]), int.from_bytes(file.head[28:32])
     if file.path.stat().st_size < (1 << 16 if size == 1 else size) * pages:  # what is absent would be read as zeros
-        raise RecordingError(f"{file.name} is a SQLite database that breaks off: copy it while nothing writes to it")
+        raise FuguError(f"{file.name} is a SQLite database that breaks off: copy it while nothing writes to it")
     try:
         where = f"file:{quote(str(file.path.resolve()))}?mode=ro&immutable=1"
         with closing(sqlite3.connect(where, uri=True)) as database:
@@ -67,7 +67,7 @@ def _opened(file: File) -> Iterator[sqlite3.Connection]:
             yield database
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         kind = type(error).__name__
-        raise RecordingError(
+        raise FuguError(
             f"{file.name} is a SQLite database that cannot be read ({kind}): copy it while nothing writes to it"
         ) from None
 
@@ -96,7 +96,7 @@ def _recorder(database: sqlite3.Connection, file: File, only: Only) -> Table:
     named = _columns(database, "states_meta") >= {"metadata_id", _ENTITY}
     key = "metadata_id" if named else _ENTITY
     if time is None or not {_STATE, key} <= columns:
-        raise RecordingError(f"{file.name} is a recorder's database of a version that is not known: export history.csv")
+        raise FuguError(f"{file.name} is a recorder's database of a version that is not known: export history.csv")
     names = dict(database.execute(f"SELECT metadata_id, {_ENTITY} FROM states_meta")) if named else {}
     chosen = [wanted] if not named else [number for number, name in names.items() if name == wanted]
     where = f"{key} IS NOT NULL" if wanted is None else f"{key} IN ({', '.join('?' * len(chosen))})"
@@ -121,7 +121,7 @@ def _gadgetbridge(database: sqlite3.Connection, samples: list[str], file: File, 
     kinds = {table: _columns(database, table) for table in samples if only.get("kind") in (None, table.lower())}
     kinds = {table: columns & {*_WANTED} for table, columns in kinds.items() if {_TIME, _DEVICE} <= columns}
     if not any(kinds.values()):
-        raise RecordingError(f"{file.name} is Gadgetbridge's database, without samples that are known")
+        raise FuguError(f"{file.name} is Gadgetbridge's database, without samples that are known")
 
     def blocks() -> Iterator[Block]:
         before = 0

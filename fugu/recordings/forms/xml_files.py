@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.parsers import expat
 
-from fugu.recordings.errors import RecordingError
+from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
 from fugu.recordings.table import Form, Only, Table, begins, in_blocks, table_of
 
@@ -47,7 +47,7 @@ def _rows(file: File, form: str, reader: _Reader) -> Iterator[tuple[int, dict[st
     """Rows of a file, as they come.
 
     Raises:
-        RecordingError: it is broken, declares entities, or is nested too deep.
+        FuguError: it is broken, declares entities, or is nested too deep.
     """
     depth = 0
 
@@ -77,12 +77,12 @@ def _rows(file: File, form: str, reader: _Reader) -> Iterator[tuple[int, dict[st
                 reader.rows.clear()
             parser.Parse(b"", True)
         except _EntityError:
-            raise RecordingError(
+            raise FuguError(
                 f"{file.name}: line {parser.CurrentLineNumber} declares an entity, or is nested too deep, as {form} "
                 "never does: export it again"
             ) from None
         except expat.ExpatError:
-            raise RecordingError(f"{file.name}: line {parser.CurrentLineNumber} is no XML: export it again") from None
+            raise FuguError(f"{file.name}: line {parser.CurrentLineNumber} is no XML: export it again") from None
 
 
 class _Health(_Reader):
@@ -140,7 +140,7 @@ def _read_gpx(file: File, only: Only) -> Table:
     """Read the points of all tracks, with their segments."""
     table = table_of("GPX", file, in_blocks(_rows(file, "GPX", _Track())))
     if not any(table.columns["time"]):
-        raise RecordingError(f"{file.name} is a route without times: record a track, whose points have them")
+        raise FuguError(f"{file.name} is a route without times: record a track, whose points have them")
     return table._replace(time="time")
 
 

@@ -138,9 +138,9 @@ def test_a_table_weaker_than_its_statement_and_windows_beyond_the_allowance_are_
     apart = planned(CHAINS, windows=(ONE,))
     assert not attacked(apart, trials=1000)[0].refuted
     overlapping = apart.model_copy(update={"windows": (ONE.model_copy(update={"stride": 2}),)})
-    (result_,) = attacked(overlapping, trials=1000)
-    assert result_.certified > 1.0
-    assert result_.refuted
+    (audience,) = attacked(overlapping, trials=1000)
+    assert audience.certified > 1.0
+    assert audience.refuted
 
 
 @pytest.mark.long
@@ -166,13 +166,13 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
     assert right.strangers(topic_of("symbols", "home", "watch", "hr")) == []
     audit = audit_stream([policy], right.audiences([policy], config), config, trials=1000)
     assert not audit.findings
-    open_ = right._replace(rules=(*rules, Rule("street", "read", "fugu/2/home/release/site/+")))
-    audit = audit_stream([policy], open_.audiences([policy], config), config, trials=1000)
+    readable = right._replace(rules=(*rules, Rule("street", "read", "fugu/2/home/release/site/+")))
+    audit = audit_stream([policy], readable.audiences([policy], config), config, trials=1000)
     assert [finding.name for finding in audit.findings] == ["epsilon-refuted"]
     assert audit.findings[0].about.startswith(
         "street: release walk, release plain (simulated draws): epsilon 0.5 is promised"
     )
-    assert open_.strangers("fugu/2/home/release/site/plain") == ["account street (reader)"]
+    assert readable.strangers("fugu/2/home/release/site/plain") == ["account street (reader)"]
     everybody = right._replace(rules=(*rules, Rule("", "read", topic_of("symbols", "home", "watch", "hr"))))
     audit = audit_stream([policy], everybody.audiences([policy], config), config, trials=1000)
     assert "(anybody): symbols (simulated draws): nothing should be told" in audit.findings[0].about

@@ -248,7 +248,7 @@ def test_counts_of_pairs_beyond_what_can_be_have_the_likelihood_of_every_path() 
             noise = math.exp(-sum(abs(60 * sign - symbol_pairs.count(z)) - 60 for z, sign in enumerate(signs)) / scale)
             like[path[secret]] += float(chain.initial[path[0]] / chain.initial[path[secret]]) * weight * noise
         true.append(abs(math.log(like[0] / like[1])))
-    assert min(abs(exact_ - epsilon) for exact_ in true) < 1e-6
+    assert min(abs(enumerated - epsilon) for enumerated in true) < 1e-6
     assert 0.8 * max(true) < epsilon <= max(true)
 
 

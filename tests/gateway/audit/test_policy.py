@@ -311,7 +311,7 @@ def test_by_a_store_it_is_dated_as_descriptions_are(store: Path) -> None:
 
 
 def test_without_one_nothing_is_claimed_but_of_a_first_version(store: Path) -> None:
-    (first,), (second,) = (policy_statement(policy_.to_json().encode()).when for policy_ in (LOUD, QUIET))
+    (first,), (second,) = (policy_statement(version.to_json().encode()).when for version in (LOUD, QUIET))
     assert (first.since, first.words) == (0, "")
     assert second.since is None
     assert "not shown to be true of any tick yet" in second.words

@@ -201,14 +201,14 @@ def test_an_audience_that_is_promised_a_stretch_is_held_against_it() -> None:
 def test_a_stretch_of_charges_loses_no_more_by_any_output_and_any_evidence() -> None:
     """Seven ticks that tell as much as they are charged: every path, every output, weights of all ticks beside."""
     rng, ticks, step = np.random.default_rng(7), 7, np.array([[0.9, 0.1], [0.1, 0.9]])
-    paths_ = np.array(list(product(range(2), repeat=ticks)))
-    chance = np.array([math.prod(step[a, b] for a, b in pairwise(path)) for path in paths_])
+    histories = np.array(list(product(range(2), repeat=ticks)))
+    chance = np.array([math.prod(step[a, b] for a, b in pairwise(path)) for path in histories])
     reached = []
     for case in range(20):
         rates = np.where(rng.random(ticks) < 0.3, 0.0, rng.uniform(0.0, 1.0, ticks))
-        agree = paths_[:, None, :] == paths_[None, :, :]
+        agree = histories[:, None, :] == histories[None, :, :]
         outputs = np.where(agree, 1.0, np.exp(-rates)).prod(axis=2)  # of each path, up to a number: one for each tick
-        weights = chance * np.exp(rng.uniform(-4, 4, (ticks, 2)))[np.arange(ticks), paths_].prod(axis=1)
+        weights = chance * np.exp(rng.uniform(-4, 4, (ticks, 2)))[np.arange(ticks), histories].prod(axis=1)
         if case == 0:  # nothing known, and most is told: the first example of the page of proofs
             weights, rates[:] = chance, 0.7
             outputs = np.where(agree, 1.0, np.exp(-rates)).prod(axis=2)
@@ -216,7 +216,7 @@ def test_a_stretch_of_charges_loses_no_more_by_any_output_and_any_evidence() -> 
             bounds = stretch_losses(81.0 * (1 + 1e-12), rates, length)
             assert len(bounds) == max(1, ticks - length + 1)
             for first, bound in enumerate(bounds):
-                inside = paths_[:, first : first + length] @ (2 ** np.arange(min(length, ticks)))
+                inside = histories[:, first : first + length] @ (2 ** np.arange(min(length, ticks)))
                 probabilities = [
                     weights[inside == count] @ outputs[inside == count] / weights[inside == count].sum()
                     for count in range(2 ** min(length, ticks))

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from gateway.cluster.cluster import Claim, Vacancies
-from gateway.cluster.shard_watch import KIND, ShardChannelError, channel_of
+from gateway.cluster.shard_watch import KIND, channel_of
 from gateway.store.engine import Lease
 from gateway.store.location import Server
 from gateway.store.postgresql import PostgresDatabase
@@ -46,7 +47,7 @@ def claimed(channel: Server, part: str) -> Claim | None:
     """A claim on a part, none if another process has it."""
     try:
         return Claim(channel, part)
-    except ShardChannelError:
+    except FuguError:
         return None
 
 
@@ -56,7 +57,7 @@ def test_a_part_is_vacant_when_nobody_has_had_it_for_a_while(channel: Server, va
     assert vacancies.look(2.0) == [*PARTS]
     with closing(Claim(channel, "shard-0")):
         assert vacancies.look(3.0) == ["fleet", "shard-1"]
-        with pytest.raises(ShardChannelError, match="another gateway runs"):
+        with pytest.raises(FuguError, match="another gateway runs"):
             Claim(channel, "shard-0")
     assert vacancies.look(4.0) == ["fleet", "shard-1"]  # it was somebody's a moment ago
     assert vacancies.look(6.0) == [*PARTS]

@@ -181,8 +181,8 @@ def test_an_account_whose_bound_cannot_be_computed_is_refused_in_one_line(
     fugu: Fugu, tmp_path: Path, broker: Path, words: tuple[str, ...], code: int, says: str
 ) -> None:
     promises = write_releases(tmp_path)
-    words_ = [promise for word in words for promise in (promises if word == "{promises}" else (word,))]
-    done = fugu("deploy", "subscriber", "--broker", broker, tmp_path / "new", *words_)
+    arguments = [promise for word in words for promise in (promises if word == "{promises}" else (word,))]
+    done = fugu("deploy", "subscriber", "--broker", broker, tmp_path / "new", *arguments)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     assert says in done.err
     assert not (tmp_path / "new").exists()

@@ -54,8 +54,8 @@ def delivered(fleet: Shipped, name: str, *filters: str) -> set[str]:
         fleet.client("gateway" if name != "gateway" else "public") as gateway,
         fleet.client("gateway-rollout") as operator,
     ):
-        for filter_ in (*filters, ends[name][1]):
-            reader.subscribe(filter_)
+        for topic_filter in (*filters, ends[name][1]):
+            reader.subscribe(topic_filter)
         for topic in (SYMBOLS, WINDOWS, STATUS, REPORTED):
             assert watch.publish(topic) == 0
         assert operator.publish(POLICY) == 0

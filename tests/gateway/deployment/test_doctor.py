@@ -57,7 +57,6 @@ def says_of_running(port: int, version: tuple[int, int, int]) -> list[Finding]:
 
 
 def worst(findings: list[Finding], check: str) -> str:
-    """The worst verdict of a check."""
     verdicts = [finding.verdict for finding in findings if finding.check == check]
     assert verdicts, f"nothing was said of {check}: {[finding.check for finding in findings]}"
     return max(verdicts, key=["ok", "warn", "FAIL"].index)

@@ -46,7 +46,6 @@ def estimates(folder: Path, some: Sequence[SymbolFrame], lag: int, sealed: str =
 def rows(
     some: Sequence[SymbolFrame], models: dict[int, Model]
 ) -> tuple[Bank, np.ndarray[tuple[int], np.dtype[np.int64]], Columns]:
-    """Frames, and their models."""
     bank = Bank()
     which = np.array([bank.index(models[frame.policy_version]) for frame in some], dtype=np.int64)
     return bank, which, Columns.of((0, frame) for frame in some)
@@ -102,15 +101,15 @@ def test_streams_of_different_models_are_followed_side_by_side_as_each_alone() -
         ]
         for some in streams
     ]
-    beliefs_ = []
+    rounds = []
     for every in (streams, cut):
         bank, model, columns = rows([frame for some in every for frame in some], MODELS)
         which = np.repeat(np.arange(len(every)), [len(some) for some in every])
         beliefs = Beliefs.unknown(len(every), bank.states)
         follow(beliefs, bank.arrays, which, model, columns, np.arange(columns.rows))
-        beliefs_.append(beliefs.distribution.copy())
+        rounds.append(beliefs.distribution.copy())
     alone = [distributions(some)[-1] for some in streams]
-    for together in beliefs_:
+    for together in rounds:
         assert [distribution[: len(own)].tobytes() for distribution, own in zip(together, alone, strict=True)] == [
             own.tobytes() for own in alone
         ]

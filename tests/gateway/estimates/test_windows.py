@@ -39,7 +39,7 @@ def scene(folder: Path, *policies: object) -> Scene:
 
 
 def record(scene: Scene, *some: WindowFrame, stream: str = "hr") -> None:
-    scene.receive([Received("watch", stream, frame_) for frame_ in some])
+    scene.receive([Received("watch", stream, window) for window in some])
 
 
 def commit(scene: Scene, name: str = "hr/high") -> StreamCommit:

@@ -119,8 +119,8 @@ def test_devices_that_are_off_hold_a_stage_up_for_no_longer_than_the_patience() 
     assert state.phase == "running"  # 85 of 100
     _, state = after(some, state, devices, 5)
     assert state.phase == "completed"  # 85 of 85
-    (tally_,) = tally(some, state, devices.reports)
-    assert (tally_.accepted, tally_.absent, tally_.errors) == (85, 15, 0)
+    (stage,) = tally(some, state, devices.reports)
+    assert (stage.accepted, stage.absent, stage.errors) == (85, 15, 0)
 
 
 def test_devices_that_are_off_hold_nothing_up_if_the_others_suffice() -> None:
@@ -219,8 +219,8 @@ def test_devices_that_have_something_newer_or_are_gone_count_nowhere() -> None:
     state = started(some, HUNDRED)
     seen, state = after(some, state, devices, 2)
     assert sorted(seen) == HUNDRED[2:]
-    (tally_,) = tally(some, state, devices.reports)
-    assert (tally_.size, tally_.out, tally_.pending, tally_.errors) == (98, 2, 98, 0)
+    (stage,) = tally(some, state, devices.reports)
+    assert (stage.size, stage.out, stage.pending, stage.errors) == (98, 2, 98, 0)
     some = plan(50, 100)
     devices.reports = {name: report._replace(newest=2) for name, report in devices.reports.items()}
     _, state = advance(some, started(some, HUNDRED), devices.reports, START)
@@ -367,12 +367,12 @@ def played(some: RolloutPlan, steps: list[Step], count: int) -> list[tuple[int, 
 @given(PLANS, STEPS, st.integers(1, 30))
 def test_the_rules_hold(some: RolloutPlan, steps: list[Step], count: int) -> None:
     before, given_at = started(some, names(count)), {}
-    for now, state, state_, reports in played(some, steps, count):
+    for now, state, offered, reports in played(some, steps, count):
         # nobody gets it twice, and only devices of stages that are under way
-        assert not given_at.keys() & set(state_)
-        assert set(state_) <= {name for stage in state.stages[before.stage : state.stage + 1] for name in stage}
-        assert not state_ or before.phase in ACTIVE
-        given_at |= dict.fromkeys(state_, state.clock_us)
+        assert not given_at.keys() & set(offered)
+        assert set(offered) <= {name for stage in state.stages[before.stage : state.stage + 1] for name in stage}
+        assert not offered or before.phase in ACTIVE
+        given_at |= dict.fromkeys(offered, state.clock_us)
         # the pace, in every minute of the rollout's clock; this never runs faster than time
         assert sum(at > state.clock_us - 60 * SECOND for at in given_at.values()) <= some.pace
         assert 0 <= state.clock_us - before.clock_us <= max(0, now - before.seen_us)

@@ -66,7 +66,6 @@ CASES = {
 
 @pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest) -> tuple[Envelope, Reason | None]:
-    """One of them."""
     return CASES[request.param]
 
 

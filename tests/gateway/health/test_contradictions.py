@@ -62,8 +62,8 @@ class Scene:
         (frame,) = frames([10], versions=[version])
         frame = replace(frame, previous=99 + 10 * version, first=100 + 10 * version)
         other = replace(frame, symbols=bytes(1 - symbol for symbol in frame.symbols))
-        for frame_ in (frame, other):
-            self.recorder.record(Arrivals.of(self.recorder.streams, [Received(device, "hr", frame_)]))
+        for sent in (frame, other):
+            self.recorder.record(Arrivals.of(self.recorder.streams, [Received(device, "hr", sent)]))
         self.all.pump()
 
     def stops(self) -> list[bytes]:
@@ -75,7 +75,6 @@ class Scene:
         return {(alarm.code, alarm.name): alarm.count for alarm in self.monitor.alarms.current()}
 
     def close(self) -> None:
-        """End it."""
         self.store.close()
         self.heard.link.stop()
         self.link.stop()

@@ -37,11 +37,10 @@ SIX_HOURS = Clock(epoch_us=1_700_000_000_000_000, period_us=6 * HOUR)
 
 def hourly(*some: Policy) -> tuple[Policy, ...]:
     """Policies whose ticks are six hours apart."""
-    return tuple(policy_.model_copy(update={"clock": SIX_HOURS}) for policy_ in some)
+    return tuple(device.model_copy(update={"clock": SIX_HOURS}) for device in some)
 
 
 def table(folder: Path, name: str) -> pd.DataFrame:
-    """A table of an exported folder."""
     return pd.read_parquet(folder / name)
 
 

@@ -179,9 +179,9 @@ def test_sequences_have_their_tables_whatever_is_taken_of_them(tmp_path: Path, m
     at_once = expected(whole, chain, distribution)
     monkeypatch.setattr("gateway.history.learning._CHUNK", 40)
     for some in (parts, [whole.take([i]) for i in range(len(whole.tables))], [whole]):
-        parts_ = [expected(part, chain, distribution) for part in some]
-        assert sum(moves.log_likelihood for moves in parts_) == pytest.approx(at_once.log_likelihood, rel=1e-12)
-        np.testing.assert_allclose(sum(moves.moves for moves in parts_), at_once.moves, rtol=1e-12)
+        expectations = [expected(part, chain, distribution) for part in some]
+        assert sum(moves.log_likelihood for moves in expectations) == pytest.approx(at_once.log_likelihood, rel=1e-12)
+        np.testing.assert_allclose(sum(moves.moves for moves in expectations), at_once.moves, rtol=1e-12)
 
 
 def test_log_ratios_are_the_chain_in_other_words() -> None:

@@ -36,7 +36,7 @@ FLEET = tuple(
         policy(1, device="ring", chains=CHAIN),
     )
 )
-MODELS = {policy_.version: model_of(policy_) for policy_ in FLEET[:2]}
+MODELS = {version.version: model_of(version) for version in FLEET[:2]}
 
 
 def at_once(some: Iterable[SymbolFrame], models: dict[int, Model] = MODELS) -> dict[int, NDArray[np.float64]]:

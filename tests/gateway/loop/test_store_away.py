@@ -30,8 +30,6 @@ class Away(Part):
 
 
 class Called(Part):
-    """Notes one call."""
-
     def __init__(self, call: str) -> None:
         self.calls = 0
         setattr(self, call, self._note)

@@ -29,7 +29,6 @@ class Ear:
         self._link = Link(broker, client_id="ear", subscriptions=topics, on_message=self._heard)
 
     def of(self, topic: str) -> list[bytes]:
-        """The messages of a topic."""
         return [payload for heard, payload in self.messages if heard == topic]
 
     def __enter__(self) -> Self:

@@ -106,7 +106,7 @@ def test_each_device_s_watermark_has_a_tag_under_its_own_key(tmp_path: Path) -> 
     for name in names:
         message = messages[topic_of("committed", "home", name)]
         assert message.streams[0].through == 0
-        taken = {name_ for name_, key in keys.items() if message.is_authentic(key, "home", name)}
+        taken = {holder for holder, key in keys.items() if message.is_authentic(key, "home", name)}
         assert taken == {name} & keys.keys()
     assert messages[topic_of("committed", "home", "pen")].tag == b""
     assert len({message.counter for message in messages.values()}) == 3

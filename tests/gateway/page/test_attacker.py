@@ -27,7 +27,6 @@ STICKY = ((0.9, 0.06, 0.04), (0.1, 0.8, 0.1), (0.02, 0.08, 0.9))
 
 
 def symbols(chains: ChainClass | None = None, epsilon: float | None = None, **fields: Any) -> Description:
-    """A stream of symbols."""
     description = describe(policy(epoch_us=0, period_us=1_000_000))
     update = {**fields, **({} if chains is None else {"chains": chains})}
     if epsilon is not None:
@@ -100,11 +99,11 @@ def test_exactly_the_symbols_that_came_are_weighed_whenever_they_came() -> None:
     view.describe(description)
     view.take(frame(5, "1"))  # late
     view.take(frame(9, "1111", version=2))
-    update_ = update(view)
+    picture = update(view)
     expected = answer("read_symbols", description, [1, *[-1] * 8, 0, 1])
-    assert update_["low"] == [[round(low, 4) for _, low in expected["low"]]]
-    assert "the 3 newest symbols" in update_["read"]
-    assert (update_["times"][0], update_["times"][-1]) == (5.0, 13.0)
+    assert picture["low"] == [[round(low, 4) for _, low in expected["low"]]]
+    assert "the 3 newest symbols" in picture["read"]
+    assert (picture["times"][0], picture["times"][-1]) == (5.0, 13.0)
     view.take(frame(14 + MOST_TICKS, "0" * MOST_TICKS))
     assert len(update(view)["times"]) == MOST_TICKS
 
@@ -116,13 +115,13 @@ def test_whole_windows_of_this_policy_are_read_in_their_order(
     view = AttackView()
     view.describe(counts(states))
     for index, count, observed, version in ((2, 30, LENGTH, 1), (0, 5, LENGTH, 1), (1, 9, 39, 1), (3, 9, LENGTH, 2)):
-        first, count_ = index * LENGTH, (*(LENGTH - count for _ in extra), count)
-        view.take_window(WindowFrame(version, "some", index - 1, index, first, LENGTH, observed, count_))
+        first, histogram = index * LENGTH, (*(LENGTH - count for _ in extra), count)
+        view.take_window(WindowFrame(version, "some", index - 1, index, first, LENGTH, observed, histogram))
     view.take_window(WindowFrame(1, "other", -1, 0, 0, LENGTH, LENGTH, (5,)))
-    update_ = update(view)
-    assert update_["times"] == [40.0, 120.0]
-    assert (update_["states"], update_["guesses"], update_["beyond"]) == (["s1"], ["s1"], False)
-    assert update_["low"][0][1] > 0.5 > update_["high"][0][0]
+    picture = update(view)
+    assert picture["times"] == [40.0, 120.0]
+    assert (picture["states"], picture["guesses"], picture["beyond"]) == (["s1"], ["s1"], False)
+    assert picture["low"][0][1] > 0.5 > picture["high"][0][0]
 
 
 @pytest.fixture

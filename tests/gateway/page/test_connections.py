@@ -49,8 +49,8 @@ class Door:
 
     def leave(self) -> None:
         """Close all of it."""
-        for socket_ in self._inside:
-            socket_.close()
+        for connection in self._inside:
+            connection.close()
 
 
 def ended(reader: asyncio.StreamReader) -> bool:

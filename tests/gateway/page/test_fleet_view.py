@@ -79,8 +79,8 @@ def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -
         "late": PolicyStatus(6, bytes(8), "ceiling", "of another document", 1, False),
         "old": PolicyStatus(6, hashlib.sha256(old).digest()[:8], "", "", 0, False),
     }
-    for name, status_ in statuses.items():
-        take(view, topic_of("policy_status", "home", name), status_.encode())
+    for name, online in statuses.items():
+        take(view, topic_of("policy_status", "home", name), online.encode())
     page = view.page(FleetQuery())
     assert page["waves"] == [
         {"version": 7, "sent": 6, "runs": 1, "refused": 1, "silent": 2, "away": 2},

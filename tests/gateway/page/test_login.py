@@ -22,7 +22,6 @@ class Clock:
     now = 100.0
 
     def __call__(self) -> float:
-        """The moment."""
         return self.now
 
 

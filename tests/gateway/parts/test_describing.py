@@ -62,7 +62,7 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
     broker: Mosquitto, tmp_path: Path
 ) -> None:
     heart, ring = policy(1), policy(1, device="ring")
-    topics = {policy_.device: topic_of("description", "home", policy_.device, "hr") for policy_ in (heart, ring)}
+    topics = {described.device: topic_of("description", "home", described.device, "hr") for described in (heart, ring)}
     write_policies(tmp_path / "policies", [heart, ring])
     with listening(broker) as here:
         here.link.publish(topic_of("description", "home", "gone", "hr"), b"left by somebody", retain=True)

@@ -70,7 +70,6 @@ class Scene:
         assert self.listener.problems == []
 
     def close(self) -> None:
-        """End it."""
         self.store.close()
         self.link.stop()
         self.listener.link.stop()

@@ -101,7 +101,6 @@ class Home:
         self.part.stored()
 
     def status(self, version: int) -> None:
-        """A status comes."""
         status = Status(True, "1", 0, (), (StreamStatus("hr", version, 1000),))
         self.describing.heard(Message(topic_of("status", "home", "watch"), status.encode()))
 
@@ -124,7 +123,7 @@ class Home:
     def impossible(self) -> bool:
         """True if nothing can be released."""
         before = self.released()
-        return "windows of a policy that the device ran, or may run" in self.noted.held.get("active", "") and (
+        return "Windows of a policy that the device ran, or may run" in self.noted.held.get("active", "") and (
             self.released() == before
         )
 
@@ -365,7 +364,7 @@ def test_a_release_that_can_never_be_made_is_said_at_once_and_the_others_are_mad
         fleet=fleet,
     )
     why = parts.noted.held.pop("never")
-    assert "nothing can be released, because windows of a policy that the device ran, or may run, take" in why
+    assert "nothing can be released. Windows of a policy that the device ran, or may run, take" in why
     assert "a new audience with a larger epsilon" in why
     assert parts.noted.held == {}
     parts.part.stored()

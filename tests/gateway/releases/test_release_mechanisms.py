@@ -318,8 +318,8 @@ WHEEL = [[[0.1, 0.0, 0.9], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
             [policy(1, chains=CHAINS, table=TABLE)],
             "a tick of watch/hr without a reading has no",
         ),
-        (planned("wasserstein"), [SCARCE], "declare a missing state, or missing_share 0"),
-        (planned("wasserstein", states=["above"]), [WARMING], "a baseline has some"),
+        (planned("wasserstein"), [SCARCE], "Declare a missing state, or, without a baseline, missing_share 0"),
+        (planned("wasserstein", states=["above"]), [WARMING], "without a baseline, missing_share 0"),
         (planned("group"), fleet_of(CHAINS, windows=COUNTS), "composes with nothing, and watch/hr releases windows"),
         (
             planned("mqm-exact") + scheduled("more"),

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from fugu.contract.errors import FuguError
 from gateway.deployment.doctor import Installation, examine
 from gateway.page.ledger_view import LedgerView
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.setup import ReleaseRecord, open_releases, release_now, resume_ledger
-from gateway.releases.statistics import ReleaseError
 from gateway.store.engine import LedgerError
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto
@@ -146,7 +146,7 @@ def test_a_restored_ledger_is_refused_and_never_said_to_agree(fugu: Fugu, site: 
     for first in (0, 20, 39):
         with pytest.raises(LedgerError, match="this ledger begins with tick 40"):
             released(site, first)
-    with pytest.raises(ReleaseError, match="or may have been: it may be told of again from tick 65 on"):
+    with pytest.raises(FuguError, match="or may have been: it may be told of again from tick 65 on"):
         released(site, 40)
     assert released(site, 65) == 2
     assert "agrees" in fugu(*audit).out
@@ -164,7 +164,7 @@ def test_a_missing_ledger_is_refused_and_not_made_anew(site: Path) -> None:
     assert resume_ledger(site / "l.sqlite", site / "s.sqlite") == [("watch", "hr", 20)]
     with pytest.raises(LedgerError, match="begins with tick 20"):
         released(site, 0)
-    with pytest.raises(ReleaseError, match="again from tick 45 on"):
+    with pytest.raises(FuguError, match="again from tick 45 on"):
         released(site, 44)
     assert released(site, 45) == 1
 
@@ -224,7 +224,7 @@ def test_where_both_were_put_back_no_window_begins_before_the_time_that_the_oper
     assert resumed(fugu, site).out.count(limit) == 1  # it stays
     with pytest.raises(LedgerError, match=limit):
         released(site, 20)
-    with pytest.raises(ReleaseError, match="again from tick 65 on"):
+    with pytest.raises(FuguError, match="again from tick 65 on"):
         released(site, 64)
     assert released(site, 65) == 2
     assert "agrees" in fugu("check", "ledger", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite").out

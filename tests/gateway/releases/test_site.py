@@ -149,7 +149,7 @@ def test_a_retired_version_counts_while_frames_of_it_do(tmp_path: Path) -> None:
 
 def test_windows_of_the_device_tell_their_own_version(tmp_path: Path) -> None:
     window = Window(name="active", length=20, stride=20, states=("level 1",), scale="2")
-    windows = [policy_.model_copy(update={"windows": (window,)}) for policy_ in (WEAK_1, STRONG_2)]
+    windows = [member.model_copy(update={"windows": (window,)}) for member in (WEAK_1, STRONG_2)]
     wide = Guarantee(epsilon=50.0, adversary="informed")
     fleet = [
         window.model_copy(update={"guarantee": wide, "windows_guarantee": wide, "table": None}) for window in windows
@@ -160,5 +160,5 @@ def test_windows_of_the_device_tell_their_own_version(tmp_path: Path) -> None:
     scene.scene.receive([Received("watch", "hr", frame) for frame in counts])
     scene.work()
     assert [frame.epsilon for frame in scene.frames] == [
-        policy_.bound().epsilon(1) for policy_ in (fleet[0], *fleet[1:] * 2)
+        member.bound().epsilon(1) for member in (fleet[0], *fleet[1:] * 2)
     ]

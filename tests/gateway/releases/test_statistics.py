@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.core.noise import discrete_laplace
 from gateway.releases.allowance import FALSE_ALARMS, log_chance, noise_problems
 from gateway.releases.statistics import (
     Part,
     Query,
-    ReleaseError,
     SymbolCounter,
     estimate,
     inversion,
@@ -102,12 +102,12 @@ def test_what_cannot_be_answered_is_refused_in_one_line() -> None:
         (Query("count", (2,)), BINARY),
         (Query("histogram", (0,)), BINARY),
     ):
-        with pytest.raises(ReleaseError) as refused:
+        with pytest.raises(FuguError) as refused:
             SymbolCounter(query).add(np.array([0, 1]), table)
         assert "\n" not in str(refused.value)
-    with pytest.raises(ReleaseError, match="no tick of the window has a symbol"):
+    with pytest.raises(FuguError, match="no tick of the window has a symbol"):
         estimate(Query("count", (1,)), (Part(BINARY, 0, 0, np.array([3])),), Fraction(5))
-    with pytest.raises(ReleaseError, match="no two consecutive ticks"):
+    with pytest.raises(FuguError, match="no two consecutive ticks"):
         estimate(Query("dwell", (1,)), (Part(BINARY, 9, 0, np.zeros((2, 2), dtype=np.int64)),), Fraction(5))
 
 

@@ -37,8 +37,8 @@ from tests.support.summing import DUE, NUMBER, WINDOW, Site, settled, take
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with closing(Site(tmp_path)) as site_:
-        yield site_
+    with closing(Site(tmp_path)) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def release(tmp_path: Path) -> Iterator[tuple[Site, ReleaseFrame]]:
 
 def test_the_sentence_names_the_helper_and_how_many_have_to_be_honest() -> None:
     assert re.search(r"its helper \((\d{5} ){5}\d{5}\) keeps its word and 3 of its homes are real", WINDOW.condition)
-    assert "otherwise the exact count can be seen" in WINDOW.condition
+    assert "Otherwise the exact count can be seen" in WINDOW.condition
 
 
 def test_it_is_in_a_release_wherever_its_epsilon_is(release: tuple[Site, ReleaseFrame]) -> None:

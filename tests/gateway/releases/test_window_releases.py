@@ -91,10 +91,10 @@ def test_windows_of_a_device_whose_clock_went_back_are_windows_of_wall_time(tmp_
     later.scene.record(*(counted(index, 100 * index) for index in range(3)))
     after = [replace(counted(index, 100 * index), shift=20) for index in range(5, 10)]
     later.scene.record(replace(after[0], previous=2), *after[1:])
-    frames_ = later.work()
-    assert [(frame.first, frame.values[0]) for frame in frames_] == [(0, 100.0), (40, 1300.0), (60, 1700.0)]
+    released = later.work()
+    assert [(frame.first, frame.values[0]) for frame in released] == [(0, 100.0), (40, 1300.0), (60, 1700.0)]
     assert later.counters["releases_empty"] == 1  # in the window from 20 on, the clock was set
-    assert [later.ledger.shifts(frame.entry) for frame in frames_] == [{"watch": 0}, {"watch": 20}, {"watch": 20}]
+    assert [later.ledger.shifts(frame.entry) for frame in released] == [{"watch": 0}, {"watch": 20}, {"watch": 20}]
     assert verify(later.ledger).problems == ()
 
 
@@ -136,10 +136,10 @@ def test_symbols_are_counted_where_they_say_more_or_where_windows_do_not_fit(tmp
         scheduled("dwell", query="dwell", share=0.3),
         scheduled("odd", length=15, share=0.2),
     )
-    frames_ = bench.work()
-    assert {frame.name for frame in frames_} == {"symbols", "dwell", "odd"}
-    assert {frame.noise for frame in frames_} == {"discrete-laplace"}
-    assert all(frame.charge > 0.0 for frame in frames_)
+    released = bench.work()
+    assert {frame.name for frame in released} == {"symbols", "dwell", "odd"}
+    assert {frame.noise for frame in released} == {"discrete-laplace"}
+    assert all(frame.charge > 0.0 for frame in released)
 
 
 def test_both_are_weighed_and_symbols_are_charged_beside_the_windows(tmp_path: Path) -> None:

@@ -35,13 +35,13 @@ def judged(folder: Path, *policies: Policy, **more: object) -> tuple[Worth | Non
     """A release's worth, what is said of it, and what each tick may be charged."""
     plan = ReleaseConfig.load(write_config(folder, scheduled(**more), audiences=AUDIENCE))
     models = catalogue(policies)
-    jobs_ = jobs(plan, models)
-    granted, impossible = allowances(plan, jobs_, models)
+    possible = jobs(plan, models)
+    granted, impossible = allowances(plan, possible, models)
     assert not impossible
     allowed = min(grant.allowance - grant.base for grant in granted)
     return (
-        worth_of(jobs_[0], kinds_of(jobs_[0], models), allowed, jobs_[0].plan.length),
-        not_useful(jobs_, granted, models).get("active", ""),
+        worth_of(possible[0], kinds_of(possible[0], models), allowed, possible[0].plan.length),
+        not_useful(possible, granted, models).get("active", ""),
         allowed,
     )
 

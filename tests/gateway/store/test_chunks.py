@@ -24,7 +24,6 @@ from tests.support.scenes import Scene, final_state, frames, policy, symbols_of
 
 
 def chunks(scene: Scene, stream: str = "hr") -> list[Chunk]:
-    """Those of a stream."""
     number = scene.store.stream_id("watch", stream)
     assert number is not None
     return list(scene.store.symbols.chunks(number, -1))
@@ -77,8 +76,8 @@ def laid_out(store: Store, symbols: list[tuple[int, int]]) -> None:
         columns = store.symbols.across([7, 1], low, high)
         rows, lines = range(columns.rows), np.full((2, high - low + 1), -1)
         assert all(columns.first[row] <= high and columns.last[row] >= low for row in rows)
-        symbols_ = (symbol for row in rows for symbol in symbols_of([columns.frame(row)]) if low <= symbol[0] <= high)
-        assert set(symbols_) == {*wanted.values()}
+        stored = (symbol for row in rows for symbol in symbols_of([columns.frame(row)]) if low <= symbol[0] <= high)
+        assert set(stored) == {*wanted.values()}
         columns.lay_out(rows, [1] * columns.rows, low, lines)
         assert lines[0].max() == -1
         assert {tick: symbol for tick, symbol in enumerate(lines[1].tolist(), low) if symbol >= 0} == {

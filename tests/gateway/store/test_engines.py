@@ -213,8 +213,8 @@ def test_one_gateway_has_a_store_and_gives_it_back(location: Location) -> None:
             Store(location, lease=lease)
     first.close()
     Store(location, lease=Lease()).close()
-    for store_ in (shard, reader):
-        store_.close()
+    for opened in (shard, reader):
+        opened.close()
 
 
 def test_a_store_that_is_not_there_is_made_only_for_a_gateway(location: Location) -> None:

@@ -171,9 +171,9 @@ def test_a_new_generation_keeps_all_of_before_out_also_one_that_is_frozen(server
             refused_anew(lambda store=store: store.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
             refused_anew(store.check)
         fleet.arrange(2, lambda: None)  # again as many as they were
-        for store_ in old:
-            refused_anew(lambda store=store_: store.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
-            store_.close()
+        for fenced in old:
+            refused_anew(lambda store=fenced: store.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
+            fenced.close()
         fleet.reserve_counter(7)
         assert (fleet.shards, fleet.policy_documents()) == (2, [])
 

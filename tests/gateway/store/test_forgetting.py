@@ -88,7 +88,7 @@ SEALED = pytest.mark.parametrize("sealed", ["not", "half", "whole"])
 
 @SEALED
 def test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are(tmp_path: Path, sealed: str) -> None:
-    scene, frames_, measured, counts = lived_in(tmp_path, sealed)
+    scene, heart, measured, counts = lived_in(tmp_path, sealed)
     with closing(sqlite3.connect(scene.path)) as database:
         query = (
             "SELECT distribution FROM chunks WHERE stream=(SELECT id FROM streams WHERE device='watch' AND stream='hr')"
@@ -97,7 +97,7 @@ def test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are(
         heads = [distribution for (distribution,) in database.execute(query.replace("chunks", "heads"))]
     assert (len(distributions) > 1) == (sealed != "not")
     needles = {
-        "symbols": [packed(frame.symbols) for frame in frames_],
+        "symbols": [packed(frame.symbols) for frame in heart],
         "points": [frame.encode()[-200:] for frame in measured],
         "windows": [json.dumps(frame.counts).encode() for frame in counts],
         "distributions": [distribution for distribution in distributions[1:] if distribution not in distributions[:1]],
@@ -154,34 +154,34 @@ def test_every_table_that_knows_of_a_forgotten_device_is_one_of_those_that_stay(
 def test_what_is_sent_again_after_forgetting_is_known_and_not_stored_and_what_is_new_is(
     tmp_path: Path, sealed: str
 ) -> None:
-    scene, frames_, measured, counts = lived_in(tmp_path, sealed)
+    scene, heart, measured, counts = lived_in(tmp_path, sealed)
     before = scene.committed()
     scene.store.close()
     forget_device(scene.path, "watch")
     scene.open()
     assert scene.committed() == before
     scene.counters.clear()
-    scene.record(*frames_)
+    scene.record(*heart)
     scene.receive([Received("watch", "place", frame) for frame in measured])
     scene.receive([Received("watch", "hr", frame) for frame in counts])
-    assert +scene.counters == {"duplicate": len(frames_) + len(measured), "windows_duplicate": len(counts)}
-    scene.record(SymbolFrame(1, frames_[-1].last, frames_[-1].last + 1, bytes(10)))
+    assert +scene.counters == {"duplicate": len(heart) + len(measured), "windows_duplicate": len(counts)}
+    scene.record(SymbolFrame(1, heart[-1].last, heart[-1].last + 1, bytes(10)))
     assert scene.counters["stored"] == 1
     last = newest(scene)
     assert last is not None
-    assert last.frame.first == frames_[-1].last + 1
+    assert last.frame.first == heart[-1].last + 1
 
 
 @SEALED
 def test_a_frame_that_was_missing_when_its_device_was_forgotten_is_acknowledged_and_forgotten(
     tmp_path: Path, sealed: str
 ) -> None:
-    scene, frames_ = with_a_gap(tmp_path, sealed)
+    scene, heart = with_a_gap(tmp_path, sealed)
     scene.store.close()
     forget_device(scene.path, "watch")
     scene.open()
     assert scene.committed().streams[0].gaps
-    scene.record(frames_[4])
+    scene.record(heart[4])
     assert scene.counters["too_old"] == 1
     assert not scene.committed().streams[0].gaps
     number = scene.store.stream_id("watch", "hr")
@@ -192,12 +192,12 @@ def test_a_frame_that_was_missing_when_its_device_was_forgotten_is_acknowledged_
 @SEALED
 def test_nobody_waits_for_dropped_frames_before_one_that_is_kept_no_longer(tmp_path: Path, sealed: str) -> None:
     """Its device sends it again, and it accounts for those by then."""
-    scene, frames_ = with_a_gap(tmp_path, sealed)
+    scene, heart = with_a_gap(tmp_path, sealed)
     scene.store.close()
     forget_device(scene.path, "watch")
     for times in (1, 2):
         scene.open()
-        scene.record(replace(frames_[5], previous=frames_[3].last))
+        scene.record(replace(heart[5], previous=heart[3].last))
         assert scene.counters["duplicate"] == times
         assert not scene.committed().streams[0].gaps
         scene.store.close()

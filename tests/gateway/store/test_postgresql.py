@@ -151,8 +151,8 @@ def test_who_opens_what_another_process_makes_waits_until_it_is_made(
         for _ in range(2):
             opening.append(threads.submit(PostgresDatabase, server, kind, create=True))
             assert making.wait(PATIENCE)
-        for opening_ in opening:
-            opening_.result().close()
+        for future in opening:
+            future.result().close()
 
 
 def test_what_the_journal_has_is_sealed_also_after_it_could_not_be_read_for_a_while(server: Server) -> None:

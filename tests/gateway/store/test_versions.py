@@ -21,8 +21,8 @@ TWO = tuple(
 )
 HOUR = Window(name="hour", length=60, stride=60, states=(1,), scale="20")
 COUNTS = tuple(
-    policy_.model_copy(update={"table": None, "windows": (HOUR,), "frame_ticks": 1, "windows_guarantee": None})
-    for policy_ in TWO
+    member.model_copy(update={"table": None, "windows": (HOUR,), "frame_ticks": 1, "windows_guarantee": None})
+    for member in TWO
 )
 
 
@@ -50,7 +50,7 @@ def test_frames_in_any_order_leave_the_same_intervals_and_a_restart_loses_none(l
     scene.recorder.seal(now=True)
     scene.reopen()
     assert rows(scene) == expected
-    noises = {policy_.version: Noise.of(policy_) for policy_ in TWO}
+    noises = {member.version: Noise.of(member) for member in TWO}
     history = history_of(scene.store.versions.timeline("watch", "hr").rows, noises)
     assert history.complete
     assert [span[:1] + span[2:] for span in history.spans][:-1] == expected[:-1]
@@ -79,7 +79,7 @@ def test_windows_count_where_there_are_no_symbols(location: Location) -> None:
     scene.reopen()
     rows = scene.store.versions.timeline("watch", "hr").rows
     assert rows == [Drawn(0, 119, 1, 0), Drawn(120, 179, 1, 120, 10), Drawn(240, 359, 2, 180)]
-    noises = {policy_.version: Noise.of(policy_) for policy_ in COUNTS}
+    noises = {member.version: Noise.of(member) for member in COUNTS}
     spans = history_of(rows, noises).spans
     assert [span[:1] + span[2:] for span in spans] == [
         (1, 0, 119),
@@ -98,7 +98,7 @@ def test_where_symbols_are_windows_are_not_counted_again(location: Location) -> 
 
 
 def test_of_missing_ticks_any_version_between_may_have_been_in_force() -> None:
-    first, last = (Noise.of(policy_) for policy_ in TWO)
+    first, last = (Noise.of(member) for member in TWO)
     middle = Noise.of(policy(2, table=NoiseTable.binary(SCALE // 9, SCALE // 9)))
     far = [Drawn(0, 9, 1, 0), Drawn(30, 39, 3, 25)]
     spans = history_of(far, {1: first, 2: middle, 3: last}).spans
@@ -113,7 +113,7 @@ def test_of_missing_ticks_any_version_between_may_have_been_in_force() -> None:
 
 
 def test_a_version_that_is_named_comes_after_what_is_stored() -> None:
-    first, last = (Noise.of(policy_) for policy_ in TWO)
+    first, last = (Noise.of(member) for member in TWO)
     stored = [Drawn(0, 99, 1, 0)]
     named = history_of(stored, {1: first, 2: last}, Named(2, 150))
     assert named.spans == (Span(1, first, 0, 99), Span(0, first, 100, 149), Span(2, last, 150))

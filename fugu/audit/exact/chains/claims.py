@@ -5,12 +5,12 @@ Proofs: docs/proofs/second-certificate.md.
 
 The leakage of all ticks on one side of a tick about its state, for a known chain of k states.
 
-A matrix holds bounds on a ratio of likelihoods for any two states, as integers in units of 2^-192 that are rounded up;
-from LIMIT on they count as infinite. Given the states ticks are independent, and tick[x][y] bounds the ratio for what
-one of them tells; leakage[x][y] bounds it for all ticks on one side. One tick more makes of it the largest
-(K[x] . h) / (K[y] . h) of all h >= 0 with h[a] <= tick[a][b] leakage[a][b] h[b], where the kernel K leads to that tick.
-What `fugu.audit.exact.guesses` says is only tried: what is returned is proven here, in integers, or it is infinite.
-Proofs: docs/proofs/second-certificate.md.
+A matrix holds bounds on a ratio of likelihoods for any two states, as integers in units of 2^-192 that are rounded up.
+From LIMIT on they count as infinite. Given the states ticks are independent, and tick[x][y] bounds the ratio for what
+one of them tells; leakage[x][y] bounds it for all ticks on one side. One tick more makes of it the largest (K[x] . h) /
+(K[y] . h) of all h >= 0 with h[a] <= tick[a][b] leakage[a][b] h[b], where the kernel K leads to that tick. What
+`fugu.audit.exact.guesses` says is only tried: what is returned is proven here, in integers, or it is infinite. Proofs:
+docs/proofs/second-certificate.md.
 """
 
 from __future__ import annotations
@@ -188,10 +188,11 @@ def quilts(kernel: Kernel, most: int, worth: Callable[[int, Matrix, Matrix], Mat
 def followed(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[Matrix], any_of: bool) -> Matrix:
     """At least the leakages of every length at whose end a state y is n[y] times as likely, whatever ticks tell.
 
-    n is one of some distributions, or of their hull (`any_of`; then any evidence on the states tells no less, as in
-    `soft_step`): a known state is a column of the kernel. `bounds` hold for all of these; by quilts, and by all means,
-    for those at whose end nothing is known. One tick more makes K n of n. What is bounded is the ratio of h[a] n[a] and
-    h[b] n[b]; what K n alone tells is taken out after the step. Once n is constant up to a factor, all later ones are.
+    n is one of some distributions, or of their hull (`any_of`). With a hull any evidence on the states tells no less,
+    as in `soft_step`; a known state is a column of the kernel. `bounds` hold for all of these; by quilts, and by all
+    means, for those at whose end nothing is known. One tick more makes K n of n. What is bounded is the ratio of h[a]
+    n[a] and h[b] n[b]; what K n alone tells is taken out after the step. Once n is constant up to a factor, all later
+    ones are.
     """
     (cap, quilt, ignorant), odds = bounds, kernel.soft() if any_of else []
     leakage = worst = each(lambda _: ONE, tick)

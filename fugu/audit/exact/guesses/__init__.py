@@ -22,8 +22,8 @@ def guessed_ratio(
 ) -> tuple[float, list[tuple[int, int, float]]]:
     """The largest above . h of all h >= 0 with below . h <= 1 and h[a] <= wide[a][b] h[b].
 
-    By the simplex method on the dual, which is the least ratio with amounts f[a,b] >= 0 that prove it, from the best
-    where all amounts go to one target. From `most` on `wide` counts as infinite.
+    It is found by the simplex method on the dual: the least ratio with amounts f[a,b] >= 0 that prove it. The start is
+    the best where all amounts go to one target. From `most` on `wide` counts as infinite.
 
     Returns:
         The ratio, and a, b and f[a,b] of amounts above 0.
