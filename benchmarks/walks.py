@@ -6,7 +6,7 @@ Definitions:
   files       files of the packages of benchmarks/weight.py in which a function was entered; importing is not
               counted, nor what bodies of modules and classes call
   functions   named functions entered, by code object: a lambda or a comprehension is no step of a reader, and newer
-              Pythons enter fewer of them; nor is a kernel, which runs as a plain function until it is compiled
+              Pythons enter fewer of them. A kernel is none either: it runs as a plain function until it is compiled.
   climbs      pairs of rooms where a function of the first calls one of the second, which it may not import: what came
               as an argument is called back
   frame       a gateway with one policy and nothing else, after three frames: five more, their watermarks and estimates
