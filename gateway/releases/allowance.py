@@ -44,8 +44,8 @@ maximum of such functions over pairs and thresholds is subadditive, too. Source:
 
 **Whether noise that was drawn is of its distribution**, judged by its mean size. Discrete Laplace noise of scale s has
 Pr(n) proportional to p^|n|, p = e^(-1/s). Tilted by its size it is of the same kind with another p, so the bound of
-Chernoff is the divergence of two such distributions. Of N independent numbers, the mean size is as far as m from what
-is expected, on its side, with a probability of at most
+Chernoff is the divergence of two such distributions. Of N independent numbers, the mean size is m, or further off on
+the same side, with a probability of at most
 
     e^(-N D),    D = m log(q / p) + log( (1 - q)(1 + p) / ((1 + q)(1 - p)) ),
 
