@@ -107,7 +107,7 @@ def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(nig
         "each draw of the noise moves odds by another factor"
     )
     factors = sorted(math.exp(learner.max()) for learner in night.learners)
-    assert f"over 6 draws of the noise by x {factors[0]:.1f} to x {factors[-1]:.1f};" in summary(night)[2]
+    assert f"over 6 draws of the noise by x {factors[0]:.1f} to x {factors[-1]:.1f}." in summary(night)[2]
     assert night.attack.low <= night.attack.success <= night.attack.high
 
 
