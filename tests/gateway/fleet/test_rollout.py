@@ -123,15 +123,6 @@ def test_devices_that_are_off_hold_a_stage_up_for_no_longer_than_the_patience() 
     assert (stage.accepted, stage.absent, stage.errors) == (85, 15, 0)
 
 
-def test_devices_that_are_off_hold_nothing_up_if_the_others_suffice() -> None:
-    some, devices = plan(success=85), Pretended.of(HUNDRED)
-    devices.go(False, *HUNDRED[:15])
-    state = all_offered(some, devices)
-    assert len(state.offers) == 100  # those that are off get it, too: the broker keeps it for them
-    devices.say("accepted", *HUNDRED[15:])
-    assert advance(some, state, devices.reports, state.seen_us)[1].phase == "completed"
-
-
 def test_it_waits_for_devices_that_are_off_while_they_can_still_bring_the_success() -> None:
     some, devices = plan(success=98, error=50, patience_seconds=60), Pretended.of(HUNDRED)
     devices.go(False, *HUNDRED[:15])

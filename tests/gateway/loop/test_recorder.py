@@ -188,6 +188,25 @@ def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
     assert scene.counters["conflict"] == scene.counters["windows_conflict"] == scene.counters["late"] == 0
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_after_a_restart_what_was_known_is_gone_on_with_also_if_the_first_to_come_is_there_already(
+    tmp_path: Path, sealed: bool
+) -> None:
+    scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "r.sqlite")
+    sequence = frames([10, 10, 2])
+    scene.record(*sequence[:2])
+    if sealed:
+        scene.recorder.seal(now=True)
+    scene.reopen()
+    scene.record(sequence[1])
+    scene.record(sequence[2])
+    reference.record(*sequence[:2])
+    reference.record(sequence[2])
+    (report,), (other,) = (each.recorder.symbols.reports.take(9) for each in (scene, reference))
+    assert report.estimate == other.estimate
+    assert scene.counters["duplicate"] == 1
+
+
 @pytest.mark.parametrize(("first", "stored"), [(19, False), (20, True)])
 def test_a_frame_that_shares_only_the_last_tick_is_not_taken_as_one_that_goes_on(
     tmp_path: Path, first: int, stored: bool
