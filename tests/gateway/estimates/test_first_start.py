@@ -60,7 +60,7 @@ def test_frames_are_stored_and_estimated_before_a_kernel_is_compiled_and_to_the_
     expected = _served(tmp_path / "compiled")
     jobs: Jobs = request.getfixturevalue("waiting")
     assert _served(tmp_path) == expected
-    assert expected[1] == {"stored": 10}
+    assert expected[1]["stored"] == 10
     assert 6 <= len(jobs) <= 10, "each once for one kind of arrays, whatever the models"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.descriptions import Description, describe
+from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.loop.gateway import Gateway
@@ -16,7 +17,7 @@ from gateway.parts import describe as describing
 from gateway.parts.describe import Running
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
-from tests.support.scenes import policy, write_policies
+from tests.support.scenes import frames, policy, write_policies
 
 
 class Listener:
@@ -89,6 +90,31 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
             broker.restart()
             here.newest.clear()
             wait_until(lambda: here.there.keys() == {topics["ring"]}, "the description at a broker that forgot it")
+
+
+@pytest.mark.long
+def test_the_version_that_a_device_names_is_described_and_survives_a_last_will_and_a_restart(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    versions = {number: policy(number) for number in (1, 2)}
+    write_policies(tmp_path / "policies", list(versions.values()))
+    topic, state = topic_of("description", "home", "watch", "hr"), topic_of("status", "home", "watch")
+    following = {number: describe(version).encode() for number, version in versions.items()}
+    with listening(broker) as here, running(broker, tmp_path) as gateway:
+        sent = here.link.publish
+        wait_until(lambda: topic in here.there, "a description")
+        assert Description.decode(here.there[topic]) == describe(versions[2], confirmed=False)
+        sent(state, Status(True, "1.0", 0, (), (StreamStatus("hr", 1, 0),)).encode(), retain=True)
+        wait_until(lambda: here.there[topic] == following[1], "the version that runs")
+        sent(state, Status(False, "1.0", 0, (), ()).encode(), retain=True)
+        sent(topic_of("symbols", "home", "watch", "hr"), frames([10])[0].encode())
+        wait_until(lambda: gateway.counters["stored"] == 1, "a frame")
+        assert here.there[topic] == following[1]
+    with listening(broker) as here:
+        here.link.publish(topic, b"", retain=True)
+        with running(broker, tmp_path) as gateway:
+            wait_until(lambda: here.there.get(topic) == following[1], "the version of the stored frames")
+            wait_until(lambda: gateway.counters["descriptions"] == 1, "the count")
 
 
 def test_other_versions_are_left_out_the_oldest_first_where_a_message_has_no_room(
