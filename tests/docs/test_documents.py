@@ -451,7 +451,7 @@ def test_the_demo_says_and_draws_numbers_that_it_has_computed(tmp_path: Path) ->
     assert not Site(int(address[1])).answers()  # it has ended with the demo
     tail = page.said.partition("\n\nSleeper ")[2]
     assert "\n\nA household's month\nUseful: " in tail
-    ours = re.findall(r"odds on a heartbeat by at most x ([\d.]+),", tail)
+    ours = re.findall(r"odds on a heartbeat change by at most x ([\d.]+),", tail)
     ordinary = re.findall(r"on (\d+) % of the heartbeats, up to x (\d+)\.", tail)
     assert len(ours) == len(ordinary) == 3
     for ratio, (share, most) in zip(map(float, ours), ordinary, strict=True):
