@@ -15,7 +15,7 @@ from fugu.recordings.errors import QuestionError
 from fugu.recordings.options import read_options
 from fugu.recordings.readings import Readings, read_readings
 
-START, ROWS = 1_772_323_200, 300
+START, ROWS = 1_773_345_600, 300  # the first four hours are of the 12th of a month, the last of the 13th
 RNG = random.Random(3)
 VALUES = [round(1_500.5 + RNG.randrange(4_000) / 4, 2) for _ in range(ROWS)]
 MINUTES = [START + 60 * row for row in range(ROWS)]
@@ -44,6 +44,18 @@ def question(file: Path, **options: object) -> tuple[str, list[tuple[str, ...]]]
 
 
 TIMES: dict[str, Callable[[int], str]] = {
+    "seconds": str,
+    "milliseconds": lambda time: f"{time}000",
+    "microseconds": lambda time: f"{time}000000",
+    "nanoseconds": lambda time: f"{time}000000000",
+    "the day first": at("%d.%m.%Y %H:%M"),
+    "the day first, two digits": at("%d.%m.%y %H:%M"),
+    "the day first, slashes": at("%d/%m/%Y %H:%M"),
+    "the month first": at("%m/%d/%Y %I:%M:%S %p"),
+    "digits alone": at("%Y%m%d%H%M%S"),
+    "digits alone, to the minute": at("%Y%m%d%H%M"),
+    "digits and a T": at("%Y%m%dT%H%M%S"),
+    "an offset of an hour": lambda time: at("%Y-%m-%d %H:%M:%S+01:00")(time + 3600),
     "a short month": at("%d-%b-%Y %H:%M:%S"),
     "a month in front": at("%B %d, %Y %I:%M:%S %p"),
     "mail": at("%a, %d %b %Y %H:%M:%S GMT"),
@@ -65,11 +77,21 @@ def test_times_are_read_as_they_are_written(tmp_path: Path, name: str) -> None:
     assert np.array_equal(readings.values, VALUES)
 
 
-def test_days_and_times_in_digits_alone_are_joined(tmp_path: Path) -> None:
-    row = at("%Y%m%d;%H%M")
-    readings = read(written(tmp_path, "date;time;W", lambda time, value: f"{row(time)};{value}"))
+@pytest.mark.parametrize(
+    ("head", "form"), [("date", "%Y%m%d;%H%M"), ("date", "%Y-%m-%d;%H:%M:%S"), ("Datum", "%d.%m.%Y;%H:%M")]
+)
+def test_days_and_times_are_joined(tmp_path: Path, head: str, form: str) -> None:
+    head = f"{head};{'time' if head == 'date' else 'Uhrzeit'};W"
+    readings = read(written(tmp_path, head, lambda time, value: f"{at(form)(time)};{value}"))
     assert readings.moments is not None
     assert readings.moments.tolist() == MINUTES
+
+
+def test_numbers_that_only_look_like_dates_are_numbers(tmp_path: Path) -> None:
+    """Seconds since some start go through values that no date has."""
+    readings = read(written(tmp_path, "time;W", lambda time, value: f"{time - START + 20_260_301};{value}"))
+    assert readings.moments is not None
+    assert readings.moments[:2].tolist() == [20_260_301, 20_260_361]
 
 
 @pytest.mark.parametrize("head", ["time_ms", "Timestamp [ms]", "ts (ms)"])
@@ -121,6 +143,16 @@ def test_numbers_are_read_as_they_are_written(tmp_path: Path, name: str) -> None
     readings = read(file)
     assert np.array_equal(readings.values, np.array(VALUES) - 1_000.0)
     assert readings.rows is None, "an agent reads plain numbers only"
+
+
+def test_decimal_commas_are_quoted_between_commas(tmp_path: Path) -> None:
+    file = written(tmp_path, "time,W", lambda time, value: f'{time},"{NUMBERS["a decimal comma"](value)}"')
+    assert np.array_equal(read(file).values, VALUES)
+
+
+def test_a_question_mark_is_a_missing_reading(tmp_path: Path) -> None:
+    file = written(tmp_path, "time;W", lambda time, value: f"{time};{'?' if time == MINUTES[4] else value}")
+    assert np.flatnonzero(np.isnan(np.asarray(read(file).values))).tolist() == [4]
 
 
 def test_points_before_three_digits_are_thousands_or_decimals_and_refused(tmp_path: Path) -> None:
@@ -208,10 +240,9 @@ def test_what_breaks_off_and_headers_that_come_again_are_left_out_and_told(tmp_p
         read(file)
 
 
-@pytest.mark.parametrize("head", ["time,W", ",time,W", "row,time,W"])
+@pytest.mark.parametrize("head", ["time,W", "time,W,", ",time,W", "row,time,W"])
 def test_signs_behind_the_last_cell_and_numbers_of_rows_are_no_readings(tmp_path: Path, head: str) -> None:
-    begin = "" if head == "time,W" else "{},"
-    end = "," if head == "time,W" else ""
+    begin, end = ("", ",") if head.startswith("time") else ("{},", "")
     file = written(tmp_path, head, lambda time, value: f"{begin.format((time - START) // 60)}{time},{value}{end}")
     assert np.array_equal(read(file).values, VALUES)
 
