@@ -103,19 +103,6 @@ def test_the_compose_file_starts_each_part_once_and_confines_it(compose: dict[st
     ]
 
 
-def test_docker_accepts_the_compose_file(tmp_path: Path) -> None:
-    docker = shutil.which("docker")
-    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode != 0:
-        pytest.skip("docker compose is missing")
-    (tmp_path / "gateway").mkdir()
-    (tmp_path / "gateway" / "gateway.toml").touch()
-    digests = dict.fromkeys(("PYTHON_DIGEST", "MOSQUITTO_DIGEST", "POSTGRES_DIGEST"), f"sha256:{'0' * 64}")
-    environment = {"FUGU_FOLDER": str(tmp_path), "FUGU_USER": "1000:1000", "PATH": "/usr/bin:/usr/local/bin"}
-    command = [docker, "compose", "-f", CLUSTER / "compose.yaml", "config", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment | digests)
-    assert done.returncode == 0, done.stderr
-
-
 def containers(manifests: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
     """Role, container and environment of every pod of Kubernetes."""
     settings = manifests["ConfigMap/fugu-gateway"]["data"]

@@ -39,8 +39,3 @@ def test_bad_files_get_one_line(fugu: Fugu, tmp_path: Path) -> None:
         assert done.code == 1
         assert reason in done.err
         assert len(done.err.strip().splitlines()) == 1
-    for words in ((tmp_path / "none.toml",), (tmp_path,), (FLU, "--epsilon", 0)):
-        done = fugu("plan", "network", *words)
-        assert done.code in (1, 2)
-        assert len(done.err.strip().splitlines()) <= 2
-        assert "Traceback" not in done.err

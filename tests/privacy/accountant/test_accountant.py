@@ -11,10 +11,7 @@ import pytest
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from tests.support.oracle import (
-    count_density,
-    worst_release_loss,
-)
+from tests.support.oracle import count_density, together, worst_release_loss
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "mqm.json").read_text())
 THETA = {"theta1": np.array([[0.9, 0.1], [0.4, 0.6]]), "theta2": np.array([[0.8, 0.2], [0.3, 0.7]])}
@@ -28,6 +25,23 @@ def stationary(transition: np.ndarray) -> ChainAccountant:
 def random_chain(seed: int, k: int, *, sticky: float = 0.0) -> np.ndarray:
     generator = np.random.default_rng(seed)
     return sticky * np.eye(k) + (1 - sticky) * generator.dirichlet(np.ones(k), size=k)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_member_of_an_interval_class_loses_more(seed: int) -> None:
+    generator = np.random.default_rng(300 + seed)
+    q, r = np.sort(generator.uniform(0.05, 0.95, 2)), np.sort(generator.uniform(0.05, 0.95, 2))
+    chains = BinaryChains(q=(q[0], q[1]), r=(r[0], r[1]))
+    rates = generator.uniform(0.1, 1.5, 6)
+    release = together(*(count_density(1 / rates[tick], tick, tick) for tick in (0, 1)))
+    rates[2:] = 0.0
+    for q1 in (*q, q.mean()):
+        for r1 in (*r, r.mean()):
+            transition = np.array([[1 - q1, q1], [r1, 1 - r1]])
+            distribution = np.array([r1, q1]) / (q1 + r1)
+            worst = worst_release_loss(distribution, transition, 6, release)
+            schedule = ChainAccountant(chains).schedule_loss(rates)
+            assert np.all(worst.max(axis=(1, 2)) <= schedule.by_tick + 1e-12)
 
 
 # Published numbers
