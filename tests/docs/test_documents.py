@@ -154,7 +154,7 @@ def test_subscribing(broker: Mosquitto, tmp_path: Path) -> None:
     wait_until(lambda: len(gateway.frames()) > 2)
     with Page("docs/subscribe.md", tmp_path, {"1883": str(broker.port)}) as page:
         assert page.run() == 6
-    assert agent.stop(PATIENCE) == 0
+    assert agent.stop() == 0
     assert gateway.stop() == 0
 
 

@@ -21,10 +21,10 @@ from fugu.contract.descriptions import Description, describe
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
 from fugu.contract.frames import Status
 from fugu.contract.topics import topic_of
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker
 from tests.support.agents import SECOND, JumpingClock, agent_plan, frames_left, run, stream_plan, ticks
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.processes import policy, write_device
+from tests.support.processes import Recorder, policy, write_device
 
 
 def nowhere(folder: Path, *streams: StreamPlan) -> AgentPlan:
@@ -78,27 +78,23 @@ def test_status_and_description_are_retained_and_the_last_will_tells_of_a_crash(
     night = tmp_path / "night.csv"
     night.write_text("value\n0\n1\n")
     config = write_device(tmp_path / "watch", device, night, "value", address, loop=True, forget="puback")
-    seen: list[bytes] = []
-    described: list[bytes] = []
-    observer = Link(
-        address,
-        client_id="observer",
-        subscriptions=("fugu/2/home/watch/status", topic_of("description", "home", "watch", "hr")),
-        on_message=lambda topic, payload, _retained: (seen if topic.endswith("status") else described).append(payload),
-    )
+    heard = Recorder(address, "fugu/2/home/watch/status", topic_of("description", "home", "watch", "hr"))
+
+    def statuses() -> list[Status]:
+        return heard.of("status", Status.decode)
+
     process = subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)])
-    observer.start()
-    wait_until(lambda: bool(seen) and Status.decode(seen[-1]).online)
-    wait_until(lambda: described, "what a device without a gateway says of its stream")
-    assert Description.decode(described[0]) == describe(device)
-    assert Status.decode(seen[-1]).streams[0].policy_version == 1
+    wait_until(lambda: statuses() and statuses()[-1].online)
+    wait_until(lambda: heard.of("description", bytes), "what a device without a gateway says of its stream")
+    assert heard.of("description", Description.decode)[0] == describe(device)
+    assert statuses()[-1].streams[0].policy_version == 1
     if end == "killed":
         process.kill()
     else:
         (tmp_path / "watch" / "outbox.sqlite").unlink()
     assert process.wait(PATIENCE) == (1 if end == "outbox lost" else -9)
-    wait_until(lambda: not Status.decode(seen[-1]).online)
-    assert Status.decode(seen[-1]).codes == (StatusCode.CONNECTION_LOST,)
+    wait_until(lambda: not statuses()[-1].online)
+    assert statuses()[-1].codes == (StatusCode.CONNECTION_LOST,)
 
 
 # Refusals

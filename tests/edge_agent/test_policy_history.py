@@ -32,14 +32,14 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import Noise, Span
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.randomised_response import calibrate
 from tests.support.agents import SECOND, JumpingClock, agent_plan, plan_of
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.changing_noise import odds_leakage, stretch_losses
 from tests.support.outboxes import symbol_frames, window_frames
-from tests.support.processes import write_device
+from tests.support.processes import Recorder, write_device
 from tests.support.windows import policy as any_policy
 
 CHAINS = BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3))
@@ -232,14 +232,10 @@ def test_a_device_without_a_gateway_dates_what_it_says_and_shows_it_to_its_owner
     """Real processes: a second version follows a weaker one, its agent is killed, and goes on."""
     address, night, folder = Broker(port=broker.port), tmp_path / "night.csv", tmp_path / "watch"
     night.write_text("value\n0\n1\n")
-    described: list[Description] = []
-    observer = Link(
-        address,
-        client_id="observer",
-        subscriptions=(topic_of("description", "home", "watch", "hr"),),
-        on_message=lambda _topic, payload, _retained: described.append(Description.decode(payload)),
-    )
-    observer.start()
+    heard = Recorder(address, topic_of("description", "home", "watch", "hr"))
+
+    def described() -> list[Description]:
+        return heard.of("description", Description.decode)
 
     def written(version: int, epsilon: float) -> Path:
         draft = policy(version, epsilon).model_copy(update={"clock": Clock(epoch_us=0, period_us=20_000)})
@@ -247,25 +243,24 @@ def test_a_device_without_a_gateway_dates_what_it_says_and_shows_it_to_its_owner
 
     config = written(1, 4.0)
     with subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)]) as process:
-        wait_until(lambda: described)
-        assert described[-1].guarantee.always
+        wait_until(described)
+        assert described()[-1].guarantee.always
         wait_until(lambda: len(drawn_of(config)) == 1 and next_tick(config) > drawn_of(config)[0][0] + 30)
         process.terminate()
     written(2, 1.0)
     with subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)]) as process:
-        wait_until(lambda: described[-1].version == 2 and described[-1].guarantee.since is not None)
-        since = described[-1].guarantee.since
+        wait_until(lambda: described()[-1].version == 2 and described()[-1].guarantee.since is not None)
+        since = described()[-1].guarantee.since
         assert drawn_of(config)[-1][0] < since
         wait_until(lambda: next_tick(config) > since + 20)
         assert main(["--status", str(config)]) == 0
         process.kill()
     assert f"promises epsilon 1 about any tick, true of what begins from tick {since} on" in capsys.readouterr().out
-    heard = len(described)
+    before = len(described())
     with subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)]) as process:
-        wait_until(lambda: len(described) > heard)
+        wait_until(lambda: len(described()) > before)
         process.terminate()
-    assert described[-1].guarantee.since == since, "a restart after that tick takes nothing back"
-    observer.stop(in_order=True)
+    assert described()[-1].guarantee.since == since, "a restart after that tick takes nothing back"
 
 
 def next_tick(config: Path) -> int:

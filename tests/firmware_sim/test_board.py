@@ -17,7 +17,7 @@ from fugu.contract.windows import Window
 from gateway.fleet.registry import Registry
 from tests.support.board_policies import board_policy, quick
 from tests.support.boards import BoardProcess
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.processes import Recorder, by_tick
 from tests.support.signing import Keys, policy_document
@@ -70,8 +70,7 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
     wait_until(lambda: _symbols(tmp_path / "gateway.sqlite").keys() >= sent.keys(), "all that was sent")
     assert board.stop() == 0
     assert board.log == ""
-    gateway.process.terminate()
-    gateway.process.wait(PATIENCE)
+    gateway.stop()
     stored = _symbols(tmp_path / "gateway.sqlite")
     assert all(stored[tick] == symbol for tick, symbol in sent.items())
     statuses = [Status.decode(p) for topic, p in heard.messages if topic == "fugu/2/home/watch/status"]

@@ -20,7 +20,7 @@ from gateway.fleet.registry import Registry
 from tests.support.board_policies import board_policy, quick
 from tests.support.board_trust import board_document
 from tests.support.boards import BOARD_HEAP, SUPPORT, BoardProcess, micropython
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import runner
 from tests.support.enrolled import Gateway, Operator, add, write_gateway_files
 from tests.support.processes import Recorder, by_tick
@@ -106,18 +106,17 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
     operator.say(new.signed(board_document(third[0], version=3)), topic_of("policy_set", "home", "watch"))
     operator.until(lambda status: status.version == 3)
     assert [stream.stream for stream in heard.until(version=3).streams] == ["hr"]
-    count = len(operator.frames)
-    wait_until(lambda: len(operator.frames) > count + 2, "frames of the third")
+    count = len(operator.frames())
+    wait_until(lambda: len(operator.frames()) > count + 2, "frames of the third")
     assert board.stop() == 0
     assert board.log == ""
-    gateway.process.terminate()
-    gateway.process.wait(PATIENCE)
+    gateway.stop()
     for stream, versions in (("hr", {1, 2, 3}), ("motion", {1, 2})):
         topic = topic_of("symbols", "home", "watch", stream)
         frames = [SymbolFrame.decode(payload) for name, payload in every.messages if name == topic]
         by_tick(frames)  # asserts that no tick has two symbols
         assert {frame.policy_version for frame in frames} == versions
-    switched = [min(frame.first for frame in operator.frames if frame.policy_version == n) for n in (1, 2)]
+    switched = [min(frame.first for frame in operator.frames() if frame.policy_version == n) for n in (1, 2)]
     assert switched[0] < switched[1]
 
 

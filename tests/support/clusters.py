@@ -11,19 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 
 import psycopg
 
-from fugu.contract.frames import SymbolFrame
-from fugu.contract.reports import ReleaseFrame
 from gateway.cluster.cluster import Cluster, served
-from gateway.releases.audit import verify
-from gateway.releases.ledger import Ledger
-from gateway.store.location import Server, ledger_beside
+from gateway.store.location import Server
 from gateway.store.shards import owner
-from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.crowd import Crowd
 from tests.support.gateway_files import gateway_file
@@ -31,8 +25,9 @@ from tests.support.postgres import Postgres
 from tests.support.ray_nodes import Node, Nodes
 from tests.support.release_scenes import Public, scheduled, write_config
 from tests.support.scenes import policy, write_policies
+from tests.support.shard_processes import check_releases, check_store
 
-__all__ = ["Fleet", "check_store", "lose_nodes"]
+__all__ = ["Fleet", "lose_nodes"]
 
 _STARTED = "all parts of the gateway"
 _WINDOW = 200
@@ -86,20 +81,6 @@ class Fleet:
         return {name.replace(" ", "-") or "fleet": epoch for name, epoch in epochs.items()}
 
 
-def check_store(where: Server, sent: dict[str, list[SymbolFrame]]) -> int:
-    """See that every frame is stored once, and says what was sent; returns how many ticks."""
-    ticks = 0
-    for name, frames in sent.items():
-        with closing(Store(where)) as store:
-            number = store.stream_id(name, "hr")
-            assert number is not None, name
-            stored = store.symbols.holding(number, 0, frames[-1].last)
-        assert b"".join(frame.symbols for frame in stored) == b"".join(frame.symbols for frame in frames), name
-        assert all(frame.first == before.last + 1 for before, frame in pairwise(stored)), name
-        ticks += frames[-1].last + 1
-    return ticks
-
-
 def lose_nodes(folder: Path, *, shards: int = 6, devices: int = 60) -> dict[str, float]:
     """Kill a node of three under load, freeze and thaw another one; measure, and check what was stored and released.
 
@@ -151,7 +132,7 @@ def lose_nodes(folder: Path, *, shards: int = 6, devices: int = 60) -> dict[str,
         assert fleet.stop() == 0, fleet.log
         figures["frames"] = sum(map(len, sent.values()))
         figures["ticks stored, each once"] = check_store(fleet.store, sent)
-        figures["releases, each once"] = _check_releases(fleet, public)
+        figures["releases, each once"] = len(check_releases(fleet.store, public))
     return figures
 
 
@@ -244,16 +225,3 @@ def _megabytes(node: Node) -> float:
 def _said(node: Node) -> str:
     """The logs of all actors of a node."""
     return "".join(file.read_text() for file in node.folder.glob("session_2*/logs/worker-*.err"))
-
-
-def _check_releases(fleet: Fleet, public: Public) -> int:
-    """See that the ledger has each release that was published, once, and nothing else; returns how many there are."""
-    payloads = list(dict.fromkeys(public.payloads))  # the newest is published again at every start
-    released = [ReleaseFrame.decode(payload) for payload in payloads]
-    assert len({frame.first for frame in released}) == len(released)
-    with closing(Ledger(ledger_beside(fleet.store))) as ledger:
-        entries = ledger.entries()
-        published = {frame.entry: payload for frame, payload in zip(released, payloads, strict=True)}
-        assert verify(ledger, published).problems == ()
-    assert len(entries) == len(released) > 0, f"{len(entries)} entries, {len(released)} releases"
-    return len(released)

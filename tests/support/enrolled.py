@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +11,15 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from fugu.contract.envelope import Envelope
 from fugu.contract.fleet_documents import PolicyDocument
-from fugu.contract.frames import PolicyStatus, SymbolFrame
+from fugu.contract.frames import PolicyStatus
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.topics import topic_of
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.registry import Registry
 from tests.support.brokers import wait_until
 from tests.support.gateway_files import gateway_file
+from tests.support.processes import Program, Recorder
 from tests.support.signing import Keys
 from tests.support.stored import stored_symbols
 
@@ -53,18 +51,16 @@ def add(registry: Registry, keys: Keys, document: PolicyDocument) -> None:
     registry.desire(["watch"], document.version, who="me", time_us=now)
 
 
-class Gateway:
+class Gateway(Program):
     """`fugu gateway run` for a fleet with a registry."""
 
     def __init__(
         self, folder: Path, broker: Broker | int, operator: dict[str, object] | None = None, **values: object
     ) -> None:
-        self.log, self.store = folder / "gateway.log", folder / "gateway.sqlite"
+        self.store = folder / "gateway.sqlite"
         signed = SIGNED | {"operator": operator}
         file = gateway_file(folder / "gateway.toml", broker, store=self.store, signed=signed, **values)
-        command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose"]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        super().__init__(folder / "gateway.log", "fugu", "gateway", "run", file, "--verbose")
 
     def points(self) -> list[MeasureFrame]:
         """Frames of points that are durable."""
@@ -83,29 +79,15 @@ class Gateway:
         return {frame.policy_version for some in stored_symbols(self.store).values() for frame in some}
 
 
-class Operator:
+class Operator(Recorder):
     """Publishes as an operator, or an attacker, and hears what the device says."""
 
     def __init__(self, broker: Broker) -> None:
-        self.statuses: list[PolicyStatus] = []
-        self.frames: list[SymbolFrame] = []
-        self._subscribed = threading.Event()
-        self.link = Link(
-            broker,
-            client_id="operator",
-            subscriptions=(topic_of("policy_status", "home", "watch"), topic_of("symbols", "home", "watch", "+")),
-            durable=True,
-            on_connected=self._subscribed.set,
-            on_message=self._received,
-        )
-        self.link.start()
-        wait_until(self._subscribed.is_set)
+        super().__init__(broker, topic_of("policy_status", "home", "watch"), topic_of("symbols", "home", "watch", "+"))
 
-    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
-        if topic.endswith("/status"):
-            self.statuses.append(PolicyStatus.decode(payload))
-        elif payload[0] == 1:
-            self.frames.append(SymbolFrame.decode(payload))
+    @property
+    def statuses(self) -> list[PolicyStatus]:
+        return self.of("policy_status", PolicyStatus.decode)
 
     def say(self, payload: bytes, topic: str = topic_of("policy_set", "home", "watch"), retain: bool = True) -> None:
         assert self.link.publish(topic, payload, retain=retain) is not None

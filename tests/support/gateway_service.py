@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,38 +13,15 @@ from fugu.contract.frames import Committed, Status, SymbolFrame
 from fugu.contract.reports import StateEstimate, decode_estimate
 from fugu.contract.topics import topic_of
 from tests.support.brokers import PATIENCE, Mosquitto
+from tests.support.processes import Program
 
-_COMMAND = (sys.executable, "-m", "tests.support.gateway_program")
 
-
-class GatewayProcess:
+class GatewayProcess(Program):
     """A running gateway; its folder holds its store `s.sqlite`, its `policies` and its `gateway.log`."""
 
     def __init__(self, mosquitto: Mosquitto, folder: Path) -> None:
-        self._log = folder / "gateway.log"
-        arguments = [str(mosquitto.port), str(folder / "s.sqlite"), str(folder / "policies")]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen([*_COMMAND, *arguments], stdout=log, stderr=log)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(PATIENCE)
-
-    def stop(self) -> int:
-        self._process.terminate()
-        return self._process.wait(PATIENCE)
-
-    def ended(self) -> int:
-        """Wait until it has ended by itself; returns its exit code."""
-        return self._process.wait(PATIENCE)
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
+        words = mosquitto.port, folder / "s.sqlite", folder / "policies"
+        super().__init__(folder / "gateway.log", "tests.support.gateway_program", *words)
 
 
 class Device:

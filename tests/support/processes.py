@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
+import secrets
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from firmware_sim.devices import write_config
 from fugu.contract.chains import BinaryChains
@@ -23,6 +23,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
+from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
 from gateway.health.monitor import asked
@@ -30,6 +31,7 @@ from tests.support.brokers import PATIENCE, wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.stored import stored_symbols
 
+Decoded = TypeVar("Decoded")
 THRESHOLD = 2_050_000_000
 CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35))
 
@@ -87,23 +89,40 @@ def write_device(
     return write_config(folder, {**usual, **options}, broker, {"policy.json": sensor})
 
 
-class AgentProcess:
-    def __init__(self, config: Path, log: Path) -> None:
+class Program:
+    """A module of Python that runs as a program; what it says is in a log."""
+
+    def __init__(self, log: Path, module: str, *words: object, environment: Mapping[str, str] | None = None) -> None:
+        self._log = log
+        command, variables = [sys.executable, "-m", module, *map(str, words)], {**os.environ, **(environment or {})}
         with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "edge_agent", str(config)], stdout=output, stderr=output
-            )
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=variables)
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(PATIENCE)
+        self.process.kill()
+        self.ended()
 
-    def stop(self, timeout: float = 30.0) -> int:
+    def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait until it has ended; returns its exit code."""
+        return self.process.wait(PATIENCE)
 
 
-class GatewayProcess:
+class AgentProcess(Program):
+    """An agent that runs."""
+
+    def __init__(self, config: Path, log: Path) -> None:
+        super().__init__(log, "edge_agent", config)
+
+
+class GatewayProcess(Program):
     """`fugu gateway run` in a process of its own; `values` are more keys of its file."""
 
     def __init__(
@@ -112,17 +131,7 @@ class GatewayProcess:
         self._folder = folder
         self.store = folder / "gateway.sqlite"
         file = gateway_file(folder / "gateway.toml", broker, store=self.store, policies=folder / "policies", **values)
-        command = [sys.executable, "-m", "fugu", "gateway", "run", str(file)]
-        with (folder / "gateway.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(PATIENCE)
-
-    def stop(self) -> int:
-        self.process.terminate()
-        return self.process.wait(PATIENCE)
+        super().__init__(folder / "gateway.log", "fugu", "gateway", "run", file, environment=environment)
 
     def counters(self) -> Counter[str]:
         return Counter(asked(self.store)["counters"])
@@ -170,22 +179,44 @@ def troubles(log: Path) -> list[str]:
     return [line for line in log.read_text().splitlines() if not re.match(r"\S+ \S+ INFO ", line)]
 
 
-class Recorder:
-    """Keeps every symbol frame (or what another topic has) that a broker delivers, as it was delivered."""
+def kind_of(topic: str) -> str:
+    """Nothing for a topic that is not the fleet's."""
+    return parse_topic(topic).kind if topic.startswith("fugu/") else ""
 
-    def __init__(self, broker: Broker, topic: str = "fugu/2/home/+/symbols/+") -> None:
-        self.payloads: list[bytes] = []
-        self._subscribed = threading.Event()
+
+class Recorder:
+    """Keeps every symbol frame (or what other topics have) that a broker delivers, as it was delivered."""
+
+    def __init__(self, broker: Broker, *topics: str) -> None:
+        self.messages: list[tuple[str, bytes]] = []
         self.link = Link(
             broker,
-            client_id=f"recorder-{id(self)}",
-            subscriptions=(topic,),
+            client_id=f"recorder-{secrets.token_hex(4)}",
+            subscriptions=topics or ("fugu/2/home/+/symbols/+",),
             durable=True,
-            on_connected=self._subscribed.set,
-            on_message=lambda _topic, payload, _retained: self.payloads.append(payload),
+            on_message=self.received,
         )
         self.link.start()
-        wait_until(self._subscribed.is_set)
+        wait_until(lambda: self.link.subscribed, "a subscription")
+
+    def received(self, topic: str, payload: bytes, _retained: bool) -> None:
+        self.messages.append((topic, payload))
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [payload for _, payload in list(self.messages)]
+
+    @property
+    def newest(self) -> dict[str, bytes]:
+        """The last message of each topic."""
+        return dict(self.messages)
+
+    def on(self, topic: str) -> list[bytes]:
+        return [payload for heard, payload in list(self.messages) if heard == topic]
 
     def frames(self) -> list[SymbolFrame]:
-        return [SymbolFrame.decode(payload) for payload in list(self.payloads)]
+        return [SymbolFrame.decode(payload) for payload in self.of("symbols", bytes) if payload[0] == 1]
+
+    def of(self, kind: str, decode: Callable[[bytes], Decoded]) -> list[Decoded]:
+        """Its messages of a kind, but empty ones, decoded."""
+        return [decode(payload) for topic, payload in list(self.messages) if payload and kind_of(topic) == kind]

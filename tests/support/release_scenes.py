@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
-import subprocess
-import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -20,8 +16,9 @@ from gateway.loop.release_part import Releasing
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import Mosquitto
 from tests.support.gateway_files import gateway_config, gateway_file
+from tests.support.processes import Program, Recorder
 from tests.support.scenes import OTHER, Scene, catalogue, policy
 
 PUBLIC = '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\n'
@@ -120,39 +117,25 @@ def releasing(
     return Releasing(*args, monitor=noted, shared=shared)  # type: ignore[arg-type]
 
 
-class Public:
+class Public(Recorder):
     """A subscriber of all releases; `seen` is called with each payload, in the network thread."""
 
     def __init__(self, mosquitto: Mosquitto, seen: Callable[[bytes], None] = lambda _: None) -> None:
-        self.payloads: list[bytes] = []
-        self.retained: list[bool] = []
-        self._seen = seen
-        connected = threading.Event()
-        self.link = Link(
-            mosquitto.broker,
-            client_id=f"public-{secrets.token_hex(4)}",
-            subscriptions=("fugu/2/home/release/+/+",),
-            durable=True,
-            on_connected=connected.set,
-            on_message=self._received,
-        )
-        self.link.start()
-        wait_until(connected.is_set)
+        self._seen, self.retained = seen, list[bool]()
+        super().__init__(mosquitto.broker, "fugu/2/home/release/+/+")
 
-    def _received(self, _topic: str, payload: bytes, retained: bool) -> None:
+    def received(self, topic: str, payload: bytes, retained: bool) -> None:
         self._seen(payload)
         self.retained.append(retained)
-        self.payloads.append(payload)
+        super().received(topic, payload, retained)
 
     @property
-    def frames(self) -> list[ReleaseFrame]:
-        return [ReleaseFrame.decode(payload) for payload in list(self.payloads)]
+    def releases(self) -> list[ReleaseFrame]:
+        return self.of("release", ReleaseFrame.decode)
 
 
-def start_gateway(mosquitto: Mosquitto, folder: Path) -> subprocess.Popen[bytes]:
+def start_gateway(mosquitto: Mosquitto, folder: Path) -> Program:
     """`fugu gateway run` with releases, in a process of its own."""
     files = {"policies": "policies", "store": "s.sqlite", "releases": "releases.toml", "ledger": "l.sqlite"}
     file = gateway_file(folder / "gateway.toml", mosquitto.port, **files)
-    command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose"]
-    with (folder / "gateway.log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log)
+    return Program(folder / "gateway.log", "fugu", "gateway", "run", file, "--verbose")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -14,40 +13,30 @@ from typing import Self
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import Health
-from fugu.contract.topics import parse_topic, topic_of
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.host.files import write_secret
 from fugu.mqtt import Broker, Link
 from gateway.fleet.registry import Registry
-from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
+from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
-from tests.support.processes import AgentProcess, policy
+from tests.support.processes import AgentProcess, Recorder, kind_of, policy
 from tests.support.signing import Keys, policy_document
 
 PERIOD_US = 50_000
 PLACES = tuple(f"c{x}" for x in range(9))
 
 
-class Everything:
+class Everything(Recorder):
     """Keeps what a broker delivers, whatever its topic is."""
 
     def __init__(self, broker: Mosquitto) -> None:
-        self.messages: list[tuple[str, bytes]] = []
-        connected = threading.Event()
-        self.link = Link(
-            broker.address("site"),
-            client_id="everything",
-            subscriptions=("#",),
-            on_connected=connected.set,
-            on_message=lambda topic, payload, _retained: self.messages.append((topic, payload)),
-        )
-        self.link.start()
-        wait_until(connected.is_set)
+        super().__init__(broker.address("site"), "#")
 
     def kinds(self) -> set[str]:
         """Of the fleet's topics so far."""
-        return {parse_topic(topic).kind for topic, _ in list(self.messages) if topic.startswith("fugu/")}
+        return {kind_of(topic) for topic, _ in list(self.messages)} - {""}
 
 
 def _credentials(broker: Broker) -> dict[str, str]:
@@ -130,9 +119,7 @@ class WholeFleet:
 
     def alarm(self, code: str) -> tuple[str, ...] | None:
         """The names of an alarm in the newest health message, if there is one."""
-        health = [
-            Health.decode(payload) for topic, payload in [*self.heard.messages] if topic == topic_of("health", "home")
-        ]
+        health = self.heard.of("health", Health.decode)
         return next((alarm.names for alarm in health[-1].alarms if alarm.code == code), None) if health else None
 
     def contradict(self) -> None:
@@ -153,8 +140,7 @@ class WholeFleet:
     ) -> None:
         """Stop; say what was heard and logged if something went wrong."""
         self.heard.link.stop()
-        for process in (self.agent.process, self.gateway.process):
-            process.kill()
-            process.wait(PATIENCE)
+        for program in (self.agent, self.gateway):
+            program.kill()
         if kind is not None:
-            print(self.heard.kinds(), self.gateway.log.read_text(), (self._folder / "agent.log").read_text())
+            print(self.heard.kinds(), self.gateway.log, self.agent.log)

@@ -12,7 +12,7 @@ import pytest
 from edge_agent.outbox import Outbox
 from fugu.contract.topics import parse_topic
 from fugu.mqtt import Link
-from tests.support.brokers import PATIENCE, wait_until
+from tests.support.brokers import wait_until
 from tests.support.shipped import Shipped
 from tests.support.stored import stored_symbols
 from tests.support.whole_fleet import WholeFleet
@@ -74,7 +74,7 @@ def test_a_killed_broker_without_its_database_has_everything_retained_again_and_
         after = retained(shipped)
         for kind in ("policy_set", "policy_status", "root"):
             assert after[kind] == before[kind]
-        assert fleet.agent.stop(PATIENCE) == 0
+        assert fleet.agent.stop() == 0
         with closing(Outbox(tmp_path / "outbox.sqlite", "home", "watch")) as outbox:
             assert outbox.frames.depth() == 0
         (frames,) = stored_symbols(fleet.gateway.store).values()

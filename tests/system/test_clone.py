@@ -13,7 +13,7 @@ from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import topic_of
 from gateway.fleet.registry import Registry
 from gateway.health.monitor import asked
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.processes import AgentProcess, policy
 from tests.support.signing import Keys, policy_document
@@ -24,8 +24,8 @@ POLICY = policy(epoch_us=0, period_us=100_000, frame_ticks=4)
 
 
 def alarms(heard: Everything) -> dict[AlarmCode, HealthAlarm]:
-    payloads = [payload for topic, payload in list(heard.messages) if topic == topic_of("health", "home")]
-    return {alarm.code: alarm for alarm in Health.decode(payloads[-1]).alarms} if payloads else {}
+    healths = heard.of("health", Health.decode)
+    return {alarm.code: alarm for alarm in healths[-1].alarms} if healths else {}
 
 
 def codes(folder: Path) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
         gateway = Gateway(tmp_path, broker.port, on_conflict=on_conflict)
         agents.append(AgentProcess(device / "agent.toml", tmp_path / "device.log"))
         wait_until(lambda: gateway.versions() == {1}, "frames")
-        assert agents[0].stop(PATIENCE) == 0
+        assert agents[0].stop() == 0
         shutil.copytree(device, clone)
         agents += [AgentProcess(folder / "agent.toml", tmp_path / "agents.log") for folder in (device, clone)]
         wait_until(lambda: AlarmCode.CONFLICT in alarms(heard), "an alarm on the health topic")
@@ -79,4 +79,4 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
         wait_until(lambda: 2 in gateway.versions(), "the original goes on with a newer document")
         wait_until(lambda: heard.messages and (topic_of("stop", "home", "watch"), b"") in heard.messages, "an end")
         wait_until(lambda: AlarmCode.STOPPED not in alarms(heard), "the alarm to end")
-        assert agents[1].stop(PATIENCE) == 0
+        assert agents[1].stop() == 0

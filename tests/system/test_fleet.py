@@ -20,7 +20,7 @@ from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
 from gateway.fleet.registry import Registry
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
 from tests.support.processes import AgentProcess, Recorder, policy, troubles
@@ -82,10 +82,9 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
     descriptions = [Description.decode(payload) for payload in described.payloads]
     assert (descriptions[-1].version, descriptions[-1].guarantee.epsilon) == (2, symbols.guarantee.epsilon)
     assert max(description.version for description in descriptions) == 2, "the refused policy was never described"
-    assert agent.stop(PATIENCE) == 0
+    assert agent.stop() == 0
     wait_until(lambda: not registry.device("watch").online)
-    gateway.process.terminate()
-    assert gateway.process.wait(PATIENCE) == 0
+    assert gateway.stop() == 0
     (trouble,) = troubles(tmp_path / "agent.log")
     assert " WARNING a policy is refused (ceiling): " in trouble
 
@@ -101,8 +100,8 @@ def test_a_gateway_refuses_to_start_with_what_it_cannot_use(broker: Mosquitto, t
 
     def output() -> str:
         gateway = Gateway(tmp_path, broker.port)
-        assert gateway.process.wait(PATIENCE) == 1
-        return gateway.log.read_text().splitlines()[-1]
+        assert gateway.ended() == 1
+        return gateway.log.splitlines()[-1]
 
     assert "that others may read" in output()
     for name in ("passphrase", "gateway.key"):
@@ -126,12 +125,10 @@ def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosqui
     link.start()
 
     def alarms() -> list[tuple[AlarmCode, tuple[str, ...]]]:
-        healths = [
-            Health.decode(payload) for topic, payload in list(heard.messages) if topic == topic_of("health", "home")
-        ]
+        healths = heard.of("health", Health.decode)
         return [(alarm.code, alarm.names) for alarm in healths[-1].alarms] if healths and healths[-1].online else []
 
-    wait_until(lambda: any(topic == topic_of("health", "home") for topic, _ in list(heard.messages)), "a gateway")
+    wait_until(lambda: heard.of("health", Health.decode), "a gateway")
     birth = Status(True, "1", 0, (), ()).encode()
     for device in ("watch", "stranger"):
         wait_until(lambda name=device: link.publish(topic_of("status", "home", name), birth, retain=True) is not None)
@@ -183,7 +180,7 @@ def test_a_push_that_the_device_refuses_ends_no_release_and_one_that_it_accepts_
     wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 3, "version 3")
     more_are_released()
     wait_until(lambda: newest().version == 3 and newest().guarantee.since is not None, "a date")
-    assert agent.stop(PATIENCE) == 0
+    assert agent.stop() == 0
     drawn = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     rows = DrawnTicks(drawn._db, "hr").document()
     drawn.close()
@@ -192,7 +189,6 @@ def test_a_push_that_the_device_refuses_ends_no_release_and_one_that_it_accepts_
     since = newest().guarantee.since
     assert since is not None
     assert since >= begin
-    gateway.process.terminate()
-    assert gateway.process.wait(PATIENCE) == 0
+    assert gateway.stop() == 0
     (trouble,) = troubles(tmp_path / "agent.log")
     assert " WARNING a policy is refused (ceiling): " in trouble

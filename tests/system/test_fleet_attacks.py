@@ -22,7 +22,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.core.trust import unpack
 from fugu.mqtt import Broker
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Operator
 from tests.support.measured import measure_policy
 from tests.support.processes import AgentProcess, by_tick, policy
@@ -119,7 +119,7 @@ def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(secured:
     operator.until(lambda status: status.version == 0)
     operator.say(keys.signed(document(7)))
     operator.until(lambda status: status.version == 7)
-    wait_until(lambda: operator.frames)
+    wait_until(operator.frames)
     trusted = (tmp_path / "watch" / "trust").read_bytes()
     for number, (name, (payload, reason)) in enumerate(ATTACKS.items(), start=1):
         operator.say(payload)
@@ -130,18 +130,18 @@ def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(secured:
     status = operator.until(lambda status: status.refused > len(ATTACKS))
     assert status.reason == "root", "a root that the old one did not sign"
     assert (tmp_path / "watch" / "trust").read_bytes() == trusted
-    before = len(operator.frames)
-    wait_until(lambda: len(operator.frames) > before + 2)
-    assert {frame.policy_version for frame in operator.frames} == {7}
-    by_tick(operator.frames)
+    before = len(operator.frames())
+    wait_until(lambda: len(operator.frames()) > before + 2)
+    assert {frame.policy_version for frame in operator.frames()} == {7}
+    by_tick(operator.frames())
     operator.say(keys.signed(document(9, frame_ticks=5)))
     operator.until(lambda status: status.version == 9)
-    wait_until(lambda: operator.frames[-1].policy_version == 9)
-    wait_until(lambda: len(by_tick(operator.frames)) >= 100, "a hundred ticks")
-    assert agent.stop(PATIENCE) == 0
-    ticks = sorted(by_tick(operator.frames))
+    wait_until(lambda: operator.frames()[-1].policy_version == 9)
+    wait_until(lambda: len(by_tick(operator.frames())) >= 100, "a hundred ticks")
+    assert agent.stop() == 0
+    ticks = sorted(by_tick(operator.frames()))
     assert len(ticks) >= 100
-    versions = [frame.policy_version for frame in sorted(operator.frames, key=lambda frame: frame.first)]
+    versions = [frame.policy_version for frame in sorted(operator.frames(), key=lambda frame: frame.first)]
     assert versions == sorted(versions)
     assert "Traceback" not in (tmp_path / "agent.log").read_text()
 
@@ -162,16 +162,16 @@ def test_an_expired_policy_does_as_its_own_text_says_and_is_called_stale(
         if operator.now.version != version:
             assert operator.now.reason == "expired"
             continue
-        wait_until(lambda: operator.frames or operator.now.stale)
-        if operator.frames:
+        wait_until(lambda: operator.frames() or operator.now.stale)
+        if operator.frames():
             break
     assert operator.until(lambda status: status.stale).version == version
     end_tick = until * 1_000_000 // PERIOD_US
     if on_expiry == "hold":
-        wait_until(lambda: operator.frames[-1].last > end_tick + 50)
-    assert agent.stop(PATIENCE) == 0
+        wait_until(lambda: operator.frames()[-1].last > end_tick + 50)
+    assert agent.stop() == 0
     if on_expiry == "stop":
-        assert max(by_tick(operator.frames)) < end_tick
+        assert max(by_tick(operator.frames())) < end_tick
 
 
 def test_a_root_is_rotated_over_the_air(secured: Broker, tmp_path: Path) -> None:
@@ -193,6 +193,6 @@ def test_a_root_is_rotated_over_the_air(secured: Broker, tmp_path: Path) -> None
     agent = AgentProcess(config, tmp_path / "agent.log")
     operator.say(new.signed(document(3)))
     operator.until(lambda status: status.version == 3)
-    assert agent.stop(PATIENCE) == 0
+    assert agent.stop() == 0
     with sqlite3.connect(tmp_path / "watch" / "outbox.sqlite") as db:
         assert db.execute("SELECT COUNT(*) FROM pending").fetchone() == (0,)

@@ -13,7 +13,7 @@ from fugu.contract.topics import topic_of
 from fugu.contract.trust import Trust
 from fugu.core.trust import unpack
 from fugu.mqtt import Broker
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Operator
 from tests.support.processes import AgentProcess, Recorder, by_tick, policy, troubles
 from tests.support.signing import Keys, policy_document
@@ -76,7 +76,7 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
     operator.until(lambda status: status.version == version)
     count = len(recorder.payloads)
     wait_until(lambda: len(recorder.payloads) > count + 20)
-    assert agent.stop(PATIENCE) == 0
+    assert agent.stop() == 0
     recorder.link.stop()
     assert troubles(log) == []
     frames = sorted({frame.first: frame for frame in recorder.frames()}.values(), key=lambda frame: frame.first)

@@ -37,7 +37,7 @@ def test_no_reading_is_in_any_packet_file_log_or_error(broker: Mosquitto, tmp_pa
         sent = len(tap.upstream)
         agent = AgentProcess(config, tmp_path / "agent.log")
         wait_until(lambda: len(tap.upstream) > sent + 1000)
-        assert agent.stop(PATIENCE) == 0
+        assert agent.stop() == 0
         captured = bytes(tap.upstream), bytes(tap.downstream)
     assert {frame.window for _, frame in gateway.windows()} == {"high", "bars"}
     gateway.stop()

@@ -102,7 +102,7 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
     broker.kill()
     broker.start()
     goes_on(gateway)
-    assert agent.stop(PATIENCE) == 0
+    assert agent.stop() == 0
     outbox = Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")
     assert measure_frames(outbox) == [], "everything is durable in the gateway"
     outbox.close()

@@ -9,11 +9,10 @@ import pytest
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import topic_of
-from fugu.mqtt import Link
 from tests.support.brokers import wait_until
 from tests.support.browser import Browser
 from tests.support.pages import ServedPage
-from tests.support.processes import GatewayProcess
+from tests.support.processes import GatewayProcess, Recorder
 from tests.support.release_scenes import scheduled
 from tests.support.scenes import policy, write_policies
 from tests.support.shipped import Client, Shipped
@@ -52,21 +51,13 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
         gateway = GatewayProcess(tmp_path, shipped.address("gateway"), releases=releases)
         pages = {name: ServedPage(tmp_path, shipped.address(name)) for name in ("site", "street")}
         wait_until(gateway.hears, "the gateway")
-        received = list[bytes]()
-        reader = Link(
-            shipped.address("reader"),
-            client_id="reader",
-            subscriptions=(topic_of("release", "home", "street", "walk"),),
-            on_message=lambda _topic, payload, _retained: received.append(payload),
-        )
-        reader.start()
+        reader = Recorder(shipped.address("reader"), topic_of("release", "home", "street", "walk"))
         with shipped.client("watch") as watch:
             status = Status(True, "1.0", 0, (), (StreamStatus("hr", 1, TICKS),)).encode()
             assert watch.publish(topic_of("status", "home", "watch"), status, retain=True) == 0
             send(watch, range(0, TICKS + 10, 10))
-        wait_until(lambda: received, "the release")
-        reader.stop()
-        answer = ReleaseFrame.decode(received[0])
+        wait_until(lambda: reader.payloads, "the release")
+        answer = ReleaseFrame.decode(reader.payloads[0])
 
         for name, seen in (("site", {"walk", "inside"}), ("street", {"walk"})):
             browser.open(f"{pages[name].address}/releases")

@@ -151,7 +151,7 @@ def test_what_running_programs_publish_is_what_the_register_names_and_holds_no_r
             metrics = answer.read()
         assert b"fugu_gateway_frames_stored_total" in metrics
         assert not any(b'"%b"' % name in metrics for name in (b"watch", b"hr", b"home", b"active"))
-        assert fleet.agent.stop(PATIENCE) == 0
+        assert fleet.agent.stop() == 0
         during = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
         messages_seen([message for message in fleet.heard.messages if message not in sent])
         assert fleet.heard.kinds() == named

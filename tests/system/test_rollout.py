@@ -12,7 +12,7 @@ import pytest
 from fugu.contract.fleet_documents import Enrolment
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway
 from tests.support.rollout_crowd import Crowd, plan, prepare
 from tests.support.signing import Keys
@@ -45,8 +45,7 @@ def test_it_completes_although_the_gateway_is_killed_and_the_absent_catch_up(
     wait_until(lambda: sum(device.online for device in registry.devices()) == DEVICES - OFFLINE, "births")
     rollouts.start(number, who="me", time_us=time.time_ns() // 1000)
     wait_until(lambda: crowd.versions().count(1) > DEVICES // 3, "a third of the devices")
-    gateway.process.kill()
-    gateway.process.wait(PATIENCE)
+    gateway.kill()
     gateway = Gateway(tmp_path, broker.port)
     wait_until(lambda: rollouts.show(number).state.phase == "completed", "the end")
     took = time.monotonic() - begun

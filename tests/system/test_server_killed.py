@@ -56,7 +56,7 @@ def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquit
             postgres.start()
         stored = gateway.counters["stored"]
         wait_until(lambda: gateway.counters["stored"] > stored + 10, "frames after all")
-        assert agent.stop(PATIENCE) == 0, (tmp_path / "agent.log").read_text()
+        assert agent.stop() == 0, (tmp_path / "agent.log").read_text()
         with closing(Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")) as outbox:
             assert outbox.frames.depth() == 0
         ticks_stored = symbols_in(postgres.server)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -17,21 +16,17 @@ from fugu.contract.descriptions import Description
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import History, Noise, Span
-from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import topic_of
-from fugu.mqtt import Broker, Link
 from fugu.privacy.randomised_response import calibrate
 from gateway.health.monitor import asked
-from gateway.releases.audit import verify
-from gateway.releases.ledger import Ledger
-from gateway.store.location import Server, ledger_beside
+from gateway.store.location import Server
 from gateway.store.shards import owner
-from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
+from tests.support.processes import Recorder
 from tests.support.release_scenes import Public, scheduled, write_config
 from tests.support.scenes import frames, policy, write_policies
-from tests.support.shard_processes import Process
+from tests.support.shard_processes import Process, check_releases, check_store
 
 NAMES = ("sensor-0", "sensor-2", "sensor-6")
 
@@ -124,24 +119,12 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
     wait_until(lambda: len(set(public.payloads)) == 3, "the release after that")
     assert asked(server)["missing"] == []
     for shard in shards:
-        shard.send(signal.SIGTERM)
-        assert shard.ended() == 0
-    again_fleet.send(signal.SIGTERM)
-    assert again_fleet.ended() == 0
+        assert shard.stop() == 0
+    assert again_fleet.stop() == 0
 
-    for name, some in sent.items():
-        with closing(Store(server)) as store:
-            number = store.stream_id(name, "hr")
-            assert number is not None
-            stored = store.symbols.following(number, 0)
-            assert b"".join(frame.symbols for frame in stored) == b"".join(frame.symbols for frame in some)
-    payloads = list(dict.fromkeys(public.payloads))  # the newest is published again at every start
-    released = [ReleaseFrame.decode(payload) for payload in payloads]
+    check_store(server, sent)
+    released = check_releases(server, public)
     assert [(frame.first, frame.devices, frame.observed) for frame in released] == [(at, 3, 60) for at in (0, 20, 40)]
-    with closing(Ledger(ledger_beside(server))) as ledger:
-        assert len(ledger.entries()) == 3
-        published = {frame.entry: payload for frame, payload in zip(released, payloads, strict=True)}
-        assert verify(ledger, published).problems == ()
 
 
 @pytest.mark.long
@@ -156,16 +139,11 @@ def test_a_change_that_a_shard_stores_dates_what_the_fleet_s_process_says_also_a
         policies.append(policy(version, device="sensor-2", chains=chains, table=table).model_copy(update=promise))
     write_policies(tmp_path / "policies", policies)
     write_config(tmp_path, scheduled())
-    described: list[Description] = []
-    observer = Link(
-        Broker(port=broker.port),
-        client_id="observer",
-        subscriptions=(topic_of("description", "home", "sensor-2", "hr"),),
-        on_message=lambda _topic, payload, _retained: (
-            described.append(Description.decode(payload)) if payload else None
-        ),
-    )
-    observer.start()
+    heard = Recorder(broker.broker, topic_of("description", "home", "sensor-2", "hr"))
+
+    def described() -> list[Description]:
+        return heard.of("description", Description.decode)
+
     shards = [Process(tmp_path, broker, server, f"{index}/2") for index in range(2)]
     fleet = Process(tmp_path, broker, server, "fleet/2")
     for process in (*shards, fleet):
@@ -181,22 +159,19 @@ def test_a_change_that_a_shard_stores_dates_what_the_fleet_s_process_says_also_a
 
     for frame in every[:4]:
         say(1, frame)
-    wait_until(lambda: described and described[-1].version == 1 and described[-1].confirmed)
-    assert described[-1].guarantee.always
+    wait_until(lambda: described() and described()[-1].version == 1 and described()[-1].confirmed)
+    assert described()[-1].guarantee.always
     for frame in every[4:]:
         say(2, frame)
-    wait_until(lambda: described[-1].version == 2 and described[-1].guarantee.since is not None, "a date")
-    since = described[-1].guarantee.since
+    wait_until(lambda: described()[-1].version == 2 and described()[-1].guarantee.since is not None, "a date")
+    since = described()[-1].guarantee.since
     history = History((Span(1, Noise.of(policies[0]), 0, 39), Span(2, Noise.of(policies[1]), 40, None)))
     assert since == dated(policies[1], history).since
     assert since is not None
     assert since > 40
-    fleet.send(signal.SIGTERM)
-    assert fleet.ended() == 0
-    observer.publish(topic_of("description", "home", "sensor-2", "hr"), b"", retain=True)
+    assert fleet.stop() == 0
+    heard.link.publish(topic_of("description", "home", "sensor-2", "hr"), b"", retain=True)
     again = Process(tmp_path, broker, server, "fleet/2", "again")
-    heard = len(described)
-    wait_until(lambda: len(described) > heard and described[-1].guarantee.since == since, "the same date")
-    for process in (*shards, again):
-        process.send(signal.SIGTERM)
-        assert process.ended() == 0
+    before = len(described())
+    wait_until(lambda: len(described()) > before and described()[-1].guarantee.since == since, "the same date")
+    assert [process.stop() for process in (*shards, again)] == [0, 0, 0]

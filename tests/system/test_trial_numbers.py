@@ -18,6 +18,7 @@ from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.trial import numbers_of
 from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.processes import Recorder
 from tests.support.replays import SECRET, recorded
 
 pytestmark = pytest.mark.processes
@@ -25,25 +26,12 @@ COUNT = topic_of("count", DEVICE, DEVICE, "value")
 DOCUMENT = discovery_topic(DEVICE, DEVICE)
 
 
-class Heard:
-    """All that a subscriber hears, and what is retained of it."""
-
-    def __init__(self, broker: Mosquitto) -> None:
-        self.messages = list[tuple[str, str]]()
-        self.link = Link(broker.broker, client_id="heard", subscriptions=("#",), on_message=self._heard)
-        self.link.start()
-        wait_until(lambda: self.link.subscribed, "a subscription")
-
-    def _heard(self, topic: str, payload: bytes, _retained: bool) -> None:
-        self.messages.append((topic, payload.decode()))
+class Heard(Recorder):
+    """All that a subscriber hears."""
 
     @property
-    def newest(self) -> dict[str, str]:
-        return dict(self.messages)
-
-    @property
-    def values(self) -> list[str]:
-        return [payload for topic, payload in self.messages if topic == COUNT and payload]
+    def values(self) -> list[bytes]:
+        return [payload for payload in self.on(COUNT) if payload]
 
 
 def tried(folder: Path, broker: Mosquitto, *words: str) -> subprocess.Popen[str]:
@@ -75,7 +63,7 @@ def trial_numbers(folder: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPat
     with numbers.listen(broker.broker):
         for topic, payload in ((DOCUMENT, "{}"), (COUNT, '{"value": 1}'), (COUNT, '{"value": 2}')):
             assert link.publish(topic, payload.encode()) is not None
-        heard = Heard(broker)
+        heard = Heard(broker.broker, "#")
         assert link.publish(COUNT, b'{"value": 3}') is not None
         wait_until(lambda: heard.values, "the last one")
         heard.link.stop()
@@ -89,11 +77,11 @@ def test_numbers_that_were_drawn_before_are_sent_again_and_taken_back(
 ) -> None:
     numbers = trial_numbers(tmp_path, broker, monkeypatch)
     assert numbers.file.stat().st_mode & 0o777 == 0o600
-    heard = Heard(broker)
+    heard = Heard(broker.broker, "#")
     for sent in (3, 6):
         process = tried(tmp_path, broker)
         wait_until(lambda sent=sent: len(heard.values) == sent, "three numbers", patience=120.0)
-        assert heard.newest[DOCUMENT] == "{}"
+        assert heard.newest[DOCUMENT] == b"{}"
         assert json.loads(heard.newest[topic_of("health", DEVICE)]) == {"online": True}
         text = ended(process)
         assert (
@@ -117,7 +105,7 @@ def test_a_broker_that_takes_no_such_message_is_named(tmp_path: Path, monkeypatc
 @pytest.mark.soak
 def test_a_recording_is_planned_replayed_and_sent(broker: Mosquitto, tmp_path: Path) -> None:
     recorded(tmp_path, 0.6, 2700)
-    heard = Heard(broker)
+    heard = Heard(broker.broker, "#")
     process = tried(tmp_path, broker, "--threshold", "10", "--protect", "tick")
     wait_until(lambda: len(heard.values) == 12, "twelve numbers", patience=600.0)
     assert json.loads(heard.newest[DOCUMENT])["dev"]["name"] == DEVICE
@@ -125,7 +113,7 @@ def test_a_recording_is_planned_replayed_and_sent(broker: Mosquitto, tmp_path: P
     assert "Useful: the released shares" in text
     assert "on your sensor" not in text
     assert SECRET not in text
-    assert not [topic for topic, payload in heard.messages if SECRET in payload], "a reading"
+    assert not [topic for topic, payload in heard.messages if SECRET.encode() in payload], "a reading"
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": "fugu-trial/1", "messages": [["x/y", 1]]}'])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import signal
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -20,7 +19,7 @@ from fugu.planning.policy_builder import PolicyHeader, build_window_policy, thre
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.processes import AgentProcess, Recorder, write_device
 from tests.support.release_scenes import Public, scheduled, start_gateway, write_config
 from tests.support.simulated_states import simulate_states
@@ -64,12 +63,11 @@ def test_a_group_release_from_device_windows_is_within_a_few_percent(broker: Mos
     public, symbols = Public(broker), Recorder(address, topic_of("symbols", "home", "watch", "hr"))
     gateway = start_gateway(broker, tmp_path)
     agents = [AgentProcess(config, tmp_path / "agent.log") for config in configs]
-    wait_until(lambda: any(frame.observed == LENGTH * len(DEVICES) for frame in public.frames))
-    (frame, *_) = (frame for frame in public.frames if frame.observed == LENGTH * len(DEVICES))
+    wait_until(lambda: any(frame.observed == LENGTH * len(DEVICES) for frame in public.releases))
+    (frame, *_) = (frame for frame in public.releases if frame.observed == LENGTH * len(DEVICES))
     for agent in agents:
-        assert agent.stop(PATIENCE) == 0
-    gateway.send_signal(signal.SIGTERM)
-    assert gateway.wait(PATIENCE) == 0
+        assert agent.stop() == 0
+    assert gateway.stop() == 0
     truth = sum(
         path[tick % TICKS] for path in states.values() for tick in range(frame.first, frame.first + frame.length)
     )

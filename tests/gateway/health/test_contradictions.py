@@ -67,7 +67,7 @@ class Scene:
         self.all.pump()
 
     def stops(self) -> list[bytes]:
-        return [payload for topic, payload in list(self.heard.messages) if topic == TOPIC]
+        return self.heard.on(TOPIC)
 
     def alarms(self) -> dict[tuple[AlarmCode, str], int]:
         """How often each happened."""

@@ -232,9 +232,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     words = ["gateway", "status", str(tmp_path / "gateway.sqlite")]
 
     def healths() -> list[Health]:
-        return [
-            Health.decode(payload) for topic, payload in list(heard.messages) if topic == topic_of("health", "home")
-        ]
+        return heard.of("health", Health.decode)
 
     assert main(words) == 1
     assert "no gateway answers" in capsys.readouterr().err

@@ -152,7 +152,7 @@ def test_a_second_gateway_on_a_store_is_refused_in_one_line_and_the_first_goes_o
     device.say_birth()
     wait_until(device.answered_after(0), "the gateway")
     settings = gateway_config("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies")
-    refused = rf"^another gateway runs with the store s\.sqlite \(process {first.pid}\): stop it, or use another"
+    refused = rf"^another gateway runs with the store s\.sqlite \(process {first.process.pid}\): stop it, or use a"
     with pytest.raises(StoreError, match=refused):
         Gateway(settings).start()
     link = tmp_path / "link.sqlite"

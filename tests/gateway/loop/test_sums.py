@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -11,40 +10,19 @@ from fugu.contract.envelope import digits
 from fugu.contract.group_frames import OpeningRequest, Report, numbers
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic
-from fugu.mqtt import Broker, Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.groups import PUBLIC
-from tests.support.processes import GatewayProcess
+from tests.support.processes import GatewayProcess, Recorder
 from tests.support.street import HelperProgram, street
 from tests.support.wiretap import CANARIES, traces
 
 CANARY = CANARIES[0]
 
 
-class Ear:
-    """All that was heard on some topics, in order."""
-
-    def __init__(self, broker: Broker, *topics: str) -> None:
-        self.messages: list[tuple[str, bytes]] = []
-        self._link = Link(broker, client_id="ear", subscriptions=topics, on_message=self._heard)
-
-    def of(self, topic: str) -> list[bytes]:
-        return [payload for heard, payload in self.messages if heard == topic]
-
-    def __enter__(self) -> Self:
-        self._link.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._link.stop()
-
-    def _heard(self, topic: str, payload: bytes, _retained: bool) -> None:
-        self.messages.append((topic, payload))
-
-
 @pytest.mark.long
 def test_a_window_opens_once_and_is_released_with_its_helper(tmp_path: Path) -> None:
-    with Mosquitto() as server, Ear(server.broker, "#") as ear:
+    with Mosquitto() as server:
+        ear = Recorder(server.broker, "#")
         document, homes = street(tmp_path, server.broker, [0.0, *[float(CANARY)] * 2], deadline=1, noise=4_288_000_000)
         (tmp_path / "policies").mkdir()
         for home in homes:
@@ -60,7 +38,7 @@ def test_a_window_opens_once_and_is_released_with_its_helper(tmp_path: Path) -> 
             for home in homes:
                 home.start()
             topic = "fugu/2/home/release/site/street"
-            wait_until(lambda: len(ear.of(topic)) >= 2, "two sums")
+            wait_until(lambda: len(ear.on(topic)) >= 2, "two sums")
             gateway.kill()
             gateway = GatewayProcess(tmp_path, server.broker, releases=tmp_path / "releases.toml")
             wait_until(
@@ -82,7 +60,7 @@ def test_a_window_opens_once_and_is_released_with_its_helper(tmp_path: Path) -> 
         assert len(released) >= 2
         assert all((frame.epsilon, frame.values) == (1e5, values.get(frame.first, frame.values)) for frame in released)
         requested: dict[int, set[bytes]] = {}
-        for payload in ear.of("fugu/2/home/group/street/request"):
+        for payload in ear.on("fugu/2/home/group/street/request"):
             page = OpeningRequest.decode(payload)
             requested.setdefault(page.number, set()).add(page.request)
         assert requested
@@ -90,12 +68,12 @@ def test_a_window_opens_once_and_is_released_with_its_helper(tmp_path: Path) -> 
         assert all(len(sets) == 1 for sets in requested.values()), "one set of a window, ever"
 
 
-def frames(ear: Ear, topic: str) -> list[ReleaseFrame]:
+def frames(ear: Recorder, topic: str) -> list[ReleaseFrame]:
     """The releases that were heard on a topic."""
-    return [ReleaseFrame.decode(payload) for payload in ear.of(topic) if payload]
+    return [ReleaseFrame.decode(payload) for payload in ear.on(topic) if payload]
 
 
-def search_for_parts(ear: Ear, folder: Path) -> None:
+def search_for_parts(ear: Recorder, folder: Path) -> None:
     """Look for each part that was reported, as bytes and as text, everywhere but in its own report and its outbox."""
     reports = [Report.decode(payload) for topic, payload in ear.messages if parse_topic(topic).kind == "report"]
     parts = {number for report in reports for number in numbers(report.parts)}

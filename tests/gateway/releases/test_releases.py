@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from fugu.contract.reports import ReleaseFrame
 from gateway.loop.gateway import Gateway
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import FLEET, Public, scheduled, start_gateway, write_config
@@ -63,7 +62,7 @@ def test_a_scheduled_release_arrives_and_its_entry_was_there_before(
     wait_until(lambda: len(public.payloads) == 2)
     assert entries == [(public.payloads[0], 0, 19), (public.payloads[1], 20, 39)]
     assert noted == [True, True]  # in the store too, before it was published
-    frame = public.frames[0]
+    frame = public.releases[0]
     assert (frame.name, frame.stream, frame.audience, frame.query) == ("active", "hr", "public", "count")
     assert (frame.states, frame.devices, frame.first, frame.length) == (("level 1",), 2, 0, 20)
     assert 0 < frame.observed <= 40
@@ -100,22 +99,20 @@ def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosqu
         device.send(sequence[10 * part : 10 * part + 10])
         wait_until(lambda arrived=arrived: len(public.payloads) >= arrived)  # type: ignore[misc]
         gateway.kill()
-        gateway.wait(PATIENCE)
     seen = device.watermarks
     gateway = start_gateway(broker, tmp_path)
     wait_until(device.answered_after(seen))
     device.send_again()
     expected = {(name, first) for name in ("active", "plain") for first in range(0, 180, 20)}
-    wait_until(lambda: {(frame.name, frame.first) for frame in public.frames} == expected)
-    gateway.send_signal(signal.SIGTERM)
-    assert gateway.wait(PATIENCE) == 0
+    wait_until(lambda: {(frame.name, frame.first) for frame in public.releases} == expected)
+    assert gateway.stop() == 0
     ledger = Ledger(tmp_path / "l.sqlite", create=False)
     published = {ReleaseFrame.decode(payload).entry: payload for payload in public.payloads}
     assert set(published.values()) == set(public.payloads)  # what arrived again had the same bytes
     assert len(published) == len(expected) == len(ledger.entries())
     assert verify(ledger, published).problems == ()
     assert {entry.state for entry in ledger.entries()} == {"published"}
-    log = (tmp_path / "gateway.log").read_text()
+    log = gateway.log
     assert "Traceback" not in log
     assert "no release" not in log
     ledger.close()
@@ -137,9 +134,8 @@ def test_what_the_broker_refuses_is_published_at_the_next_start_with_the_same_by
         wait_until(device.answered_after(0))
         device.send(frames([10] * 3))
         wait_until(lambda: pending(tmp_path))
-        gateway.send_signal(signal.SIGTERM)
-        assert gateway.wait(PATIENCE) == 0
-        assert "publish_refused=1" in (tmp_path / "gateway.log").read_text()
+        assert gateway.stop() == 0
+        assert "publish_refused=1" in gateway.log
         (reserved,) = pending(tmp_path)
         access.write_text("topic readwrite fugu/2/home/#\n")
         broker.restart()
@@ -148,8 +144,7 @@ def test_what_the_broker_refuses_is_published_at_the_next_start_with_the_same_by
         wait_until(lambda: public.payloads)
         assert public.payloads == [reserved]
         wait_until(lambda: not pending(tmp_path))
-        gateway.send_signal(signal.SIGTERM)
-        assert gateway.wait(PATIENCE) == 0
+        assert gateway.stop() == 0
         public.link.stop()
         device.stop()
 

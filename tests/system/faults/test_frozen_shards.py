@@ -16,13 +16,12 @@ from fugu.contract.reports import ReleaseFrame
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
 from gateway.store.location import Server, ledger_beside
-from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.postgres import break_connections
 from tests.support.release_scenes import Public, scheduled, write_config
 from tests.support.scenes import frames, policy, write_policies
-from tests.support.shard_processes import Process
+from tests.support.shard_processes import Process, check_store
 
 NAMES = ("sensor-0", "sensor-2", "sensor-6")
 ROLES = ("0/2", "1/2", "fleet/2")
@@ -44,7 +43,7 @@ class Site:
         return self._make(role, str(self._started))
 
     def kill(self, role: str) -> None:
-        self.parts[role].end()
+        self.parts[role].kill()
         self.parts[role] = self._start(role)
 
     def freeze(self, role: str, seconds: float) -> None:
@@ -137,12 +136,7 @@ def settle(site: Site, devices: dict[str, Device]) -> None:
 def check(server: Server, sent: dict[str, list[SymbolFrame]], public: Public) -> None:
     """Every tick is stored once, as it was sent; every release was published once, and is in the ledger."""
     ticks = min(some[-1].last + 1 for some in sent.values())
-    with closing(Store(server)) as store:
-        for name, some in sent.items():
-            number = store.stream_id(name, "hr")
-            assert number is not None
-            stored = store.symbols.following(number, 0)
-            assert b"".join(frame.symbols for frame in stored) == b"".join(frame.symbols for frame in some), name
+    check_store(server, sent)
     wait_until(
         lambda: len({ReleaseFrame.decode(payload).first for payload in public.payloads}) >= ticks // 20 - 1, "releases"
     )

@@ -21,7 +21,7 @@ from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from gateway.store.store import Store
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.memory import high_water_bytes
 from tests.support.mutations import SEEDS, mutated
 from tests.support.processes import AgentProcess, GatewayProcess, Recorder, policy
@@ -172,7 +172,7 @@ def test_mutated_documents_through_a_live_agent(broker: Mosquitto, tmp_path: Pat
     seen = len(recorder.payloads)
     wait_until(lambda: len(recorder.payloads) > seen + 3, "ticks to go on")
     assert {frame.policy_version for frame in recorder.frames()} == {1}
-    agent.stop(PATIENCE)
+    agent.stop()
     assert "Traceback" not in (tmp_path / "agent.log").read_text()
 
 
