@@ -19,6 +19,7 @@ from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, los
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up
+from fugu.contract.windows import Window
 from tests.support.oracle import best_attack
 from tests.support.recursions import lost
 from tests.support.work import lines_run
@@ -124,6 +125,17 @@ def test_a_table_above_its_guarantee_is_refused_with_both_numbers() -> None:
     with pytest.raises(GuaranteeError, match=rf"loses epsilon {real!r} to the informed adversary, above the 2\.0 "):
         check_outputs(chains, StreamOutputs(table), Guarantee(epsilon=2.0, adversary="informed"))
     assert check_outputs(chains, StreamOutputs(table), Guarantee(epsilon=real, adversary="informed")).epsilon == real
+
+
+@pytest.mark.parametrize("table", [None, flips(0.3, 0.3)])
+def test_windows_count_beside_the_table_to_the_last_digit(table: NoiseTable | None) -> None:
+    window = Window(name="w", length=60, stride=60, states=(1,), scale="40")
+    chains, outputs = point(0.2, 0.35), StreamOutputs(table, (window,))
+    real = check_outputs(chains, outputs, Guarantee(epsilon=20.0, adversary="informed")).epsilon
+    assert real > (0.0 if table is None else loss(chains, table, "informed").epsilon)
+    assert check_outputs(chains, outputs, Guarantee(epsilon=real, adversary="informed")).epsilon == real
+    with pytest.raises(GuaranteeError, match=f"loses epsilon {real!r}"):
+        check_outputs(chains, outputs, Guarantee(epsilon=math.nextafter(real, 0), adversary="informed"))
 
 
 @pytest.mark.parametrize(("chains", "states"), [(point(0.1, 0.1), 3), (BoundedChains(states=3, odds_ratio=9.0), 2)])
