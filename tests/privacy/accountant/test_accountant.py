@@ -11,7 +11,7 @@ import pytest
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from tests.support.oracle import count_density, together, worst_release_loss
+from tests.support.oracle import count_density, together, worst_loss, worst_release_loss
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "mqm.json").read_text())
 THETA = {"theta1": np.array([[0.9, 0.1], [0.4, 0.6]]), "theta2": np.array([[0.8, 0.2], [0.3, 0.7]])}
@@ -25,6 +25,21 @@ def stationary(transition: np.ndarray) -> ChainAccountant:
 def random_chain(seed: int, k: int, *, sticky: float = 0.0) -> np.ndarray:
     generator = np.random.default_rng(seed)
     return sticky * np.eye(k) + (1 - sticky) * generator.dirichlet(np.ones(k), size=k)
+
+
+@pytest.mark.parametrize("seed", [1, 9])
+def test_no_endless_stream_of_three_states_tells_the_informed_more(seed: int) -> None:
+    """Chains whose five ticks tell the informed more than an endless stream tells the ignorant."""
+    generator = np.random.default_rng(seed)
+    transition = 0.97 * (0.5 * np.eye(3) + 0.5 * generator.dirichlet(np.full(3, 0.4), 3)) + 0.01
+    table = generator.dirichlet(np.ones(2), 3) * 0.8 + 0.1
+    rate = np.log(table[:, None] / table).max(axis=2)
+    chain = MarkovChain.stationary(transition)
+    truth = worst_loss(np.asarray(chain.initial), [transition] * 4, table, informed=True).max()
+    losses = {
+        adversary: ChainAccountant((chain,)).loss(rate, adversary).epsilon for adversary in ("ignorant", "informed")
+    }
+    assert losses["ignorant"] < truth <= losses["informed"]
 
 
 @pytest.mark.parametrize("seed", range(4))
