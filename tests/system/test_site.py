@@ -103,7 +103,7 @@ def test_the_notebook_runs_and_stores_no_output(tmp_path: Path) -> None:
     assert "truth=True" not in "".join("".join(cell["source"]) for cell in cells)
     fill_store(tmp_path / "filled.db", ("watch",), ticks=3_000)
     *_, saves, reads = sources = ["".join(cell["source"]) for cell in cells]
-    again = [saves, 'Path("filled.db").rename("home.db")', reads]
+    again = [saves, 'Path("filled.db").rename("home.db")', reads, "print(plan.verdict[0])"]  # which a notebook shows
     program = "\n".join([*sources, *again]).replace("10 * 1440", "6 * 1440")
     environment = {**os.environ, "MPLBACKEND": "Agg"}
     done = subprocess.run(

@@ -67,7 +67,7 @@ def test_forty_devices_of_a_list(fugu: Fugu, broker: Shipped) -> None:
     with broker, ExitStack() as agents:
         started = [AgentProcess(devices / name / "agent.toml", broker.root / name) for name in names[:2]]
         for agent in started:
-            agents.callback(agent.stop, PATIENCE)
+            agents.callback(agent.stop)
         wait_until(lambda: all(connected(devices / name) for name in names[:2]), "two agents")
         (devices / "b7" / "password").write_text("of somebody else\n")
         # A process of its own: it forks, which one with threads must not.
