@@ -95,3 +95,13 @@ def test_equal_states_leave_equal_bytes_and_an_equal_disk(tmp_path: Path) -> Non
     first, same, other = map(traces, agents)
     assert first == same
     assert first != other, "the states did not even reach the symbols"
+
+
+def test_windows_do_not_say_that_they_have_observed_the_first_ticks(tmp_path: Path) -> None:
+    """A count of nothing would pass for a share of 0. The start alone decides how many ticks there were."""
+    first, other = (device(tmp_path / str(i), readings) for i, readings in enumerate(([100.0], [31.0, 229.0, 1e308])))
+    for agent in (first, other):
+        go_on(agent, 60)
+    observed = [window_frames(agent._outbox) for agent in (first, other)]
+    assert [(frame.first, frame.observed) for frame in observed[0]] == [(15, 9), (30, 15), (45, 15)]
+    assert [frame.observed for frame in observed[0]] == [frame.observed for frame in observed[1]]
