@@ -83,7 +83,7 @@ def test_two_at_once_and_a_synchronous_one_get_the_same(broker: Mosquitto) -> No
     sender.start()
     wait_until(lambda: sender.connected)
     with Subscription(address, fleet="home") as synchronous:
-        wait_until(lambda: synchronous.link.connected)
+        wait_until(lambda: synchronous.link.subscribed)
         asyncio.run(main(sender))
         while len(plain) < 9:
             reading = synchronous.wait(PATIENCE)

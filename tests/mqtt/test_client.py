@@ -267,7 +267,7 @@ def test_properties_of_any_size_that_a_client_adds_end_nobodys_connection(broker
     messages: list[Message] = []
     link = Link(broker.broker, "reader", durable=True, subscriptions=("t/#",), on_messages=messages.extend)
     link.start()
-    wait_until(lambda: link.connected)
+    wait_until(lambda: link.subscribed)
     with closing(socket.create_connection((broker.broker.host, broker.broker.port))) as sender:
         sender.sendall(packet(0x10, b"\0\4MQTT\5\2\0\x3c\0\0\6sender"))
         for number, more in enumerate((properties, b""), start=1):

@@ -39,7 +39,7 @@ class Devices:
         topic = topic_of("policy_set", "home", name)
         self.link = Link(broker.broker, client_id, (topic,), on_message=self._received)
         self.link.start()
-        wait_until(lambda: self.link.connected)
+        wait_until(lambda: self.link.subscribed)
 
     def _received(self, topic: str, payload: bytes, retained: bool) -> None:
         self.got.append((parse_topic(topic).device, payload, retained))
