@@ -189,9 +189,10 @@ class _Wizard:
             if length:
                 self._delete(path)
                 return HTTPStatus.BAD_REQUEST
-            self._recording = path
-            if not self._busy:
-                self._delete_older()
+            if path in self._uploads:  # else another that was whole a moment later has taken its place
+                self._recording = path
+                if not self._busy:
+                    self._delete_older()
         self._tell_of(path)
         return HTTPStatus.CREATED
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,31 @@ def wizard_in(folder: Path) -> Iterator[Visitor]:
 def data_files(folder: Path) -> list[str]:
     """Contents of files, in the order of their paths."""
     return [file.read_text() for file in sorted(folder.rglob("*")) if file.is_file()]
+
+
+def test_of_two_uploads_that_are_whole_at_the_same_time_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, goes_on = wizard._Wizard(tmp_path, not_private=False, browser=False), threading.Event()
+    monkeypatch.setattr(program, "_tell_of", lambda _path: None)
+
+    class Body(BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            goes_on.wait(PATIENCE)
+            return super().read(size)
+
+    threads = [threading.Thread(target=program._uploaded, args=("a.csv", Body(b"aaaa"), 4)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(data_files(tmp_path)) == 2, "both")
+    with program._lock:
+        goes_on.set()
+        wait_until(lambda: data_files(tmp_path) == ["aaaa"] * 2, "both are whole")
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert program._recording is not None
+    assert (data_files(tmp_path), program._recording.read_text()) == (["aaaa"], "aaaa")
+    program.page._server.server_close()
 
 
 def test_two_uploads_of_one_name_do_not_mix_and_all_together_have_a_limit(
