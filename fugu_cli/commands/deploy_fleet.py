@@ -218,7 +218,8 @@ def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:
         raise FuguError(f"{file}: line {rows.line_num}: {error}") from None
     if problems:
         refusal = FuguError(f"{problems.pop()}; nothing was written")
-        refusal.__notes__ = problems
+        for problem in problems:
+            refusal.add_note(problem)
         raise refusal
     if not listed:
         raise FuguError(f"{file} names no device")
