@@ -21,6 +21,7 @@ from tests.support.fuzz_target import DECODERS, one_input
 from tests.support.mutations import SEEDS, mutated
 
 MESSAGE_REASONS = (
+    Reason.EMPTY,
     Reason.MALFORMED,
     Reason.UNKNOWN_SCHEMA,
     Reason.WRONG_TYPE,
@@ -46,10 +47,11 @@ def test_mutated_frames_crash_no_decoder_and_each_is_refused_for_a_reason(count:
         while (data := mutated(generator.choice(SEEDS), generator)) in SEEDS:
             pass
         one_input(data, counted)
+    one_input(b"", counted)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     print(f"{count} frames, {len(DECODERS)} decoders, {grown} kB: {dict(counted)}")
     assert grown < 100_000, f"memory grew by {grown} kB"
-    assert counted.total() == count * len(DECODERS)
+    assert counted.total() == (count + 1) * len(DECODERS)
     assert counted.keys() <= {"taken", *MESSAGE_REASONS}, "each reason says what is wrong with a message"
     assert counted.keys() >= set(MESSAGE_REASONS), "the fuzzer reaches every reason"
 
