@@ -13,8 +13,8 @@ from html import escape
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 __all__ = [
-    *("Lane", "Look", "Plot", "Shape", "lanes_document", "lanes_svg", "part_shapes", "percent_marks", "room_beside"),
-    *("share_scale", "share_shapes", "time_marks"),
+    *("Lane", "Look", "Plot", "Shape", "certainty_lane", "lanes_document", "lanes_svg", "part_shapes", "room_beside"),
+    *("share_scale", "share_shapes", "shares_lane", "time_marks"),
 ]
 
 Look: TypeAlias = Literal["stays", "leaves", "attacker"]
@@ -88,9 +88,36 @@ def _whole(words: str) -> str:
     return words.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-def percent_marks(shares: Sequence[float]) -> list[tuple[float, str]]:
-    """Shares, in percent."""
-    return [(share, f"{100 * share:g} %") for share in shares]
+def _in_percent(lane: Lane) -> Lane:
+    """The lane, with the ends and the middle of its upright axis in percent."""
+    low, high = lane.range
+    return lane._replace(levels=[(share, f"{100 * share:g} %") for share in (low, (low + high) / 2, high)])
+
+
+def shares_lane(
+    number: str,
+    words: str,
+    head: str,
+    height: int,
+    span: tuple[float, float],
+    shapes: Sequence[Shape] = (),
+    top: float = 1.0,
+) -> Lane:
+    """A lane of what leaves, as shares up to the top."""
+    return _in_percent(Lane("leaves", "Leaves", number, words, head, height, span, (), (0.0, top), (), shapes))
+
+
+def certainty_lane(
+    number: str,
+    words: str,
+    head: str,
+    height: int,
+    span: tuple[float, float],
+    shapes: Sequence[Shape] = (),
+    marks: Sequence[tuple[float, str]] = (),
+) -> Lane:
+    """A lane of how sure an attacker is, from 50 % on."""
+    return _in_percent(Lane("attacker", "Attacker", number, words, head, height, span, marks, (0.5, 1.0), (), shapes))
 
 
 _SCALES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

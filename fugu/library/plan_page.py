@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from fugu.contract.policies import AnyPolicy
-from fugu.lanes import Lane, lanes_svg, part_shapes, percent_marks, share_scale, share_shapes
+from fugu.lanes import Lane, lanes_svg, part_shapes, share_scale, share_shapes, shares_lane
 from fugu.library.auto_words import answer_words, error_words, percent, verdict
 from fugu.library.place_words import place_verdict, place_words
 from fugu.planning.auto import AutoPlan
@@ -111,18 +111,14 @@ def _answers(of: str, truth: list[float], released: list[float], release: Candid
     top = share_scale([*released, *truth])
     noun = "answers" if blocks is None else "parts of a day"
     off = sum(abs(value - other) for value, other in zip(released, truth, strict=False)) / max(1, count)
-    lane = Lane(
-        "leaves",
-        "Leaves",
+    lane = shares_lane(
         f"{count}",
         f"{noun}, off by {error_words(off)} on average" if truth else f"{noun}, with simulated noise",
         f"{of}, the last {count} answers · band: 95 %{' · dashes: truth' if truth else ''}",
         160,
         (0.0, float(count)),
-        (),
-        (0.0, top),
-        percent_marks((0.0, top / 2, top)),
         share_shapes([at + 0.5 for at in range(count)], released, truth, within, top),
+        top,
     )
     if blocks is None:
         return lane

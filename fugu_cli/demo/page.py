@@ -20,7 +20,7 @@ import tempfile
 import threading
 import traceback
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -33,9 +33,10 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from fugu.contract.errors import FuguError
+from fugu.lanes import Lane, lanes_document, lanes_svg
 from fugu_cli.view.terminal import say
 
-__all__ = ["Page", "fault"]
+__all__ = ["Page", "fault", "write_pictures"]
 
 _COOKIE = "fugu_replay"
 _HEADERS = {
@@ -119,6 +120,11 @@ class Page:
         self._files[f"/lanes-{at}.json"] = json.dumps(document, allow_nan=False).encode()
         self._drawn += 1
         self.show_replay(at, drawn=self._drawn)
+
+    def draw_lanes(self, at: int, lanes: Sequence[Lane], **fields: object) -> None:
+        """Draw what stays, what leaves, and the attacker who knows the habits."""
+        stays, leaves, attacker = lanes_document(lanes)
+        self.draw(at, {"lanes": [stays, leaves], "attackers": {"knows": attacker}, **fields})
 
     def link(self, report: str) -> None:
         """Serve a report, and link it."""
@@ -242,6 +248,12 @@ class Page:
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: Any) -> None:
         """A traceback in the terminal could have what was sent."""
+
+
+def write_pictures(folder: Path, name: str, title: str, lanes: Sequence[Lane]) -> None:
+    """Write lanes as two files, light and dark."""
+    for look, dark in (("", False), ("-dark", True)):
+        (folder / f"{name}{look}.svg").write_text(lanes_svg(title, lanes, dark=dark), encoding="utf-8")
 
 
 def _screen() -> bool:

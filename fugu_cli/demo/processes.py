@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -28,6 +28,8 @@ __all__ = [
     "await_that",
     "find_mosquitto",
     "gateway",
+    "kill",
+    "launch",
     "program",
     "start_broker",
 ]
@@ -89,13 +91,14 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
         command, name = [mosquitto, "-c", str(config)], "Mosquitto"
     else:
         command, name = [sys.executable, "-m", "fugu_cli.demo.processes", str(port)], "embedded broker (amqtt)"
-    with (folder / "broker.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+    log = folder / "broker.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        _await_listening(process, port, folder / "broker.log")
+        _await_listening(process, port, log)
         yield port, name
     finally:
-        _end(process, "the broker", folder / "broker.log")
+        _end(process, "the broker", log)
 
 
 def find_mosquitto(kind: str) -> str | None:
@@ -159,14 +162,10 @@ def await_that(what: str, condition: Callable[[], bool], seconds: float) -> None
 
 
 @contextmanager
-def program(
-    module: str, arguments: Sequence[str], log: Path, output: Path | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
+def program(module: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A program, such as `fugu`, in a process of its own; ended in order when the context ends."""
-    with ExitStack() as stack:
-        errors = stack.enter_context(log.open("wb"))
-        target = errors if output is None else stack.enter_context(output.open("wb"))
-        process = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=target, stderr=errors)
+    log.unlink(missing_ok=True)
+    process = launch(module, arguments, log)
     try:
         yield process
         if _end(process, arguments[0], log) != 0:
@@ -175,14 +174,25 @@ def program(
         process.kill()
 
 
+def launch(module: str, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a module as a program, which adds what it prints to a log."""
+    with log.open("ab") as output:
+        return subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=output, stderr=output)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process as a power cut would."""
+    process.kill()
+    process.wait()
+
+
 def _end(process: subprocess.Popen[bytes], what: str, log: Path) -> int:
     """Ask a process to end in order; returns its exit code, 0 if it does not end, is killed, and that is said."""
     process.terminate()
     try:
         return process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        kill(process)
         say(f"{what} did not end within {STOP_SECONDS:.0f} s and was killed: see {log}")
         return 0
 
@@ -205,9 +215,8 @@ def gateway(
     """
     file = folder / "gateway.toml"
     settings = {"fleet": fleet, "store": str(store.resolve()), "policies": "policies"}
+    settings |= {"releases": "releases.toml"} if releases else {}
     lines = toml_lines({**settings, "home_assistant": home_assistant})
-    if releases:
-        lines += toml_lines({"releases": "releases.toml"})
     file.write_text("\n".join([*lines, f"broker = {{port = {port}}}", ""]))
     with program("fugu", ["gateway", "run", "--verbose", str(file)], log) as process:
         if wait:

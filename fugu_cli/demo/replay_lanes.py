@@ -14,11 +14,12 @@ from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
 from fugu.lanes import (
     Lane,
     Shape,
+    certainty_lane,
     lanes_document,
     part_shapes,
-    percent_marks,
     share_scale,
     share_shapes,
+    shares_lane,
 )
 from fugu_cli.demo.evaluation import Replay, Results
 
@@ -113,58 +114,37 @@ def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) 
     words = f"{noun} of the day" if replay.parts else noun
     words = words if came == replay.expected else f"of {replay.expected:,} {words}"
     words += f", here {results.off}" if results is not None else ""
-    blank = Lane(
-        *("leaves", "Leaves", f"{came:,}", words, replay.drawn, 174),
-        *(span, (), (0.0, 1.0), percent_marks((0.0, 0.5, 1.0)), ()),
-    )
     if results is None:
-        return blank
-    if replay.parts:
-        return _profile(blank, results)
-    released, truth = results.released.tolist(), results.truth.tolist()
+        return shares_lane(f"{came:,}", words, replay.drawn, 174, span)
+    newest = len(replay.parts) or results.released.size  # of profiles only the last is drawn
+    released, truth = results.released[-newest:].tolist(), results.truth[-newest:].tolist()
     top = share_scale([*released, *truth])
-    shapes = share_shapes(results.hours.tolist(), released, truth, results.band, top)
-    return blank._replace(range=(0.0, top), levels=percent_marks((0.0, top / 2, top)), shapes=shapes)
-
-
-def _profile(blank: Lane, results: Results) -> Lane:
-    """The newest profile, a bar for each part of the day."""
-    parts = results.replay.parts
-    released, truth = (array.reshape(-1, len(parts))[-1].tolist() for array in (results.released, results.truth))
-    top = share_scale([*released, *truth])
-    return blank._replace(
-        span=(0.0, float(len(parts))),
-        height=190,
-        marks=[(at + 0.5, part.replace(":00", "").replace("-", "–")) for at, part in enumerate(parts)],
-        range=(0.0, top),
-        levels=percent_marks((0.0, top / 2, top)),
-        shapes=part_shapes(released, truth, results.band, top),
-        middles=True,
-    )
+    if not replay.parts:
+        shapes = share_shapes(results.hours.tolist(), released, truth, results.band, top)
+        return shares_lane(f"{came:,}", words, replay.drawn, 174, span, shapes, top)
+    shapes = part_shapes(released, truth, results.band, top)
+    marks = [(at + 0.5, part.replace(":00", "").replace("-", "–")) for at, part in enumerate(replay.parts)]
+    lane = shares_lane(f"{came:,}", words, replay.drawn, 190, (0.0, float(newest)), shapes, top)
+    return lane._replace(marks=marks, middles=True)
 
 
 def attacker_lanes(replay: Replay, results: Results | None) -> dict[str, Lane]:
     """Lanes of attackers, by who they are; only what has been computed."""
     if replay.parts or (results is not None and results.ours is None):
         return {"knows": stretches_lane(replay.stretches, replay.about)}
-    changes = {"knows": None, "learns": None, "ordinary": None} | (
-        {} if results is None else {"knows": results.ours, "learns": results.learner, "ordinary": results.ordinary}
-    )
-    return {
-        name: _odds_lane(replay, name, odds, results)
-        for name, odds in changes.items()
-        if odds is not None or name == "knows"
-    }
+    if results is None:
+        return {"knows": _odds_lane(replay, "knows", None, None)}
+    changes = {"knows": results.ours, "learns": results.learner, "ordinary": results.ordinary}
+    return {name: _odds_lane(replay, name, odds, results) for name, odds in changes.items() if odds is not None}
 
 
 def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Results | None) -> Lane:
     """Lane of one attacker: his certainty of each tick, from even odds."""
     promise = most_sure(replay.tick_epsilon)
-    at = "promise" if name == "knows" else "nobody"
-    label = (
-        f"{'the promise: at most' if at == 'promise' else 'the promise to one who knows the habits:'} {_sure(promise)}"
-    )
-    shapes = [Shape("zone", "allowed", [(0.5, promise)])] if at == "promise" else []
+    shapes, look, label = list[Shape](), "nobody", "the promise to one who knows the habits:"
+    if name == "knows":
+        shapes = [Shape("zone", "allowed", [(0.5, promise)])]
+        look, label = "promise", "the promise: at most"
     number, words = "–", f"the surest an attacker got, from 50 %, {replay.asked}"
     if changes is not None and results is not None:
         sure = 1.0 / (1.0 + np.exp(-np.abs(changes)))
@@ -183,50 +163,29 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
         number = _sure(float(sure.max()))
         if beyond := float((sure > limit).mean()):
             words += f"; above the line for {100 * beyond:.0f} %"
-    shapes.append(Shape("level", at, [(promise,)], label))
-    return Lane(
-        *(
-            "attacker",
-            "Attacker",
-            number,
-            words,
-            f"one {_ATTACKERS[name]} · 50 %: a coin flip",
-            190,
-        ),
-        *(replay.span(0 if results is None else results.end), replay.marks, (0.5, 1.0)),
-        *(percent_marks((0.5, 0.75, 1.0)), shapes),
-    )
+    shapes.append(Shape("level", look, [(promise,)], f"{label} {_sure(promise)}"))
+    head, span = f"one {_ATTACKERS[name]} · 50 %: a coin flip", replay.span(0 if results is None else results.end)
+    return certainty_lane(number, words, head, 190, span, shapes, replay.marks)
 
 
 def stretches_lane(stretches: Sequence[Stretch], about: str) -> Lane:
     """Lane of the certainty that anybody may get at most about stretches of several lengths, by the promise."""
     shown = stretches[:6]
-    bars, bare = list[tuple[float, ...]](), list[tuple[float, ...]]()
+    bars: dict[str, list[tuple[float, ...]]] = {"most": [], "bare": []}
     for at, stretch in enumerate(shown):
-        bar = (at + 0.2, at + 0.8, 0.5, most_sure(stretch.epsilon))
-        (bars if stretch.epsilon <= LARGEST_PROTECTED else bare).append(bar)
+        look = "most" if stretch.epsilon <= LARGEST_PROTECTED else "bare"
+        bars[look].append((at + 0.2, at + 0.8, 0.5, most_sure(stretch.epsilon)))
     promised = next((stretch for stretch in shown if stretch.name == about), shown[0])
     longer = ", ".join(_short(stretch.name) for stretch in shown if stretch.epsilon > LARGEST_PROTECTED)
     words = f"at most sure of what went on in any {about.removeprefix('1 ')}, if 50 % sure before"
     words += f"; not protected: {longer}" if longer else ""
     level = most_sure(promised.epsilon)
-    return Lane(
-        *(
-            "attacker",
-            "Attacker",
-            _sure(level),
-            words,
-        ),
-        *("how sure anybody can get, by the length of time; 50 %: a coin flip", 190),
-        *((0.0, float(len(shown))), [(at + 0.5, _short(stretch.name)) for at, stretch in enumerate(shown)]),
-        *((0.5, 1.0), percent_marks((0.5, 0.75, 1.0))),
-        [
-            Shape("bars", "most", bars),
-            Shape("bars", "bare", bare),
-            Shape("level", "promise", [(level,)], f"the promise: at most {_sure(level)}"),
-        ],
-        True,
-    )
+    shapes = [Shape("bars", look, points) for look, points in bars.items()]
+    shapes.append(Shape("level", "promise", [(level,)], f"the promise: at most {_sure(level)}"))
+    marks = [(at + 0.5, _short(stretch.name)) for at, stretch in enumerate(shown)]
+    head = "how sure anybody can get, by the length of time; 50 %: a coin flip"
+    lane = certainty_lane(_sure(level), words, head, 190, (0.0, float(len(shown))), shapes, marks)
+    return lane._replace(middles=True)
 
 
 def _short(name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -17,11 +16,11 @@ from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status
 from fugu.contract.topics import Topic, topic_of
-from fugu.lanes import Lane, lanes_document, lanes_svg, percent_marks, time_marks
+from fugu.lanes import Lane, certainty_lane, shares_lane, time_marks
 from fugu.mqtt import Broker
 from fugu_cli.demo.evaluation import HEART, AnyFrame, Replay, Results, load_home, load_night, read_night, summary
-from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import Listener, gateway, start_broker
+from fugu_cli.demo.page import Page, write_pictures
+from fugu_cli.demo.processes import Listener, gateway, kill, launch, start_broker
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
 from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.terminal import say, working
@@ -82,9 +81,8 @@ def run(out: Path, broker: str, *, browser: bool) -> int:
         draw_replay(page, len(NIGHTS), replays[-1], 0)
         name, seconds, nights, missing = stream(page, replays, out, broker)
         for night in nights:
-            for look, dark in (("", False), ("-dark", True)):
-                (out / f"{night.replay.device}{look}.svg").write_text(night_picture(night, dark=dark), encoding="utf-8")
-        for night in nights:
+            title = f"{night.replay.name}: what stays, what leaves, and what attackers can say"
+            write_pictures(out, night.replay.device, title, _night_lanes(night))
             say(f"\n{night.replay.name}", style="bold")
             for sentence in summary(night):
                 say(sentence)
@@ -97,47 +95,29 @@ def run(out: Path, broker: str, *, browser: bool) -> int:
     return 1 if missing else 0
 
 
-def night_picture(night: Results, *, dark: bool) -> str:
-    """A picture of a whole night: what stays, what leaves, and what three attackers can say."""
-    replay = night.replay
-    lanes = [*replay_lanes(replay, replay.states.size, night)]
-    for name, lane in attacker_lanes(replay, night).items():
+def _night_lanes(night: Results) -> list[Lane]:
+    """A whole night: what stays, what leaves, and what three attackers can say."""
+    lanes = [*replay_lanes(night.replay, night.replay.states.size, night)]
+    for name, lane in attacker_lanes(night.replay, night).items():
         if name != "knows":
             lanes[-1] = lanes[-1]._replace(marks=())
             lanes.append(lane._replace(title=_OTHERS[name], height=140))
-    return lanes_svg(f"{replay.name}: what stays, what leaves, and what attackers can say", lanes, dark=dark)
+    return lanes
 
 
 def show_recording(page: Page, at: int, values: Floats | Sequence[str | None], hours: float, of: str) -> None:
     """Draw a recording of which nothing has been read yet, and empty lanes below it."""
     stays = readings_lane(values, hours, 0, of)
     stays = stays._replace(number=f"{len(values):,}")
-    leaves = Lane(
-        *("leaves", "Leaves", "0", "nothing yet", "", 174, stays.span, (), (0.0, 1.0)),
-        *(percent_marks((0.0, 0.5, 1.0)), ()),
-    )
-    attacker = leaves._replace(
-        look="attacker",
-        title="Attacker",
-        number="–",
-        height=190,
-        marks=time_marks(stays.span[1]),
-        range=(0.5, 1.0),
-        levels=percent_marks((0.5, 0.75, 1.0)),
-    )
-    lanes = lanes_document([stays, leaves, attacker])
-    page.draw(at, {"lanes": lanes[:2], "attackers": {"knows": lanes[2]}, "waiting": True})
+    leaves = shares_lane("0", "nothing yet", "", 174, stays.span)
+    attacker = certainty_lane("–", "nothing yet", "", 190, stays.span, marks=time_marks(stays.span[1]))
+    page.draw_lanes(at, [stays, leaves, attacker], waiting=True)
 
 
 def draw_replay(page: Page, at: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
     """Draw what has been read and has come of a replay."""
-    page.draw(
-        at,
-        {
-            **replay_document(replay, ticks, results),
-            "waiting": not replay.parts and (results is None or results.attack is None),
-        },
-    )
+    waiting = not replay.parts and (results is None or results.attack is None)
+    page.draw(at, {**replay_document(replay, ticks, results), "waiting": waiting})
 
 
 @dataclass
@@ -257,17 +237,11 @@ def _start(
             **{"ceiling": policy.guarantee.epsilon, "status_seconds": 0.5, "drain_seconds": _MOST_SECONDS},
         }
         config = write_config(place, options, broker, {"policy.json": dict(replay.sensor)})
-        pace = min(_TICK_SECONDS, _REPLAY_SECONDS / replay.states.size)
-        command = [sys.executable, "-m", "fugu_cli.demo.device", str(config), str(pace)]
-        with (out / f"{replay.device}.log").open("wb") as log:
-            devices[replay.device] = subprocess.Popen(command, stdout=log, stderr=log)
-        stack.callback(_kill, devices[replay.device])
+        pace, log = min(_TICK_SECONDS, _REPLAY_SECONDS / replay.states.size), out / f"{replay.device}.log"
+        log.unlink(missing_ok=True)
+        devices[replay.device] = launch("fugu_cli.demo.device", [str(config), str(pace)], log)
+        stack.callback(kill, devices[replay.device])
     return serving, devices
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
 
 
 def _watch(
@@ -298,19 +272,18 @@ def _watch(
                     say(named[device])
                 if late or still > _GIVEN_UP_SECONDS:
                     missing.append(f"{device} stood still for {still:.0f} s and was ended: {where}")
-                    _kill(devices.pop(device))
+                    kill(devices.pop(device))
             heard = [subscriber.heard(replay.device) for replay in replays]
             if not any(state.ticks for state in heard):
                 moving = time.monotonic()
-            done = (
-                sum(min(state.ticks, replay.states.size) for state, replay in zip(heard, replays, strict=True)) / ticks
-            )
+            pairs = [*zip(heard, replays, strict=True)]
+            done = sum(min(state.ticks, replay.states.size) for state, replay in pairs) / ticks
             seconds_left = (time.monotonic() - moving) * (1.0 - done) / done if done >= _TOLD_FROM else None
-            came = sum(replay.came(state.frames) for state, replay in zip(heard, replays, strict=True))
+            came = sum(replay.came(state.frames) for state, replay in pairs)
             stage = f"replaying: {came} of {sum(replay.expected for replay in replays)} numbers sent"
             page.show(stage=stage, done=done, left=seconds_left, stalled="; ".join(named.values()))
             progress(stage.partition(": ")[2], done)
-            for at, (state, replay) in enumerate(zip(heard, replays, strict=True)):
+            for at, (state, replay) in enumerate(pairs):
                 if state.ticks > drawn.get(replay.device, 0):
                     drawn[replay.device] = state.ticks
                     draw_replay(page, at, replay, state.ticks, replay.results(state.frames))

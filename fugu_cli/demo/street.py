@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -39,14 +38,14 @@ from fugu.contract.sentences import most_sure
 from fugu.contract.topics import Topic, topic_of
 from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines
-from fugu.lanes import Lane, Shape, lanes_document, lanes_svg, percent_marks, share_scale
+from fugu.lanes import Lane, Shape, certainty_lane, share_scale, shares_lane
 from fugu.library.auto_words import error_words
 from fugu.library.streets import Street, street
 from fugu.mqtt import Broker
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
-from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import Listener, gateway, program, start_broker
+from fugu_cli.demo.page import Page, write_pictures
+from fugu_cli.demo.processes import Listener, gateway, kill, launch, program, start_broker
 from fugu_cli.view.terminal import say
 from fugu_helper.config import read_config, root_of, signed_documents
 from fugu_helper.members import Members
@@ -125,11 +124,8 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
                 gateway(port, "home", scene.folder, scene.folder / "store.sqlite", out / "gateway.log", releases=True)
             )
             missing = _watched(scene, watcher)
-        for look, dark in (("", False), ("-dark", True)):
-            picture = lanes_svg(
-                "A street: what stays, what leaves, and what others can say", watcher.lanes(), dark=dark
-            )
-            (out / f"street{look}.svg").write_text(picture, encoding="utf-8")
+        title = "A street: what stays, what leaves, and what others can say"
+        write_pictures(out, "street", title, watcher.lanes())
         code = _summary(scene, plan, watcher.hours)
         page.show(stage="the replay is over", ended=True, stalled="; ".join(missing))
         page.stay()
@@ -167,14 +163,12 @@ class _Agent:
 
     def start(self) -> None:
         """Run the program."""
-        with self._log.open("ab") as log:
-            self._process.append(subprocess.Popen([sys.executable, "-m", "edge_agent", str(self._config)], stderr=log))
+        self._process.append(launch("edge_agent", [str(self._config)], self._log))
 
     def end(self) -> None:
         """Kill what runs, at once."""
         for process in self._process:
-            process.kill()
-            process.wait()
+            kill(process)
         self._process.clear()
 
 
@@ -267,8 +261,7 @@ class _Watcher(Listener):
 
     def draw(self) -> None:
         """Draw the lanes as they are now."""
-        stays, leaves, attacker = lanes_document(self.lanes())
-        self._page.draw(0, {"lanes": [stays, leaves], "attackers": {"knows": attacker}})
+        self._page.draw_lanes(0, self.lanes())
 
     def lanes(self) -> list[Lane]:
         """Draw the hours that have passed."""
@@ -290,33 +283,16 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
     off = f", off by {error_words(_off(hours))} on average".replace("point", "percentage point") if hours else ""
     words = "at most sure of what went on in any hour of a home, if 50 % sure before; the helper must keep its word"
     sure = most_sure(epsilon)
+    rows, sums = "a row for each home: when water ran", f"of {count} hourly sum{'s' * (count > 1)} of all homes{off}"
+    bars, height = [Shape("bars", "ran", ran)], (0.0, float(len(homes)))
+    told = [Shape("line", "truth", truth), Shape("dots", "point", share), Shape("dots", "point newest", share[-1:])]
+    head = "share of time that water ran, in all homes · dashes: the truth, which does not leave"
+    level = Shape("level", "promise", [(sure,)], f"the promise: at most {100 * sure:.0f} %")
+    promise = [Shape("zone", "allowed", [(0.5, sure)]), level]
     return [
-        Lane(
-            *(
-                "stays",
-                "Stays",
-                f"{len(homes)}",
-                "homes, each with its readings",
-                "a row for each home: when water ran",
-            ),
-            *(170, span, ()),
-            *((0.0, float(len(homes))), (), [Shape("bars", "ran", ran)]),
-        ),
-        Lane(
-            *("leaves", "Leaves", f"{len(hours)}", f"of {count} hourly sum{'s' * (count > 1)} of all homes{off}"),
-            "share of time that water ran, in all homes · dashes: the truth, which does not leave",
-            *(174, span, ()),
-            *((0.0, top), percent_marks((0.0, top / 2, top))),
-            [Shape("line", "truth", truth), Shape("dots", "point", share), Shape("dots", "point newest", share[-1:])],
-        ),
-        Lane(
-            *("attacker", "Attacker", f"{100 * sure:.0f} %", words, "50 %: a coin flip", 150, span, marks),
-            *((0.5, 1.0), percent_marks((0.5, 0.75, 1.0))),
-            [
-                Shape("zone", "allowed", [(0.5, sure)]),
-                Shape("level", "promise", [(sure,)], f"the promise: at most {100 * sure:.0f} %"),
-            ],
-        ),
+        Lane("stays", "Stays", f"{len(homes)}", "homes, each with its readings", rows, 170, span, (), height, (), bars),
+        shares_lane(f"{len(hours)}", sums, head, 174, span, told, top),
+        certainty_lane(f"{100 * sure:.0f} %", words, "50 %: a coin flip", 150, span, promise, marks),
     ]
 
 

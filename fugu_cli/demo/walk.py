@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -24,13 +23,13 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
 from fugu.contract.sentences import most_sure
 from fugu.contract.topics import Topic, topic_of
-from fugu.lanes import Lane, Look, Shape, lanes_document, lanes_svg
+from fugu.lanes import Lane, Look, Shape
 from fugu.mqtt import Broker
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
-from fugu_cli.demo.page import Page
-from fugu_cli.demo.processes import STOP_SECONDS, Listener, gateway, start_broker
+from fugu_cli.demo.page import Page, write_pictures
+from fugu_cli.demo.processes import STOP_SECONDS, Listener, gateway, kill, launch, start_broker
 from fugu_cli.view.terminal import say, show_table
 
 __all__ = ["run"]
@@ -198,14 +197,12 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
                 say(f"{missing}; the picture is of what came before")
             walk = listener.walk()
         walk = walk._replace(truth=walk.truth[: 1 + max(walk.released)])
-        for look, dark in (("", False), ("-dark", True)):
-            picture = lanes_svg("A walk: what stays, what leaves, and what others can say", _lanes(walk), dark=dark)
-            (out / f"walk{look}.svg").write_text(picture, encoding="utf-8")
+        write_pictures(out, "walk", "A walk: what stays, what leaves, and what others can say", _lanes(walk))
         show_table("a walk on 10 x 10 cells", ("", ""), _summary(walk))
         say(f"pictures are in {out}")
         if missing:
             say(f"missing: {missing}")
-        page.draw(0, _document(walk, len(walk.released)))
+        page.draw_lanes(0, _lanes(walk))
         page.show(stage="the replay is over", ended=True, stalled=missing)
         page.stay()
     return 1 if missing else 0
@@ -241,7 +238,7 @@ class _Course:
         config = write_config(folder, {**options, "drain_seconds": 10.0}, broker, {"policy.json": sensor})
         stack.callback(self._kill)
         store = folder / "gateway.sqlite"
-        self._page.draw(0, _document(self._listener.walk(), self._expected))
+        self._page.draw_lanes(0, _lanes(self._listener.walk(), self._expected))
         self._page.show(stage="starting a gateway and a device")
         with gateway(broker.port, FLEET, folder, store, self._out / "gateway.log") as serving:
             self._start(config)
@@ -263,15 +260,11 @@ class _Course:
         return self._device
 
     def _start(self, config: Path) -> None:
-        with (self._out / "device.log").open("ab") as log:
-            command = [sys.executable, "-m", "edge_agent", str(config)]
-            self._device = subprocess.Popen(command, stdout=log, stderr=log)
+        self._device = launch("edge_agent", [str(config)], self._out / "device.log")
 
     def _kill(self) -> None:
-        """End the device as a power cut would."""
         if self._device is not None:
-            self._device.kill()
-            self._device.wait()
+            kill(self._device)
 
     def _follow(self, count: int, stage: str, seconds: float = 0.0) -> None:
         """Draw what comes until so many points have arrived, or for some seconds.
@@ -298,7 +291,7 @@ class _Course:
                 say(named)
             if still > _GIVEN_UP_SECONDS or time.monotonic() > end:
                 raise _StoodStillError(f"the walk stood still for {still:.0f} s: {where}; see the logs in {self._out}")
-            self._page.draw(0, _document(walk, self._expected))
+            self._page.draw_lanes(0, _lanes(walk, self._expected))
             self._page.show(stage=stage, done=came / self._expected, stalled=named)
             time.sleep(0.2)
             walk = self._listener.walk()
@@ -312,12 +305,6 @@ def _end(process: subprocess.Popen[bytes], what: str, out: Path) -> None:
         raise _StoodStillError(f"the {what} did not end: see the logs in {out}") from None
     if code != 0:
         raise FuguError(f"the {what} ended with an error: see the logs in {out}")
-
-
-def _document(walk: Walk, expected: int) -> dict[str, object]:
-    """Everything that the page draws of a walk."""
-    stays, leaves, attacker = lanes_document(_lanes(walk, expected))
-    return {"lanes": [stays, leaves], "attackers": {"knows": attacker}}
 
 
 def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
