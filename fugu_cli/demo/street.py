@@ -285,13 +285,13 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
     sure = most_sure(epsilon)
     rows, sums = "a row for each home: when water ran", f"of {count} hourly sum{'s' * (count > 1)} of all homes{off}"
     bars, height = [Shape("bars", "ran", ran)], (0.0, float(len(homes)))
-    told = [Shape("line", "truth", truth), Shape("dots", "point", share), Shape("dots", "point newest", share[-1:])]
+    marked = [Shape("line", "truth", truth), Shape("dots", "point", share), Shape("dots", "point newest", share[-1:])]
     head = "share of time that water ran, in all homes · dashes: the truth, which does not leave"
     level = Shape("level", "promise", [(sure,)], f"the promise: at most {100 * sure:.0f} %")
     promise = [Shape("zone", "allowed", [(0.5, sure)]), level]
     return [
         Lane("stays", "Stays", f"{len(homes)}", "homes, each with its readings", rows, 170, span, (), height, (), bars),
-        shares_lane(f"{len(hours)}", sums, head, 174, span, told, top),
+        shares_lane(f"{len(hours)}", sums, head, 174, span, marked, top),
         certainty_lane(f"{100 * sure:.0f} %", words, "50 %: a coin flip", 150, span, promise, marks),
     ]
 
