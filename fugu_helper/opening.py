@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, Suite
 
 from fugu.contract.envelope import sign
+from fugu.contract.frames import MAX_ANSWERS
 from fugu.contract.group_frames import (
     MASK_BYTES,
     NoSum,
@@ -42,8 +43,6 @@ __all__ = ["DAY", "Group", "GroupFacts"]
 
 DAY = 86_400
 _MOST_GATHERING = 8
-_MOST_ANSWERS = 50_000
-"""So many windows at most are remembered as answered; no other is answered then."""
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
@@ -160,7 +159,7 @@ class Group:
         if gathering.next_page < gathering.pages:
             return None
         del self._gathering[window]
-        if gathering.digest.digest() != gathering.request or len(self._answers) >= _MOST_ANSWERS:
+        if gathering.digest.digest() != gathering.request or len(self._answers) >= MAX_ANSWERS:
             return None
         if not gathering.members and not gathering.gone:  # nobody of the group is in it: nothing to remember
             return self._answer(page, "too-few", bytes(gathering.bitmap), ())

@@ -36,6 +36,7 @@ from fugu.core.windows import COUNT_HIGH, COUNT_LOW
 __all__ = [
     "JUDGED_BYTES",
     "KEY_BYTES",
+    "MAX_ANSWERS",
     "MAX_COUNTS",
     "MAX_DETAIL",
     "MAX_FRAME_TICKS",
@@ -298,6 +299,8 @@ def _packed_size(ticks: int, bits: int) -> int:
 
 WINDOW_NAME_PATTERN: Final = f"^[A-Za-z0-9_-]{{1,{MAX_WINDOW_NAME}}}$"
 MAX_WINDOW_TICKS: Final = 2**31
+MAX_ANSWERS: Final = 50_000
+"""So many windows a helper remembers as answered, each until its key is gone: two days, a window and the deadline."""
 MAX_COUNTS: Final = 255
 
 

@@ -25,7 +25,7 @@ from fugu.contract._document import Document, Printable, read_document, write_do
 from fugu.contract.calendar import DAY
 from fugu.contract.envelope import Envelope, Kind, Signature, digits, key_name, signed_bytes
 from fugu.contract.errors import PolicyError, Reason, TrustError
-from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
+from fugu.contract.frames import MAX_ANSWERS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.queries import Query, query_of
 from fugu.contract.sentences import LAST_US, sum_condition
 from fugu.contract.stretches import Ceiling
@@ -91,6 +91,8 @@ class GroupDocument(Document):
             raise ValueError("count is some of the states, each once, and not all of them")
         if self.length * self.period_us > _DAY_US:
             raise ValueError("windows longer than a day: a restart of the helper would lose too much")
+        if 2 * _DAY_US + self.deadline * 1_000_000 >= (MAX_ANSWERS - 1) * self.length * self.period_us:
+            raise ValueError("windows so short that a helper cannot remember all that it has answered: take 10 seconds")
         if self.blocks is not None and self.length * self.period_us != _DAY_US:
             raise ValueError("blocks of a day are for windows of a day")
         return self

@@ -15,6 +15,7 @@ from fugu.contract.descriptions import Description, describe
 from fugu.contract.envelope import Envelope, digits, key_name, read_digits, sign
 from fugu.contract.errors import FrameError, TrustError
 from fugu.contract.fleet_documents import Role, verified
+from fugu.contract.frames import MAX_ANSWERS
 from fugu.contract.group_frames import (
     MAX_PAGE_BYTES,
     OpeningAnswer,
@@ -50,6 +51,7 @@ def test_a_document_is_read_back_from_its_envelope_and_named_by_what_is_signed()
         ({"count": ("on",)}, "count is some of the states"),
         ({"states": ("low", "low", "high")}, "same name"),
         ({"length": 86_401}, "longer than a day"),
+        ({"length": 4, "deadline": 4 * 49_999 - 2 * 86_400}, "so short that a helper"),
         ({"blocks": Blocks(zone="UTC", seconds=3600, offsets=((0, 0),))}, "windows of a day"),
         ({"noise": 0}, "noise"),
         ({"noise": 1 << 32}, "noise"),
@@ -60,6 +62,11 @@ def test_a_document_is_read_back_from_its_envelope_and_named_by_what_is_signed()
 def test_a_document_that_no_group_can_have_is_refused(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         group(**changes)
+
+
+def test_a_helper_can_remember_every_window_that_it_has_answered_until_its_keys_are_gone() -> None:
+    document = group(length=4, deadline=4 * 49_999 - 2 * 86_400 - 1)
+    assert 2 * 86_400 + 4 + document.deadline < 4 * MAX_ANSWERS
 
 
 def test_blocks_of_a_day_have_a_sum_each_and_one_rate() -> None:

@@ -70,7 +70,7 @@ def test_no_enumerated_course_of_a_home_is_told_from_another_by_more_than_its_po
     """Two windows of two ticks, all paths, all sums in a box, for every tick; the attacker knows all other homes."""
     chains = BinaryChains(q=(q, q), r=(r, r))
     promise = Guarantee(epsilon=50.0, adversary="ignorant")
-    window = shared(noise=QUARTER, honest=3, length=2)
+    window = shared(noise=QUARTER, honest=3, length=2, period_us=2_000_000)
     derived = member_policy("watch", window, chains=chains, guarantee=promise).verify().epsilon
     law = noise(3, 3, QUARTER, 10)
     leave = Fraction(q), Fraction(r)
