@@ -23,6 +23,7 @@ MOVES = ((Fraction(1, 20), Fraction(1, 5)), (Fraction(1, 5), Fraction(1, 20)))
 """q and r of two chains of one class, whose shares of state 1 are those."""
 TICKS = 401
 MIDDLE = 200
+READERS = ("forward-backward", "learned levels", "supervised")
 
 
 @cache
@@ -130,7 +131,7 @@ def test_on_the_nights_learners_go_beyond_the_promise_that_holds_for_known_habit
     """The demo's plan for a night, released once, and attacked."""
     night = load_night("N10")
     states, segments, outputs = night.states, np.zeros_like(night.states), released(night, 1)
-    attackers = {name: COUNT_ATTACKERS[name] for name in ("forward-backward", "learned levels", "supervised")}
+    attackers = {name: COUNT_ATTACKERS[name] for name in READERS}
     attacks = attack(states, segments, outputs, EPSILON, attackers=attackers)
     by_name = {attack.attacker: attack for attack in attacks}
     chain_attack, learner = by_name["forward-backward"], furthest_learner(attacks)
@@ -154,6 +155,23 @@ def test_on_the_nights_learners_go_beyond_the_promise_that_holds_for_known_habit
     beyond = change > EPSILON
     sure, correct = float(after.max(axis=1)[beyond].mean()), float(right[beyond].mean())
     check_printed("is {} sure of the state that he names, and right on {} of them.", sure, correct)
+
+
+def numbers_on(name):
+    """Factor and, where there are any, per cent of the heartbeats beyond e^epsilon of each of `READERS` on a night."""
+    night = load_night(name)
+    attackers = {reader: COUNT_ATTACKERS[reader] for reader in READERS}
+    attacks = attack(night.states, np.zeros_like(night.states), released(night, 1), EPSILON, attackers=attackers)
+    by_name = {attack.attacker: attack for attack in attacks}
+    for reader in READERS:
+        yield by_name[reader].furthest
+        yield from [100 * by_name[reader].beyond] * (by_name[reader].beyond > 0)
+
+
+@pytest.mark.long
+def test_on_the_other_nights_they_reach_what_the_manual_says():
+    check_printed("| N05 | x {}, none | x {}, none | x {}, none |", *numbers_on("N05"))
+    check_printed("| N07 | x {}, none | x {}, {} % | x {}, {} % |", *numbers_on("N07"))
 
 
 @pytest.mark.soak
