@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 import fugu
 from fugu.attackers.evaluation import Attack, attack, furthest_learner, odds_change
-from fugu.attackers.learning import COUNT_ATTACKERS
-from fugu.attackers.outputs import CountOutputs, Knowledge, laplace_noise, release_symbols
+from fugu.attackers.learning import COUNT_ATTACKERS, Attacker
+from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, laplace_noise, release_symbols
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.errors import FuguError
@@ -26,6 +26,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.queries import Query
 from fugu.contract.sentences import epsilon_to_odds, privacy_sentence
 from fugu.contract.stretches import Stretch, stretch_ticks
+from fugu.contract.windows import Window
 from fugu.host.csv_file import csv_rows
 from fugu.lanes import time_marks
 from fugu.planning.answers import window_error
@@ -38,13 +39,13 @@ from fugu.privacy.covering_class import covering_class
 __all__ = [
     "BEATS",
     "EPSILON",
-    "FURTHER_DRAWS",
     "HEART",
     "RECORDINGS",
+    "Against",
     "AnyFrame",
     "Replay",
     "Results",
-    "evaluate",
+    "attacks_on",
     "load_home",
     "load_night",
     "read_night",
@@ -61,6 +62,7 @@ BEATS = 300
 """Heartbeats of a window, and of the running baseline."""
 _MINUTE, _WEEK = 60.0, 10_080
 HEART = "heart rate, beats a minute"
+FURTHER_DRAWS = 5
 BASELINE = Baseline(baseline_ticks=BEATS, lowest=30.0, highest=230.0)
 
 
@@ -93,6 +95,12 @@ class Replay:
     topic: ClassVar[Literal["window", "symbols"]] = "window"
 
     @property
+    def window(self) -> Window:
+        """The only window of its policy."""
+        [window] = self.policy.windows
+        return window
+
+    @property
     def device(self) -> str:
         """Name of its device."""
         return self.policy.device
@@ -101,12 +109,6 @@ class Replay:
     def expected(self) -> int:
         """Number of values that are to come."""
         return len(self.windows)
-
-    @property
-    def every(self) -> float:
-        """Seconds from one message to the next."""
-        [window] = self.policy.windows
-        return window.stride * self.policy.clock.period_us / 1e6
 
     def decode(self, payload: bytes) -> tuple[int, int, AnyFrame]:
         """First tick of a message, the tick after its last, and its frame; a FrameError if it is none."""
@@ -118,9 +120,60 @@ class Replay:
         return sum(first in self.windows for first in frames)
 
     def results(self, frames: Mapping[int, AnyFrame], *, attacked: bool = False) -> Results | None:
-        """Compare what arrived with the truth, and attack it: see `evaluate`."""
-        windows = {first: frame for first, frame in frames.items() if isinstance(frame, WindowFrame)}
-        return evaluate(self, windows, attacked=attacked)
+        """Compare what arrived with the truth, and attack it; `None` if no whole window did.
+
+        Args:
+            frames: that arrived, by first tick.
+            attacked: run all attackers, not only the one who knows the habits; it takes a while.
+        """
+        truths, counts = [], []
+        for at in sorted(set(self.windows) & set(frames)):
+            frame = frames[at]
+            # Of a window in which the device has missed ticks nobody can say what was counted.
+            if isinstance(frame, WindowFrame) and frame.observed == self.window.length:
+                truths.append((at, *self.counts(at)))
+                counts.append(frame.counts)
+        if not truths:
+            return None
+        first, true, ticks = (np.array(column) for column in zip(*truths, strict=True))
+        return self._results(first, true, ticks, np.array(counts, dtype=np.int64), attacked)
+
+    def _results(self, first: Ints, true: Ints, ticks: Ints, counts: Ints, attacked: bool) -> Results:
+        """Results of windows by their first ticks (w,): true counts (w, g), of how many ticks, and those released."""
+        window, scale = self.window, Fraction(self.window.scale)
+        parts = len(self.parts) or 1
+        chosen = slice(None) if parts > 1 else [int(np.argmax(true.std(axis=0)))]
+        end = int(first[-1]) + window.length
+        size = self.states.size if attacked else end
+        states = self.states[:size]
+        seen, ours, against = np.flatnonzero(states >= 0), None, Against()
+        if parts == 1 and window.overlap == 1:
+            groups, names = window.groups(self.policy.discretiser.states), len(self.policy.discretiser.states)
+            present = (states >= 0).astype(np.int64)
+            outputs = CountOutputs(counts, first, window.length, scale, groups, size, names, present)
+            knowledge = Knowledge(self.transition, np.zeros(size, dtype=np.int64))
+            ours = odds_change(outputs, knowledge)[seen]
+            if attacked:
+
+                def redrawn(generator: np.random.Generator) -> Outputs:
+                    return replace(outputs, counts=true + laplace_noise(scale, counts.shape, generator))
+
+                against = attacks_on(self, outputs, redrawn, knowledge, COUNT_ATTACKERS)
+        middles = first[:, None] + (np.arange(parts) + 0.5) * window.length / parts
+        return Results(
+            replay=self,
+            hours=(middles * self.hours).ravel(),
+            truth=(true / ticks)[:, chosen].ravel(),
+            released=np.clip(counts / ticks, 0.0, 1.0)[:, chosen].ravel(),
+            live=len(first),
+            end=size,
+            band=window_error(scale, window.length).share_95 * parts,
+            ticks=seen,
+            ordinary=None if self.ordinary is None else self.ordinary[seen],
+            ours=ours,
+            learners=against.learners,
+            attack=against.best,
+        )
 
     @property
     def hours(self) -> float:
@@ -178,8 +231,8 @@ class Replay:
     @property
     def parts(self) -> tuple[str, ...]:
         """Parts of the day that a window counts apart; none where it counts all together."""
-        [window] = self.policy.windows
-        return () if window.query.blocks is None else tuple(window.query.blocks.labels)
+        blocks = self.window.query.blocks
+        return () if blocks is None else tuple(blocks.labels)
 
     @cached_property
     def ordinary(self) -> Floats | None:
@@ -202,14 +255,13 @@ class Replay:
     @property
     def windows(self) -> range:
         """First ticks of the windows that are to come, but for those that begin before there is a running mean."""
-        [window] = self.policy.windows
+        window = self.window
         at = window.start + -(-max(self.beginning - window.start, 0) // window.stride) * window.stride
         return range(at, self.states.size - window.length + 1, window.stride)
 
     def counts(self, first: int) -> tuple[Ints, Ints]:
         """The true counts (g,) of a window, and of how many ticks each is."""
-        [window] = self.policy.windows
-        clock, query = self.policy.clock, window.query
+        window, clock, query = self.window, self.policy.clock, self.window.query
         span = self.states[first : first + window.length]
         if query.blocks is None:
             groups = window.groups(self.policy.discretiser.states)
@@ -223,8 +275,7 @@ class Replay:
 
     def simulated(self) -> Mapping[int, AnyFrame]:
         """Frames of all values, by first tick, as a device would send them: with the noise of the policy."""
-        [window] = self.policy.windows
-        frames, rng = dict[int, AnyFrame](), np.random.default_rng()
+        window, frames, rng = self.window, dict[int, AnyFrame](), np.random.default_rng()
         success = -math.expm1(-1.0 / float(Fraction(window.scale)))
         for first in self.windows:
             true, _ = self.counts(first)
@@ -358,67 +409,35 @@ class Results:
         return float((changes > self.replay.tick_epsilon).mean())
 
 
-def evaluate(replay: Replay, frames: Mapping[int, WindowFrame], *, attacked: bool = False) -> Results | None:
-    """Compare what arrived with the truth, and attack it; `None` if no whole window did.
+class Against(NamedTuple):
+    """Success of attackers: the best of them, and how the furthest learner moved the odds; see `Results`."""
+
+    best: Attack | None = None
+    learners: tuple[Floats, ...] = ()
+
+
+def attacks_on(
+    replay: Replay,
+    outputs: Outputs,
+    redrawn: Callable[[np.random.Generator], Outputs],
+    knowledge: Knowledge,
+    attackers: Mapping[str, Attacker],
+) -> Against:
+    """Attack what was released of the first ticks of a replay.
 
     Args:
-        replay: the recording.
-        frames: windows that arrived, by first tick.
-        attacked: run all attackers, not only the one who knows the habits; it takes a while.
+        redrawn: the same with further noise.
+        knowledge: of those ticks.
+        attackers: by name, those who attack such outputs.
     """
-    [window] = replay.policy.windows
-    policy, truths = replay.policy, {}
-    for at in sorted(set(replay.windows) & set(frames)):
-        # Of a window in which the device has missed ticks nobody can say what was counted.
-        if frames[at].observed == window.length:
-            truths[at] = replay.counts(at)
-    if not truths:
-        return None
-    first, length, scale = np.array(list(truths)), window.length, Fraction(window.scale)
-    true, ticks = (np.stack(arrays) for arrays in zip(*truths.values(), strict=True))
-    counts = np.array([frames[at].counts for at in truths], dtype=np.int64)
-    parts = counts.shape[1] if window.query.blocks is not None else 1
-    middles = first[:, None] + (np.arange(parts) + 0.5) * length / parts
-    chosen = slice(None) if parts > 1 else slice(varied := int(np.argmax(true.std(axis=0))), varied + 1)
-    end = int(first[-1]) + length
-    size = replay.states.size if attacked else end
-    seen = np.flatnonzero(replay.states[:size] >= 0)
-    ours = None
-    learned: list[Floats] = []
-    attacks: tuple[Attack, ...] = ()
-    if parts == 1 and window.overlap == 1:
-        segments = np.zeros(size, dtype=np.int64)
-        groups, names = window.groups(policy.discretiser.states), len(policy.discretiser.states)
-        present = (replay.states[:size] >= 0).astype(np.int64)
-        outputs = CountOutputs(counts, first, length, scale, groups, size, names, present)
-        knowledge = Knowledge(replay.transition, segments)
-        ours = odds_change(outputs, knowledge)[seen]
-        if attacked:
-            attacks = attack(replay.states, segments, outputs, replay.tick_epsilon)
-            if (learner := furthest_learner(attacks)) is not None:
-                supervised, generator = replace(knowledge, truth=replay.states), np.random.default_rng(1)
-                noise = (laplace_noise(scale, counts.shape, generator) for _ in range(FURTHER_DRAWS))
-                learned = [
-                    odds_change(replace(outputs, counts=drawn), supervised, COUNT_ATTACKERS[learner.attacker])[seen]
-                    for drawn in (counts, *(true + noise_row for noise_row in noise))
-                ]
-    return Results(
-        replay=replay,
-        hours=(middles * replay.hours).ravel(),
-        truth=(true / ticks)[:, chosen].ravel(),
-        released=np.clip(counts / ticks, 0.0, 1.0)[:, chosen].ravel(),
-        live=len(truths),
-        end=size,
-        band=window_error(scale, length).share_95 * parts,
-        ticks=seen,
-        ordinary=None if replay.ordinary is None else replay.ordinary[seen],
-        ours=ours,
-        learners=tuple(learned),
-        attack=attacks[0] if attacks else None,
-    )
-
-
-FURTHER_DRAWS = 5
+    states = replay.states[: knowledge.segments.size]
+    attacks = attack(states, knowledge.segments, outputs, replay.tick_epsilon)
+    if (learner := furthest_learner(attacks)) is None:
+        return Against(attacks[0] if attacks else None)
+    supervised, generator = replace(knowledge, truth=states), np.random.default_rng(1)
+    draws = [outputs, *(redrawn(generator) for _ in range(FURTHER_DRAWS))]
+    changes = (odds_change(drawn, supervised, attackers[learner.attacker]) for drawn in draws)
+    return Against(attacks[0], tuple(change[states >= 0] for change in changes))
 
 
 def _factor(most: float) -> str:

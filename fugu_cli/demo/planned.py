@@ -241,23 +241,14 @@ def _show_nearest(page: Page, plan: Plan) -> None:
     details = plan.details
     if not isinstance(details, AutoPlan):
         return
-    near = (
-        [details.recommended]
-        if plan.useful
-        else [
-            candidate
-            for candidate in details.candidates
-            if candidate.kind in ("windows", "symbols")
-            and candidate.devices == 1
-            and math.isfinite(candidate.expected_error)
-        ]
-    )
+    near = [details.recommended]
+    if not plan.useful:
+        drawn = [each for each in details.candidates if each.kind in ("windows", "symbols") and each.devices == 1]
+        near = [candidate for candidate in drawn if math.isfinite(candidate.expected_error)]
     for nearest in sorted(near, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9)):
-        with suppress(FuguError), tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
-            replay = replay_of(replace(plan, details=details._replace(recommended=nearest)), Path(folder))
-            if replay is not None:
-                draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
-                page.show_replay(0, name=_PREPARED if plan.useful else _NEAREST)
+        with suppress(FuguError):
+            other = replace(plan, details=details._replace(recommended=nearest))
+            if _draw_prepared(page, 0, other, _PREPARED if plan.useful else _NEAREST):
                 return
 
 

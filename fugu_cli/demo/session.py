@@ -7,9 +7,8 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from typing import NamedTuple
 
 from firmware_sim.devices import write_config
 from fugu.chains.arrays import Floats
@@ -120,24 +119,22 @@ def draw_replay(page: Page, at: int, replay: Replay, ticks: int, results: Result
     page.draw(at, {**replay_document(replay, ticks, results), "waiting": waiting})
 
 
-@dataclass
-class _Device:
+class _Device(NamedTuple):
     """State of one device as it was heard, and when its progress was last another than before."""
 
-    moved: float = 0.0
-    ticks: int = 0
-    outbox_depth: int = 0
-    error: str = ""
-    frames: dict[int, AnyFrame] = field(default_factory=dict)
+    moved: float
+    ticks: int
+    outbox_depth: int
+    error: str
+    frames: Mapping[int, AnyFrame]
 
 
 class Subscriber(Listener):
     """Subscribes to all that the devices of some replays publish."""
 
     def __init__(self, broker: Broker, replays: Sequence[Replay]) -> None:
-        self.devices = {replay.device: _Device() for replay in replays}
+        self.devices = {replay.device: _Device(0.0, 0, 0, "", {}) for replay in replays}
         self._replays = {replay.device: replay for replay in replays}
-        self._lock = Lock()
         fleet = replays[0].policy.fleet
         topics = (
             topic_of("status", fleet, "+"),
@@ -147,33 +144,24 @@ class Subscriber(Listener):
 
     def take(self, topic: Topic, payload: bytes) -> None:
         """Take a status, or a frame, of a device that is followed."""
-        with self._lock:
-            device = self.devices.get(topic.device)
-            if device is None:
-                return
-            before = device.ticks, device.outbox_depth, len(device.frames)
-            if topic.kind == "status":
-                status = Status.decode(payload)
-                device.error = " ".join(status.codes)
-                if status.online:  # a will is the broker's
-                    device.outbox_depth = status.outbox_depth
-                    device.ticks = max([device.ticks, *(stream.next_tick for stream in status.streams)])
-            else:
-                first, end, frame = self._replays[topic.device].decode(payload)
-                device.frames[first] = frame
-                device.ticks = max(device.ticks, end)
-            if (device.ticks, device.outbox_depth, len(device.frames)) != before:
-                device.moved = time.monotonic()
-
-    def heard(self, device: str) -> _Device:
-        """State of a device until now."""
-        with self._lock:
-            state = self.devices[device]
-            return _Device(state.moved, state.ticks, state.outbox_depth, state.error, dict(state.frames))
+        if (state := self.devices.get(topic.device)) is None:
+            return
+        if topic.kind == "status":
+            status = Status.decode(payload)
+            state = state._replace(error=" ".join(status.codes))
+            if status.online:  # a will is the broker's
+                ticks = max([state.ticks, *(stream.next_tick for stream in status.streams)])
+                state = state._replace(outbox_depth=status.outbox_depth, ticks=ticks)
+        else:
+            first, end, frame = self._replays[topic.device].decode(payload)
+            state = state._replace(frames={**state.frames, first: frame}, ticks=max(state.ticks, end))
+        if state._replace(error="") != self.devices[topic.device]._replace(error=""):
+            state = state._replace(moved=time.monotonic())
+        self.devices[topic.device] = state
 
     def stands(self, device: str, since: float) -> tuple[float, str]:
         """How many seconds nothing of a device has changed, of those since a moment, and where it stands."""
-        state, length = self.heard(device), self._replays[device].states.size
+        state, length = self.devices[device], self._replays[device].states.size
         where = f"tick {min(state.ticks, length)} of {length}, {state.outbox_depth} messages waiting"
         return time.monotonic() - max(state.moved, since), where
 
@@ -205,7 +193,7 @@ def stream(
     say("attacking what was released ...")
     results = []
     for at, replay in enumerate(replays):
-        outcome = replay.results(subscriber.heard(replay.device).frames, attacked=True)
+        outcome = replay.results(subscriber.devices[replay.device].frames, attacked=True)
         if outcome is None:
             missing.append(f"nothing of {replay.device} reached the subscriber")
         else:
@@ -273,7 +261,7 @@ def _watch(
                 if late or still > _GIVEN_UP_SECONDS:
                     missing.append(f"{device} stood still for {still:.0f} s and was ended: {where}")
                     kill(devices.pop(device))
-            heard = [subscriber.heard(replay.device) for replay in replays]
+            heard = [subscriber.devices[replay.device] for replay in replays]
             if not any(state.ticks for state in heard):
                 moving = time.monotonic()
             pairs = [*zip(heard, replays, strict=True)]

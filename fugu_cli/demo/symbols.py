@@ -8,13 +8,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fugu.attackers.evaluation import attack, furthest_learner, odds_change
+from fugu.attackers.evaluation import odds_change
 from fugu.attackers.learning import ATTACKERS
-from fugu.attackers.outputs import Knowledge, SymbolOutputs, release_symbols
+from fugu.attackers.outputs import Knowledge, Outputs, SymbolOutputs, release_symbols
 from fugu.chains import filter_beliefs, stationary_distribution
-from fugu.chains.arrays import Floats
 from fugu.contract.frames import SymbolFrame
-from fugu_cli.demo.evaluation import FURTHER_DRAWS, AnyFrame, Replay, Results
+from fugu_cli.demo.evaluation import Against, AnyFrame, Replay, Results, attacks_on
 
 __all__ = ["SymbolReplay"]
 
@@ -58,11 +57,6 @@ class SymbolReplay(Replay):
     def expected(self) -> int:
         """Number of symbols that are to come."""
         return int(self.states.size)
-
-    @property
-    def every(self) -> float:
-        """Seconds from one message to the next."""
-        return self.policy.frame_ticks * self.policy.clock.period_us / 1e6
 
     def decode(self, payload: bytes) -> tuple[int, int, AnyFrame]:
         """First tick of a message, the tick after its last, and its frame; a FrameError if it is none."""
@@ -110,22 +104,14 @@ class SymbolReplay(Replay):
         truth, seen = self.states[:end], self.states[:end] >= 0
         initial = stationary_distribution(self.transition)
         beliefs = filter_beliefs(outputs.symbols, initial, self.transition, outputs.emission).beliefs
-        segments = np.zeros(end, dtype=np.int64)
-        knowledge = Knowledge(self.transition, segments)
-        ours = odds_change(outputs, knowledge)[seen]
-        best, learned = None, list[Floats]()
-        if attacked:
-            attacks = attack(truth, segments, outputs, self.tick_epsilon)
-            best = attacks[0] if attacks else None
-            if (learner := furthest_learner(attacks)) is not None:
-                facts, generator = Knowledge(self.transition, segments, truth=truth), np.random.default_rng(1)
-                drawn = (release_symbols(truth, self.policy.table, generator) for _ in range(FURTHER_DRAWS))
-                further = (
-                    replace(outputs, symbols=np.where(symbols[:end] < 0, -1, redrawn.symbols)) for redrawn in drawn
-                )
-                learned = [
-                    odds_change(symbols, facts, ATTACKERS[learner.attacker])[seen] for symbols in (outputs, *further)
-                ]
+        knowledge = Knowledge(self.transition, np.zeros(end, dtype=np.int64))
+        table = self.policy.table
+
+        def redrawn(generator: np.random.Generator) -> Outputs:
+            further = release_symbols(truth, table, generator).symbols
+            return replace(outputs, symbols=np.where(symbols[:end] < 0, -1, further))
+
+        against = attacks_on(self, outputs, redrawn, knowledge, ATTACKERS) if attacked else Against()
         shown = np.flatnonzero(seen)[-_SHOWN:]
         counts = np.bincount(truth[seen], minlength=2)
         return SymbolResults(
@@ -138,9 +124,9 @@ class SymbolReplay(Replay):
             band=0.0,
             ticks=np.flatnonzero(seen),
             ordinary=None,
-            ours=ours,
-            learners=tuple(learned),
-            attack=best,
+            ours=odds_change(outputs, knowledge)[seen],
+            learners=against.learners,
+            attack=against.best,
             right=float((beliefs[seen].argmax(axis=1) == truth[seen]).mean()),
             majority=float(counts.max() / counts.sum()),
         )

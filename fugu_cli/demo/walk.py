@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -131,29 +130,23 @@ class _Listener(Listener):
         self._policy = policy
         self._places = np.array(policy.coordinates)[np.array(states)] * np.array(policy.resolution)
         self._walk = Walk(policy, self._places[:0], {}, {}, {})
-        self._lock = Lock()
         super().__init__(broker, *(topic_of(kind, FLEET, DEVICE, STREAM) for kind in ("symbols", "estimate")))
 
     def take(self, topic: Topic, payload: bytes) -> None:
         """Take points or an estimate."""
         if topic.kind == "symbols":
             frame = MeasureFrame.decode(payload)
-            with self._lock:
-                self._walk.released.update(enumerate(frame.released, frame.first))
-            return
-        estimate = decode_estimate(payload)
-        if isinstance(estimate, ValueEstimate):
-            with self._lock:
-                self._walk.estimates[estimate.tick] = estimate
-                self._walk.later.update({smoothed.tick: smoothed for smoothed in estimate.smoothed})
+            points = dict(enumerate(frame.released, frame.first))
+            self._walk = self._walk._replace(released=self._walk.released | points)
+        elif isinstance(estimate := decode_estimate(payload), ValueEstimate):
+            later = self._walk.later | {smoothed.tick: smoothed for smoothed in estimate.smoothed}
+            self._walk = self._walk._replace(estimates={**self._walk.estimates, estimate.tick: estimate}, later=later)
 
     def walk(self) -> Walk:
         """Everything that has come until now."""
         self.link.maintain()
         passed = max(0, int((time.time() * 1e6 - self._policy.clock.epoch_us) // self._policy.clock.period_us))
-        with self._lock:
-            old = self._walk
-            return Walk(self._policy, self._places[:passed], dict(old.released), dict(old.estimates), dict(old.later))
+        return self._walk._replace(truth=self._places[:passed])
 
 
 def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:

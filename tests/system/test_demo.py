@@ -27,7 +27,7 @@ from fugu.contract.topics import topic_of
 from fugu.lanes import Lane, lanes_svg
 from fugu.mqtt import Broker
 from fugu_cli.demo import processes, session
-from fugu_cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_home, load_night, summary
+from fugu_cli.demo.evaluation import BEATS, EPSILON, Replay, Results, load_home, load_night, summary
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_lanes, stretches_lane
 from fugu_cli.demo.session import Subscriber
@@ -57,7 +57,7 @@ def frames(*some: WindowFrame) -> dict[int, WindowFrame]:
 def night(replay: Replay) -> Results:
     """A night of which a few windows arrived: one before there was a baseline, one with ticks missing."""
     came = [window(replay, index, off) for index, off in enumerate((7, *OFF))]
-    results = evaluate(replay, frames(*came, window(replay, 9, 10_000, observed=BEATS - 1)), attacked=True)
+    results = replay.results(frames(*came, window(replay, 9, 10_000, observed=BEATS - 1)), attacked=True)
     assert results is not None
     return results
 
@@ -112,7 +112,7 @@ def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(nig
 
 
 def test_no_whole_window_is_no_result(replay: Replay) -> None:
-    assert evaluate(replay, frames(window(replay, 0, 0), window(replay, 3, 0, observed=299))) is None
+    assert replay.results(frames(window(replay, 0, 0), window(replay, 3, 0, observed=299))) is None
 
 
 def test_what_would_leave_is_simulated_with_the_noise_of_the_policy(replay: Replay) -> None:
@@ -265,7 +265,7 @@ def test_only_frames_of_the_device_are_kept_and_each_once(replay: Replay) -> Non
     heard(subscriber, moving(1234))
     for payload in (frame.encode(), frame.encode(), b"\x05"):
         subscriber.link.on_message(topic_of("window", FLEET, "watch-N05", "heart-rate"), payload, False)
-    device_state = subscriber.heard("watch-N05")
+    device_state = subscriber.devices["watch-N05"]
     assert (device_state.frames, device_state.ticks) == ({1200: frame}, 1500)
 
 
