@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from edge_agent.config_file import check_declared, read_config, sensor_values
 from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
 from edge_agent.sensors.source import ConfigError
-from fugu.contract.errors import FuguError, cause
+from fugu.host.child import answered
 from fugu.host.process import end_with_parent
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
         if not text:
             raise ConfigError("the check of the configuration died")
         answer = json.loads(text)
-        if "error" in answer:
-            raise ConfigError(answer["error"])
+        if "refused" in answer:
+            raise ConfigError(answer["detail"])
         return _plan(answer["plan"])
 
     return outcome
@@ -65,12 +65,7 @@ def _answer(path: Path, writer: int) -> NoReturn:
     """Check and write the outcome in the child, and never return into the parent's code."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        try:
-            answer: dict[str, Any] = {"plan": _checked(path)}
-        except FuguError as error:
-            answer = {"error": str(error)}
-        except Exception as error:
-            answer = {"error": f"{cause(error)} while reading the configuration"}
+        answer = answered(lambda: {"plan": _checked(path)}, " while reading the configuration")
         with os.fdopen(writer, "w") as pipe:
             json.dump(answer, pipe)
     finally:

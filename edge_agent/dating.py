@@ -17,11 +17,12 @@ from edge_agent.config_file import read_config
 from edge_agent.enrolled import open_trust
 from edge_agent.policy_history import Edition
 from fugu.contract.descriptions import Described, Description, describe
-from fugu.contract.errors import FuguError, cause
+from fugu.contract.errors import FuguError
 from fugu.contract.history import Beside, History, Noise, history_alone, history_of, streams_beside
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.timeline import Drawn
+from fugu.host.child import Answer, answered
 from fugu.host.process import end_with_parent
 
 __all__ = ["descriptions", "device_history", "sentences"]
@@ -100,16 +101,12 @@ def main(arguments: list[str]) -> int:
     config, parent = arguments
     end_with_parent(int(parent))
     os.nice(10)
-    try:
+
+    def dated() -> Answer:
         described = descriptions(Path(config), json.load(sys.stdin))
-        answer: dict[str, object] = {
-            "descriptions": {stream: each.encode().decode() for stream, each in described.items()}
-        }
-    except FuguError as error:
-        answer = {"fault": str(error)}
-    except Exception as error:  # whatever it is, one line of it goes to the agent's journal
-        answer = {"fault": cause(error)}
-    sys.stdout.write(json.dumps(answer))
+        return {"descriptions": {stream: each.encode().decode() for stream, each in described.items()}}
+
+    sys.stdout.write(json.dumps(answered(dated)))
     return 0
 
 

@@ -9,17 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
-
-if TYPE_CHECKING:
-    import subprocess
+from fugu.host.child import Child
 
 __all__ = ["Describing"]
 
@@ -38,13 +33,13 @@ class Describing:
     def __init__(
         self, config: str, descriptions: Mapping[str, str], outbox: Outbox, later: Callable[[Callable[[], None]], None]
     ) -> None:
-        self._config, self._outbox, self._later = config, outbox, later
+        self._config, self._outbox = config, outbox
         self._descriptions = dict(descriptions)
         self._due: dict[str, str] = {}
         self._shape_dated: object = None
         self._next = 0.0
         self._dating = False
-        self._child: subprocess.Popen[str] | None = None
+        self._child = Child("edge_agent.dating", "the process that dates promises", _SECONDS, later)
 
     def connected(self) -> None:
         """Say everything again: the broker may have forgotten it."""
@@ -67,8 +62,7 @@ class Describing:
 
     def close(self) -> None:
         """End what is under way."""
-        if self._child is not None:
-            self._child.kill()
+        self._child.close()
 
     def _shape(self) -> object:
         """Return what the dates of a stream depend on; `None` while its policy alone says everything."""
@@ -82,32 +76,14 @@ class Describing:
             for plan in plans
         }
         self._dating, self._next = True, time.monotonic() + _REST_SECONDS
-        threading.Thread(target=self._date, args=(json.dumps(drawn), shape), name="dating", daemon=True).start()
-
-    def _date(self, drawn: str, shape: object) -> None:
-        import subprocess  # most agents never need it
-
-        command = [sys.executable, "-P", "-m", "edge_agent.dating", self._config, str(os.getpid())]
-        answer = {"fault": "the process that dates promises died"}
-        try:
-            with subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-            ) as process:
-                self._child = process
-                try:
-                    out, _ = process.communicate(drawn, timeout=_SECONDS)
-                    answer = json.loads(out) if out else answer
-                except subprocess.TimeoutExpired:
-                    process.kill()
-        except (OSError, ValueError) as error:
-            answer = {"fault": f"no process can date promises: {error}"}
-        self._later(lambda: self._dated(answer, shape))
+        asked = (self._config, str(os.getpid()))
+        self._child.ask(asked, json.dumps(drawn).encode(), lambda answer: self._dated(answer, shape))
 
     def _dated(self, answer: Mapping[str, object], shape: object) -> None:
-        self._dating, self._child, self._shape_dated = False, None, shape
+        self._dating, self._shape_dated = False, shape
         texts = answer.get("descriptions")
         if not isinstance(texts, dict):
-            _log.warning("streams are not described, since when they are true cannot be said: %s", answer.get("fault"))
+            _log.warning("streams are not described, since when they are true cannot be said: %s", answer.get("detail"))
             texts = {}
         # Of a stream that is not in the answer, the file has another policy by now.
         self._descriptions, self._due = {**dict.fromkeys(self._descriptions, ""), **texts}, dict(texts)

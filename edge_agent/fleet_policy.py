@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import math
 import os
 import sqlite3
-import subprocess
-import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent.plan import Managed, StreamPlan
-from fugu.contract.errors import FuguError, Reason, StatusCode, cause, printable
+from fugu.contract.errors import FuguError, Reason, StatusCode, printable
 from fugu.contract.frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicyStatus
 from fugu.contract.topics import topic_of
 from fugu.core.trust import unpack
+from fugu.host.child import Child
 from fugu.host.clock import known_synchronised
 from fugu.host.files import write_secret
 from fugu.host.process import NOTICES
@@ -69,7 +66,6 @@ class FleetPolicy:
         self.managed = managed
         self.trusted = managed.trusted
         self._stored_time = managed.trusted.time
-        self._later = later
         self._switch = switch
         self._offer_table = offer_table
         self._now = now
@@ -82,7 +78,7 @@ class FleetPolicy:
         self._kinds |= {topic_of("table", fleet, device, stream): "table" for stream in managed.streams}
         self.topics = tuple(self._kinds)
         self._waiting: dict[str, bytes] = {}
-        self._judging: subprocess.Popen[bytes] | None = None
+        self._judge = Child("edge_agent.judge", "the check of a document", JUDGE_SECONDS, later)
         self._busy = False
         self._judged = b""
         self._reason = ""
@@ -147,8 +143,7 @@ class FleetPolicy:
     def close(self) -> None:
         """End what is under way."""
         self._waiting.clear()
-        if self._judging is not None:
-            self._judging.kill()
+        self._judge.close()
 
     # Judgement
 
@@ -161,31 +156,12 @@ class FleetPolicy:
         self._busy = True
         kind, now, sure = self._kinds[topic], int(self._now()), self._sure()
         now = now if kind == "time" else max(now, self.trusted.time)
-        threading.Thread(target=self._judge, args=(topic, payload, now, sure), name="judge", daemon=True).start()
-
-    def _judge(self, topic: str, payload: bytes, now: int, sure: bool) -> None:
-        asked = (self.managed.config, self._kinds[topic], str(now), str(os.getpid()), "sure" if sure else "unsure")
-        command = [sys.executable, "-P", "-m", "edge_agent.judge", *asked]
-        answer: dict[str, Any] = {"refused": Reason.JUDGE, "detail": "the check of a document died"}
-        try:
-            with subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            ) as process:
-                self._judging = process
-                try:
-                    out, _ = process.communicate(payload, timeout=JUDGE_SECONDS)
-                    answer = json.loads(out) if out else answer
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    answer["detail"] = "the check of a document took too long"
-        except (OSError, ValueError) as error:
-            answer["detail"] = f"the check of a document cannot run: {cause(error)}"
-        self._later(lambda: self._decided(topic, payload, answer))
+        asked = (self.managed.config, kind, str(now), str(os.getpid()), "sure" if sure else "unsure")
+        self._judge.ask(asked, payload, lambda answer: self._decided(topic, payload, answer))
 
     def _decided(self, topic: str, payload: bytes, answer: dict[str, Any]) -> None:
         """Take the judge's answer, in the agent's loop."""
         self._busy = False
-        self._judging = None
         try:
             if "refused" in answer:
                 self._refuse(topic, payload, answer["refused"], answer["detail"])

@@ -18,8 +18,9 @@ from typing import Any
 from edge_agent.config_file import read_config
 from edge_agent.enrolled import open_trust, to_run
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Kind
-from fugu.contract.errors import FuguError, Reason, TrustError, cause
+from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import TableDocument
+from fugu.host.child import answered
 from fugu.host.process import end_with_parent
 
 MEMORY_BYTES = 1 << 29
@@ -40,12 +41,7 @@ def main(arguments: list[str]) -> int:
     path, kind, now, parent, sure = arguments
     end_with_parent(int(parent))
     payload = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
-    try:
-        answer = judge(Path(path), kind, payload, int(now), sure=sure == "sure")
-    except FuguError as error:
-        answer = {"refused": error.reason, "detail": str(error)}
-    except Exception as error:  # what nobody thought of is a refusal; its text may hold anything
-        answer = {"refused": Reason.UNEXPECTED, "detail": cause(error)}
+    answer = answered(lambda: judge(Path(path), kind, payload, int(now), sure=sure == "sure"))
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
     return 0

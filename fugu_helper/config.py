@@ -16,9 +16,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from fugu.contract._document import Document, first_problem
 from fugu.contract.envelope import sign
-from fugu.contract.errors import FuguError, cause
+from fugu.contract.errors import FuguError
 from fugu.contract.groups import GroupDocument
 from fugu.contract.policy import Name
+from fugu.host.child import answered
 from fugu.host.toml_file import read_toml
 from fugu.mqtt.broker import Broker
 
@@ -116,11 +117,5 @@ def main(path: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer: dict[str, Any]
-    try:
-        answer = {"config": main(Path(sys.argv[1]))}
-    except FuguError as error:
-        answer = {"error": str(error)}
-    except Exception as error:  # what nobody thought of; its text may hold anything
-        answer = {"error": f"{cause(error)} while reading {sys.argv[1]}"}
-    sys.stdout.write(json.dumps(answer))
+    asked = Path(sys.argv[1])
+    sys.stdout.write(json.dumps(answered(lambda: {"config": main(asked)}, f" while reading {asked}")))

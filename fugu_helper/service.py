@@ -15,7 +15,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.errors import FrameError, FuguError
+from fugu.contract.errors import FrameError, FuguError, Reason
 from fugu.contract.group_frames import MAX_PAGE_BYTES, OpeningRequest
 from fugu.contract.topics import topic_of
 from fugu.host.process import Notifier, Wake
@@ -148,9 +148,9 @@ def _facts(document: dict[str, Any]) -> GroupFacts:
 def _checked(path: Path) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "fugu_helper.config", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    dead = {"error": "the check of the configuration died"}
+    dead = {"refused": Reason.CONFIG, "detail": "the check of the configuration died"}
     answer: dict[str, Any] = json.loads(done.stdout) if done.stdout else dead
-    if "error" in answer:
-        raise FuguError(answer["error"])
+    if "refused" in answer:
+        raise FuguError(answer["detail"])
     config: dict[str, Any] = answer["config"]
     return config

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from fugu.contract.frames import JUDGED_BYTES, PolicyStatus
 from fugu.contract.topics import topic_of
 from fugu.contract.trust import FAR_AHEAD_SECONDS, TrustError
 from fugu.core.trust import TrustState, unpack
-from tests.support.brokers import PATIENCE
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 
@@ -187,13 +185,15 @@ def test_documents_are_judged_at_the_newest_time_that_is_known(
     fleet = Bench(tmp_path, trusted=state(time=9_000)).fleet
     fleet._now = lambda: 9_000.0 + ahead
     fleet._sure = lambda: True
-    judged: SimpleQueue[tuple[str, bytes, int, bool]] = SimpleQueue()
-    monkeypatch.setattr(FleetPolicy, "_judge", lambda _fleet, *what: judged.put(what))
+    judged: list[tuple[str, str, str, bytes]] = []
+    monkeypatch.setattr(
+        fleet._judge, "ask", lambda asked, payload, _take: judged.append((asked[1], asked[2], asked[4], payload))
+    )
     fleet.arrived(POLICY, b"three")
-    assert judged.get(timeout=PATIENCE) == (POLICY, b"three", asked, True)
+    assert judged == [("policy", str(asked), "sure", b"three")]
     fleet._busy = False
     fleet.arrived(TIME, b"time")
-    assert judged.get(timeout=PATIENCE) == (TIME, b"time", 9_000 + ahead, True), "a time by the clock itself"
+    assert judged[1:] == [("time", str(9_000 + ahead), "sure", b"time")], "a time by the clock itself"
 
 
 def test_a_document_is_judged_at_the_time_that_the_agent_says(tmp_path: Path) -> None:
