@@ -21,7 +21,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.windows import Window
 from fugu.library.auto_words import percent
-from fugu.planning.candidates import Candidate, window_candidates, window_lengths
+from fugu.planning.candidates import Candidate, Task, window_candidates, window_lengths
 from fugu.planning.question import Question, choose_states, sampled, three_sets
 from fugu.privacy.covering_class import covering_class, union
 from fugu.recordings.readings import read_readings
@@ -47,7 +47,7 @@ def row(file: Path) -> str:
     def planned(epsilon: float, protect: int) -> list[Candidate]:
         try:
             question = Question(epsilon=epsilon, protect=protect)
-            return window_candidates(data, chains, question, bins, period, lengths)
+            return window_candidates(Task(question, bins, period), data, chains, lengths)
         except FuguError:
             return []  # no noise is enough
 

@@ -46,6 +46,8 @@ _WITHOUT_BOUND = 10_000
 """Factors on odds from which on a learner is as good as certain: their digits say nothing."""
 _ERRORS = ("off by", "95 % within", "held back", "guessing")
 _COLUMNS = ("released", "answer over", *_ERRORS)
+_NOT_SHOWN = ("table", "judged", "message", "bins", "stretch_ticks")
+"""Fields of a candidate that no document has."""
 
 
 def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> list[Line | Table]:
@@ -481,7 +483,7 @@ def auto_document(plan: AutoPlan, policy: AnyPolicy | None = None) -> dict[str, 
 
 def candidate_document(candidate: Candidate) -> dict[str, Any]:
     """A candidate as an object for JSON; an error that is not known is null."""
-    fields = {name: value for name, value in vars(candidate).items() if name not in ("table", "judged", "message")}
+    fields = {name: value for name, value in vars(candidate).items() if name not in _NOT_SHOWN}
     return {
         **{name: None if isinstance(value, float) and math.isnan(value) else value for name, value in fields.items()},
         "bytes_per_day": candidate.bytes_per_day,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -31,13 +32,11 @@ from fugu.planning.candidates import (
     SHORTEST,
     Bins,
     Candidate,
+    Task,
+    best_symbols,
     nothing,
-    symbol_candidates,
-    symbol_table,
-    wanted_window,
     window_candidates,
     window_lengths,
-    window_scale,
 )
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import PolicyHeader, Whose, build_window_policy
@@ -75,7 +74,7 @@ _EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0
 _MOST_CHOICES, _MOST_TRIED, _MOST_STEPS = 4, 4, 8
 _SHOWN = 48
 _SAFE = 0.8
-_RUNS = 100
+_RUNS, _ANSWERS = 100, 20_000
 _SetName = Literal["fit", "choose", "test"]
 
 
@@ -130,20 +129,27 @@ class AutoPlan(NamedTuple):
     left_out: tuple[float, ...]
 
 
-class _Problem(NamedTuple):
+@dataclass(frozen=True)
+class _Problem:
     readings: Readings
-    question: Question
+    task: Task
     states: ChosenStates
     sets: ThreeSets
-    bins: Bins
     rng: np.random.Generator
-    by_period: dict[int, Sampled]
-    by_class: dict[int, tuple[Covered, ...]]
     profile: Profile | None = None
+    by_period: dict[int, Sampled] = field(default_factory=dict)
+    by_class: dict[int, tuple[Covered, ...]] = field(default_factory=dict)
 
     @property
     def k(self) -> int:
         return len(self.states.discretiser.states)
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Ticks of the windows to compare. PlanningError: the one that is asked for is none."""
+        if self.profile is not None:
+            return self.profile.lengths(self.task.question, self.readings.period)
+        return window_lengths(self.readings.period, self.readings.steady, self.task.question)
 
     def data(self, every: int) -> Sampled:
         """The states at a period, computed once."""
@@ -170,14 +176,45 @@ class _Problem(NamedTuple):
         cut: Cut = getattr(self.data(candidate.every), name)
         assert candidate.window_ticks is not None
         if self.profile is None:
-            return true_shares(*cut, candidate.window_ticks, self.bins)
+            return true_shares(*cut, candidate.window_ticks, candidate.bins)
         assert candidate.blocks is not None
         return self.profile.shares(candidate.blocks, cut, getattr(self.sets, name), candidate.window_ticks)
 
     def score(self, candidate: Candidate, name: _SetName, runs: int | None = None) -> float | None:
-        """The mean absolute error of a candidate in a set; None if it holds no whole answer."""
-        data, shares = self.data(candidate.every), None if candidate.table is not None else self.shares(candidate, name)
-        return candidate.score(data, getattr(data, name), shares, self.bins, self.rng, runs)
+        """The mean absolute error of a candidate in a set; None if it holds no whole answer.
+
+        Noise is drawn `runs` times, by default as often as there are few answers.
+        """
+        if candidate.table is not None:
+            data = self.data(candidate.every)
+            assessed = candidate.assess(data, getattr(data, name), self.rng)
+            return None if assessed is None else assessed.expected_error
+        shares = self.shares(candidate, name)
+        if not len(shares.counts):
+            return None
+        assert candidate.scale is not None
+        runs = runs or max(1, _ANSWERS // len(shares.counts))
+        return shares.error(candidate.scale, candidate.devices, self.rng, runs)
+
+    def nothing(self, chains: CoveringChains | None) -> Candidate:
+        """The recommendation of nothing, with the class that it was tried for."""
+        return nothing(self.data(1).discretiser, chains, self.task.question)
+
+    def of_profiles(self) -> _Problem:
+        """The same recording, asked for profiles: each set is in one piece, so that it holds many days.
+
+        PlanningError: there are no such blocks, or no times.
+        """
+        readings, question, counted = self.readings, self.task.question, self.states.counted
+        if not readings.timed:
+            raise PlanningError(f"{readings.source} has no steady times: there are no parts of the day to count by")
+        return replace(
+            self,
+            task=self.task._replace(bins=(counted,)),
+            sets=three_sets(readings.segments, self.states.baseline_ticks, 1),
+            profile=Profile.recorded(readings, question, counted),
+            by_period={},
+        )
 
 
 _Choice = tuple[Candidate | None, tuple[Candidate, ...], tuple[str, ...]]
@@ -200,9 +237,9 @@ def plan_auto(
     k = len(states.discretiser.states)
     bins: Bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
     sets = three_sets(readings.segments, states.baseline_ticks)
-    problem = _Problem(readings, question, states, sets, bins, rng, {}, {})
+    problem = _Problem(readings, Task(question, bins, readings.period), states, sets, rng)
     if question.want == "profile":
-        problem = _of_profiles(problem)
+        problem = problem.of_profiles()
     data = problem.data(1)
     if np.unique(data.fit.states[data.fit.states >= 0]).size < 2:
         raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
@@ -213,53 +250,29 @@ def plan_auto(
             f"{readings.source}: which ticks are missing depends on states (p = {min(gaps.before, gaps.after):.2g}), "
             "and would tell of them: without --missing ignore, missing is a state that is protected"
         )
-    progress("the class of chains", 0.1)
-    chains: CoveringChains | None = None
-    try:
-        chains = problem.chains(1)
-    except ChainClassError as error:
-        choice: _Choice = None, (), (str(error),)
-    else:
-        progress("candidates", 0.15)
-        lengths = _lengths(problem)
-        if problem.profile is None:
-            windows = () if question.want == "now" else _windows(problem, data, chains, lengths)
-            symbols = _symbols(problem, [window.window_ticks for window in windows if window.window_ticks is not None])
-            progress("attackers on the first set", 0.3)
-            choice = _choice(problem, windows, symbols, lengths)
-        else:
-            progress("attackers on the first set", 0.3)
-            choice = _profile_choice(problem, problem.profile, chains, lengths)
-    progress("the third set", 0.7)
-    outcome = _outcome(problem, chains, choice)
-    asked = question.want is not None or question.window is not None
-    if outcome.recommended.kind == "none" and chains is not None and not asked:
-        outcome = _else_profiles(outcome, chains)
+    outcome = _compared(problem, progress)
     progress("error against epsilon", 0.9)
-    recommended, reasons, used = outcome.recommended, outcome.reasons, outcome.problem
-    by_day = _of_profiles(problem) if any(candidate.blocks for candidate in outcome.candidates) else problem
+    recommended, reasons = outcome.recommended, outcome.reasons
+    by_day = problem.of_profiles() if any(candidate.blocks for candidate in outcome.candidates) else problem
     curves = tuple(_curve(by_day if candidate.blocks else problem, candidate) for candidate in outcome.candidates)
     least = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
     least = None if reasons else least
-    few = too_few(curves, question) if least is None and not reasons else None
-    covered = None
-    if recommended.chains is not None:
-        covered = problem.share(recommended.every, recommended.chains)
     whole = np.concatenate([cut.states for cut in data.whole])
+    chains = recommended.chains
     return AutoPlan(
         recommended=recommended,
         candidates=outcome.candidates,
         readings=readings,
         question=question,
         states=states,
-        bins=bins,
+        bins=problem.task.bins,
         reasons=reasons,
         curves=curves,
         least_epsilon=least,
-        too_few=few,
+        too_few=too_few(curves, question) if least is None and not reasons else None,
         told=outcome.told,
-        held_back=used.sets.test.rows,
-        covered=covered,
+        held_back=outcome.problem.sets.test.rows,
+        covered=None if chains is None else problem.share(recommended.every, chains),
         stay=long_stay(whole, readings.segments),
         gaps=gaps,
         merged=merged_states(states, data.whole),
@@ -272,25 +285,16 @@ def _left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
     donors = problem.covered(candidate.every) if candidate.kind != "none" else ()
     if len(donors) < 2 or candidate.chains is None:
         return ()
-    question, period = problem.question, problem.readings.period
-    step = period * candidate.every
     wider = max(1.0, math.sqrt(candidate.chains.odds_bound / union([donor.chains for donor in donors]).odds_bound))
-    bins, losses = problem.bins if candidate.blocks is None else (problem.states.counted,), []
+    losses = []
     for place, donor in enumerate(donors):
         others = union([donor.chains for other, donor in enumerate(donors) if other != place])
         others = others if wider == 1.0 else widened(others, wider)
         try:
-            if candidate.table is not None:
-                outputs = StreamOutputs(symbol_table(others, question, candidate.epsilon, step))
-            else:
-                window = wanted_window(candidate.window_ticks or SHORTEST, bins)
-                scale = window_scale(others, question, candidate.epsilon, bins, period)
-                outputs = StreamOutputs(None, (window.window(scale),))
-            chains = donor.chains
-            if others.changes:  # a policy with such a class promises for chains that change
-                chains = widened(chains, 1.0)
-            lost = chains.ratio_loss(*outputs.ratios, candidate.adversary)
-            losses.append(outputs.bound(chains, candidate.adversary, lost.epsilon).epsilon(question.ticks(step)))
+            # a policy with a class that changes promises for chains that change
+            chains = widened(donor.chains, 1.0) if others.changes else donor.chains
+            planned = candidate.planned(others, candidate.epsilon)
+            losses.append(planned.bound(chains).epsilon(candidate.stretch_ticks))
         except FuguError:
             losses.append(math.inf)
     return tuple(losses)
@@ -306,49 +310,50 @@ class _Outcome(NamedTuple):
     told: Told | None
 
 
+def _compared(problem: _Problem, progress: Progress) -> _Outcome:
+    """Compare and judge what was asked for; profiles too, where nothing else is useful and nothing was asked for."""
+    progress("the class of chains", 0.1)
+    chains, question = None, problem.task.question
+    try:
+        chains = problem.chains(1)
+    except ChainClassError as error:
+        choice: _Choice = None, (), (str(error),)
+    else:
+        progress("candidates, and attackers on the first set", 0.15)
+        choice = _profile_choice(problem, chains) if problem.profile else _first_choice(problem, chains)
+    progress("the third set", 0.7)
+    outcome = _outcome(problem, chains, choice)
+    asked = question.want is not None or question.window is not None
+    if chains is None or asked or outcome.recommended.kind != "none":
+        return outcome
+    return _else_profiles(outcome, chains)
+
+
+def _first_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
+    windows = () if problem.task.question.want == "now" else _windows(problem, chains)
+    lengths = [window.window_ticks for window in windows if window.window_ticks is not None]
+    return _choice(problem, windows, _symbols(problem, lengths))
+
+
 def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
     chosen, compared, reasons = choice
     candidates = tuple(_judged(problem, candidate) for candidate in compared)
-    recommended, series = nothing(problem.data(1).discretiser, chains, problem.question), None
-    if chosen is not None:
-        recommended, failed = _examined(problem, chosen)
-        series = None if failed else _told(problem, recommended)
-        reasons += failed
-        candidates = tuple(
-            recommended if candidate.same_release(recommended) else candidate for candidate in candidates
-        )
-        if failed:
-            recommended = nothing(problem.data(1).discretiser, chosen.chains, problem.question)
-    return _Outcome(problem, recommended, candidates, reasons, series)
-
-
-def _of_profiles(problem: _Problem) -> _Problem:
-    """The same recording, asked for profiles: each set is in one piece, so that it holds many days.
-
-    PlanningError: there are no such blocks, or no times.
-    """
-    readings, question, states = problem.readings, problem.question, problem.states
-    if not readings.timed:
-        raise PlanningError(f"{readings.source} has no steady times: there are no parts of the day to count by")
-    sets = three_sets(readings.segments, states.baseline_ticks, 1)
-    profile = Profile.recorded(readings, question, states.counted)
-    return problem._replace(sets=sets, by_period={}, bins=(states.counted,), profile=profile)
-
-
-def _lengths(problem: _Problem) -> list[int]:
-    if problem.profile is not None:
-        return Profile.wanted_lengths(problem.readings, problem.question)
-    return window_lengths(problem.readings.period, problem.readings.steady, problem.question)
+    if chosen is None:
+        return _Outcome(problem, problem.nothing(chains), candidates, reasons, None)
+    recommended, failed = _examined(problem, chosen)
+    series = None if failed else _told(problem, recommended)
+    candidates = tuple(recommended if candidate.same_release(recommended) else candidate for candidate in candidates)
+    if failed:
+        recommended = problem.nothing(chosen.chains)
+    return _Outcome(problem, recommended, candidates, reasons + failed, series)
 
 
 def _else_profiles(outcome: _Outcome, chains: CoveringChains) -> _Outcome:
     """Try profiles where nothing else is useful; what was compared stays, with them."""
-    readings, question = outcome.problem.readings, outcome.problem.question
-    if not (readings.timed and Profile.wanted_lengths(readings, question)):
+    if not outcome.problem.readings.timed:
         return outcome
-    problem = _of_profiles(outcome.problem)
-    assert problem.profile is not None
-    other = _outcome(problem, chains, _profile_choice(problem, problem.profile, chains, _lengths(problem)))
+    problem = outcome.problem.of_profiles()
+    other = _outcome(problem, chains, _profile_choice(problem, chains))
     if not other.candidates:
         return outcome
     both = outcome.candidates + other.candidates
@@ -358,13 +363,13 @@ def _else_profiles(outcome: _Outcome, chains: CoveringChains) -> _Outcome:
     return outcome._replace(candidates=both, reasons=outcome.reasons + more)
 
 
-def _profile_choice(problem: _Problem, profile: Profile, chains: CoveringChains, lengths: list[int]) -> _Choice:
+def _profile_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
     """Take a profile of the finest parts of the day that are worth it; coarser ones are compared only if none are."""
-    compared, reasons = tuple[Candidate, ...](), dict[str, None]()
+    profile, compared, reasons = problem.profile, tuple[Candidate, ...](), dict[str, None]()
+    assert profile is not None
     for blocks in profile.places:
-        parts = problem._replace(profile=profile.of(blocks))
-        windows = _windows(parts, problem.data(1), chains, lengths)
-        chosen, candidates, refused = _choice(parts, windows, (), lengths)
+        parts = replace(problem, profile=profile.of(blocks))
+        chosen, candidates, refused = _choice(parts, _windows(parts, chains), ())
         compared += candidates
         if chosen is not None:
             return chosen, compared, ()
@@ -383,82 +388,61 @@ def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
     scale = Fraction(most * candidate.window_ticks)
     if not scale > 0:
         return 0
-    window = wanted_window(candidate.window_ticks, plan.bins).window(lawful_scale(float(scale)))
-    outputs = StreamOutputs(None, (window,))
     try:
-        lost = candidate.chains.ratio_loss(*outputs.ratios, candidate.adversary)
+        planned = replace(candidate, scale=lawful_scale(float(scale)))
+        return planned.bound(candidate.chains).longest(candidate.epsilon)
     except FuguError:
         return 0
-    return outputs.bound(candidate.chains, candidate.adversary, lost.epsilon).longest(candidate.epsilon)
 
 
-def _windows(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: list[int]) -> tuple[Candidate, ...]:
-    period = problem.readings.period
+def _windows(problem: _Problem, chains: CoveringChains) -> tuple[Candidate, ...]:
+    lengths, data = problem.lengths, problem.data(1)
     try:
         if problem.profile is not None:
-            return tuple(problem.profile.candidates(data, problem.sets, chains, problem.question, period, lengths))
+            return tuple(problem.profile.candidates(problem.task, data, problem.sets, chains, lengths))
         moments, all_of_them = None, problem.readings.moments
         if problem.readings.steady and all_of_them is not None:
             moments = all_of_them[problem.sets.fit.rows], all_of_them[problem.sets.choose.rows]
-        return tuple(window_candidates(data, chains, problem.question, problem.bins, period, lengths, moments))
+        return tuple(window_candidates(problem.task, data, chains, lengths, moments))
     except FuguError:
         return ()  # no noise is enough for this class: nothing can be compared
 
 
 def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
     """Symbols at every period for which the recording tells a class; shares over the length at which they do best."""
-    candidates: list[Candidate] = []
-    now = problem.question.want == "now"
+    candidates = []
     for every in _PERIODS:
-        data = problem.data(every)
+        long_enough = [length for length in lengths if length >= 10 * every]
         try:
-            chains = problem.chains(every)
-            candidates += _of_class(
-                problem, data, chains, [] if now else [length for length in lengths if length >= 10 * every]
+            candidates.append(
+                best_symbols(problem.task, problem.data(every), problem.chains(every), long_enough, problem.rng)
             )
         except FuguError:
             continue  # too few readings are left at this period, or no noise is enough
-    return tuple(candidates)
+    return tuple(candidate for candidate in candidates if candidate is not None)
 
 
-def _of_class(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: list[int]) -> list[Candidate]:
-    question, period = problem.question, problem.readings.period
-    table = symbol_table(chains, question, question.epsilon, period * data.every)
-    if question.want != "now" and not lengths:
-        return []
-    candidates = symbol_candidates(data, chains, table, question, problem.bins, period, lengths, problem.rng)
-    return (
-        [min(candidates, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9))]
-        if candidates
-        else []
-    )
-
-
-def _choice(
-    problem: _Problem,
-    windows: tuple[Candidate, ...],
-    symbols: tuple[Candidate, ...],
-    lengths: list[int],
-) -> _Choice:
+def _choice(problem: _Problem, windows: tuple[Candidate, ...], symbols: tuple[Candidate, ...]) -> _Choice:
     """Take the best that attackers do not refute on the first set; if they refute all of them, widen their class.
 
     A longer window often costs less than a wider class, so the next best are tried first.
     """
     for _ in range(_MOST_CHOICES):
-        if not (ranked := _ranked(windows + symbols, problem.question)[:_MOST_TRIED]):
-            return (None, windows + symbols, () if windows or symbols else (_incomparable(lengths),))
+        if not (ranked := _ranked(windows + symbols, problem.task.question)[:_MOST_TRIED]):
+            return (None, windows + symbols, () if windows or symbols else (_incomparable(problem.lengths),))
         for candidate in ranked:
             if _tried(problem, candidate, 1).chains is not None:
                 return (candidate, windows + symbols, ())
         best = ranked[0]
-        own, tried = problem.data(best.every), _tried(problem, best, _MOST_STEPS)
+        tried = _tried(problem, best, _MOST_STEPS)
         if tried.chains is None:
             return (None, windows + symbols, (tried.reason or "no class of chains passes",))
         if best.kind == "windows":
-            windows = _windows(problem, own, tried.chains, lengths)
+            windows = _windows(problem, tried.chains)
         else:
-            again = _of_class(problem, own, tried.chains, [] if best.window_ticks is None else [best.window_ticks])
-            symbols = tuple(again[0] if symbol is best and again else symbol for symbol in symbols)
+            data, lengths = problem.data(best.every), [best.window_ticks or 0]
+            again = best_symbols(problem.task, data, tried.chains, lengths, problem.rng)
+            symbols = tuple(again if again and symbol is best else symbol for symbol in symbols)
     return (None, windows + symbols, ("no class was found whose best answer passes its attackers",))
 
 
@@ -508,9 +492,8 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
     """Outputs of a device for some states under a plan for a class; `None` if nothing can be planned."""
 
     def attacked(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
-        period = problem.readings.period
         try:
-            planned = candidate.planned(chains, problem.question, candidate.epsilon, problem.bins, period)
+            planned = candidate.planned(chains, candidate.epsilon)
         except FuguError:
             return None
         if planned.table is not None:
@@ -519,8 +502,8 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
         assert planned.scale is not None
         length = planned.window_ticks
         if planned.blocks is not None:
-            length = Profile.attacked_ticks(planned.blocks, max(1, round(DAY / period)))
-        return release_counts(*cut, length, planned.scale, problem.bins, rng, k=problem.k)
+            length = Profile.attacked_ticks(planned.blocks, max(1, round(DAY / problem.readings.period)))
+        return release_counts(*cut, length, planned.scale, candidate.bins, rng, k=problem.k)
 
     return attacked
 
@@ -580,22 +563,21 @@ def _asked_about(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Out
     """The attack on stretches of the promise whose odds moved furthest; None for a tick, and for profiles."""
     if problem.profile is not None:
         return None
-    every = problem.readings.period * candidate.every
-    ticks = problem.question.ticks(every)
+    every, ticks = problem.readings.period * candidate.every, candidate.stretch_ticks
     if ticks == 1 or max(ticks, candidate.window_ticks or 1) > _FOLLOWED:
         return None
     attacks = attack_stretches(
-        *cut, outputs, problem.bins[-1], ticks, max(ticks, round(DAY / every)), candidate.epsilon
+        *cut, outputs, candidate.bins[-1], ticks, max(ticks, round(DAY / every)), candidate.epsilon
     )
     return max(attacks, key=lambda stretch_attack: stretch_attack.furthest, default=None)
 
 
 def _curve(problem: _Problem, candidate: Candidate) -> Curve:
-    question, period, points = problem.question, problem.readings.period, []
+    points = []
     assert candidate.chains is not None
     for epsilon in sorted({*_EPSILONS, candidate.epsilon}):
         try:
-            other = candidate.planned(candidate.chains, question, epsilon, problem.bins, period)
+            other = candidate.planned(candidate.chains, epsilon)
         except FuguError:
             continue  # no noise is enough for so small an epsilon
         if problem.profile is not None:
@@ -656,23 +638,19 @@ def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:
         missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
         useful_for=candidate.useful_for,
     )
-    return build_window_policy(_planned(plan, candidate, whose.epoch), header)
+    return build_window_policy(_planned(candidate, whose.epoch), header)
 
 
 def _stream_name(column: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", column.rpartition(".")[2]).strip("-")[:32] or "readings"
 
 
-def _planned(plan: AutoPlan, candidate: Candidate, epoch: float | None) -> JointPlan:
+def _planned(candidate: Candidate, epoch: float | None) -> JointPlan:
+    ticks = candidate.stretch_ticks
     assert candidate.chains is not None
-    ticks = plan.question.ticks(plan.readings.period * candidate.every)
     if candidate.table is not None:
         guarantee = Guarantee(epsilon=candidate.epsilon, adversary=candidate.adversary, stretch_ticks=ticks)
         loss = check_outputs(candidate.chains, StreamOutputs(candidate.table), guarantee)
         return JointPlan(candidate.chains, guarantee, candidate.table, (), loss, None)
-    assert candidate.window_ticks is not None
-    if candidate.blocks is None:
-        window = wanted_window(candidate.window_ticks, plan.bins)
-    else:
-        window = Profile.window(candidate, plan.states.counted, epoch)
+    window = candidate.window if candidate.blocks is None else Profile.window(candidate, epoch)
     return joint_plan(candidate.chains, candidate.epsilon, candidate.adversary, [window], stretch_ticks=ticks)

@@ -26,11 +26,13 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import MAX_WINDOW_TICKS, SymbolFrame, WindowFrame, symbol_bits
+from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import UsefulFor
 from fugu.contract.queries import EACH
-from fugu.planning.answers import Shares, group_error, true_shares
+from fugu.contract.stretches import StretchBound
+from fugu.planning.answers import group_error, true_shares
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question, Sampled, Want, frame_ticks
 from fugu.planning.window_plan import WantedWindow, joint_plan
@@ -42,10 +44,10 @@ __all__ = [
     "SHORTEST",
     "Bins",
     "Candidate",
+    "Task",
+    "best_symbols",
     "nothing",
     "sent",
-    "symbol_candidates",
-    "symbol_table",
     "wanted_window",
     "window_candidates",
     "window_lengths",
@@ -89,7 +91,8 @@ class Candidate:
     as long as `message`. On the third set, `attack` is right most often. `known_chain` is the attacker who believes the
     mean chain, whose odds epsilon bounds. `stretch` asks about whole stretches that are promised, knowing all other
     days. On the whole recording, `learners` has for each of several draws of the noise the one who learns habits and
-    moved furthest. `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording.
+    moved furthest. `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording. `bins`
+    are the sets of states that windows count, `stretch_ticks` what epsilon is about.
     """
 
     kind: Kind
@@ -117,6 +120,8 @@ class Candidate:
     stretch: StretchAttack | None = None
     point_epsilon: float | None = None
     blocks: DayBlocks | None = None
+    bins: Bins = ()
+    stretch_ticks: int = 1
 
     @property
     def bytes_per_day(self) -> float | None:
@@ -150,44 +155,54 @@ class Candidate:
         useful_as: dict[str, UsefulFor] = {"now": "state", "place": "place"}
         return useful_as.get(self.answers, "share")
 
-    def planned(
-        self, chains: CoveringChains, question: Question, epsilon: float, bins: Bins, period: float
-    ) -> Candidate:
-        """The same with the noise for a class and an epsilon, of readings every `period` seconds.
+    @property
+    def window(self) -> WantedWindow:
+        """The window that it releases."""
+        return wanted_window(self.window_ticks or SHORTEST, self.bins)
 
-        FuguError if no noise is enough.
-        """
+    def planned(self, chains: CoveringChains, epsilon: float) -> Candidate:
+        """The same with the noise for a class and an epsilon; FuguError if no noise is enough."""
         if self.kind == "symbols":
-            return replace(self, table=symbol_table(chains, question, epsilon, period * self.every))
-        return replace(self, scale=window_scale(chains, question, epsilon, bins, period))
+            calibration = calibrate(chains, epsilon, self.adversary, stretch_ticks=self.stretch_ticks, slack=True)
+            return replace(self, table=calibration.table)
+        return replace(self, scale=window_scale(chains, epsilon, self.adversary, self.bins, self.stretch_ticks))
 
-    def score(
-        self, data: Sampled, cut: Cut, shares: Shares | None, bins: Bins, rng: np.random.Generator, runs: int | None
-    ) -> float | None:
-        """The mean absolute error of answers in a set, of which windows have `shares`; None without a whole answer.
+    def bound(self, chains: CoveringChains) -> StretchBound:
+        """Bound the loss of its noise about stretches, for readings of a class; GuaranteeError if there is none."""
+        outputs = StreamOutputs(self.table)
+        if self.scale is not None:
+            outputs = StreamOutputs(None, (self.window.window(self.scale),))
+        return outputs.bound(chains, self.adversary, chains.ratio_loss(*outputs.ratios, self.adversary).epsilon)
 
-        Noise is drawn `runs` times, by default as often as there are few answers.
-        """
-        if self.table is not None:
-            assessed = _assessed(self.table, data, cut, self.window_ticks, bins, rng)
-            return None if assessed is None else assessed.mean
-        if shares is None or not len(shares.counts):
-            return None
-        assert self.scale is not None
-        return shares.error(self.scale, self.devices, rng, runs or max(1, _ANSWERS // len(shares.counts)))
+    def assess(self, data: Sampled, judged: Cut, rng: np.random.Generator) -> Assessed | None:
+        """Assess its symbols in a set, for the state now or for shares; None if there are too few windows."""
+        assert self.table is not None
+        if self.window_ticks is None:
+            return assess_now(self.table, data.fit, judged, len(data.test.states), rng)
+        return assess_shares(self.table, data.fit, judged, max(1, self.window_ticks // data.every), self.bins, rng)
 
 
-def nothing(discretiser: Discretiser, chains: CoveringChains | None, question: Question) -> Candidate:
-    """Recommendation if nothing is worth it: the states and their class, and no numbers of an answer."""
+def nothing(discretiser: Discretiser, chains: CoveringChains | None, question: Question, **more: Any) -> Candidate:
+    """Recommendation if nothing is worth it: the states and their class, and no numbers of an answer but `more`."""
+    fields = {"kind": "none", "answers": question.want or "share", "devices": question.devices, **more}
     return Candidate(
-        kind="none",
-        answers=question.want or "share",
-        devices=question.devices,
-        discretiser=discretiser,
-        chains=chains,
-        epsilon=question.epsilon,
-        adversary=question.adversary,
+        discretiser=discretiser, chains=chains, epsilon=question.epsilon, adversary=question.adversary, **fields
     )
+
+
+class Task(NamedTuple):
+    """The purpose of candidates: a question, the sets of states that it asks for, and seconds between readings."""
+
+    question: Question
+    bins: Bins
+    period: float
+
+    def planned(self, kind: Kind, data: Sampled, chains: CoveringChains) -> Candidate:
+        """A candidate of a kind with its noise, and no numbers yet; FuguError if no noise is enough."""
+        ticks = self.question.ticks(self.period * data.every)
+        bare = nothing(data.discretiser, chains, self.question, kind=kind, bins=self.bins, stretch_ticks=ticks)
+        answers: Want = "histogram" if len(self.bins) > 1 else "share"
+        return replace(bare, every=data.every, answers=answers).planned(chains, self.question.epsilon)
 
 
 def window_lengths(period_seconds: float, steady: bool, question: Question) -> list[int]:
@@ -214,23 +229,16 @@ def wanted_window(length: int, bins: Bins) -> WantedWindow:
 
 
 @lru_cache(maxsize=64)  # windows of all lengths ask for the same
-def window_scale(chains: CoveringChains, question: Question, epsilon: float, bins: Bins, period: float) -> Fraction:
-    """The noise of tumbling windows, the same for every length; FuguError if none is enough."""
-    window, ticks = [wanted_window(SHORTEST, bins)], question.ticks(period)
-    return Fraction(joint_plan(chains, epsilon, question.adversary, window, stretch_ticks=ticks).windows[0].scale)
-
-
-def symbol_table(chains: CoveringChains, question: Question, epsilon: float, period: float) -> NoiseTable:
-    """The noise of symbols, one every `period` seconds; ChainClassError if none is enough."""
-    return calibrate(chains, epsilon, question.adversary, stretch_ticks=question.ticks(period), slack=True).table
+def window_scale(chains: CoveringChains, epsilon: float, adversary: Adversary, bins: Bins, ticks: int) -> Fraction:
+    """The noise of tumbling windows of every length, for `ticks` in a row; FuguError if none is enough."""
+    plan = joint_plan(chains, epsilon, adversary, [wanted_window(SHORTEST, bins)], stretch_ticks=ticks)
+    return Fraction(plan.windows[0].scale)
 
 
 def window_candidates(
+    task: Task,
     data: Sampled,
     chains: CoveringChains,
-    question: Question,
-    bins: Bins,
-    period: float,
     lengths: Sequence[int],
     moments: tuple[Floats, Floats] | None = None,
 ) -> list[Candidate]:
@@ -241,35 +249,32 @@ def window_candidates(
     Raises:
         FuguError: no noise is enough.
     """
-    scale = window_scale(chains, question, question.epsilon, bins, period)
-    candidates = []
+    planned, candidates = task.planned("windows", data, chains), []
+    assert planned.scale is not None
     for length in lengths:
-        fitted, truth = (true_shares(*cut, length, bins) for cut in (data.fit, data.choose))
+        fitted, truth = (true_shares(*cut, length, task.bins) for cut in (data.fit, data.choose))
         if not len(fitted.counts) or len(fitted.counts) + len(truth.counts) < _LEAST_WINDOWS:
             continue
         both = fitted.joined(truth)
         judged = truth if len(truth.counts) >= _LEAST_WINDOWS else both
         runs = max(_RUNS, _ANSWERS // len(judged.counts))
-        message = partial(window_message, WINDOW, length, len(bins))
-        seconds, times = length * period, None
+        message = partial(window_message, WINDOW, length, len(task.bins))
+        seconds, times = length * task.period, None
         if moments is not None:
             known_at, more = (
                 np.rint(some[shares.first] % _DAY / seconds).astype(np.int64) % max(1, round(_DAY / seconds))
                 for some, shares in zip(moments, (fitted, truth), strict=True)
             )
             times = known_at, np.concatenate([known_at, more])
-        for devices in sorted({1, question.devices}):
-            _, most = group_error(scale, length, devices)
+        for devices in sorted({1, task.question.devices}):
+            _, most = group_error(planned.scale, length, devices)
             rng = np.random.default_rng(length)
             candidates.append(
                 replace(
-                    nothing(data.discretiser, chains, question),
-                    kind="windows",
-                    answers="histogram" if len(bins) > 1 else "share",
+                    planned,
                     devices=devices,
                     window_ticks=length,
-                    scale=scale,
-                    expected_error=judged.error(scale, devices, rng, runs),
+                    expected_error=judged.error(planned.scale, devices, rng, runs),
                     error_95=min(1.0, most + float(both.bias.max())),
                     guess_error=guess_error(fitted.truth, both.truth, devices, rng, times),
                     judged=len(both.counts),
@@ -279,55 +284,28 @@ def window_candidates(
     return candidates
 
 
-def symbol_candidates(
-    data: Sampled,
-    chains: CoveringChains,
-    table: NoiseTable,
-    question: Question,
-    bins: Bins,
-    period: float,
-    lengths: Sequence[int],
-    rng: np.random.Generator,
-) -> list[Candidate]:
-    """Symbols at one period: for the state now, or for shares over several lengths.
+def best_symbols(
+    task: Task, data: Sampled, chains: CoveringChains, lengths: Sequence[int], rng: np.random.Generator
+) -> Candidate | None:
+    """Symbols at one period, for the state now or for shares over the length at which they do best; None without any.
 
-    `period` is seconds between readings of the recording; `lengths` are in its ticks, none for the state now.
+    `lengths` are in ticks of the recording. ChainClassError: no noise is enough.
     """
-    step = period * data.every
-    ticks = frame_ticks(question.gathering_seconds, step)
-    gathered, message = ticks * step, partial(_symbol_message, ticks, table.symbols)
-    candidates = []
-    wanted: Sequence[int | None] = lengths or (None,)
+    step = task.period * data.every
+    ticks = frame_ticks(task.question.gathering_seconds, step)
+    planned, candidates = replace(task.planned("symbols", data, chains), devices=1), []
+    assert planned.table is not None
+    message = partial(_symbol_message, ticks, planned.table.symbols)
+    now = task.question.want == "now"
+    wanted: Sequence[int | None] = (None,) if now else lengths
     for length in wanted:
-        assessed = _assessed(table, data, data.choose, length, bins, rng)
-        if assessed is None:
-            continue
-        candidates.append(
-            replace(
-                nothing(data.discretiser, chains, question),
-                kind="symbols",
-                answers="now" if length is None else "histogram" if len(bins) > 1 else "share",
-                devices=1,
-                every=data.every,
-                window_ticks=length,
-                table=table,
-                expected_error=assessed.mean,
-                error_95=assessed.most,
-                guess_error=assessed.guess,
-                judged=assessed.judged,
-                **sent(gathered, gathered + (length or 0) * period, message, 1),
-            )
-        )
-    return candidates
-
-
-def _assessed(
-    table: NoiseTable, data: Sampled, judged: Cut, length: int | None, bins: Bins, rng: np.random.Generator
-) -> Assessed | None:
-    """How good symbols are for the state now, or for shares of so many ticks of the recording."""
-    if length is None:
-        return assess_now(table, data.fit, judged, len(data.test.states), rng)
-    return assess_shares(table, data.fit, judged, max(1, length // data.every), bins, rng)
+        candidate = replace(planned, answers="now" if now else planned.answers, window_ticks=length)
+        if (assessed := candidate.assess(data, data.choose, rng)) is not None:
+            latency = ticks * step + (length or 0) * task.period
+            candidates.append(replace(candidate, **assessed._asdict(), **sent(ticks * step, latency, message, 1)))
+    return min(
+        candidates, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9), default=None
+    )
 
 
 def sent(every: float, latency: float, message: Callable[[], bytes], devices: int) -> dict[str, Any]:
@@ -368,9 +346,9 @@ def _groups(answers: Floats, times: NDArray[Any], devices: int, rng: np.random.G
 class Assessed(NamedTuple):
     """The mean absolute error of answers, what 95 % are within, the error of always guessing, and how many answers."""
 
-    mean: float
-    most: float
-    guess: float
+    expected_error: float
+    error_95: float
+    guess_error: float
     judged: int
 
 

@@ -26,7 +26,7 @@ from fugu.contract.frames import MAX_WINDOW_TICKS
 from fugu.contract.queries import Query
 from fugu.host.clock import seconds_of
 from fugu.planning.answers import Shares, group_error, true_shares
-from fugu.planning.candidates import Candidate, nothing, sent, window_message, window_scale
+from fugu.planning.candidates import Candidate, Task, sent, window_message
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Part, Question, Sampled, ThreeSets
 from fugu.planning.window_plan import WantedWindow
@@ -90,13 +90,6 @@ DAYS = (7, 14)
 _RUNS, _ANSWERS = 100, 20_000
 
 
-def _wanted_blocks(readings: Readings, question: Question, since: float) -> list[DayBlocks]:
-    """Blocks to compare, none shorter than a tick: those that are asked for, or the usual ones of a zone."""
-    length, _, zone = question.blocks.partition("/")
-    blocks = [profile_blocks(f"{text}/{zone}", since) for text in ([length] if length else LENGTHS)]
-    return [candidate for candidate in blocks if readings.period <= candidate.seconds]
-
-
 class Profile(NamedTuple):
     """The blocks of a recording's ticks: `places` (n,) of all of them, by blocks.
 
@@ -106,24 +99,28 @@ class Profile(NamedTuple):
     places: Mapping[DayBlocks, Ints]
     counted: tuple[int, ...]
 
-    @staticmethod
-    def wanted_lengths(readings: Readings, question: Question) -> list[int]:
-        """Ticks of the profiles to compare; none where blocks would be shorter than a tick."""
-        period = readings.period
+    def lengths(self, question: Question, period: float) -> list[int]:
+        """Ticks of the profiles to compare; none where blocks would be shorter than a tick of `period` seconds."""
         days = DAYS if question.days is None else (question.days,)
         lengths = [math.ceil(round(day * DAY / period, 6)) for day in days]
         most = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)
-        some = _wanted_blocks(readings, question, 0.0)
-        return [length for length in lengths if some and length <= min(most, MAX_WINDOW_TICKS)]
+        return [length for length in lengths if self.places and length <= min(most, MAX_WINDOW_TICKS)]
 
     @classmethod
     def recorded(cls, readings: Readings, question: Question, counted: Sequence[int]) -> Profile:
-        """The blocks that a recording's ticks were in, by their times; PlanningError if there are no such blocks."""
+        """The blocks that a recording's ticks were in: those that are asked for, or the usual ones of a zone.
+
+        None is shorter than a tick. PlanningError: there are no such blocks.
+        """
         assert readings.moments is not None
         moments = [round(1e6 * moment) for moment in readings.moments.tolist()]
+        length, _, zone = question.blocks.partition("/")
+        since = float(readings.moments.min())
+        wanted = [profile_blocks(f"{text}/{zone}", since) for text in ([length] if length else LENGTHS)]
         places = {
             blocks: np.array([blocks.at(moment) for moment in moments], dtype=np.int64)
-            for blocks in _wanted_blocks(readings, question, float(readings.moments.min()))
+            for blocks in wanted
+            if readings.period <= blocks.seconds
         }
         return cls(places, tuple(counted))
 
@@ -132,13 +129,12 @@ class Profile(NamedTuple):
         return self._replace(places={blocks: self.places[blocks]})
 
     @staticmethod
-    def window(candidate: Candidate, counted: Sequence[int], epoch: float | None) -> WantedWindow:
+    def window(candidate: Candidate, epoch: float | None) -> WantedWindow:
         """The window of a recommended profile, by its zone's transitions in the years from `epoch` (default: now)."""
-        assert candidate.window_ticks is not None
         assert candidate.blocks is not None
         length = f"{candidate.blocks.seconds}s"
         query = Query("profile", blocks=profile_blocks(f"{length}/{candidate.blocks.zone}", epoch))
-        return WantedWindow(WINDOW, candidate.window_ticks, tuple(counted), query=query)
+        return candidate.window._replace(name=WINDOW, query=query)
 
     def shares(self, blocks: DayBlocks, cut: Cut, part: Part, length: int) -> Shares:
         """The true answers of the profiles of `length` ticks in a set, a share of each block.
@@ -155,16 +151,15 @@ class Profile(NamedTuple):
 
     def candidates(
         self,
+        task: Task,
         data: Sampled,
         sets: ThreeSets,
         chains: CoveringChains,
-        question: Question,
-        period: float,
         lengths: Sequence[int],
     ) -> list[Candidate]:
         """Profiles over several times; FuguError if no noise is enough."""
-        scale = window_scale(chains, question, question.epsilon, (self.counted,), period)
-        candidates = []
+        planned, candidates = replace(task.planned("windows", data, chains), answers="profile"), []
+        assert planned.scale is not None
         for length, blocks in product(lengths, self.places):
             fitted, more = (
                 self.shares(blocks, cut, part, length)
@@ -175,21 +170,19 @@ class Profile(NamedTuple):
             both = fitted.joined(more)
             message = partial(window_message, WINDOW, length, len(blocks.labels))
             rng, runs = np.random.default_rng(length), max(_RUNS, _ANSWERS // both.counts.size)
-            for devices in sorted({1, question.devices}):
+            for devices in sorted({1, task.question.devices}):
+                _, most = group_error(planned.scale, both.length, devices)
                 candidates.append(
                     replace(
-                        nothing(data.discretiser, chains, question),
-                        kind="windows",
-                        answers="profile",
+                        planned,
                         blocks=blocks,
                         devices=devices,
                         window_ticks=length,
-                        scale=scale,
-                        expected_error=both.error(scale, devices, rng, runs),
-                        error_95=min(1.0, group_error(scale, both.length, devices)[1] + float(both.bias.max())),
+                        expected_error=both.error(planned.scale, devices, rng, runs),
+                        error_95=min(1.0, most + float(both.bias.max())),
                         guess_error=float(np.abs(both.truth - np.median(fitted.truth)).mean()),
                         judged=both.counts.size,
-                        **sent(length * period, length * period, message, devices),
+                        **sent(length * task.period, length * task.period, message, devices),
                     )
                 )
         return candidates

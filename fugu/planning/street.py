@@ -231,20 +231,20 @@ def _home(
     chosen = choose_states(readings, question)
     if chosen.histogram:
         raise PlanningError(f"{readings.source} has several states, and a group counts one question: give --threshold")
-    k, bins = len(chosen.discretiser.states), (chosen.counted,)
+    k, bins, ticks = len(chosen.discretiser.states), (chosen.counted,), question.ticks(period)
     data = sampled(readings, chosen, three_sets(readings.segments, chosen.baseline_ticks))
     if np.unique(data.fit.states[data.fit.states >= 0]).size < 2:
         raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
     covered = covering_class(*data.whole[0], k)
 
     def released(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
-        scale = window_scale(chains, question, question.epsilon, bins, period)
+        scale = window_scale(chains, question.epsilon, question.adversary, bins, ticks)
         return release_counts(*data.fit, length, scale, bins, generator, k=k)
 
     attacked = true_class(*data.fit, k, question.epsilon, released, rng, covered=covered)
     if attacked.chains is None:
         raise PlanningError(f"{readings.source}: {attacked.reason}")
-    scale = window_scale(attacked.chains, question, question.epsilon, bins, period)
+    scale = window_scale(attacked.chains, question.epsilon, question.adversary, bins, ticks)
     days = tuple(_days(readings, chosen.discretiser, bins, length, zone))
     if not days:
         raise PlanningError(f"{readings.source} has no whole day: there is nothing to compare a sum with")

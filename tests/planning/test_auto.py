@@ -308,7 +308,7 @@ def test_a_guess_of_the_state_now_is_never_worse_than_one_of_two() -> None:
     """Rates that drift turn the usual state of the first set into the unusual one: that makes no symbols useful."""
     fit, judged = (Cut(np.repeat(states, [600, 400]), np.zeros(1_000, dtype=np.int64)) for states in ([0, 1], [1, 0]))
     table = calibrate(BinaryChains(q=(0.1, 0.3), r=(0.1, 0.3)), 1.0, "universal").table
-    assert assess_now(table, fit, judged, 500, np.random.default_rng(1)).guess == pytest.approx(0.4)
+    assert assess_now(table, fit, judged, 500, np.random.default_rng(1)).guess_error == pytest.approx(0.4)
 
 
 @pytest.mark.long
