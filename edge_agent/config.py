@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from edge_agent.config_file import check_declared, read_config, sensor_values
+from edge_agent.config_file import read_config
 from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
 from edge_agent.sensors.source import ConfigError
 from fugu.host.child import answered
@@ -122,8 +122,7 @@ def _local_streams(
     config: AgentConfig, folder: Path
 ) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
     """The policies that the configuration names, verified, with their sensors; and what each makes of its stream."""
-    from edge_agent.enrolled import to_run_of
-    from edge_agent.joined import check_joined
+    from edge_agent.enrolled import with_sensor
     from fugu.contract.compiler import compile_policy
     from fugu.contract.descriptions import describe
     from fugu.contract.history import history_alone
@@ -153,11 +152,9 @@ def _local_streams(
             policy.verify(config.measurement_ceiling)
         if stream.pins is not None and (problems := violations(policy, stream.pins)):
             raise ConfigError(f"policy {file}: {problems[0]}")
-        check_declared(policy.discretiser, stream.sensor)
-        check_joined(policy, config)
         policies.append(policy)
         sensors[policy.stream] = stream.sensor.model_dump_json()
-        streams.append((to_run_of(policy, compile_policy(policy)), sensor_values(stream, folder, config.broker)))
+        streams.append(with_sensor(policy, compile_policy(policy), stream, config, folder))
     names = [policy.stream for policy in policies]
     if len(set(names)) != len(names):
         raise ConfigError(f"two policies for one stream: {sorted(names)}")

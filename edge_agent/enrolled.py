@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent.config_file import check_declared, sensor_values
-from edge_agent.config_schema import AgentConfig
+from edge_agent.config_schema import AgentConfig, StreamConfig
 from edge_agent.joined import check_joined
 from edge_agent.sensors.source import ConfigError
 from fugu.contract.errors import Reason, TrustError
@@ -17,7 +17,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.trust import Trust, Verdict
 
-__all__ = ["accepted", "open_trust", "to_run", "to_run_of"]
+__all__ = ["accepted", "open_trust", "to_run", "to_run_of", "with_sensor"]
 
 
 def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
@@ -46,19 +46,26 @@ def to_run_of(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
     return form | {"rate": float(policy.outputs.rate), "noise_bound": Noise.of(policy).text()}
 
 
-def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each policy with its stream's sensor, as JSON can carry them.
+def with_sensor(
+    policy: AnyPolicy, compiled: bytes, stream: StreamConfig, config: AgentConfig, folder: Path
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what is run of a verified policy, and its sensor, as JSON can carry them.
 
-    Raises TrustError without a sensor, ConfigError if it does not fit.
+    Raises ConfigError if the sensor does not fit, TrustError for a group that the owner has not joined.
     """
+    check_declared(policy.discretiser, stream.sensor)
+    check_joined(policy, config)
+    return to_run_of(policy, compiled), sensor_values(stream, folder, config.broker)
+
+
+def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each policy with its stream's sensor, if it has one, else TrustError; other errors as of `with_sensor`."""
     streams = {stream.stream: stream for stream in config.streams}
     pairs = []
     for policy, compiled in zip(verdict.policies, verdict.compiled, strict=True):
         if (stream := streams.get(policy.stream)) is None:
             raise TrustError(f"this device has no sensor for stream {policy.stream}", Reason.GUARANTEE)
-        check_declared(policy.discretiser, stream.sensor)
-        check_joined(policy, config)
-        pairs.append((to_run_of(policy, compiled), sensor_values(stream, folder, config.broker)))
+        pairs.append(with_sensor(policy, compiled, stream, config, folder))
     return pairs
 
 

@@ -26,9 +26,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -325,18 +326,9 @@ class Outbox:
         It follows the newest that is durable. After sqlite3.Error or OutboxFullError it must not be released any other
         way. Raises OutboxError for a window that is not later than every reported one.
         """
+        key = stream, report.window
         with self._changing(forced=True):
-            key, number = (stream, report.window), report.number
-            (previous,) = self._db.execute(
-                "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", key
-            ).fetchone()
-            if previous >= number:
-                raise OutboxError(f"window {number} of group {report.window} was reported before")
-            payload = replace(report, previous=previous).encode()
-            if not self.frames.free(len(payload)):
-                raise self._full()
-            self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (number, *key))
-            self.frames.add(sequence_name(*key), previous, number, payload)
+            self._release(key, report.number, lambda previous: replace(report, previous=previous).encode())
 
     def register_window(self, stream: str, window: Window | SharedSum) -> int:
         """Register a window; the last index ever committed, or -1. Raises OutboxError if its ticks have changed."""
@@ -435,18 +427,9 @@ class Outbox:
         frame.drawn.changed |= plan.noise is None  # no frame of symbols says which ticks are durable
         with self._changing(forced=True):
             for window, index, observed, counts in closed:
-                key = (plan.stream, window.name)
-                (previous,) = self._db.execute(
-                    "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", key
-                ).fetchone()
-                if previous >= index:
-                    raise OutboxError(f"window {index} of {plan.stream}/{window.name} was committed before")
                 head = plan.version, frame.shift, window.name, window.ticks(index)
-                payload = window_frame(*head, previous, index, observed, counts)
-                if not self.frames.free(len(payload)):
-                    raise self._full()
-                self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))
-                self.frames.add(sequence_name(*key), previous, index, payload)
+                encode = partial(window_frame, *head, index=index, observed=observed, counts=counts)
+                self._release((plan.stream, window.name), index, encode)
             if reserved > frame.reserved:
                 self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (reserved, plan.stream))
             pending = [(plan.stream, *row) for row in frame.rows()]
@@ -476,6 +459,19 @@ class Outbox:
         self._stored_counter = counter
         for drawn in changed:
             drawn.stored()
+
+    def _release(self, key: tuple[str, str], index: int, encode: Callable[[int], bytes]) -> None:
+        """Store the frame or report of a window, in a transaction; `encode` takes the index of the one before."""
+        (previous,) = self._db.execute(
+            "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", key
+        ).fetchone()
+        if previous >= index:
+            raise OutboxError(f"window {index} of {sequence_name(*key)} was committed before")
+        payload = encode(previous)
+        if not self.frames.free(len(payload)):
+            raise self._full()
+        self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))
+        self.frames.add(sequence_name(*key), previous, index, payload)
 
     def _begin_frame(self, plan: StreamPlan, frame: OpenFrame, through: int) -> None:
         size = _size(plan)

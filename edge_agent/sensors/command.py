@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.source import FailedError, LiveSensor, SensorUpdate
+from edge_agent.sensors.source import FailedError, LiveSensor
 
 __all__ = ["CommandLineSensor", "CommandSensor"]
 
@@ -64,7 +64,7 @@ class CommandLineSensor(LiveSensor):
         super().__init__()
         self._words = words
         self._keep_alive = keep_alive
-        self._runs = False
+        self._gone = True
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,7 +79,7 @@ class CommandLineSensor(LiveSensor):
                 self._trouble = error.trouble
             except Exception:
                 self._trouble = "its command cannot be read"
-            self._runs = False
+            self._gone = True
             self._leave(works=False)
             self._closed.wait(AGAIN_SECONDS)
 
@@ -88,7 +88,7 @@ class CommandLineSensor(LiveSensor):
             if self._closed.is_set():
                 return
             process = self._process = _begun(self._words)
-        self._runs = True
+        self._gone = False
         try:
             assert process.stdout is not None
             self._take_lines(process.stdout, self._keep_alive)
@@ -96,12 +96,6 @@ class CommandLineSensor(LiveSensor):
             with self._lock:
                 _end(process)
                 self._process = None
-
-    def poll(self, tick: int) -> SensorUpdate:
-        """The newest line, if one came since the last call."""
-        runs = self._runs
-        update = super().poll(tick)
-        return update if runs or self._runs else update._replace(works=False)  # it may begin meanwhile, or end
 
     def close(self) -> None:
         """End the command."""

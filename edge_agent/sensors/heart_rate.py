@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from edge_agent.sensors.source import LiveSensor, Reading, SensorUpdate, library
+from edge_agent.sensors.source import LiveSensor, Reading, library
 
 __all__ = ["HeartRateSensor"]
 
@@ -54,7 +54,7 @@ class HeartRateSensor(LiveSensor):
         self._client = client or library("bleak", "bluetooth").BleakClient
         for name in _LOGGERS:  # at their most talkative they print what is notified
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        self._connected = False
+        self._gone = True
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda _loop, _context: None)
         self._task = self._loop.create_task(self._follow())
@@ -66,7 +66,7 @@ class HeartRateSensor(LiveSensor):
             self._loop.run_until_complete(self._task)
         except BaseException:  # closed, or the library ends what it should not: nothing of it is printed
             self._trouble = "its Bluetooth library has ended"
-        self._connected = False
+        self._gone = True
         self._loop.close()
 
     async def _follow(self) -> None:
@@ -86,10 +86,10 @@ class HeartRateSensor(LiveSensor):
             async with asyncio.timeout(CONNECT_SECONDS):
                 await client.connect()
                 await client.start_notify(MEASUREMENT, self._notified)
-            self._connected, self._trouble = True, ""
+            self._gone, self._trouble = False, ""
             await gone.wait()
         finally:
-            self._connected = False
+            self._gone = True
             async with asyncio.timeout(LEAVE_SECONDS):
                 await client.disconnect()
 
@@ -99,11 +99,6 @@ class HeartRateSensor(LiveSensor):
         except Exception:
             rate = math.nan
         self._leave(Reading(rate))
-
-    def poll(self, tick: int) -> SensorUpdate:
-        """The newest rate, if one came; a monitor that is not connected does not work."""
-        update = super().poll(tick)
-        return update if self._connected else update._replace(works=False)
 
     def close(self) -> None:
         """Disconnect from the monitor."""

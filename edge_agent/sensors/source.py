@@ -96,7 +96,12 @@ class Sensor:
 
 
 class LiveSensor(Sensor):
-    """The base of sensors whose readings come from a thread of their own: nothing gets lost between the two."""
+    """The base of sensors whose readings come from a thread of their own: nothing gets lost between the two.
+
+    `_gone` is set while the source does not work at all, and says so at every tick.
+    """
+
+    _gone = False
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -125,9 +130,10 @@ class LiveSensor(Sensor):
 
     def poll(self, tick: int) -> SensorUpdate:
         """Return what was said since the last call, once."""
+        gone = self._gone
         with self._lock:
             update, self._update = self._update, SensorUpdate(None, None)
-        return update
+        return update._replace(works=False) if gone and self._gone else update  # it may begin meanwhile, or end
 
 
 class LineSensor(LiveSensor):
@@ -137,7 +143,6 @@ class LineSensor(LiveSensor):
         super().__init__()
         self._lines = lines
         self._keep_alive = keep_alive
-        self._ended = False
         threading.Thread(target=self._follow, name="lines", daemon=True).start()
 
     def _follow(self) -> None:
@@ -146,13 +151,7 @@ class LineSensor(LiveSensor):
             self._trouble = "its input has ended"
         except (OSError, ValueError):
             self._trouble = "its input cannot be read"
-        self._ended = True
-
-    def poll(self, tick: int) -> SensorUpdate:
-        """The newest line, if one came since the last call."""
-        ended = self._ended
-        update = super().poll(tick)
-        return update._replace(works=False) if ended else update
+        self._gone = True
 
 
 def library(module: str, extra: str) -> Any:
