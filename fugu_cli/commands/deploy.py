@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from pydantic import TypeAdapter, ValidationError
 from typer import Argument, Option
 
-from fugu.contract.errors import UsageError
+from edge_agent.config_schema import SensorConfig
+from fugu.contract.errors import FuguError, UsageError
 from fugu.host import arguments
 from fugu.host.clock import synchronised
 from fugu.host.files import certificate_end, new_folder
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from gateway.releases.config import Bound
 
 
-__all__ = ["NO_STDIN", "BrokerFolderOption", "InPlaceOption", "OutOption", "ca_key"]
+__all__ = ["NO_STDIN", "BrokerFolderOption", "InPlaceOption", "OutOption", "ca_key", "check_sensor"]
 
 OutOption = Annotated[Path, Argument(metavar="DIR", help="Folder to write; it must be new or empty.")]
 BrokerFolderOption = Annotated[Path, Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")]
@@ -47,8 +49,18 @@ DevicePoliciesOption = Annotated[
 AccountOption = Annotated[str, Option(help="Name of the account.")]
 app = command_group("Write a broker, and folders for those who use it.")
 NO_STDIN = "a service has no standard input, and ends at once: name another sensor, or edit agent.toml"
+_SENSOR: TypeAdapter[object] = TypeAdapter(SensorConfig)
 _CA_KEY = "FUGU_CA_KEY"
 _ANEW = "once the broker has started anew"
+
+
+def check_sensor(text: str) -> None:
+    """Refuse the word for a sensor that no agent would take; FuguError."""
+    try:
+        _SENSOR.validate_python(folders.sensor_table(text))
+    except ValidationError:
+        allowed = "stdin, package.module:function, or a topic without wildcards, with #PATH if its payload is JSON"
+        raise FuguError(f"{text[:80]!r} is no sensor: {allowed}") from None
 
 
 def _add(opened: BrokerFolder, account: Account, *, renew: bool = False) -> Credentials:
@@ -345,6 +357,7 @@ def device(
         in_place=in_place,
     )
     folders.check_ceilings(options.policies, options.ceiling, options.measurement_ceiling)
+    check_sensor(sensor)
     new_folder(out)
     streams = _streams(options.policies.values(), stream)
     credentials = _add(opened, Account(name=name, role="device", streams=streams))

@@ -13,18 +13,16 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import TypeAdapter, ValidationError
 from typer import Argument, Option
 
 from edge_agent.config import load
-from edge_agent.config_schema import SensorConfig
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.pins import pins_of
 from fugu.contract.stretches import Ceiling
 from fugu.host import arguments
 from fugu.host.files import new_folder, read_text
 from fugu_cli.app import command, command_group
-from fugu_cli.commands.deploy import NO_STDIN, BrokerFolderOption, InPlaceOption, OutOption, ca_key
+from fugu_cli.commands.deploy import NO_STDIN, BrokerFolderOption, InPlaceOption, OutOption, ca_key, check_sensor
 from fugu_cli.commands.fleet import enter_device, new_enrolment
 from fugu_cli.commands.fleet_keys import PassphraseFiles, init
 from fugu_cli.view.terminal import say, warn, working
@@ -44,7 +42,6 @@ __all__ = ["app"]
 app = command_group("All devices of a list.")
 _COLUMNS = ("device", "policy", "sensor", "ceiling")
 _OPTIONAL = ("measurement_ceiling", "groups")
-_SENSOR: TypeAdapter[object] = TypeAdapter(SensorConfig)
 
 
 @dataclass(slots=True)
@@ -250,11 +247,7 @@ def _enter(
     )
     for group in device.groups:
         check_name(group, "group")
-    try:
-        _SENSOR.validate_python(folders.sensor_table(cells["sensor"]))
-    except ValidationError:
-        allowed = "stdin, package.module:function, or a topic without wildcards, with #PATH if its payload is JSON"
-        raise FuguError(f"{cells['sensor'][:80]!r} is no sensor: {allowed}") from None
+    check_sensor(cells["sensor"])
     policies = {policy.stream: policy for policy in templates(cells["policy"])}
     files = dict.fromkeys([cells["policy"]], next(iter(policies.values())))  # a file holds one policy
     folders.check_ceilings(files, device.ceiling, device.measurement_ceiling)

@@ -119,8 +119,8 @@ def sensor_table(text: str) -> dict[str, str]:
     if text in _KINDS:
         raise FuguError(f"a sensor of kind {text} has more to say: take stdin here, then edit agent.toml")
     if "/" in text:
-        topic, _, path = text.partition("#")
-        return {"kind": "mqtt", "topic": topic, **({"path": path} if path else {})}
+        topic, mark, path = text.partition("#")
+        return {"kind": "mqtt", "topic": topic, **({"path": path} if mark else {})}
     return {"kind": "call", "target": text}
 
 

@@ -321,7 +321,11 @@ def test_the_agent_accepts_its_configuration(fugu: Fugu, tmp_path: Path, words: 
     assert fugu("deploy", "broker", broker, *BROKER, *words).code == 0
     (tmp_path / "hr.json").write_text(policy(epoch_us=0, period_us=10**6).to_json())
     device = ("deploy", "device", "--broker", broker, tmp_path / "watch", "--name", "watch", "--in-place")
-    assert fugu(*device, "--policy", tmp_path / "hr.json", "--ceiling", "1.5", "--sensor", sensor).code == 0
+    device = (*device, "--policy", tmp_path / "hr.json", "--ceiling", "1.5", "--sensor")
+    for wrong in ("home/#", "home/+/x", "gpio"):
+        refused = fugu(*device, wrong)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert fugu(*device, sensor).code == 0
     plan = load(tmp_path / "watch" / "agent.toml")
     assert (plan.fleet, plan.device, plan.outbox) == ("home", "watch", str(tmp_path / "watch" / "outbox.sqlite"))
     assert (plan.broker.host, plan.broker.port) == ("gw.example", 8883)

@@ -105,6 +105,7 @@ def test_a_list_writes_what_one_command_for_each_writes(fugu: Fugu, broker: Ship
         ("the hall,hr.json,stdin,5", "the name of the device"),
         ("ring,gone.json,stdin,5", "cannot read the policy"),
         ("ring,hr.json,a/+/b,5", "'a/+/b' is no sensor"),
+        ("ring,hr.json,a/b/#,5", "'a/b/#' is no sensor"),
         ("ring,hr.json,stdin,0.001", "above this device's ceiling"),
         ("ring,hr.json,stdin,much", "much"),
         ("ring,hr.json,stdin", "another number of cells"),
