@@ -16,6 +16,7 @@ from scipy.special import betaincinv, stdtrit
 from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, COUNT_LEARNERS, Attacker, smoothing
 from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, without
 from fugu.chains.arrays import Floats, Ints
+from fugu.privacy.transitions import count_transitions
 
 __all__ = [
     "Attack",
@@ -285,8 +286,8 @@ def attack(
 
 def learners(outputs: Outputs) -> dict[str, Attacker]:
     """Attackers on such outputs who learn habits, and have odds."""
-    some = COUNT_ATTACKERS | COUNT_LEARNERS if isinstance(outputs, CountOutputs) else ATTACKERS
-    return {name: attacker for name, attacker in some.items() if name not in _KNOWN_CHAIN and "Viterbi" not in name}
+    every = COUNT_ATTACKERS | COUNT_LEARNERS if isinstance(outputs, CountOutputs) else ATTACKERS
+    return {name: attacker for name, attacker in every.items() if name not in _KNOWN_CHAIN and "Viterbi" not in name}
 
 
 def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
@@ -312,9 +313,7 @@ def _change(after: Floats, before: Floats) -> Floats:
 
 def mean_transitions(states: Ints, segments: Ints, k: int, *, more: float = 0.5) -> Floats:
     """The chain (k, k) with a recording's own transitions, each counted so many times more than it was seen."""
-    pairs = (states[:-1] >= 0) & (states[1:] >= 0) & (segments[:-1] == segments[1:])
-    counts = np.full((k, k), more)
-    np.add.at(counts, (states[:-1][pairs], states[1:][pairs]), 1.0)
+    counts = count_transitions(states, segments, k) + more
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 

@@ -84,14 +84,10 @@ def attacked(
         far = reach(chain, 3.0)
         for radius in dict.fromkeys((min(far, 20), min(far, 200)) if recorded is None else (min(far, 20), 10, 2, 0)):
             mechanism = mechanisms(radius)
-            judged = _judged(mechanism)
-            work = 1 if judged is None else judged.work
-            counted = min(trials, max(_LEAST_TRIALS, _WORK // work))
+            counted = min(trials, _affordable(_judged(mechanism)))
             if recorded is not None:
                 counted = min(counted, recorded.trials(mechanism, chain))
-            if not counted:
-                continue
-            for chosen in _candidates(mechanism, chain, generator, counted, level, pairs):
+            for chosen in _candidates(mechanism, chain, generator, counted, level, pairs) if counted else ():
                 if best is None or chosen.promise > best.promise:
                     best = chosen
     if best is None:
@@ -102,14 +98,9 @@ def attacked(
     if recorded is not None:
         counted = recorded.enough(mechanism, *drawn)
         recorded.rewind()
-    hits, alarms = (
-        int(
-            (
-                best.statistic(release(mechanism, states[:counted], recorded or Simulated(generator))) >= best.threshold
-            ).sum()
-        )
-        for states in drawn
-    )
+    draws = recorded or Simulated(generator)
+    statistics = (best.statistic(release(mechanism, states[:counted], draws)) for states in drawn)
+    hits, alarms = (int((statistic >= best.threshold).sum()) for statistic in statistics)
     least = least_epsilon(hits, alarms, counted, level)
     return Event(least, counted, hits, alarms, (x, z), best.chain, mechanism.ticks)
 
@@ -129,10 +120,8 @@ def _candidates(
     among: Container[tuple[int, int]] | None,
 ) -> Iterator[_Chosen]:
     judged = _judged(mechanism)
-    work = 1 if judged is None else judged.work
-    trials = min(_CHOOSING, max(counted, _LEAST_TRIALS), max(_LEAST_TRIALS, _WORK // work))
-    every = secret_pairs(mechanism)
-    pairs = [pair for pair in every if among is None or pair in among][:_MOST_PAIRS]
+    trials = min(_CHOOSING, max(counted, _LEAST_TRIALS), _affordable(judged))
+    pairs = [pair for pair in secret_pairs(mechanism) if among is None or pair in among][:_MOST_PAIRS]
     heard = {
         state: release(mechanism, paths(chain, mechanism, state, trials, generator), Simulated(generator))
         for state in dict.fromkeys(state for pair in pairs for state in pair)
@@ -182,6 +171,11 @@ def _judged(mechanism: Mechanism) -> Mechanism | None:
     if mechanism.telling and mechanism.cells <= _MOST_CELLS:
         return mechanism
     return mechanism._replace(counts=()) if any(source.heard for source in mechanism.sources) else None
+
+
+def _affordable(judged: Mechanism | None) -> int:
+    """How many trials the work of one leaves time for."""
+    return max(_LEAST_TRIALS, _WORK // (1 if judged is None else judged.work))
 
 
 def _ratio(mechanism: Mechanism, chain: MarkovChain, x: int, z: int) -> Statistic:

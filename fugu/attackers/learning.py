@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice, pairwise, product
 from typing import TypeAlias
 
@@ -43,12 +44,7 @@ def path(outputs: Outputs, knowledge: Knowledge) -> Floats:
     if np.all(symbols < 0):
         return smoothing(outputs, knowledge)
     states = viterbi(symbols, knowledge.distribution, knowledge.transition, table, lengths=knowledge.lengths)
-    return hard(states, table.shape[0])
-
-
-def hard(states: Ints, k: int) -> Floats:
-    """Probabilities (n, k) of someone who is certain of a state at every tick."""
-    return np.eye(k)[states]
+    return np.eye(outputs.states)[states]
 
 
 def smoothing_with(outputs: Outputs, knowledge: Knowledge, initial: Floats, transition: Floats) -> Floats:
@@ -124,26 +120,11 @@ _MOST_WORK = 2e9
 """Multiplications that an attacker spends; with many states and ticks it learns from fewer starts, or fewer regimes."""
 
 
-def learned(outputs: Outputs, knowledge: Knowledge) -> Floats:
-    """An attacker who learns a chain from the symbols, and then uses every symbol."""
-    return _attack(outputs, knowledge, 1)
+def learned(outputs: Outputs, knowledge: Knowledge, regimes: int = 1, *, decode: bool = False) -> Floats:
+    """An attacker who learns a chain from the symbols, and then uses every symbol, or names the most probable path.
 
-
-def learned_path(outputs: Outputs, knowledge: Knowledge) -> Floats:
-    """An attacker who learns a chain from the symbols, and then names the most probable path."""
-    return _attack(outputs, knowledge, 1, decode=True)
-
-
-def regimes(count: int) -> Attacker:
-    """An attacker who learns a chain that switches slowly between regimes; the hidden state is (regime, state)."""
-
-    def attacker(outputs: Outputs, knowledge: Knowledge) -> Floats:
-        return _attack(outputs, knowledge, count)
-
-    return attacker
-
-
-def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: bool = False) -> Floats:
+    The chain may switch slowly between `regimes`; the hidden state is then (regime, state).
+    """
     assert isinstance(outputs, SymbolOutputs)
     symbols, table = knowledge.learn_from(outputs.symbols, outputs.emission)
     if np.all(symbols < 0):
@@ -151,7 +132,7 @@ def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: boo
     k, lengths = outputs.states, knowledge.lengths
     rounds = int(_MOST_WORK / (2 * symbols.size * (k * regimes) ** 2))
     if rounds < 2 * _FIRST_ROUNDS and regimes > 1:
-        return _attack(outputs, knowledge, regimes - 1)
+        return learned(outputs, knowledge, regimes - 1)
     starts = list(islice(_starts(knowledge.transition, regimes), max(1, rounds // (2 * _FIRST_ROUNDS))))
     wide = np.tile(table, (regimes, 1))
     uniform = np.full(k * regimes, 1 / (k * regimes))
@@ -167,7 +148,7 @@ def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: boo
     best = learn(best.transition, max(0, min(_ROUNDS, rounds - first * len(starts))), best.initial)
     model = (symbols, best.initial, best.transition, wide)
     if decode:
-        return hard(viterbi(*model, lengths=lengths) % k, k)
+        return np.eye(k)[viterbi(*model, lengths=lengths) % k]
     return np.asarray(posterior_marginals(*model, lengths=lengths).reshape(-1, regimes, k).sum(axis=1))
 
 
@@ -223,11 +204,16 @@ def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
     if not outputs.counts.size:
         return prior
     grid = (np.arange(_LEVELS) + 0.5) / _LEVELS
+    fits = [max(_models(outputs, counts, grid), key=lambda fit: fit[0]) for counts in outputs.counts.T]
+    return _multiplied(prior, outputs, knowledge, [posterior @ grid for _, posterior in fits])
+
+
+def _multiplied(prior: Floats, outputs: CountOutputs, knowledge: Knowledge, shares: Iterable[Floats]) -> Floats:
+    """Multiply odds (n, k), on every tick of a window, by those of each group's share there (w,) over the usual."""
     windows, odds = outputs.windows(), prior.copy()
-    for group, counts in zip(outputs.groups, outputs.counts.T, strict=True):
-        shares = max(_models(outputs, counts, grid), key=lambda fit: fit[0])[1] @ grid
+    for group, share in zip(outputs.groups, shares, strict=True):
         usual = float(np.clip(knowledge.distribution[list(group)].sum(), 1e-6, 1 - 1e-6))
-        odds[:, group] *= np.append(shares / (1 - shares) * (1 - usual) / usual, 1.0)[windows][:, None]
+        odds[:, group] *= np.append(share / (1 - share) * (1 - usual) / usual, 1.0)[windows][:, None]
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
@@ -271,16 +257,12 @@ def learned_two_regimes(outputs: Outputs, knowledge: Knowledge) -> Floats:
     assert isinstance(outputs, CountOutputs)
     if len(outputs.counts) < 2:
         return prior
-    counts, length = outputs.counts.astype(np.float64), outputs.length
+    counts = outputs.counts.astype(np.float64)
     noise = 2 * float(outputs.scale) ** 2
     starts = product(_FIRST_QUANTILES, _FIRST_STAYS)
     weights, means = max((_two_regimes(counts, noise, *start) for start in starts), key=lambda fit: fit[0])[1:]
-    shares = np.clip(weights @ means / length, _LEAST_SHARE, 1 - _LEAST_SHARE)
-    windows, odds = outputs.windows(), prior.copy()
-    for group, share in zip(outputs.groups, shares.T, strict=True):
-        usual = float(np.clip(knowledge.distribution[list(group)].sum(), 1e-6, 1 - 1e-6))
-        odds[:, group] *= np.append(share / (1 - share) * (1 - usual) / usual, 1.0)[windows][:, None]
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    shares = np.clip(weights @ means / outputs.length, _LEAST_SHARE, 1 - _LEAST_SHARE)
+    return _multiplied(prior, outputs, knowledge, shares.T)
 
 
 def _two_regimes(counts: Floats, noise: float, quantile: float, stay: float) -> tuple[float, Floats, Floats]:
@@ -401,9 +383,9 @@ ATTACKERS: dict[str, Attacker] = {
     "forward-backward": smoothing,
     "Viterbi": path,
     "learned chain": learned,
-    "learned chain, Viterbi": learned_path,
-    "2 learned regimes": regimes(2),
-    "3 learned regimes": regimes(3),
+    "learned chain, Viterbi": partial(learned, decode=True),
+    "2 learned regimes": partial(learned, regimes=2),
+    "3 learned regimes": partial(learned, regimes=3),
     "supervised": folded(supervised, 5),
 }
 """Those who read symbols."""

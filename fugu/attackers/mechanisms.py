@@ -8,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product
@@ -108,15 +109,9 @@ class Mechanism(NamedTuple):
     @property
     def cells(self) -> int:
         """The numbers that the likelihood of one trial holds at a time, at most."""
-        most = 1
-        for tick in range(self.ticks):
-            size = 1
-            for n in self.telling:
-                count = self.counts[n]
-                if count.first <= tick < count.first + count.length:
-                    size *= tick - count.first + 2
-            most = max(most, size)
-        return most * self.states
+        telling = [range(count.first, count.first + count.length) for count in (self.counts[n] for n in self.telling)]
+        under_way = ([tick - ticks.start + 2 for ticks in telling if tick in ticks] for tick in range(self.ticks))
+        return max(map(math.prod, under_way), default=1) * self.states
 
     @property
     def work(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -85,9 +86,7 @@ def attack_stretches(
 
     Returns nothing where no stretch can be scored, or no count is of `counted`.
     """
-    chain = transition
-    if chain is None:
-        chain = mean_transitions(states, segments, outputs.states)
+    chain = mean_transitions(states, segments, outputs.states) if transition is None else transition
     inside = np.isin(np.arange(outputs.states), counted)
     if isinstance(outputs, CountOutputs):
         if counted not in outputs.groups:
@@ -178,28 +177,27 @@ class Odds:
         """The log-odds (secrets,) by what is known."""
         shape = (stretch.first - stretch.begin, stretch.end - stretch.begin, start, end)
         if shape not in self._priors:
-            self._priors[shape] = self._asked(stretch, start, end, None)
+            self._priors[shape] = self._asked(stretch, start, end, read=False)
         return self._priors[shape]
 
     def after(self, stretch: _Asked, start: int, end: int) -> Floats:
         """The log-odds (secrets,) by the outputs as well."""
-        return self._asked(stretch, start, end, self._outputs)
+        return self._asked(stretch, start, end, read=True)
 
-    def _asked(self, stretch: _Asked, start: int, end: int, outputs: Outputs | None) -> Floats:
-        left = np.eye(len(self._chain))[start]
-        right = self._chain[:, end]
-        if isinstance(self._outputs, SymbolOutputs):
-            weights = self._by_symbols(stretch, left, right, outputs)
+    def _asked(self, stretch: _Asked, start: int, end: int, *, read: bool) -> Floats:
+        left, right, outputs = np.eye(len(self._chain))[start], self._chain[:, end], self._outputs
+        if isinstance(outputs, SymbolOutputs):
+            weights = self._by_symbols(stretch, left, right, outputs, read=read)
         else:
-            weights = self._by_counts(stretch, left, right, self._outputs, read=outputs is not None)
+            weights = self._by_counts(stretch, left, right, outputs, read=read)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.maximum(weights[:, 1], 0.0)) - np.log(np.maximum(weights[:, 0], 0.0)))
 
-    def _by_symbols(self, stretch: _Asked, left: Floats, right: Floats, outputs: Outputs | None) -> Floats:
-        likelihoods = np.ones((stretch.end - stretch.begin, len(self._chain)))
-        if isinstance(outputs, SymbolOutputs):
-            symbols = outputs.symbols[stretch.begin : stretch.end]
-            likelihoods = np.where(symbols[:, None] >= 0, outputs.emission.T[np.maximum(symbols, 0)], 1.0)
+    def _by_symbols(
+        self, stretch: _Asked, left: Floats, right: Floats, outputs: SymbolOutputs, *, read: bool
+    ) -> Floats:
+        symbols = outputs.symbols[stretch.begin : stretch.end]
+        likelihoods = np.where(read & (symbols[:, None] >= 0), outputs.emission.T[np.maximum(symbols, 0)], 1.0)
         low = stretch.first - stretch.begin
         for likelihood in likelihoods[:low]:
             left = (left @ self._chain) * likelihood
@@ -239,12 +237,8 @@ class Odds:
         for weights in likelihoods:
             moves = self._moves(length) * weights
             grown = np.zeros((k, 2, held.shape[2] + length))
-            for x in range(k):
-                for y in range(k):
-                    for before in range(2):
-                        for now in range(2):
-                            both = max(before, now)
-                            grown[y, both] += np.convolve(held[x, before], moves[x, y, now])
+            for x, y, before, now in product(range(k), range(k), range(2), range(2)):
+                grown[y, max(before, now)] += np.convolve(held[x, before], moves[x, y, now])
             held = grown / grown.max()
         return self._told(np.einsum("yoc,y->oc", held, right))
 
@@ -256,10 +250,9 @@ class Odds:
         behind = np.einsum("xyc,y->xc", self._moves(length - offset - self._ticks).sum(axis=2), right)
         own = self._moves(self._ticks)
         weights_within = np.zeros(own.shape[2:])
-        for u in range(len(self._chain)):
-            for v in range(len(self._chain)):
-                around = fftconvolve(ahead[u], behind[v])
-                weights_within += own[u, v] * np.correlate(weights, np.maximum(around, 0.0), "valid")
+        for u, v in product(range(len(self._chain)), repeat=2):
+            around = fftconvolve(ahead[u], behind[v])
+            weights_within += own[u, v] * np.correlate(weights, np.maximum(around, 0.0), "valid")
         return self._told(weights_within)
 
     def _told(self, weights: Floats) -> Floats:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from fugu.contract.losses import Adversary
 from fugu.contract.policy import Policy, PolicyHeader
-from fugu.contract.topics import topic_of
+from fugu.contract.topics import Kind, topic_of
 from fugu.host.files import read_text
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.releases.config import ReleaseConfig
@@ -24,6 +24,8 @@ _SITE = ("gateway", "shard", "site", "home-assistant")
 """Roles that are told what the site is told."""
 _PERMITS = ("read", "readwrite")
 _WORDS = ("read", "write", "readwrite", "deny")
+_HEARD: tuple[tuple[Kind, ...], ...] = (("symbols", "estimate"), ("window", "count"))
+"""Topics that tell of symbols, and of windows."""
 
 
 class Rule(NamedTuple):
@@ -78,26 +80,21 @@ class Listed(NamedTuple):
         published = _published(policies, config)
         accounts: dict[Audience, list[str]] = {}
         for account, role in self.roles.items():
-
-            def reads(*topics: str, account: str = account) -> bool:
-                return any(self.may_read(account, topic) for topic in topics)
-
-            releases = dict.fromkeys(
-                called for called, to in published if reads(topic_of("release", policies[0].fleet, to, called))
+            symbols, windows = (
+                tuple(f"{policy.device}/{policy.stream}" for policy in policies if self._hears(account, policy, kinds))
+                for kinds in _HEARD
             )
-            symbols, windows = [], []
-            for policy in policies:
-                name = (policy.fleet, policy.device, policy.stream)
-                if reads(topic_of("symbols", *name), topic_of("estimate", *name)):
-                    symbols.append(f"{policy.device}/{policy.stream}")
-                if reads(topic_of("window", *name), topic_of("count", *name)):
-                    windows.append(f"{policy.device}/{policy.stream}")
-            site, limit = role in _SITE, self.limits.get(account, Promise(0.0, "ignorant"))
+            topics = ((called, topic_of("release", policies[0].fleet, to, called)) for called, to in published)
+            releases = tuple(dict.fromkeys(called for called, topic in topics if self.may_read(account, topic)))
             if symbols or windows or releases:
-                heard = tuple(symbols), tuple(windows), tuple(releases)
-                same = Audience("", site, limit.epsilon, limit.adversary, *heard, limit.seconds)
-                accounts.setdefault(same, []).append(account or "(anybody)")
+                limit = self.limits.get(account, Promise(0.0, "ignorant"))
+                promised = (limit.epsilon, limit.adversary, symbols, windows, releases, limit.seconds)
+                accounts.setdefault(Audience("", role in _SITE, *promised), []).append(account or "(anybody)")
         return tuple(audience._replace(name=" ".join(accounts)) for audience, accounts in accounts.items())
+
+    def _hears(self, account: str, policy: PolicyHeader, kinds: tuple[Kind, ...]) -> bool:
+        name = (policy.fleet, policy.device, policy.stream)
+        return any(self.may_read(account, topic_of(kind, *name)) for kind in kinds)
 
 
 class Audience(NamedTuple):

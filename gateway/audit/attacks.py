@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from fugu.attackers.evaluation import share_bounds
 from fugu.attackers.events import attacked, reach
-from fugu.attackers.mechanisms import Counted, Mechanism, Recorded, Simulated
+from fugu.attackers.mechanisms import Counted, Recorded, Simulated
 from fugu.attackers.witness import told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import GuaranteeError
@@ -49,17 +50,13 @@ def extended_epsilon(
     wrong with probability `level`, is for the adversary; it is reached for the ignorant and the informed.
     """
     chains = policy.chains
-    several = (
-        (len(definition.groups) > 1 or definition.terms > 1) and not (heard and definition.symbols)
-        for definition, _ in counted
-    )
-    if not chains.reached(adversary) or any(several):
+    telling = [(definition, noise) for definition, noise in counted if not (heard and definition.symbols)]
+    several = any(len(definition.groups) > 1 or definition.terms > 1 for definition, _ in telling)
+    if several or not chains.reached(adversary):
         return None
     share = level / (1 + len(counted))
     logs, spread = np.zeros(2), 0.0
-    for definition, noise in counted:
-        if definition.symbols and heard:
-            continue
+    for definition, noise in telling:
         scale = largest_scale(noise, share)
         if definition.symbols:
             spread += definition.overlap / scale
@@ -181,33 +178,27 @@ def attack_audiences(
     for number, (reader, ticks) in enumerate(every):
         generator, share = np.random.default_rng([seed, number]), LEVEL / len(every) / 2
         promised, adversary = _promise(joint, reader, ticks)
-
-        def mechanism(radius: int, reader: _Told = reader, ticks: int = ticks) -> Mechanism:
-            return mechanism_of(joint, reader.heard, reader.counts, radius, ticks)
-
+        mechanism = partial(mechanism_of, joint, reader.heard, reader.counts, ticks=ticks)
         chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
         event = attacked(mechanism, chains, generator, trials, recorded, share)
         shown = None
         if recorded is None:
-            far = _FAR[joint.states > 2]
-            knows = adversary != "ignorant"
-            shown = max(
-                witness(mechanism(min(far, reach(chain, 12.0))), chain, knows=knows).epsilon for chain in chains
-            )
+            far, knows = _FAR[joint.states > 2], adversary != "ignorant"
+            heard = ((mechanism(min(far, reach(chain, 12.0))), chain) for chain in chains)
+            shown = max(witness(*each, knows=knows).epsilon for each in heard)
         extended = None
         if len(joint.policies) == ticks == 1 and not any(count.alone for count in reader.counts):
             drawn = recorded or simulated(joint.policies[0], reader.counts, generator, _DRAWS * trials)
             noises = [(count, drawn.noises[count.names[0]]) for count in reader.counts]
             extended = extended_epsilon(joint.policies[0], reader.heard[0], noises, drawn.drawn, adversary, share)
         bound = certified(joint, reader.heard, reader.counts, adversary, reader.audience.epsilon, ticks)
-        draws = "simulated" if recorded is None else "recorded"
         about = "too few draws were recorded"
         if event.states is not None:
             names = " rather than ".join(map(joint.named, event.states))
             about = f"{names}, {_words(event.chain)}, {event.ticks} ticks"
-        counted = (event.least, event.trials, event.hits, event.alarms, about)
         promise = (reader.audience.name, reader.words, promised, bound, adversary)
-        yield Attacked(*promise, shown, extended, draws, *counted, ticks)
+        draws = "simulated" if recorded is None else "recorded"
+        yield Attacked(*promise, shown, extended, draws, *event[:4], about, ticks)
 
 
 def _told(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -122,30 +122,23 @@ def audit_ledger(
     accounts = BrokerFolder.open(broker).settings.accounts if broker is not None else ()
     trusted = TrustedPolicies(policies)
     audit = verify(ledger, policies=trusted)
-    differing = [] if promises is None else sorted(set(_promise_problems(audit.told, promises)))
-    if promises is not None:
-        stated = (
-            disclosure._replace(promise=promises.get(disclosure.key.audience, disclosure.promise))
-            for disclosure in audit.told
-        )
-        audit = audit._replace(told=tuple(stated))
     disclosures: dict[Key, list[Disclosure]] = defaultdict(list)
     for disclosure in audit.told:
-        disclosures[disclosure.key].append(disclosure)
-    moving = _moving(audit.told)
-    after: dict[Key, list[tuple[Disclosure, bool]]] = {}
+        stated = (promises or {}).get(disclosure.key.audience, disclosure.promise)
+        disclosures[disclosure.key].append(disclosure._replace(promise=stated))
+    moving, streams = _moving(audit.told), list[StreamLoss]()
+    every: list[tuple[Disclosure, bool]] = []
     for key, several in sorted(disclosures.items()):
         beside = [
             disclosure for stream in moving[key[:2]] for disclosure in disclosures.get(Key(*stream, key.audience), ())
         ]
-        after[key] = [_after_louder(disclosure, beside, history) for disclosure in several]
-    streams = tuple(
-        max((_with_slack(stream_loss(disclosure), leaks=leaks) for disclosure, leaks in several), key=_excess)
-        for several in after.values()
-    )
-    every = [pair for several in after.values() for pair in several]
-    leaking = {disclosure for disclosure, leaks in every if leaks}
-    readers = tuple(_reader_losses(accounts, [disclosure for disclosure, _ in every], leaking))
+        after = [_after_louder(disclosure, beside, history) for disclosure in several]
+        losses = ((stream_loss(disclosure), leaks) for disclosure, leaks in after)
+        slack = (loss._replace(epsilon=_with_slack(loss.epsilon, loss.promise, leaks)) for loss, leaks in losses)
+        streams.append(max(slack, key=_excess))
+        every += after
+    readers = tuple(_reader_losses(accounts, every))
+    differing = [] if promises is None else sorted(set(_promise_problems(audit.told, promises)))
     problems = (*audit.problems, *differing, *(_stream_problem(stream) for stream in streams if stream.wrong))
     problems += tuple(_reader_problem(reader) for reader in readers if reader.wrong)
     origin, alone = "from what the auditor gave", "by the ledger alone"
@@ -155,7 +148,7 @@ def audit_ledger(
         f"which ticks were released, sums and noise: {alone}",
         f"which ticks were drawn: {'from the store' if history is not None else 'nothing was given'}",
     )
-    return LedgerAudit(audit.entries, audit.accounts, streams, readers, problems, believed)
+    return LedgerAudit(audit.entries, audit.accounts, tuple(streams), readers, problems, believed)
 
 
 def _promise_problems(disclosures: Iterable[Disclosure], promises: Mapping[str, Promise]) -> Iterator[str]:
@@ -224,10 +217,10 @@ def _far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history: H
     return since is not None and since <= disclosure.first
 
 
-def _with_slack(loss: StreamLoss, *, leaks: bool) -> StreamLoss:
-    if not leaks or loss.epsilon is None:
-        return loss
-    return loss._replace(epsilon=float_up(Fraction(loss.epsilon) + SLACK * Fraction(loss.promise.epsilon)))
+def _with_slack(epsilon: float | None, promise: Promise, leaks: bool) -> float | None:
+    if not leaks or epsilon is None:
+        return epsilon
+    return float_up(Fraction(epsilon) + SLACK * Fraction(promise.epsilon))
 
 
 def stream_loss(disclosure: Disclosure) -> StreamLoss:
@@ -306,28 +299,25 @@ def _members(chains: ReleaseClass) -> tuple[MarkovChain, ...]:
     return corner_chains(known_chains(followed(chains)))
 
 
-def _reader_losses(
-    accounts: Iterable[Account], disclosures: Sequence[Disclosure], leaking: Container[Disclosure] = ()
-) -> Iterator[ReaderLoss]:
-    """The bounds of all readers, and of those who were readers once; to what is `leaking` a slack is added.
+def _reader_losses(accounts: Iterable[Account], disclosed: Sequence[tuple[Disclosure, bool]]) -> Iterator[ReaderLoss]:
+    """The bounds of all readers, and of those who were readers once; with a slack where some of it leaks.
 
     What was told of streams that move together counts as one, whichever of them each audience was told about.
     """
-    moving = _moving(disclosures)
+    moving = _moving(disclosure for disclosure, _ in disclosed)
     for account in accounts:
         if account.epsilon is None or account.adversary is None:
             continue
         limit = Promise(account.epsilon, account.adversary, account.seconds)
-        streams: dict[frozenset[Stream], list[Disclosure]] = defaultdict(list)
-        for disclosure in disclosures:
+        streams: dict[str, list[tuple[Disclosure, bool]]] = defaultdict(list)
+        for disclosure, leaks in disclosed:
             if disclosure.key.audience in account.ever:
-                streams[moving[disclosure.key[:2]]].append(disclosure)
-        for members, mine in sorted(streams.items(), key=lambda stream: together_name(stream[0])):
-            device, _, stream = together_name(members).partition("/")
+                streams[together_name(moving[disclosure.key[:2]])].append((disclosure, leaks))
+        for name, own in sorted(streams.items()):
+            mine, leak = zip(*own, strict=True)
+            device, _, stream = name.partition("/")
             audiences = tuple(sorted({disclosure.key.audience for disclosure in mine}))
-            epsilon = _joint(mine, limit)
-            if epsilon is not None and any(disclosure in leaking for disclosure in mine):
-                epsilon = float_up(Fraction(epsilon) + SLACK * Fraction(limit.epsilon))
+            epsilon = _with_slack(_joint(mine, limit), limit, any(leak))
             yield ReaderLoss(account.name, device, stream, audiences, limit, epsilon)
 
 

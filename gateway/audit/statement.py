@@ -197,9 +197,7 @@ def policy_statement(
     except NotRecomputed as error:
         raise PolicyError(f"nothing of it can be recomputed: {error}") from None
     outputs = _outputs(policy)
-    findings: list[Finding] = []
-    for claim in claims:
-        findings += _judged(document, claim)
+    findings = [finding for claim in claims for finding in _judged(document, claim)]
     findings += _other_certificate(policy, claims)
     if not findings:
         findings += _slack(document)
@@ -209,22 +207,17 @@ def policy_statement(
         listed = Listed.of(broker)
         outputs = [output._replace(readers=listed.readers(output.topic)) for output in outputs]
         findings += _beyond_site(policy, listed)
-    bounds: tuple[Bound, ...] = ()
-    windows: tuple[Bound, ...] = ()
+    bounds = windows = others = tuple[Bound, ...]()
     if isinstance(policy, Policy):
-        who, rate = get_args(Adversary), (exp_up(window_rate(document)),) * 2
-        bounds = tuple(_bound(who_bound, document["chains"], tick_ratios(document), who_bound) for who_bound in who)
+        bounds, others = _bounds(document, tick_ratios(document)), tuple(_alternatives(document))
         if policy.windows_guarantee is not None:
-            windows = tuple(_bound(adversary, document["chains"], rate, adversary) for adversary in who)
-    stated = tuple(_stated(claim) for claim in claims)
-    others = tuple(_alternatives(document)) if isinstance(policy, Policy) else ()
-    digest = hashlib.sha256(content).hexdigest()
-    history = None
+            windows = _bounds(document, (exp_up(window_rate(document)),) * 2)
+    stated, digest, history = tuple(map(_stated, claims)), hashlib.sha256(content).hexdigest(), None
     if store is not None:
         with histories_in(store, policy.fleet) as histories:
             history = histories(policy.device, policy.stream)
-    when = _when(policy, history)
-    return Statement(policy, digest, tuple(outputs), stated, bounds, windows, others, tuple(findings), when)
+    claimed = (tuple(outputs), stated, bounds, windows, others, tuple(findings))
+    return Statement(policy, digest, *claimed, _when(policy, history))
 
 
 def _when(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:
@@ -261,24 +254,18 @@ def _stated(claim: Claim) -> Stated:
 
 
 def _outputs(policy: AnyPolicy) -> list[Output]:
-    name = (policy.fleet, policy.device, policy.stream)
-    seconds = policy.clock.period_us / 1e6
-    outputs = []
+    seconds, published = policy.clock.period_us / 1e6, dict[Kind, str]()
     if not isinstance(policy, Policy):
-        outputs.append(Output(f"a random point every {seconds:g} s", topic_of("symbols", *name), ()))
+        published["symbols"] = f"a random point every {seconds:g} s"
     elif policy.table is not None:
-        outputs.append(
-            Output(f"a random symbol of {policy.table.symbols} every {seconds:g} s", topic_of("symbols", *name), ())
-        )
+        published["symbols"] = f"a random symbol of {policy.table.symbols} every {seconds:g} s"
     if isinstance(policy, Policy) and policy.windows:
-        each = ", ".join(
-            f"{window.name} ({window.length} ticks, noise of scale {window.scale})" for window in policy.windows
-        )
-        outputs.append(Output(f"noisy counts: {each}", topic_of("window", *name), ()))
-        outputs.append(Output("the same counts, as the gateway reports them", topic_of("count", *name), ()))
-    outputs.append(Output("what the gateway makes of these", topic_of("estimate", *name), ()))
-    outputs.append(Output("the policy's constants", topic_of("description", *name), ()))
-    return outputs
+        each = (f"{window.name} ({window.length} ticks, noise of scale {window.scale})" for window in policy.windows)
+        published["window"] = f"noisy counts: {', '.join(each)}"
+        published["count"] = "the same counts, as the gateway reports them"
+    published |= {"estimate": "what the gateway makes of these", "description": "the policy's constants"}
+    name = (policy.fleet, policy.device, policy.stream)
+    return [Output(what, topic_of(kind, *name), ()) for kind, what in published.items()]
 
 
 def _judged(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
@@ -383,6 +370,11 @@ def _against_owner(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding]
         )
         named = "class-narrower-than-pinned" if narrow and "class of chains" in violation else "pins-violated"
         yield Finding(named, violation)
+
+
+def _bounds(document: Mapping[str, Any], ratios: tuple[Fraction, Fraction]) -> tuple[Bound, ...]:
+    """Bounds for each kind of adversary, by what a tick tells at most."""
+    return tuple(_bound(adversary, document["chains"], ratios, adversary) for adversary in get_args(Adversary))
 
 
 def _bound(truth: str, chains: Mapping[str, Any], ratios: tuple[Fraction, Fraction], adversary: str) -> Bound:
