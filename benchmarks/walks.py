@@ -27,15 +27,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import TYPE_CHECKING
 
 from figures import show
 from weight import PACKAGES
+
+if TYPE_CHECKING:
+    from tests.support.release_scenes import Public
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_SECONDS = 120.0
@@ -195,12 +199,12 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
                         _wait(device.answered_after(before))
 
                 send(0, 3)
-                _wait(partial(_has, public.payloads, 1 if releases else 0))
+                _wait(partial(_has, public, 1 if releases else 0))
                 time.sleep(4.0)  # what follows on the first frames, and the stream's description, has been done
                 os.kill(gateway.pid, signal.SIGUSR1)
                 time.sleep(0.2)
                 send(3, 8)
-                _wait(partial(_has, public.payloads, 3 if releases else 0))
+                _wait(partial(_has, public, 3 if releases else 0))
                 time.sleep(1.0)
                 os.kill(gateway.pid, signal.SIGUSR1)
                 _wait(out.exists)
@@ -210,8 +214,8 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
     return walks
 
 
-def _has(payloads: Sequence[bytes], least: int) -> bool:
-    return len(payloads) >= least
+def _has(public: Public, least: int) -> bool:
+    return len(public.payloads) >= least
 
 
 def _wait(condition: Callable[[], bool]) -> None:

@@ -143,12 +143,10 @@ class Ledger:
         rule say nothing by another. Raises LedgerError if either differs from before; nothing is changed then.
         """
         with self.transaction():
-            entry, before, promises = self.newest, self._granted(), set[tuple[str, Promise]]()
-            classes = cache(self._class)
+            entry, before = self.newest, self._granted()
+            keep_promise, classes = cache(self._keep_promise), cache(self._class)
             for wanted in allowances:
-                if (promise := (wanted.key.audience, wanted.promise)) not in promises:
-                    self._keep_promise(*promise)
-                    promises.add(promise)
+                keep_promise(wanted.key.audience, wanted.promise)
                 account, *row = before.get(wanted.key, (None, 0))
                 allowed = wanted.allowance
                 if allowed > row[0]:
@@ -159,8 +157,7 @@ class Ledger:
                     continue
                 if account is None:
                     columns = "device, stream, audience, allowance, base, mechanism"
-                    query = f"INSERT INTO accounts ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id"
-                    (account,) = self._one(query, *wanted.key, allowed, wanted.base, wanted.mechanism)
+                    account = self._insert("accounts", columns, *wanted.key, allowed, wanted.base, wanted.mechanism)
                 elif row[6] != wanted.mechanism:
                     raise LedgerError(
                         f"{wanted.key}: its releases are charged by mechanism {row[6]} and cannot be by "
@@ -244,8 +241,7 @@ class Ledger:
 
     def _class(self, classes: tuple[ReleaseClass, ...]) -> int:
         chains = json.dumps([each.model_dump(mode="json") for each in classes])
-        self._db.execute("INSERT INTO classes (chains) VALUES (?) ON CONFLICT (chains) DO NOTHING", (chains,))
-        return int(self._one("SELECT id FROM classes WHERE chains=?", chains)[0])
+        return self._find("classes", "chains", chains) or self._insert("classes", "chains", chains)
 
     def _keep_promise(self, audience: str, wanted: Promise) -> None:
         before = self._one(
@@ -408,19 +404,13 @@ class Ledger:
         total = clipped(after, first, last)
         total = total if charge else [ChargedTicks(first, last, peak(total))]
         for other in others:
-            ahead, same = None if other.shifted else shift, other.device == key.device
-            for run in self._runs_beside(other.id, first, last, ahead, same=same):
+            ahead = 0 if other.device == key.device else None if other.shifted else shift  # a device has one clock
+            runs = self._runs(other.id) if ahead is None else self._near(other.id, first - ahead, last - ahead)
+            for run in beside(runs, first, last, ahead):
                 total = overlay(total, *run)
         above = [run for run in total if run.charge + base > account.allowance]
         if above:
             raise _refusal(key, above[0].first, above[-1].last, peak(above) + base, account.allowance, together)
-
-    def _runs_beside(self, account: int, first: int, last: int, ahead: int | None, *, same: bool) -> list[ChargedTicks]:
-        """The charges of another account at ticks of one that moves with it; one device has one clock for both."""
-        if same:
-            return clipped(self._near(account, first, last), first, last)
-        runs = self._runs(account) if ahead is None else self._near(account, first - ahead, last - ahead)
-        return beside(runs, first, last, ahead)
 
     def _runs(self, account: int) -> list[ChargedTicks]:
         query = "SELECT first, last, charge FROM intact_runs WHERE account=?"
@@ -453,19 +443,24 @@ class Ledger:
     def _group(self, release: Release) -> int:
         members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
         name = digest(json.dumps(members).encode())
-        row = self._one("SELECT id FROM groups WHERE digest=?", name)
-        if row:
-            return int(row[0])
-        (group,) = self._one("INSERT INTO groups (digest) VALUES (?) RETURNING id", name)
-        self._db.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", [(group, *member) for member in members])
-        return int(group)
+        if not (group := self._find("groups", "digest", name)):
+            group = self._insert("groups", "digest", name)
+            self._db.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", [(group, *member) for member in members])
+        return group
 
     def _document(self, document: bytes) -> int:
-        name = digest(document)
-        if row := self._one("SELECT id FROM documents WHERE digest=?", name):
-            return int(row[0])
-        query = "INSERT INTO documents (digest, document) VALUES (?, ?) RETURNING id"
-        return int(self._one(query, name, document.decode())[0])
+        columns, row = "digest, document", (digest(document), document.decode())
+        return self._find("documents", "digest", row[0]) or self._insert("documents", columns, *row)
+
+    def _find(self, table: str, column: str, value: str) -> int:
+        """The number of the row that has a text in a column, 0 without one."""
+        row = self._one(f"SELECT id FROM {table} WHERE {column}=?", value)
+        return row[0] if row else 0
+
+    def _insert(self, table: str, columns: str, *row: object) -> int:
+        """Insert a row, and return its number."""
+        query = f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))}) RETURNING id"
+        return int(self._one(query, *row)[0])
 
     @property
     def identity(self) -> str:
