@@ -22,11 +22,10 @@ from gateway.loop.release_part import Releasing
 from gateway.parts.part import Message, Part
 from gateway.releases.inputs import Question
 from gateway.releases.schedule import NotKnownError, Reached, StoreProgress
-from gateway.store.coverage import Coverage
+from gateway.store.coverage import Coverage, Shifts
 from gateway.store.engine import Lease
 from gateway.store.location import Server, part_of
 from gateway.store.shards import Role, Shard, own_account
-from gateway.store.shifts import Shifts
 from gateway.store.store import Store
 
 __all__ = ["FleetProgress", "duty_of", "shard_account"]

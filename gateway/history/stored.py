@@ -24,8 +24,8 @@ from gateway.estimates.models import Model, model_of
 from gateway.estimates.past import Past, TickProbabilities
 from gateway.estimates.points import PointEstimates, Points
 from gateway.store.coverage import Place
+from gateway.store.coverage import Span as ShiftSpan
 from gateway.store.location import Location
-from gateway.store.shifts import Span as ShiftSpan
 from gateway.store.store import Store
 
 __all__ = [

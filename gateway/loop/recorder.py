@@ -26,9 +26,8 @@ from fugu.contract.timeline import Drawn, Timeline
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import Kind, Windows
 from gateway.estimates.symbols import Symbols
-from gateway.store.coverage import Coverage, FrameSpan, Place
+from gateway.store.coverage import Coverage, FrameSpan, Place, ShiftError, Shifts
 from gateway.store.journal import Arrivals, Streams
-from gateway.store.shifts import ShiftError, Shifts
 from gateway.store.store import Outgoing, Store
 
 if TYPE_CHECKING:

@@ -37,13 +37,12 @@ from gateway.releases.statistics import (
     Part,
     Query,
     estimate,
-    inversion,
     noise_variance,
     noisy,
     quantile,
-    rows_of,
     sensitivity,
-    two_valued,
+    values_of,
+    weights_of,
 )
 
 __all__ = [
@@ -142,26 +141,19 @@ class Addend(NamedTuple):
 
 def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Addend:
     """The answer of noisy counts of symbols; `scale` is that of their noise."""
-    values, steps = [], []
+    addends = []
     for part in parts:
-        rows, noises = rows_of(query, part.table)
-        rule = two_valued(part.table, query.states) if len(part.counts) == 1 else None
-        value = rows @ part.counts if rule is None else rule.a * part.counts + rule.b * part.ticks
-        values.append(np.asarray(value, dtype=np.float64))
-        steps.append(np.abs(noises).max(axis=1))
-    variances = sum(symbols_variances(query, part, scale) for part in parts)
-    return Addend(
-        np.sum(values, axis=0), np.asarray(variances), np.max(steps, axis=0), sum(part.ticks for part in parts)
-    )
+        steps = np.abs(weights_of(query, part.table).noises).max(axis=1)
+        variances = symbols_variances(query, part.table, part.ticks, scale)
+        addends.append(Addend(values_of(query, part), variances, steps, part.ticks))
+    return added(addends)
 
 
-def symbols_variances(query: Query, part: Part, scale: Fraction | None) -> Floats:
+def symbols_variances(query: Query, table: NoiseTable, ticks: int, scale: Fraction | None) -> Floats:
     """Bounds (n,) of the variances of a table's answer (no dwell time) with noise of a scale, for the worst states."""
-    emission, _ = inversion(part.table)
-    rows, noises = rows_of(query, part.table)
+    _, noises, spread = weights_of(query, table)
     noise = 0.0 if scale is None else noise_variance(scale)
-    spread = (rows**2 @ emission.T - (rows @ emission.T) ** 2).max(axis=1)
-    return np.asarray(part.ticks * np.maximum(spread, 0.0) + noise * (noises**2).sum(axis=1), dtype=np.float64)
+    return np.asarray(ticks * spread.max(axis=1) + noise * (noises**2).sum(axis=1), dtype=np.float64)
 
 
 def combined(addend: Addend, other: Addend) -> Addend:

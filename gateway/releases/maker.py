@@ -44,7 +44,7 @@ from gateway.releases.entries import CHARGED_BEFORE, SITE, Drawn, Entry, Key, Lo
 from gateway.releases.inputs import Addend, Inputs, Noisy, Question, added, canonical_table, symbols_variances
 from gateway.releases.jobs import Counted, Job, answers
 from gateway.releases.ledger import Ledger
-from gateway.releases.statistics import UNOBSERVED, Part, SymbolCounter, noise_variance
+from gateway.releases.statistics import UNOBSERVED, SymbolCounter, noise_variance
 from gateway.store.engine import LedgerError
 from gateway.store.journal import wall_time
 from gateway.store.store import Store
@@ -223,10 +223,10 @@ def better(question: Question, windows: DeviceWindows | None, symbols: dict[Nois
     """
     if windows is None or not symbols:
         return windows is not None
-    parts = [Part(table, int((laid >= 0).sum()), 0, np.zeros(1, dtype=np.int64)) for table, laid in symbols.items()]
     if windows.addend.ticks + windows.beginning < observed(symbols):
         return False
-    variance = sum(symbols_variances(question.query, part, None).sum() for part in parts)
+    seen = {table: int((laid >= 0).sum()) for table, laid in symbols.items()}
+    variance = sum(symbols_variances(question.query, table, ticks, None).sum() for table, ticks in seen.items())
     return bool(windows.addend.variances.sum() <= variance)
 
 

@@ -31,10 +31,9 @@ from gateway.releases.inputs import Question
 from gateway.releases.jobs import Job
 from gateway.releases.maker import EmptyWindowError, LaterError
 from gateway.releases.setup import Releases
-from gateway.store.coverage import Coverage
+from gateway.store.coverage import Coverage, Shifts
 from gateway.store.engine import LedgerError
 from gateway.store.journal import tick_at
-from gateway.store.shifts import Shifts
 from gateway.store.store import Store
 
 __all__ = ["NotKnownError", "Reached", "ReleaseSchedule", "StoreProgress"]
@@ -163,20 +162,16 @@ class ReleaseSchedule:
         seconds: Callable[[], float] = time.monotonic,
         refused: Callable[[str, str], None] = lambda _name, _why: None,
     ) -> None:
+        self._releases = releases
         self._seconds = seconds
-        self._impossible = releases.impossible
         self._refused = refused
         self._gap_since: dict[str, tuple[int, float]] = {}
         self._waited_through: dict[str, int] = {}
         self._connected = float("-inf")
         self._look_again = 0.0
-        self._jobs = releases.jobs
-        self._maker = releases.maker
-        self._ledger = releases.ledger
         self._progress = progress
         self._link = link
         self._counters = counters
-        self._record = releases.record
         self._next: dict[str, int] = {}
         self._due: deque[tuple[Job, int]] = deque()
         self._changed = True
@@ -226,8 +221,8 @@ class ReleaseSchedule:
     def needed(self) -> dict[tuple[str, str], int]:
         """By device and stream the first tick that a release still to be made needs. DatabaseError, LedgerError."""
         firsts: dict[tuple[str, str], int] = {}
-        for job in self._jobs:
-            if job.name not in self._impossible and (first := self._first(job)) is not None:
+        for job in self._releases.jobs:
+            if job.name not in self._releases.impossible and (first := self._first(job)) is not None:
                 for device in job.question.devices:
                     key = device, job.plan.stream
                     firsts[key] = min(first, firsts.get(key, first))
@@ -241,7 +236,7 @@ class ReleaseSchedule:
         """Note the broker's answer; after a DatabaseError the release is published again at the next start."""
         number = self._in_flight.pop(message_id, None)
         if number and accepted:
-            self._ledger.mark(number, "published")
+            self._releases.ledger.mark(number, "published")
             self._counters["releases_published"] += 1
 
     def pump(self, *, idle: bool) -> None:
@@ -277,7 +272,7 @@ class ReleaseSchedule:
         job, first = self._due[0]
         following = first + job.plan.step
         try:
-            self._maker.make(job, first, following, seconds=_SLICE_SECONDS)
+            self._releases.maker.make(job, first, following, seconds=_SLICE_SECONDS)
         except LaterError:
             return True
         except EmptyWindowError as error:
@@ -301,7 +296,7 @@ class ReleaseSchedule:
         _log.log(logging.INFO if counter == "releases_empty" else logging.WARNING, "no release: %s", text)
         if counter == "releases_refused":
             self._refused(job.name, text)
-        self._ledger.set_progress(job.name, following)
+        self._releases.ledger.set_progress(job.name, following)
         self._done(job, following)
 
     def _done(self, job: Job, following: int) -> None:
@@ -312,12 +307,12 @@ class ReleaseSchedule:
     def _scan(self, idle: bool) -> None:
         """Look for windows that are due, if anything has changed, and not too often while symbols stream in."""
         now = time.monotonic()
-        late = any(self._waited(job) for job in self._jobs if job.name in self._gap_since)
+        late = any(self._waited(job) for job in self._releases.jobs if job.name in self._gap_since)
         if not (self._changed or late or now >= self._look_again) or (now < self._scan_after and not idle):
             return
         self._changed = False
-        for job in self._jobs:
-            if job.name in self._impossible:
+        for job in self._releases.jobs:
+            if job.name in self._releases.impossible:
                 continue
             with contextlib.suppress(NotKnownError):  # it is looked at again when there are answers
                 first = self._first(job)
@@ -329,14 +324,14 @@ class ReleaseSchedule:
     def _first(self, job: Job) -> int | None:
         """The tick at which a schedule goes on: at first the first whole window after the first symbol, or `None`."""
         if (once := self._next.get(job.name)) is None:
-            progress = self._ledger.progress(job.name)
+            progress = self._releases.ledger.progress(job.name)
             if (once := job.plan.once if progress is None else progress) is None and (
                 once := self._progress.next_frame(job.question, 0)
             ) is None:
                 return None
-            begins = self._ledger.beginnings(job.question.devices, job.plan.stream)
+            begins = self._releases.ledger.beginnings(job.question.devices, job.plan.stream)
             begun = self._progress.wall_tick(job.question, begins)
-            begun = max(begun, tick_at(job.clock, self._ledger.not_before_us - 1) + 1)
+            begun = max(begun, tick_at(job.clock, self._releases.ledger.not_before_us - 1) + 1)
             if job.plan.once is None or begun > once:
                 once = -(-max(once, begun) // job.plan.step) * job.plan.step
             if progress is not None:  # until the first window is done, an earlier symbol may still come
@@ -358,14 +353,14 @@ class ReleaseSchedule:
             self._gap_since[job.name] = (first, self._seconds())
         if not self._waited(job):
             return False
-        self._waited_through[job.name] = min(reached.high, tick_at(job.clock, self._maker.now_us()))
+        self._waited_through[job.name] = min(reached.high, tick_at(job.clock, self._releases.maker.now_us()))
         return True
 
     def _overdue(self, job: Job, reached: Reached) -> int:
         """Devices that are behind are not waited for with windows that end before this tick."""
         if job.plan.patience is None or self._seconds() - self._connected < _LATE_SECONDS:
             return 0
-        return min(reached.high, tick_at(job.clock, self._maker.now_us())) - job.plan.patience
+        return min(reached.high, tick_at(job.clock, self._releases.maker.now_us())) - job.plan.patience
 
     def _waited(self, job: Job) -> bool:
         """True if the frames that a schedule's next window misses have been waited for long enough."""
@@ -387,9 +382,9 @@ class ReleaseSchedule:
 
     def _publish(self) -> None:
         if self._again is None and self._can_start:
-            self._again = deque(self._ledger.newest_published(self._sent_through))
-        while self._again and self._can_start and (entry := self._ledger.entry(self._again[0])) is not None:
-            is_running = entry.topic in self.also or any(job.topic == entry.topic for job in self._jobs)
+            self._again = deque(self._releases.ledger.newest_published(self._sent_through))
+        while self._again and self._can_start and (entry := self._releases.ledger.entry(self._again[0])) is not None:
+            is_running = entry.topic in self.also or any(job.topic == entry.topic for job in self._releases.jobs)
             payload = (
                 entry.payload if is_running else b""
             )  # of a release that is made no more, the broker keeps nothing
@@ -398,12 +393,12 @@ class ReleaseSchedule:
             self._again.popleft()
             self._in_flight[message_id] = 0
         while self._waiting and not self._again and self._can_start:
-            entries = self._ledger.pending(self._sent_through, 1)
+            entries = self._releases.ledger.pending(self._sent_through, 1)
             if not entries:
                 self._waiting = False
                 return
             entry = entries[0]
-            self._record.note(self._ledger, entry.number)
+            self._releases.record.note(self._releases.ledger, entry.number)
             message_id = self._link.publish(entry.topic, entry.payload, retain=True)
             if message_id is None:
                 return

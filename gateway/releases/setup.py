@@ -102,7 +102,7 @@ class ReleaseRecord:
         if not self.entry and not ledger.newest:
             ledger.begin((), ledger.identity, self.identity)
             with self._store.transaction():
-                self._releases.bind(ledger.identity)
+                self._releases.begin(ledger.identity, 0)
             return
         if problem := self.problem(ledger):
             raise LedgerError(f"{problem}: {_RESUME}")
@@ -132,11 +132,10 @@ class ReleaseRecord:
         if number <= noted:
             return
         with self._store.transaction():
-            for entry in ledger.entries(noted):
-                if entry.number <= number:
-                    shifts = ledger.shifts(entry.number).items()
-                    self._releases.note([Released(device, entry.stream, entry.last + by) for device, by in shifts])
-            self._releases.note_entry(number)
+            for entry in ledger.entries(noted, number - noted):
+                shifts = ledger.shifts(entry.number).items()
+                ends = [Released(device, entry.stream, entry.last + by) for device, by in shifts]
+                self._releases.note(entry.number, ends)
 
     def newest_us(self, ledger: Ledger) -> int:
         """The end of the newest release that the store or a ledger has, in microseconds of Unix time; 0 without one."""
@@ -294,7 +293,7 @@ def open_releases(
     impossible: dict[str, str] = {}
 
     def renewed(ledger: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
-        past = partial(_past, ledger) if ledger and ledger.has_past else _no_past
+        past = partial(_past, ledger) if ledger and ledger.has_past else lambda _streams: NO_PAST
         if plan.readers is not None:
             alone = ledger.alone() if ledger else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
@@ -322,10 +321,6 @@ def open_releases(
         opened.close()
         raise
     return Releases(opened, maker, record, wanted, plan.audiences, impossible, useless, renew)
-
-
-def _no_past(_streams: Iterable[Stream]) -> Past:
-    return NO_PAST
 
 
 def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:

@@ -51,9 +51,10 @@ __all__ = [
     "noise_variance",
     "noisy",
     "quantile",
-    "rows_of",
     "sensitivity",
     "two_valued",
+    "values_of",
+    "weights_of",
 ]
 
 _WORST_CONDITION = 1e8
@@ -231,31 +232,51 @@ def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence:
     return Estimates(*(column / divisor for column in (np.asarray(values), np.sqrt(variances), low, high)))
 
 
+class Weights(NamedTuple):
+    """Weights of a query's values.
+
+    Attributes:
+        rows: (n, m) what a symbol adds to each value.
+        noises: (n, c) what noise on each count adds; c = 1 if one count will do.
+        spread: (n, k) the variance of what a tick in each state adds.
+    """
+
+    rows: Floats
+    noises: Floats
+    spread: Floats
+
+
 @lru_cache(maxsize=256)
-def rows_of(query: Query, table: NoiseTable) -> tuple[Floats, Floats]:
-    """(n, m) what a symbol adds to each value, (n, c) what noise on each count adds (c = 1 if one count will do)."""
-    inverse = inversion(table).inverse
-    if query.asked.each:
-        return inverse, inverse
-    rule = two_valued(table, query.states)
-    row = inverse[list(query.states)].sum(axis=0, keepdims=True)
-    return row, row if rule is None else np.array([[rule.a]])
+def weights_of(query: Query, table: NoiseTable) -> Weights:
+    """The weights of a table's symbols. Raises FuguError if the table has no inverse."""
+    emission, inverse = inversion(table)
+    rows = noises = inverse
+    if not query.asked.each:
+        rule = two_valued(table, query.states)
+        rows = noises = inverse[list(query.states)].sum(axis=0, keepdims=True)
+        noises = noises if rule is None else np.array([[rule.a]])
+    return Weights(rows, noises, np.maximum(rows**2 @ emission.T - (rows @ emission.T) ** 2, 0.0))
+
+
+def values_of(query: Query, part: Part) -> Floats:
+    """Unbiased counts of ticks (n,) that counts of symbols stand for."""
+    rule = two_valued(part.table, query.states) if len(part.counts) == 1 else None
+    if rule is None:
+        return np.asarray(weights_of(query, part.table).rows @ part.counts)
+    return np.asarray(rule.a * part.counts + rule.b * part.ticks)
 
 
 def _one_table(query: Query, part: Part, scale: Fraction) -> tuple[Floats, Floats]:
     """Values (n,), and estimates of their variances."""
-    emission, inverse = inversion(part.table)
-    rows, noises = rows_of(query, part.table)
-    spread = rows**2 @ emission.T - (rows @ emission.T) ** 2  # (n, k): the variance of what a tick in each state adds
+    _, noises, spread = weights_of(query, part.table)
     added = noise_variance(scale) * (noises**2).sum(axis=1)
-    rule = two_valued(part.table, query.states) if len(part.counts) == 1 else None
-    if rule is None:
-        states = _plausible(inverse @ part.counts, part.ticks)
-        return np.asarray(rows @ part.counts), np.asarray(np.maximum(spread @ states, 0.0) + added)
-    value = rule.a * part.counts + rule.b * part.ticks
-    inside = np.clip(value, 0.0, part.ticks)
+    values = values_of(query, part)
+    if len(part.counts) > 1:
+        states = _plausible(inversion(part.table).inverse @ part.counts, part.ticks)
+        return values, spread @ states + added
+    inside = np.clip(values, 0.0, part.ticks)
     hit, miss = spread[0, query.states[0]], np.delete(spread[0], query.states)[0]
-    return np.asarray(value), np.asarray(inside * hit + (part.ticks - inside) * miss + added)
+    return values, inside * hit + (part.ticks - inside) * miss + added
 
 
 def _bounds(
@@ -285,10 +306,8 @@ def _worst_variances(
     """
     rest, step, gains = 0.0, 0.0, []
     for part in parts:
-        emission, _ = inversion(part.table)
-        rows, noises = rows_of(query, part.table)
-        spread = np.maximum(rows[j] ** 2 @ emission.T - (rows[j] @ emission.T) ** 2, 0.0)
-        inside, outside = spread[list(states)].max(), np.delete(spread, states).max()
+        _, noises, spread = weights_of(query, part.table)
+        inside, outside = spread[j, list(states)].max(), np.delete(spread[j], states).max()
         rest += part.ticks * outside + noise_variance(scale) * (noises[j] ** 2).sum()
         step = max(step, float(np.abs(noises[j]).max()))
         gains.append((inside - outside, part.ticks))

@@ -31,7 +31,7 @@ from gateway.releases.charges import nats
 from gateway.releases.entries import Allowance, Key
 from gateway.releases.inputs import symbols_variances
 from gateway.releases.jobs import Job, answers
-from gateway.releases.statistics import Part, noise_variance, rows_of
+from gateway.releases.statistics import noise_variance, weights_of
 
 __all__ = ["compared", "not_useful"]
 
@@ -145,8 +145,7 @@ def _windows(job: Job, kind: _Kind, length: int) -> Floats | None:
 
 def _symbols(job: Job, ticks: Mapping[NoiseTable, int], scale: Fraction | None) -> Floats:
     """Variances of what so many ticks of symbols of each table answer; noise is added once for each table."""
-    none = np.zeros(1, dtype=np.int64)
-    variances = [symbols_variances(job.question.query, Part(table, n, 0, none), scale) for table, n in ticks.items()]
+    variances = [symbols_variances(job.question.query, table, n, scale) for table, n in ticks.items()]
     return np.asarray(sum(variances, np.zeros(len(job.question.query.groups))))
 
 
@@ -154,7 +153,7 @@ def _scale(job: Job, tables: set[NoiseTable], allowed: int, length: int) -> Frac
     """The scale of the noise on counts of symbols; `None` if nobody's are counted."""
     if not tables:
         return None
-    counts = max(rows_of(job.question.query, table)[1].shape[1] for table in tables)
+    counts = max(weights_of(job.question.query, table).noises.shape[1] for table in tables)
     if job.question.mechanism in ALONE:
         return Fraction(moved_by_all(job.question.query.kind, counts, length)) / Fraction(job.epsilon)
     if job.plan.scale is not None:

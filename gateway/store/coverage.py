@@ -1,19 +1,25 @@
-"""Coverage: which ticks of a sequence are accounted for, the interval logic behind the watermark.
+"""Which numbers of a sequence are accounted for, and by how much they are ahead of the wall clock.
 
-Intervals are half open, (after, through], as in
+Intervals that are accounted for are half open, (after, through], as in
 `fugu.contract.frames.Gap`. A frame accounts for (previous, last]: the device says that those in (previous, first) never
-had a symbol.
+had a symbol. Watermarks follow from them.
+
+Numbers only go up; a device whose clock went back raises the shift, and never lowers it. So the numbers of one shift
+lie side by side. Wall ticks come again after a clock went back; a wall tick belongs to the newest shift that has begun
+by then. A device is a part of the windows all of whose wall ticks belong to one shift.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fugu.contract.frames import MAX_GAPS, Gap, StreamCommit
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import MAX_GAPS, MAX_TICK, Gap, StreamCommit
+from fugu.contract.windows import Window
 
-__all__ = ["Coverage", "FrameSpan", "Place"]
+__all__ = ["Coverage", "FrameSpan", "Place", "ShiftError", "Shifts", "Span"]
 
 
 class Place(NamedTuple):
@@ -112,3 +118,100 @@ class Coverage:
         if len(gaps) > MAX_GAPS:
             return StreamCommit(stream, gaps[MAX_GAPS].after, tuple(gaps[:MAX_GAPS]))
         return StreamCommit(stream, self.end, tuple(gaps))
+
+
+MOST_SHIFTS = 256
+"""Of a sequence, at most: beyond, the oldest are forgotten, and their numbers are in no window of a release."""
+
+
+class ShiftError(FuguError, reason=Reason.SHIFT_FELL):
+    """A frame's shift is below that of an earlier number, or above that of a later one."""
+
+
+class Span(NamedTuple):
+    """The numbers of one shift that frames have been about; the last one of the newest shift is not followed."""
+
+    shift: int
+    first: int
+    last: int
+
+    @property
+    def wall(self) -> int:
+        """The wall tick of the first number."""
+        return self.first - self.shift
+
+
+class Shifts:
+    """The shifts of one sequence, in the order of its numbers."""
+
+    def __init__(self, spans: Iterable[tuple[int, int, int]] = ()) -> None:
+        self._spans = sorted(Span(*span) for span in spans)
+
+    def add(self, shift: int, first: int, last: int, end: int) -> list[Span]:
+        """Take the numbers first..last of a new frame; the spans that are new, or have changed.
+
+        `end` is the last number of any frame so far, or -1. Raises ShiftError if a number before has a larger shift, or
+        one after a smaller one.
+        """
+        spans = self._spans
+        place = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
+        is_same = place < len(spans) and spans[place].shift == shift
+        before = spans[place - 1] if place else None
+        after = spans[place + is_same] if place + is_same < len(spans) else None
+        reached = -1 if before is None else end if after is None and not is_same else before.last
+        if first <= reached or (after is not None and last >= after.first):
+            raise ShiftError("the shift of a stream fell")
+        old = spans[place] if is_same else Span(shift, first, last)
+        new = Span(shift, min(old.first, first), old.last if after is None else max(old.last, last))
+        if is_same and new == old:
+            return []
+        changed = [new]
+        if not is_same and after is None and before is not None:
+            spans[place - 1] = before._replace(last=end)  # it is the newest no more
+            changed.append(spans[place - 1])
+        spans[place : place + is_same] = [new]
+        del spans[: max(len(spans) - MOST_SHIFTS, 0)]
+        return changed
+
+    def in_ticks(self, window: Window) -> Shifts:
+        """Those of a device's windows, whose numbers are indices, by the first ticks of the windows."""
+        start, stride = window.start, window.stride
+        return Shifts((shift, start + low * stride, start + high * stride) for shift, low, high in self._spans)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """All of them, oldest first."""
+        return tuple(self._spans)
+
+    @property
+    def newest(self) -> int:
+        """The shift of the newest numbers, 0 without any."""
+        return self._spans[-1].shift if self._spans else 0
+
+    def at(self, number: int) -> int:
+        """The shift of a number, or what it would be if a frame had it."""
+        return max((span.shift for span in self._spans if span.first <= number), default=self.oldest)
+
+    @property
+    def oldest(self) -> int:
+        """The shift of the first numbers, 0 without any."""
+        return self._spans[0].shift if self._spans else 0
+
+    def owner(self, first: int, last: int) -> tuple[int | None, int]:
+        """The shift of a window of wall ticks, None if the device is no part of it, and the number it begins with."""
+        if not self._spans:
+            return None, 0
+        newest = next((span for span in reversed(self._spans) if span.wall <= last), self._spans[0])
+        whole = newest.wall <= first or newest is self._spans[0]
+        return newest.shift if whole else None, newest.first
+
+    def owned(self, wall: int) -> Iterator[tuple[int, int, int]]:
+        """First and last number and shift of each stretch of wall ticks from one on; in no order of time."""
+        end = MAX_TICK
+        for i in range(len(self._spans) - 1, -1, -1):
+            span = self._spans[i]
+            low = wall + span.shift if i == 0 else max(span.first, wall + span.shift)
+            high = min(end + span.shift, self._spans[i + 1].first - 1 if i + 1 < len(self._spans) else MAX_TICK)
+            if low <= high:
+                yield low, high, span.shift
+            end = min(end, span.wall - 1)

@@ -16,12 +16,11 @@ from fugu.contract.errors import FuguError
 from fugu.contract.timeline import Drawn, Timeline
 from fugu.host.database import STORE
 from gateway.store.aged import AgedStore
-from gateway.store.coverage import Coverage, Place
+from gateway.store.coverage import Coverage, Place, Shifts, Span
 from gateway.store.engine import Database, Kind, Lease, among
 from gateway.store.location import Location
 from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
-from gateway.store.shifts import Shifts, Span
 from gateway.store.symbols import SymbolStore
 
 if TYPE_CHECKING:
@@ -190,24 +189,17 @@ CREATE TABLE released (
         """To which ledger releases were charged, and how far."""
         return Charged(*self._db.execute("SELECT identity, ledger, entry FROM intact_release_record").fetchone())
 
-    def bind(self, ledger: str) -> None:
-        """Store the identity of the ledger."""
-        self._db.execute("UPDATE release_record SET ledger=?", (ledger,))
-
     def begin(self, ledger: str, entry: int) -> None:
-        """Store another ledger, whose newest entry this is."""
+        """Store the identity of the ledger, and its newest entry."""
         self._db.execute("UPDATE release_record SET ledger=?, entry=?", (ledger, entry))
 
-    def note(self, released: Iterable[Released]) -> None:
-        """Store the last ticks of releases; a stream's never goes back."""
+    def note(self, entry: int, released: Iterable[Released]) -> None:
+        """Store that an entry may be published, and the last ticks that it is about; neither ever goes back."""
         query = (
             "INSERT INTO released VALUES (?, ?, ?) "
             "ON CONFLICT (device, stream) DO UPDATE SET last=excluded.last WHERE released.last<excluded.last"
         )
         self._db.executemany(query, released)
-
-    def note_entry(self, entry: int) -> None:
-        """Store that entries up to a number may be published; it never goes back."""
         self._db.execute("UPDATE release_record SET entry=? WHERE entry<?", (entry, entry))
 
     def released(self) -> list[Released]:

@@ -264,7 +264,7 @@ def test_after_a_lost_ledger_releases_wait_until_nothing_is_left_of_what_may_hav
     scene.scene.record(*frames([20] * 4))
     assert released(scene) == [0, 20, 40]
     spent = scene.ledger.account(KEY).spent
-    scene.schedule._record.note(scene.ledger, 3)
+    scene.schedule._releases.record.note(scene.ledger, 3)
     scene.ledger.close()
     scene.scene.store.close()
     for path in tmp_path.glob("l.sqlite*" if after is None else "*.sqlite*"):

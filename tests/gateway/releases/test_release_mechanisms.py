@@ -139,7 +139,7 @@ def test_noise_that_covers_one_release_has_its_distribution(tmp_path: Path, mech
     names = [f"a{n}" for n in range(80)]
     audiences = "".join(NOBODY.replace("public", name) for name in names)
     bench = Bench(tmp_path, *(planned(mechanism, name=n, audience=n) for n in names), audiences=audiences, fleet=FLEET)
-    object.__setattr__(bench.schedule._maker, "draw", random.Random(5).randrange)
+    object.__setattr__(bench.schedule._releases.maker, "draw", random.Random(5).randrange)
     sequence = frames([LENGTH] * 3)
     bench.scene.record(*sequence)
     bench.work()

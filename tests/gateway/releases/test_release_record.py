@@ -318,7 +318,7 @@ def test_a_schedule_goes_on_with_the_first_whole_window_after_what_was_published
     bench.scene.record(*frames([10] * 10))
     bench.work()
     assert [frame.first for frame in bench.frames] == [0, 20, 40, 60]
-    bench.schedule._record.note(bench.ledger, 4)
+    bench.schedule._releases.record.note(bench.ledger, 4)
     bench.ledger.close()
     (tmp_path / "l.sqlite").unlink()
     bench.scene.store.close()

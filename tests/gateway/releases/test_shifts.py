@@ -17,7 +17,7 @@ from gateway.estimates.history import estimates_between
 from gateway.releases.audit import verify
 from gateway.releases.entries import Key
 from gateway.releases.setup import ReleaseRecord, resume_ledger
-from gateway.store.shifts import MOST_SHIFTS, ShiftError, Shifts
+from gateway.store.coverage import MOST_SHIFTS, ShiftError, Shifts
 from tests.support.ledgers import inputs_of
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, policy

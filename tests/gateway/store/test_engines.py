@@ -26,10 +26,9 @@ from fugu.host.database import DatabaseError
 from gateway.loop.gateway import store_bytes
 from gateway.loop.inbox import Received
 from gateway.store import points
-from gateway.store.coverage import Coverage
+from gateway.store.coverage import Coverage, Span
 from gateway.store.engine import Lease
 from gateway.store.location import Location, Server, store_location
-from gateway.store.shifts import Span
 from gateway.store.store import KIND, Charged, Conflict, Store, StoreError
 from gateway.store.store import Released as Told
 from tests.support.scenes import OTHER, Scene, frames, policy
@@ -145,10 +144,8 @@ def test_what_was_released_never_goes_back(store: Store, tmp_path: Path) -> None
     assert other.releases.charged().identity != identity
     other.close()
     store.releases.begin("ledger", 3)
-    for entry in (FAR, 4):
-        store.releases.note_entry(entry)
-    for last in (8, FAR, 9):
-        store.releases.note([Told("watch", "hr", last), Told("ring", "hr", 1)])
+    for entry, last in ((4, 8), (FAR, FAR), (5, 9)):
+        store.releases.note(entry, [Told("watch", "hr", last), Told("ring", "hr", 1)])
     assert store.releases.charged() == Charged(identity, "ledger", FAR)
     assert sorted(store.releases.released()) == [Told("ring", "hr", 1), Told("watch", "hr", FAR)]
 
