@@ -5,15 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
 from fugu.contract.errors import FuguError, Reason
 
 __all__ = [
-    *("CERTIFICATE_DAYS", "certificate_end", "create_private", "hold", "is_held", "new_folder", "read_text"),
-    *("write_public", "write_secret"),
+    *("CERTIFICATE_DAYS", "certificate_end", "create_private", "hold", "is_held", "naming", "new_folder"),
+    *("read_text", "write_public", "write_secret"),
 ]
 
 CERTIFICATE_DAYS = 30
@@ -86,6 +87,17 @@ def read_text(path: Path, what: str) -> str:
         raise FuguError(
             f"cannot read {what} {path}: {getattr(error, 'strerror', None) or 'no text'}", Reason.STORAGE
         ) from None
+
+
+@contextmanager
+def naming(path: Path, what: str) -> Iterator[None]:
+    """Name a file in the errors of a context: FuguError if it cannot be read, else what the context raises."""
+    try:
+        yield
+    except OSError as error:
+        raise FuguError(f"cannot read {what} {path}: {error.strerror}", Reason.STORAGE) from None
+    except FuguError as error:
+        raise type(error)(f"{path}: {error}") from None
 
 
 def _write(path: Path, content: str | bytes, mode: int) -> None:

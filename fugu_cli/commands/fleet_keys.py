@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from typer import Option
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, read_enrolment
 from fugu.host.arguments import one_of
+from fugu.host.files import naming
 from fugu.library.report import Line, Result, Table
 from fugu_cli.app import FleetOption, command, command_group
 from fugu_cli.view.fleet import dry_run
@@ -31,6 +33,7 @@ from gateway.fleet.keys import (
     key_files,
     new_passphrase,
     read_passphrase,
+    role_of,
     short,
 )
 from gateway.fleet.keys import rotate as rotate_root
@@ -86,12 +89,8 @@ def owners(files: list[Path] | None) -> list[Enrolment]:
     """
     enrolments = []
     for file in files or ():
-        try:
+        with naming(file, "the enrolment"):
             enrolments.append(read_enrolment(file.read_bytes()))
-        except OSError as error:
-            raise FuguError(f"cannot read the enrolment {file}: {error.strerror}") from None
-        except FuguError as error:
-            raise type(error)(f"{file}: {error}") from None
     return enrolments
 
 
@@ -125,13 +124,10 @@ def at_hand(files: Sequence[Path] | None) -> Passphrases:
 def _asked(prompt: str) -> str:
     if not sys.stdin.isatty():
         raise FuguError(f"no passphrase: give --passphrase-file or {_VARIABLE}, or run it at a terminal")
-    try:
-        answer = getpass.getpass(prompt)
-    except EOFError:
-        answer = ""
-    if not answer:
-        raise FuguError("no passphrase: keys without one are not used")
-    return answer
+    with suppress(EOFError):
+        if answer := getpass.getpass(prompt):
+            return answer
+    raise FuguError("no passphrase: keys without one are not used")
 
 
 def dry_run_of(
@@ -268,13 +264,11 @@ def rotate(
 def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
     """The root, and where its private keys are."""
     files, retired = _files(document, folders)
-    roles: dict[str, Any] = {
-        role: {
-            "threshold": getattr(document, role).threshold,
-            "keys": [{"key": name, "file": files.get(short(name))} for name in getattr(document, role).keys],
-        }
-        for role in ROLES
-    }
+    roles = dict[str, Any]()
+    for role in ROLES:
+        members = role_of(document, role)
+        keys = [{"key": name, "file": files.get(short(name))} for name in members.keys]
+        roles[role] = {"threshold": members.threshold, "keys": keys}
     return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired.values())}
 
 
@@ -282,7 +276,7 @@ def _table(document: RootDocument, folders: list[Path]) -> Table:
     files, retired = _files(document, folders)
     rows: list[tuple[str, str, str, str]] = []
     for role in ROLES:
-        members = getattr(document, role)
+        members = role_of(document, role)
         takes = f"{members.threshold} of {len(members.keys)}"
         rows += [(role, takes, short(name), files.get(short(name), "elsewhere")) for name in members.keys]
     rows += [("none any more", "", name, path) for name, path in retired.items()]

@@ -18,7 +18,7 @@ from typer import Argument, Option
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.fleet_documents import Address, PolicyDocument, compile_for_boards, units
 from fugu.host.arguments import moment, one_of, stream_units
-from fugu.host.files import write_public
+from fugu.host.files import naming, write_public
 from fugu.library.report import Line, Part, Result, Table
 from fugu_cli.app import JsonOption, UnitOption, command, command_group, output_option
 from fugu_cli.commands.fleet_keys import (
@@ -127,7 +127,8 @@ def sign(
     if add_to is not None:
         if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
             raise UsageError("--add-to signs a document as it is: it takes no version and no times")
-        signed = _opened(add_to, root)
+        with naming(add_to, "the document"):
+            signed = Signed.read(add_to.read_bytes(), root)
         verify_guarantees(signed.document)
         former = _looked_at(signed.document, keys, document.registry, as_json)
         signed = signed.with_signatures(_policy_keys(keys, root, passphrase_file, signed))
@@ -165,10 +166,8 @@ def _looked_at(
 
 def _roots_in(folders: Sequence[Path]) -> list[Root]:
     """All roots of some folders, the newest first. FleetError as for `Root.newest_in`."""
-    roots = {Root.newest_in(folders).payload: Root.newest_in(folders)}
-    for path in (path for folder in folders for path in sorted(folder.glob("root-*.envelope"))):
-        root = Root.read(path)
-        roots.setdefault(root.payload, root)
+    paths = [path for folder in folders for path in sorted(folder.glob("root-*.envelope"))]
+    roots = {root.payload: root for root in (Root.newest_in(folders), *map(Root.read, paths))}
     return sorted(roots.values(), key=lambda root: -root.document.version)
 
 
@@ -213,7 +212,10 @@ def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[i
     number of the newest version, the signature of any root at hand will do.
     """
     text, back = options.version, options.restores
-    old = None if back is None or back.isdecimal() else _restored(Path(back), roots)
+    old = None
+    if back is not None and not back.isdecimal():  # any root of the folders may have been in force then
+        with naming(Path(back), "the document"):
+            old = read_complete(Path(back).read_bytes(), roots)
     if text != "next" and not text.isdecimal():
         raise UsageError(f"--version must be a number or 'next', got {text[:40]!r}")
     if options.registry is None:
@@ -240,14 +242,6 @@ def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[i
         return _risen(number, old), old
 
 
-def _restored(path: Path, roots: list[Root]) -> PolicyDocument:
-    """A signed file that is to be brought back; any root of the folders of keys may have been in force then."""
-    try:
-        return read_complete(path.read_bytes(), roots)
-    except FuguError as error:
-        raise type(error)(f"{path}: {error}") from None
-
-
 def _risen(number: int, old: PolicyDocument | None) -> int:
     if old is not None and number <= old.version:
         raise FleetError(f"version {number} is not newer than version {old.version}, which it brings back")
@@ -270,32 +264,16 @@ def _policy_keys(
     return keys
 
 
-def _opened(path: Path, root: Root) -> Signed:
-    try:
-        return Signed.read(path.read_bytes(), root)
-    except FuguError as error:
-        raise type(error)(f"{path}: {error}") from None
-
-
 def _signed(signed: Signed, former: PolicyDocument | None, path: Path) -> Result:
-    document, streams = signed.document, promises(signed.document)
+    document = signed.document
     fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
     counts = {"signatures": signed.signatures, "needed": signed.needed, "digest": signed.envelope.digest}
-    streams_told = {
-        "streams": [
-            {**dict(zip(stream._fields[:4], stream, strict=False)), "stretch_ticks": stream.ticks} for stream in streams
-        ]
-    }
-    of_points = {"measured": " each point"}
-    rows = [
-        (
-            stream.stream,
-            stream.kind,
-            f"{stream.epsilon:g}{stream.about}{of_points.get(stream.kind, '')}",
-            stream.adversary,
-        )
-        for stream in streams
-    ]
+    streams, rows = [], []
+    for promise in promises(document):
+        name, kind, epsilon, adversary, *_ = promise
+        streams.append(dict(zip(promise._fields[:4], promise, strict=False)) | {"stretch_ticks": promise.ticks})
+        about = " each point" if kind == "measured" else promise.about
+        rows.append((name, kind, f"{epsilon:g}{about}", adversary))
     report: list[Part] = [
         Table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows),
         Line(
@@ -306,7 +284,7 @@ def _signed(signed: Signed, former: PolicyDocument | None, path: Path) -> Result
     ]
     if not signed.complete:
         report.append(Line("others add theirs with: fugu fleet sign --add-to", bold=True))
-    return Result({**fields, **counts, **streams_told, **content_document(document, former)}, report)
+    return Result({**fields, **counts, "streams": streams, **content_document(document, former)}, report)
 
 
 app = command_group("A document in stages, to some devices first.")

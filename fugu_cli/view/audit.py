@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fugu.attackers.evaluation import Attack
+from fugu.attackers.stretches import StretchAttack
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.library.guarantee import stretch_table
@@ -61,11 +62,7 @@ def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
         yield Table(f"{source}: epsilon {mine[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in mine])
     if len(sources) == 1:
         for trial in trials:
-            rows = [
-                (attack.attacker, f"{attack.success:.3f}", f"{attack.low:.3f} to {attack.high:.3f}",
-                 f"{attack.guess:.3f}", f"{attack.ceiling:.3f}", f"{attack.epsilon_low:.2f}", _odds_words(attack))
-                for attack in trial.attacks
-            ]  # fmt: skip
+            rows = [(attack.attacker, *_rates(attack), _odds_words(attack)) for attack in trial.attacks]
             yield Table(f"{trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
     yield Line(
         "Right: share of the states that an attacker names who is given the recording's mean chain. Without: the same "
@@ -75,6 +72,12 @@ def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
         "nothing for one who learns a person's habits, from what is released or from other times (learned: the one "
         "who moved furthest). Noise that was not published is drawn once, and for those who learn six times."
     )
+
+
+def _rates(attack: Attack | StretchAttack) -> tuple[str, ...]:
+    """How often it is right and within which interval, without what was released, and at most; and its epsilon."""
+    interval, epsilon = f"{attack.low:.3f} to {attack.high:.3f}", f"{attack.epsilon_low:.2f}"
+    return f"{attack.success:.3f}", interval, f"{attack.guess:.3f}", f"{attack.ceiling:.3f}", epsilon
 
 
 def _summary(trial: Trial) -> tuple[str, ...]:
@@ -117,20 +120,15 @@ def _statement(statement: Statement) -> Iterator[Part]:
     yield Line(protected_sentence(policy.discretiser))
     rows = [(output.what, output.topic, " ".join(output.readers) or "the site") for output in statement.outputs]
     yield Table("What is released, and who may read it", ("output", "topic", "readers"), rows)
-    claims = [
-        (
-            claim.of,
-            f"{claim.epsilon:.10g}",
-            f"{claim.recomputed:.10g}" if claim.recomputed else "NOT RECOMPUTED",
-            claim.adversary,
-        )
-        for claim in statement.claims
-    ]
+    claims = []
+    for claim in statement.claims:
+        recomputed = f"{claim.recomputed:.10g}" if claim.recomputed else "NOT RECOMPUTED"
+        claims.append((claim.of, f"{claim.epsilon:.10g}", recomputed, claim.adversary))
     yield Table("Epsilon, as stated and as computed again", ("of", "stated", "recomputed", "adversary"), claims)
     if isinstance(policy, Policy):
         ticks = policy.guarantee.stretch_ticks
         yield Line(f"Epsilon is about {'a single tick' if ticks == 1 else f'any {ticks} ticks in a row'}.")
-        yield Table(*stretch_table(statement.stretches, discretiser=policy.discretiser))
+        yield stretch_table(statement.stretches, discretiser=policy.discretiser)
         for condition in statement.when:
             yield Line(f"Of {condition.of}, near other versions: {condition.words or 'true of every tick'}.")
         yield Line(f"The class of chains: {class_sentence(policy.chains)}.")
@@ -192,18 +190,13 @@ def attacked_stream(audit: StreamAudit) -> Result:
 
 
 def _stream_document(audit: StreamAudit) -> dict[str, Any]:
-    finite = [
-        {
-            **audience._asdict(),
-            "promised": _finite(audience.promised),
-            "certified": _finite(audience.certified),
-            "refuted": audience.refuted,
-        }
-        for audience in audit.audiences
-    ]
+    audiences = []
+    for audience in audit.audiences:
+        finite = {"promised": _finite(audience.promised), "certified": _finite(audience.certified)}
+        audiences.append({**audience._asdict(), **finite, "refuted": audience.refuted})
     return {
         "confirmed": not audit.findings,
-        "audiences": finite,
+        "audiences": audiences,
         **_attacks_document(audit.trials, audit.stretches, audit.conditions),
         "findings": [finding._asdict() for finding in audit.findings],
         "not_attacked": list(audit.left),
@@ -211,20 +204,13 @@ def _stream_document(audit: StreamAudit) -> dict[str, Any]:
 
 
 def _stream(audit: StreamAudit) -> Iterator[Part]:
-    rows = [
-        (
-            *(
-                _about(audience.audience, audience.ticks),
-                audience.heard,
-                audience.draws,
-                f"{audience.promised:.6g}",
-                f"{audience.certified:.6g}",
-            ),
-            *(f"{audience.least:.4g}", _shown(audience.extended), _shown(audience.witness)),
-            f"{audience.hits} and {audience.alarms} of {audience.trials}",
-        )
-        for audience in audit.audiences
-    ]
+    rows = []
+    for audience in audit.audiences:
+        stated = f"{audience.promised:.6g}", f"{audience.certified:.6g}"
+        reached = f"{audience.least:.4g}", _shown(audience.extended), _shown(audience.witness)
+        happened = f"{audience.hits} and {audience.alarms} of {audience.trials}"
+        about = _about(audience.audience, audience.ticks)
+        rows.append((about, audience.heard, audience.draws, *stated, *reached, happened))
     titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
     yield Table("Epsilon of all that an audience may read", titles, rows)
     yield Line(
@@ -249,24 +235,19 @@ def _about(audience: str, ticks: int) -> str:
 
 
 def _stretch_trials(trials: Sequence[StretchTrial]) -> Iterator[Part]:
-    rows = [
-        (
-            *(_about(f"{trial.source}: {trial.released}", trial.ticks), attack.secret),
-            *(str(attack.scored), f"{attack.success:.3f}"),
-            *(f"{attack.low:.3f} to {attack.high:.3f}", f"{attack.guess:.3f}", f"{attack.ceiling:.3f}"),
-            *(f"{attack.epsilon_low:.2f}", f"x {attack.furthest:.3g}", f"x {math.exp(trial.epsilon):.3g}"),
-        )
-        for trial in trials
-        for attack in trial.attacks
-    ]
+    rows = []
+    for trial in trials:
+        about, allowed = _about(f"{trial.source}: {trial.released}", trial.ticks), f"x {math.exp(trial.epsilon):.3g}"
+        for attack in trial.attacks:
+            odds = f"x {attack.furthest:.3g}"
+            rows.append((about, attack.secret, str(attack.scored), *_rates(attack), odds, allowed))
     titles = ("asked of", "stretches", "right", "interval", "without", "ceiling", "epsilon at least", "odds", "allowed")
     if rows:
         yield Table("Stretches, to who knows all other days", ("released", *titles), rows)
     for trial in trials:
         if trial.why:
-            yield Line(
-                f"NOTE not-attacked: stretches of {trial.ticks} ticks, {trial.source}: {trial.released}: {trial.why}"
-            )
+            of = f"{trial.ticks} ticks, {trial.source}: {trial.released}"
+            yield Line(f"NOTE not-attacked: stretches of {of}: {trial.why}")
 
 
 def _finite(epsilon: float) -> float | None:

@@ -6,7 +6,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -126,20 +128,17 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
     for device in devices:
         refusal = refusals.get(device.name)
         refused = "" if refusal is None else f"{refusal.version}: {refusal.reason}"
-        online = (
-            "online" if device.online else moment_text(device.last_seen_us) if device.last_seen_us else "never seen"
-        )
+        seen = moment_text(device.last_seen_us) if device.last_seen_us else "never seen"
+        seen = "online" if device.online else seen
         has = None if device.reported is None else device.reported.in_force
         wanted = None if device.desired is None else device.desired.version
         versions = ("-" if version is None else str(version) for version in (wanted, has))
-        rows.append((device.name, " ".join(sorted(device.groups)), online, *versions, standing(device), refused))
+        rows.append((device.name, " ".join(sorted(device.groups)), seen, *versions, standing(device), refused))
     columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
     yield Table("Devices", columns, rows)
     counts = Counter(standing(device) for device in devices)
-    parts = [
-        f"{sum(device.online for device in devices)} online",
-        *(f"{n} {state}" for state, n in sorted(counts.items())),
-    ]
+    parts = [f"{sum(device.online for device in devices)} online"]
+    parts += [f"{count} {state}" for state, count in sorted(counts.items())]
     yield Line(f"{counted(len(devices))}: {', '.join(parts)}.")
     if gateway is False:
         yield Line(
@@ -159,34 +158,19 @@ def shown_events(events: Sequence[Event], most: int) -> Iterator[Part]:
 def shown_refusals(refusals: Sequence[Refusal], most: int) -> Iterator[Part]:
     """The newest of the refusals."""
     rows = [
-        (
-            str(refusal.number),
-            moment_text(refusal.time_us),
-            refusal.device,
-            str(refusal.version),
-            refusal.outcome,
-            refusal.reason,
-        )
-        for refusal in refusals
+        (str(number), moment_text(time_us), device, str(version), outcome, reason)
+        for number, time_us, device, version, outcome, reason in refusals
     ]
     return newest(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows), most)
 
 
 def content_document(document: PolicyDocument, former: PolicyDocument | None) -> dict[str, Any]:
     """Describe a document as JSON, beside the one before it."""
-    fields: dict[str, Any] = {
-        "content": contents(document),
-        "former": None,
-        "former_content": None,
-        "weaker": [],
-    }
-    if former is not None:
-        fields |= {
-            "former": former.version,
-            "former_content": contents(former),
-            "weaker": weaker(former, document),
-        }
-    return fields
+    fields = {"content": contents(document)}
+    if former is None:
+        return {**fields, "former": None, "former_content": None, "weaker": []}
+    former_content = {"former": former.version, "former_content": contents(former)}
+    return {**fields, **former_content, "weaker": weaker(former, document)}
 
 
 def shown_content(document: PolicyDocument, former: PolicyDocument | None) -> Iterator[Part]:
@@ -229,6 +213,10 @@ def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]
         fields = {name: field for name, field in worth._asdict().items() if name != "bound"}
         return {**fields, "stretch_ticks": worth.stretch_ticks, "stretches": stretch_documents(worth.stretches)}
 
+    def fields(stream: StreamChange) -> dict[str, Any]:
+        ends = {"before": value(stream.before), "after": value(stream.after), "other_ticks": stream.other_ticks}
+        return {**ends, "open_profile_days": stream.open_profile} if stream.open_profile else ends
+
     return {
         "version": version,
         "changes": [
@@ -236,15 +224,7 @@ def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]
                 "devices": change.devices,
                 "former": change.former,
                 "unknown": change.unknown,
-                "streams": {
-                    stream.stream: {
-                        "before": value(stream.before),
-                        "after": value(stream.after),
-                        "other_ticks": stream.other_ticks,
-                    }
-                    | ({"open_profile_days": stream.open_profile} if stream.open_profile else {})
-                    for stream in change.streams
-                },
+                "streams": {stream.stream: fields(stream) for stream in change.streams},
             }
             for change in changes
         ],
@@ -260,10 +240,9 @@ def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
         title = f"{_named(change.devices)}: from {old} to version {version}"
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
         yield Table(title, columns, [_stream_row(stream, change.unknown) for stream in change.streams])
-        if stretches := [
-            (stream.stream, each) for stream in change.streams if stream.after for each in stream.after.stretches
-        ]:
-            yield Table(*stretch_table([each for _, each in stretches], streams=[stream for stream, _ in stretches]))
+        stretches = [(each, name) for name, _, after, *_ in change.streams if after for each in after.stretches]
+        if stretches:
+            yield stretch_table([each for each, _ in stretches], streams=[name for _, name in stretches])
         for stream in change.streams:
             for condition in stream.after.conditions if stream.after else ():
                 yield Line(f"{stream.stream}: {condition}.")
@@ -278,25 +257,16 @@ def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
 
 
 def _stream_row(stream_change: StreamChange, unknown: bool) -> tuple[str, ...]:
-    missing = "?" if unknown else "-"
-    remark = "new" if stream_change.before is None and not unknown else ""
-    if stream_change.after is None:
+    missing, (name, before, after, other_ticks, _) = "?" if unknown else "-", stream_change
+    remark = "new" if before is None and not unknown else ""
+    if after is None:
         remark = "ends"
-    elif stream_change.other_ticks:
+    elif other_ticks:
         remark = "OTHER TICKS: refused"
-    elif stream_change.before is not None:
-        remark = _remark(stream_change.before, stream_change.after)
-    cells = (
-        *(
-            missing if stream_change.before is None else _epsilon(stream_change.before),
-            "-" if stream_change.after is None else _epsilon(stream_change.after),
-        ),
-        *(
-            missing if stream_change.before is None else _worth(stream_change.before),
-            "-" if stream_change.after is None else _worth(stream_change.after),
-        ),
-    )
-    return (stream_change.stream, *cells, remark)
+    elif before is not None:
+        remark = _remark(before, after)
+    pairs = ((cell(before) if before else missing, cell(after) if after else "-") for cell in (_epsilon, _worth))
+    return (name, *chain.from_iterable(pairs), remark)
 
 
 def _remark(before: Worth, after: Worth) -> str:
@@ -337,11 +307,11 @@ _COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", *("pending", 
 
 def shown_rollout(registry: Registry, number: int) -> Result:
     """A rollout; in JSON times are microseconds of Unix time."""
-    return Result(_rollout_document(registry, number), _rollout(registry, number))
-
-
-def _rollout_document(registry: Registry, number: int) -> dict[str, Any]:
     rollout = Rollouts(registry).show(number)
+    return Result(_rollout_document(rollout, number), _rollout(rollout, number))
+
+
+def _rollout_document(rollout: Rollout, number: int) -> dict[str, Any]:
     plan, state = rollout.plan, rollout.state
     return {
         "rollout": number,
@@ -384,26 +354,20 @@ def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time
     Returns:
         The phase that it has ended in.
     """
-    rollouts = Rollouts(registry)
-    if not sys.stdout.isatty():
-        previous = ""
+    previous, terminal = "", sys.stdout.isatty()
+    with Live(auto_refresh=False) if terminal else nullcontext() as live:
         while True:
-            rollout = rollouts.show(number)
-            if (line := _line(rollout)) != previous:
+            rollout = Rollouts(registry).show(number)
+            if live is not None:
+                live.update(rendered(_rollout(rollout, number)), refresh=True)
+            elif (line := _line(rollout)) != previous:
                 print(previous := line, flush=True)
             if rollout.state.phase not in ACTIVE:
                 return rollout.state.phase
             sleep(_LOOK_SECONDS)
-    with Live(rendered(_rollout(registry, number)), auto_refresh=False) as live:
-        while (phase := rollouts.show(number).state.phase) in ACTIVE:
-            sleep(_LOOK_SECONDS)
-            live.update(rendered(_rollout(registry, number)), refresh=True)
-        live.update(rendered(_rollout(registry, number)), refresh=True)
-    return phase
 
 
-def _rollout(registry: Registry, number: int) -> Iterator[Part]:
-    rollout = Rollouts(registry).show(number)
+def _rollout(rollout: Rollout, number: int) -> Iterator[Part]:
     plan, state = rollout.plan, rollout.state
     rows = []
     for i, stage in enumerate(plan.stages):

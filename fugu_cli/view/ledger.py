@@ -11,7 +11,7 @@ from fugu.contract.sentences import instant, instant_text
 from fugu.library.report import Line, Part, Result, Table, newest
 from fugu_cli.view.fleet import counted, moment_text
 from gateway.releases.charges import nats
-from gateway.releases.entries import Account, Entry, standing_problem
+from gateway.releases.entries import Account, Entry, Promise, standing_problem
 from gateway.releases.ledger import no_release_before
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def shown_ledger(ledger: Ledger) -> Result:
     In JSON all of them, in nats, with what each charges to each device, and by how much the device's ticks are ahead.
     """
     accounts, entries, not_before = ledger.accounts(), ledger.entries(), ledger.not_before_us
-    documents = [
-        _entry_document(ledger_entry, ledger.charges(ledger_entry.number), ledger.shifts(ledger_entry.number))
-        for ledger_entry in entries
-    ]
+    documents = [_entry_document(ledger, entry) for entry in entries]
     limit = {"not_before": instant_text(instant(not_before))} if not_before else {}
     report = [*_show_ledger(accounts, entries), *([Line(f"{no_release_before(not_before)}.")] if not_before else ())]
     return Result({"accounts": list(map(_account_document, accounts)), "entries": documents, **limit}, report)
@@ -55,31 +52,26 @@ def _account_document(account: Account) -> dict[str, Any]:
     }
 
 
-def _entry_document(entry: Entry, charges: dict[str, int], shifts: dict[str, int]) -> dict[str, Any]:
+def _entry_document(ledger: Ledger, entry: Entry) -> dict[str, Any]:
     fields = {name: value for name, value in entry._asdict().items() if name != "payload"}
-    return {**fields, "charges": {device: nats(charge) for device, charge in charges.items()}, "shifts": shifts}
+    charges = {device: nats(charge) for device, charge in ledger.charges(entry.number).items()}
+    return {**fields, "charges": charges, "shifts": ledger.shifts(entry.number)}
 
 
 def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part]:
-    rows = []
+    rows, together = [], dict[tuple[str, str], int]()
     for account in accounts:
         ticks = f"{account.first}..{account.last}" if account.runs else "none"
-        amounts = (
-            f"{nats(units):.6g}" for units in (account.allowance, account.base, account.spent, account.remaining)
-        )
-        rows.append(
-            (f"{account.key.device}/{account.key.stream}", account.key.audience, account.mechanism, *amounts, ticks)
-        )
+        units = account.allowance, account.base, account.spent, account.remaining
+        amounts = (f"{nats(amount):.6g}" for amount in units)
+        audience, stream = account.key.audience, f"{account.key.device}/{account.key.stream}"
+        rows.append((stream, audience, account.mechanism, *amounts, ticks))
+        if account.together:
+            most = together.get((account.together, audience), 0)
+            together[account.together, audience] = max(most, account.spent_together)
     columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
     yield Table("Nats per tick, by stream and audience", columns, rows)
-    for name, audience in sorted(
-        {(account.together, account.key.audience) for account in accounts if account.together}
-    ):
-        most = max(
-            account.spent_together
-            for account in accounts
-            if (account.together, account.key.audience) == (name, audience)
-        )
+    for (name, audience), most in sorted(together.items()):
         yield Line(f"{name} move together: charges add up, {nats(most):.6g} to a tick at most, audience {audience}.")
     for listed in accounts:
         if problem := standing_problem(listed.key, listed.allowance, listed.base):
@@ -146,37 +138,20 @@ def _flat(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any
 
 
 def _ledger(audit: LedgerAudit, name: str) -> Iterator[Part]:
-    rows = [
-        (
-            *(f"{stream.key.device}/{stream.key.stream}", stream.key.audience, _stretch(stream.promise.seconds)),
-            *(
-                _amount(stream.epsilon),
-                f"{stream.promise.epsilon:.10g}",
-                stream.promise.adversary,
-                stream.mechanism,
-                str(stream.tick),
-            ),
-            *(f"{nats(stream.charge):.6g}", stream.by),
-        )
-        for stream in audit.streams
-    ]
+    rows: list[tuple[str, ...]] = []
+    for stream in audit.streams:
+        of, charge = f"{stream.key.device}/{stream.key.stream}", f"{nats(stream.charge):.6g}"
+        promised = _promised(stream.epsilon, stream.promise)
+        rows.append((of, stream.key.audience, *promised, stream.mechanism, str(stream.tick), charge, stream.by))
     bound = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
     yield Table("The worst of every stream, by what was published", ("stream", "audience", *bound), rows)
     if audit.readers:
-        told_rows = [
-            (
-                *(
-                    reader.reader,
-                    f"{reader.device}/{reader.stream}",
-                    " ".join(reader.audiences),
-                    _stretch(reader.limit.seconds),
-                ),
-                *(_amount(reader.epsilon), f"{reader.limit.epsilon:.10g}", reader.limit.adversary),
-            )
-            for reader in audit.readers
-        ]
+        rows = []
+        for reader in audit.readers:
+            of, audiences = f"{reader.device}/{reader.stream}", " ".join(reader.audiences)
+            rows.append((reader.reader, of, audiences, *_promised(reader.epsilon, reader.limit)))
         titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
-        yield Table("What readers were told, by all their audiences", titles, told_rows)
+        yield Table("What readers were told, by all their audiences", titles, rows)
     for line in audit.believed:
         yield Line(f"NOTE believed: {line}")
     for problem in audit.problems:
@@ -185,9 +160,8 @@ def _ledger(audit: LedgerAudit, name: str) -> Iterator[Part]:
         yield Line(f"{name} agrees: {audit.entries} releases, {audit.accounts} accounts, no stretch above its promise.")
 
 
-def _stretch(seconds: int) -> str:
-    return f"{seconds} s" if seconds else "tick"
-
-
-def _amount(epsilon: float | None) -> str:
-    return "no bound" if epsilon is None else f"{epsilon:.10g}"
+def _promised(epsilon: float | None, promise: Promise) -> tuple[str, ...]:
+    """About what epsilon is, how large it is, and what is promised to whom."""
+    about = f"{promise.seconds} s" if promise.seconds else "tick"
+    amount = "no bound" if epsilon is None else f"{epsilon:.10g}"
+    return about, amount, f"{promise.epsilon:.10g}", promise.adversary

@@ -173,7 +173,7 @@ class BrokerFolder:
     def check_free(self, name: str, role: Role, *, renew: bool) -> Account | None:
         """Refuse an account that cannot be made (UsageError, FuguError); returns what there is under its name."""
         check_name(name, "account")
-        account = next((account for account in self.settings.accounts if account.name == name), None)
+        account = self._named(name)
         free = account is not None and account.uncleared and role == "device" and not self.settings.mutual
         if account is not None and not (renew and account.role == role) and not free:
             what = "was removed" if account.role == "removed" else f"exists, as {account.role}"
@@ -207,7 +207,8 @@ class BrokerFolder:
 
     def uncleared(self, name: str) -> Account | None:
         """A device that was removed, if the broker may still have what it left."""
-        return next((account for account in self.settings.accounts if account.name == name and account.uncleared), None)
+        account = self._named(name)
+        return account if account is not None and account.uncleared else None
 
     def left_by(self, gone: Account) -> list[str]:
         """All topics on which the broker may have something of a removed device."""
@@ -226,10 +227,12 @@ class BrokerFolder:
 
     def account(self, name: str) -> Account:
         """An account that was not removed. FuguError if there is none."""
-        accounts = [account for account in self.settings.accounts if account.name == name and account.role != "removed"]
-        if not accounts:
+        if (account := self._named(name)) is None or account.role == "removed":
             raise FuguError(f"there is no account {name}")
-        return accounts[0]
+        return account
+
+    def _named(self, name: str) -> Account | None:
+        return next((account for account in self.settings.accounts if account.name == name), None)
 
     def new_reader(
         self,

@@ -40,7 +40,7 @@ from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.worth import compared, not_useful
-from gateway.store.location import Location, Server, ledger_beside
+from gateway.store.location import Location, ledger_beside
 from gateway.store.store import Store, StoreError
 
 __all__ = ["examine", "installed", "mosquitto_version"]
@@ -117,10 +117,11 @@ def examine(installation: Installation, waiting: Callable[[str], None] = lambda 
                 findings += [*checks.private_database(path), _pages(path, kind)]
                 if kind is LEDGER:
                     findings += _limit(path)
-        if (report := _asked(installation.store)) is not None:
+        try:
+            report = asked(installation.store)
             connected = report["connected"]
             findings += _alarms(report)
-        else:
+        except NotRunningError:
             findings.append(Finding("gateway", "warn", "none runs with this store, or as another account: start it"))
     version = mosquitto_version()
     findings += _mosquitto(version)
@@ -146,22 +147,14 @@ def _policies(folder: Path, fleet: str, now: float, *, signed: bool) -> Iterator
         yield Finding("policies", "FAIL", str(error))
         return
     names = catalogue.names()
-    ends = []
-    for device in names:
-        newest = [catalogue.newest(device, stream) for stream in catalogue.streams(device)]
-        ends += [
-            (document.valid_until, device)
-            for document in newest
-            if document is not None and document.valid_until is not None
-        ]
+    newest = [(catalogue.newest(device, stream), device) for device in names for stream in catalogue.streams(device)]
+    ends = [(policy.valid_until, device) for policy, device in newest if policy and policy.valid_until is not None]
     end, device = min(ends, default=(now + 2 * _SOON, ""))
-    if end <= now + _SOON:
-        verdict: Verdict = "warn" if end > now else "FAIL"
-        yield Finding(
-            "policies", verdict, f"that of {device} ends in {(end - now) / 86_400:.1f} days: make a newer one"
-        )
-    else:
+    if end > now + _SOON:
         yield Finding("policies", "ok", f"of {len(names)} devices, every guarantee holds")
+        return
+    text = f"that of {device} ends in {(end - now) / 86_400:.1f} days: make a newer one"
+    yield Finding("policies", "warn" if end > now else "FAIL", text)
 
 
 def _releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
@@ -182,7 +175,11 @@ def _releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
 
 def _store(store: Location) -> Iterator[Finding]:
     if not isinstance(store, Path):
-        yield _on_server(store)
+        try:
+            Store(store, create=False).close()
+            yield Finding("store", "ok", f"{store} can be reached")
+        except StoreError as error:
+            yield Finding("store", "FAIL", str(error))
         return
     yield from checks.disk("store", store.parent)
     if not store.exists():
@@ -190,14 +187,6 @@ def _store(store: Location) -> Iterator[Finding]:
         return
     yield from checks.private_database(store)
     yield _pages(store, STORE)
-
-
-def _on_server(store: Server) -> Finding:
-    try:
-        Store(store, create=False).close()
-    except StoreError as error:
-        return Finding("store", "FAIL", str(error))
-    return Finding("store", "ok", f"{store} can be reached")
 
 
 def _limit(file: Path) -> Iterator[Finding]:
@@ -228,13 +217,6 @@ def _pages(file: Path, kind: FileKind) -> Finding:
     if not tables:
         return Finding(name, "warn", f"{file} is empty: the gateway begins anew there")
     return Finding(name, "ok", "its pages are in order")
-
-
-def _asked(store: Location) -> dict[str, Any] | None:
-    try:
-        return asked(store)
-    except NotRunningError:
-        return None
 
 
 def _alarms(report: dict[str, Any]) -> Iterator[Finding]:
@@ -291,13 +273,12 @@ def _shared(process: Path) -> Iterator[Finding]:
     if log is None:
         return
     every = set(re.findall(r"^(?:\d+: )?(\S+) [012] (\$share/.*)$", log, re.MULTILINE))
-    accounts = Counter(name for name, _ in every)
-    for name, count in accounts.most_common(1):
-        if count > _MANY_SHARED:
-            text = f"account {printable(name)[:64]} has shared {count:,} of them: remove it with fugu deploy remove"
-            yield Finding("broker's subscriptions", "FAIL", text)
-            return
-    yield Finding("broker's subscriptions", "ok", "no account has shared many of them, as far as the log goes back")
+    name, count = next(iter(Counter(name for name, _ in every).most_common(1)), ("", 0))
+    if count > _MANY_SHARED:
+        text = f"account {printable(name)[:64]} has shared {count:,} of them: remove it with fugu deploy remove"
+        yield Finding("broker's subscriptions", "FAIL", text)
+    else:
+        yield Finding("broker's subscriptions", "ok", "no account has shared many of them, as far as the log goes back")
 
 
 def _helpers(process: Path) -> Iterator[Finding]:
@@ -375,12 +356,11 @@ def _broker(broker: Broker, fleet: str, waiting: Callable[[str], None], *, conne
         writable=dict.fromkeys(write, True) if connected else tried.writable,
         now=time.time(),
     )
-    if tried.heard is not None and not tried.heard:
-        yield Finding(
-            "devices", "warn", "none has a status at the broker: none has ever run, or this account reads none"
-        )
-    elif tried.heard:
+    if tried.heard:
         yield Finding("devices", "ok", "their statuses are there to be read")
+    elif tried.heard is not None:
+        text = "none has a status at the broker: none has ever run, or this account reads none"
+        yield Finding("devices", "warn", text)
 
 
 def _process(name: str, broker: Broker | None, fleet: str, *, connected: bool) -> Iterator[Finding]:
@@ -391,12 +371,11 @@ def _process(name: str, broker: Broker | None, fleet: str, *, connected: bool) -
     if connected:
         return
     tried = probe(broker, write=[topic_of("committed", fleet, _NOBODY)])
-    if tried.reached != "done":
-        yield Finding(name, "FAIL", f"{tried.problem}: see fugu deploy, then install the broker's files anew")
-    elif tried.writable is not None and not all(tried.writable.values()):
-        yield Finding(
-            name, "FAIL", "its account may not publish: see fugu deploy, then install the broker's files anew"
-        )
+    problem = None if tried.reached == "done" else tried.problem
+    if problem is None and tried.writable is not None and not all(tried.writable.values()):
+        problem = "its account may not publish"
+    if problem is not None:
+        yield Finding(name, "FAIL", f"{problem}: see fugu deploy, then install the broker's files anew")
     else:
         yield Finding(name, "ok", "the broker knows its account")
 

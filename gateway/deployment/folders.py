@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fugu.contract.errors import FuguError, PolicyError
+from fugu.contract.errors import FuguError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
-from fugu.host.files import write_public, write_secret
+from fugu.host.files import naming, write_public, write_secret
 from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import deliver
@@ -131,12 +131,8 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
     """
     policies: dict[str, AnyPolicy] = {}
     for file in files:
-        try:
+        with naming(file, "the policy"):
             policy = read_policy(file.read_bytes())
-        except OSError as error:
-            raise FuguError(f"cannot read the policy {file}: {error.strerror}") from None
-        except PolicyError as error:
-            raise PolicyError(f"{file}: {error}") from None
         if (policy.fleet, policy.device) != (fleet, device):
             raise FuguError(f"{file} is for {policy.fleet}/{policy.device}, not for {fleet}/{device}")
         if file.name in policies:

@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fugu.contract.calendar import DAY
-from fugu.contract.chains import BinaryChains, BoundedChains, JointChains
+from fugu.contract.chains import BinaryChains, JointChains
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
@@ -21,6 +21,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Stretch, StretchBound
+from fugu.host.files import naming
 from fugu.places.graphs import GraphError
 from fugu.places.tables import emission
 from fugu.planning.answers import error_of
@@ -56,11 +57,9 @@ def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enr
     the file, if too few policy keys have signed it, or no device would ever accept it.
     """
     root = Root.read(root_file)
-    try:
+    with naming(path, "the document"):
         signed = Signed.read(path.read_bytes(), root)
         return signed, signed.check(root, now, enrolments)
-    except FuguError as error:
-        raise type(error)(f"{path}: {error}") from None
 
 
 def target_of(to: Address) -> Target:
@@ -111,9 +110,8 @@ def believed(registry: Registry, version: int, roots: Sequence[Root]) -> PolicyD
 def former_document(registry: Registry, document: PolicyDocument, roots: Sequence[Root]) -> PolicyDocument | None:
     """The newest document before one that is believed and for some of the same devices; `None` if there is none."""
     names = {device.name for device in _meant(registry, document.to)}
-    for version in sorted(
-        (older.version for older in registry.documents() if older.version < document.version), reverse=True
-    ):
+    older = [stored.version for stored in registry.documents() if stored.version < document.version]
+    for version in sorted(older, reverse=True):
         with suppress(FuguError):
             old = believed(registry, version, roots)
             if old.to == document.to or names & {device.name for device in _meant(registry, old.to)}:
@@ -125,11 +123,8 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
     """The version whose content a document brings back; `None` if it has new content, or goes on with the newest."""
     content = content_of(document)
     target = target_of(document.to)
-    older = [
-        older_document.version
-        for older_document in registry.documents()
-        if older_document.target == target and older_document.version < document.version
-    ]
+    stored = [stored for stored in registry.documents() if stored.target == target]
+    older = [entry.version for entry in stored if entry.version < document.version]
     for version in reversed(older):
         with suppress(FuguError):  # one that cannot be read is none that can be brought back
             if content_of(document_in(registry, version)) == content:
@@ -293,23 +288,30 @@ def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None 
     after = _worths(document, worths)
     changes = []
     for former, names in sorted(by_version.items(), key=lambda entry: entry[0] or 0):
-        before: dict[str, Worth] = {}
-        ticks: dict[str, str] = {}
-        profiles: dict[str, float] = {}
-        unknown = False
-        if former is not None:
-            try:
-                old = document_in(registry, former)
-                before, ticks = _worths(old, worths), other_ticks(old, document)
-                profiles = {policy.stream: _profile_days(policy) for policy in policies_of(old)}
-            except FuguError:
-                unknown = True
-        streams = (
-            StreamChange(name, before.get(name), after.get(name), ticks.get(name, ""), profiles.get(name, 0.0))
-            for name in sorted({*before, *after})
-        )
-        changes.append(Change(tuple(sorted(names)), former, unknown, tuple(streams)))
+        streams, unknown = {name: StreamChange(name, None, worth) for name, worth in after.items()}, False
+        try:
+            streams |= {} if former is None else _changed(document_in(registry, former), document, after, worths)
+        except FuguError:
+            unknown = True
+        changes.append(Change(tuple(sorted(names)), former, unknown, tuple(streams[name] for name in sorted(streams))))
     return changes
+
+
+def _changed(
+    old: PolicyDocument, new: PolicyDocument, after: dict[str, Worth], worths: dict[str, Worth]
+) -> dict[str, StreamChange]:
+    """The streams of a document before another, by name."""
+    ticks, before = other_ticks(old, new), _worths(old, worths)
+    return {
+        policy.stream: StreamChange(
+            policy.stream,
+            before[policy.stream],
+            after.get(policy.stream),
+            ticks.get(policy.stream, ""),
+            _profile_days(policy),
+        )
+        for policy in policies_of(old)
+    }
 
 
 def _profile_days(policy: AnyPolicy) -> float:
@@ -332,60 +334,44 @@ def _worths(document: PolicyDocument, worths: dict[str, Worth]) -> dict[str, Wor
 
 def worth(policy: AnyPolicy) -> Worth:
     """Promise of a policy, and its usefulness."""
-    if isinstance(policy, Policy):
-        promise = policy.guarantee
-        bound = policy.bound()
-        rows = bound.rows(policy.clock.period_us, promise.epsilon)
-        conditions = tuple(shared.condition for shared in policy.sums)
-        common: dict[str, Any] = {"stretches": rows, "bound": bound, "conditions": conditions}
-        if policy.table is None and not policy.windows:
-            sums = min((summed.group for summed in policy.sums), key=lambda group: 1 / (group.rate * group.length))
-            off = float(1 / (sums.rate * sums.length * sums.least))
-            unit = f"of the share of {sums.name}, over its homes"
-            return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, **common)
-        if policy.table is None:
-            best = min(
-                policy.windows,
-                key=lambda window: error_of(window, policy.clock.period_us).share_mean,
-            )
-            off, unit = error_of(best, policy.clock.period_us).share_mean, f"of the share of {best.name}"
-            return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, **common)
-        right = _accuracy(policy, policy.table)
-        return Worth(promise.epsilon, promise.adversary, accuracy=right, **common)
-    error, unit = _error(policy)
-    return Worth(policy.epsilon, "", error=error, unit=unit)
+    if isinstance(policy, MeasurePolicy):
+        return Worth(policy.epsilon, "", error=_error(policy), unit=policy.unit)
+    promise, bound, period = policy.guarantee, policy.bound(), policy.clock.period_us
+    conditions = tuple(shared.condition for shared in policy.sums)
+    stretches = bound.rows(period, promise.epsilon)
+    rated = Worth(promise.epsilon, promise.adversary, stretches=stretches, bound=bound, conditions=conditions)
+    if policy.table is not None:
+        return rated._replace(accuracy=_accuracy(policy, policy.table))
+    if policy.windows:
+        off, name = min((error_of(window, period).share_mean, window.name) for window in policy.windows)
+        return rated._replace(error=off, unit=f"of the share of {name}")
+    sums = max((summed.group for summed in policy.sums), key=lambda group: group.rate * group.length)
+    off = float(1 / (sums.rate * sums.length * sums.least))
+    return rated._replace(error=off, unit=f"of the share of {sums.name}, over its homes")
 
 
 def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
-    chains: BinaryChains | BoundedChains
-    transition: tuple[tuple[float, ...], ...]
-    match policy.chains:
-        case BinaryChains() as binary:
-            q, r = sum(binary.q) / 2.0, sum(binary.r) / 2.0
-            transition, chains = ((1.0 - q, q), (r, 1.0 - r)), binary
-        case BoundedChains(transition=None) | JointChains():
-            return None
-        case BoundedChains() as bounded:
-            assert bounded.transition is not None
-            transition, chains = bounded.transition, bounded
-    return assess(table, np.array(transition), chains, _TICKS).accuracy
+    chains = policy.chains
+    if isinstance(chains, BinaryChains):
+        q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
+        return assess(table, np.array(((1.0 - q, q), (r, 1.0 - r))), chains, _TICKS).accuracy
+    if isinstance(chains, JointChains) or chains.transition is None:
+        return None
+    return assess(table, np.array(chains.transition), chains, _TICKS).accuracy
 
 
-def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
-    """The error of a point of the last table, for the stationary distribution of the first chain, and its unit."""
+def _error(policy: MeasurePolicy) -> float | None:
+    """The error of a point of the last table, for the stationary distribution of the first chain."""
     values = np.array(policy.coordinates, dtype=np.int64)
     transition = np.array(policy.matrix)
     try:
         distribution = emission(policy.measure_tables[-1].noise, values)
     except GraphError:
-        return None, policy.unit
+        return None
     points = np.array(list(distribution.points), dtype=np.float64)
-    steps = np.array(policy.resolution)
-    squares = np.zeros((len(values), len(points)))
-    for axis, step in enumerate(steps):
-        squares += (step * (values[:, axis, None] - points[None, :, axis])) ** 2
+    squares = ((np.array(policy.resolution) * (values[:, None] - points)) ** 2).sum(axis=2)
     # converges to the stationary distribution, also if the chain is periodic
     lazy = (np.eye(len(transition)) + transition) / 2.0
     stationary = np.array(policy.initial) @ np.linalg.matrix_power(lazy, _STEPS)
     stationary = np.bincount(policy.shows or range(len(values)), stationary, len(values))
-    return math.sqrt(max(0.0, float(np.sum(stationary[:, None] * distribution.probabilities * squares)))), policy.unit
+    return math.sqrt(max(0.0, float(np.sum(stationary[:, None] * distribution.probabilities * squares))))

@@ -33,7 +33,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, read_document, write_document
 from fugu.contract.stretches import Ceiling
 from fugu.contract.trust import Trust
-from fugu.host.files import new_folder, write_public, write_secret
+from fugu.host.files import naming, new_folder, write_public, write_secret
 from gateway.fleet.entries import FleetError
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "new_passphrase",
     "read_passphrase",
     "read_private",
+    "role_of",
     "rotate",
     "short",
     "unlock_some",
@@ -95,16 +96,11 @@ def decrypted(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
 
 def read_private(path: Path, what: str) -> bytes:
     """The content of a file. FuguError if others than its owner may read it, or it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if status.st_mode & 0o077:
-                raise FuguError(
-                    f"{path}: {what} that others may read (mode {status.st_mode & 0o777:04o}) is not used: chmod 600 it"
-                )
-            return file.read(_MAX_BYTES)
-    except OSError as error:
-        raise FuguError(f"cannot read {what} {path}: {error.strerror}") from None
+    with naming(path, what), path.open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if mode & 0o077:
+            raise FuguError(f"{what} that others may read (mode {mode & 0o777:04o}) is not used: chmod 600 it")
+        return file.read(_MAX_BYTES)
 
 
 _SHORTEST = 8
@@ -207,14 +203,12 @@ def key_files(folders: Iterable[Path]) -> list[KeyFile]:
     """All key files of some folders. FuguError if a folder is missing, or it or a key file is open to others."""
     files = []
     for folder in folders:
-        try:
+        with naming(folder, "the folder of keys"):
             mode, paths = folder.stat().st_mode, sorted(folder.iterdir())
-        except OSError as error:
-            raise FuguError(f"cannot read the folder of keys {folder}: {error.strerror}") from None
-        if mode & 0o077:
-            raise FuguError(
-                f"{folder}: a folder of keys that others may use (mode {mode & 0o777:04o}) is not used: chmod 700 it"
-            )
+            if mode & 0o077:
+                raise FuguError(
+                    f"a folder of keys that others may use (mode {mode & 0o777:04o}) is not used: chmod 700 it"
+                )
         for path in paths:
             if match := _FILE.fullmatch(path.name):
                 read_private(path, "a key")
@@ -260,19 +254,14 @@ class Root(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a root. FleetError if it is none, or not signed by enough of its own keys."""
-        try:
+        """Read a root. FuguError if it is none, or not signed by enough of its own keys."""
+        with naming(path, "the root"):
             payload = path.read_bytes()
-        except OSError as error:
-            raise FleetError(f"cannot read the root {path}: {error.strerror}") from None
-        try:
             envelope = Envelope.decode(payload)
             if envelope.kind != "root":
                 raise FleetError(f"a {envelope.kind} document, not a root")
             root = cls(read_document(RootDocument, envelope.payload), payload)
             root.trust()
-        except FuguError as error:
-            raise FleetError(f"{path}: {error}") from None
         return root
 
     @classmethod
@@ -349,11 +338,10 @@ def rotate(
     document = old.document
     replaced = _replaced(document, role, key)
     fresh = [Ed25519PrivateKey.generate() for _ in range(len(replaced) if count is None else count)]
-    publics = {each: {name: document.keys[name] for name in _role(document, each).keys} for each in ROLES}
+    publics = {each: {name: document.keys[name] for name in role_of(document, each).keys} for each in ROLES}
     publics[role] = {name: public for name, public in publics[role].items() if name not in replaced} | _publics(fresh)
-    thresholds = {each: _role(document, each).threshold for each in ROLES} | (
-        {} if threshold is None else {role: threshold}
-    )
+    thresholds = {each: role_of(document, each).threshold for each in ROLES}
+    thresholds[role] = thresholds[role] if threshold is None else threshold
     new = _document(document.fleet, document.version + 1, publics, thresholds)
     root = _signed(new, _signing(document, new, files, fresh if role == "root" else [], passphrases))
     old.trust().judge(encode_roots([root.payload]), "root", 0)
@@ -363,7 +351,7 @@ def rotate(
 
 
 def _replaced(document: RootDocument, role: RoleName, key: str | None) -> set[str]:
-    names = set(_role(document, role).keys)
+    names = set(role_of(document, role).keys)
     if key is None:
         return names
     matches = {name for name in names if len(key) >= 4 and name.startswith(key)}
@@ -410,7 +398,8 @@ def _publics(keys: list[Ed25519PrivateKey]) -> dict[str, str]:
     return {name_of(key): key.public_key().public_bytes_raw().hex() for key in keys}
 
 
-def _role(document: RootDocument, role: RoleName) -> Role:
+def role_of(document: RootDocument, role: RoleName) -> Role:
+    """The keys of a root that have a role."""
     return {"root": document.root, "policy": document.policy, "gateway": document.gateway}[role]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.envelope import Envelope, sign
-from fugu.contract.errors import FrameError, FuguError, PolicyError, Reason, TrustError
+from fugu.contract.errors import FrameError, PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import (
     Address,
     Enrolment,
@@ -23,13 +23,13 @@ from fugu.contract.fleet_documents import (
     write_document,
 )
 from fugu.contract.joint import check_named
-from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.pins import MeasuredPins, SymbolPins, pins_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import StretchBound
 from fugu.contract.trust import Trust
+from fugu.host.files import naming
 from gateway.fleet.entries import FleetError
 from gateway.fleet.keys import Root
 
@@ -122,13 +122,12 @@ class Signed(NamedTuple):
         if envelope.kind != "policy":
             raise FleetError(f"a {envelope.kind} document where a policy document was expected")
         role = root.document.policy
-        problem = ""
+        strangers = {signature.key for signature in envelope.signatures} - role.names
+        problem = "others have signed it, too" if strangers else ""
         try:
             verified(envelope, role, root.document.public_keys)
         except TrustError as error:
-            problem = "" if error.reason is Reason.THRESHOLD else str(error)
-        if {signature.key for signature in envelope.signatures} - role.names:
-            problem = problem or "others have signed it, too"
+            problem = problem if error.reason is Reason.THRESHOLD else str(error)
         if problem:
             raise FleetError(
                 f"{problem}; it takes {role.threshold} signatures of policy keys of root version "
@@ -174,19 +173,13 @@ class StreamPromise(NamedTuple):
 def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str, Any]]:
     """Policies as a document holds them, from files in their JSON form, with or without fleet, device and version.
 
-    Raises FleetError if a file cannot be read, or is for another fleet or device; PolicyError, which names it, if it is
+    Raises FuguError, which names it, if a file cannot be read, or is for another fleet or device; PolicyError if it is
     no policy.
     """
     bodies = []
     for file in files:
-        try:
-            text = file.read_bytes()
-        except OSError as error:
-            raise FleetError(f"cannot read the policy {file}: {error.strerror}") from None
-        try:
-            bodies.append(_body(text, fleet, to))
-        except FuguError as error:
-            raise type(error)(f"{file}: {error}") from None
+        with naming(file, "the policy"):
+            bodies.append(_body(file.read_bytes(), fleet, to))
     return bodies
 
 
@@ -279,9 +272,8 @@ def make_document(
         on_expiry=on_expiry,
         policies=tuple(_restamped(body, version) for body in bodies),
     )
-    document = compile_document(document)
-    verify_guarantees(document)
-    return document
+    verify_guarantees(compiled := compile_document(document))
+    return compiled
 
 
 def verify_guarantees(document: PolicyDocument) -> None:
@@ -299,18 +291,14 @@ def policies_of(document: PolicyDocument) -> tuple[AnyPolicy, ...]:
 
 def promises(document: PolicyDocument) -> list[StreamPromise]:
     """Promises of the policies of a document, one for each stream."""
-    stream_promises = []
-    for policy in policies_of(document):
-        if isinstance(policy, Policy):
-            promise = policy.guarantee
-            bound, period = policy.bound(), policy.clock.period_us
-            stream_promises.append(
-                StreamPromise(policy.stream, "symbols", promise.epsilon, promise.adversary, bound, period)
-            )
-        else:
-            assert isinstance(policy, MeasurePolicy)
-            stream_promises.append(StreamPromise(policy.stream, "measured", policy.epsilon, ""))
-    return stream_promises
+    return [_promise(policy) for policy in policies_of(document)]
+
+
+def _promise(policy: AnyPolicy) -> StreamPromise:
+    if not isinstance(policy, Policy):
+        return StreamPromise(policy.stream, "measured", policy.epsilon, "")
+    promise, period = policy.guarantee, policy.clock.period_us
+    return StreamPromise(policy.stream, "symbols", promise.epsilon, promise.adversary, policy.bound(), period)
 
 
 def read_complete(content: bytes, roots: Sequence[Root]) -> PolicyDocument:
@@ -337,32 +325,25 @@ def policies_in(
         enrolments: who is in the group that a document is for.
         devices: whom a document for everyone is for.
 
-    Raises FleetError if a file cannot be read, or is a document that is not signed as the root says, or reaches nobody.
-    Raises PolicyError, which names it, if it is no policy.
+    Errors name the file. FuguError if it cannot be read, or is a document that is not signed as the root says, or that
+    reaches nobody. PolicyError if it is no policy.
     """
     policies: list[AnyPolicy] = []
     for file in files:
-        try:
+        with naming(file, "the policy"):
             content = file.read_bytes()
-        except OSError as error:
-            raise FleetError(f"cannot read the policy {file}: {error.strerror}") from None
-        try:
             if content.lstrip()[:1] == b"{":
                 policies.append(read_policy(content))
                 continue
             if root is None:
                 raise FleetError("a signed document needs the fleet's root: give --root")
-            signed = Signed.read(content, root)
-            if not signed.complete:
-                raise FleetError(f"it has {signed.signatures} of {signed.needed} signatures")
-            to = signed.document.to
-            reached = [enrolment.device for enrolment in enrolments if to.reaches(enrolment.device, enrolment.groups)]
-            names = {to.device} if to.device else set(devices) if to.everyone else set(reached)
+            document = read_complete(content, [root])
+            to = document.to
+            reached = {enrolment.device for enrolment in enrolments if to.reaches(enrolment.device, enrolment.groups)}
+            names = {to.device} if to.device else set(devices) if to.everyone else reached
             if not names:
                 raise FleetError(f"it is for {to}: give --enrolment of the devices in it")
-            policies += [policy for name in sorted(names) for policy in signed.document.for_device(name)]
-        except FuguError as error:
-            raise type(error)(f"{file}: {error}") from None
+            policies += [policy for name in sorted(names) for policy in document.for_device(name)]
     return policies
 
 

@@ -213,7 +213,7 @@ class DeviceView:
                 self._attack(topic).take(frame)
                 version = self._described.of(topic.device, topic.stream, frame.policy_version)
                 newest = placed_symbols(version, frame.symbols[-_POINTS_PLACED:])
-                return self._sent(topic, payload, {**_symbols(frame), "newest": newest})
+                return self._sent(topic, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": newest})
             case "window":
                 return self._window(topic, payload)
             case "status" | "policy_status" if payload:
@@ -221,11 +221,8 @@ class DeviceView:
                 return {**read(payload), "time": _text(instant(int(heard * 1e6))), **_bytes(payload)}
             case "estimate":
                 estimate = decode_estimate(payload)
-                return {
-                    "kind": "estimate",
-                    **self._report(topic, estimate),
-                    "where": self._where(topic.stream, estimate),
-                }
+                where = self._where(topic.stream, estimate)
+                return {"kind": "estimate", **self._report(topic, estimate), "where": where}
             case "count":
                 return {"kind": "count", **self._report(topic, WindowCount.decode(payload))}
         return None
@@ -245,46 +242,41 @@ class DeviceView:
 
     def _points(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = MeasureFrame.decode(payload)
-        fields = {"version": frame.policy_version, "first": frame.first, "shift": frame.shift}
         description = self._described.of(topic.device, topic.stream, frame.policy_version)
-        newest = [_place(description, released_point.point) for released_point in frame.released[-_POINTS_PLACED:]]
-        points = [list(released_point.point) for released_point in frame.released]
-        return self._sent(topic, payload, {"kind": "points", **fields, "points": points, "newest": newest})
+        points = [released.point for released in frame.released]
+        newest = [_place(description, point) for point in points[-_POINTS_PLACED:]]
+        return self._sent(topic, payload, "points", frame, {"points": [*map(list, points)], "newest": newest})
 
     def _window(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = WindowFrame.decode(payload)
         self._attack(topic).take_window(frame)
-        fields = {"window": frame.window, "first": frame.first, "length": frame.length}
-        fields |= {"observed": frame.observed, "counts": frame.counts, "shift": frame.shift}
+        fields: dict[str, Any] = {"window": frame.window, "length": frame.length}
+        fields |= {"observed": frame.observed, "counts": frame.counts}
         description = self._described.of(topic.device, topic.stream, frame.policy_version)
-        window = (
-            None
-            if description is None
-            else next((window for window in description.windows if window.name == frame.window), None)
-        )
-        if description is not None and window is not None:
+        windows = {} if description is None else {window.name: window for window in description.windows}
+        if description is not None and (window := windows.get(frame.window)) is not None:
             labels = window.named(description.states)
             fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": _CONFIDENCE}
-        return self._sent(topic, payload, {"kind": "window", "version": frame.policy_version, **fields}, frame.last + 1)
+        return self._sent(topic, payload, "window", frame, fields)
 
-    def _sent(self, topic: Topic, payload: bytes, fields: dict[str, Any], tick: int | None = None) -> dict[str, Any]:
+    def _sent(
+        self,
+        topic: Topic,
+        payload: bytes,
+        kind: str,
+        frame: SymbolFrame | MeasureFrame | WindowFrame,
+        fields: dict[str, Any],
+    ) -> dict[str, Any]:
         """Fields of a message with its bytes, and the time of its first tick, or that at which a window was over."""
-        description = self._described.of(topic.device, topic.stream, fields["version"])
-        time = (
-            None
-            if description is None
-            else description.time_of(fields["first"] if tick is None else tick, fields["shift"])
-        )
-        return {**fields, "time": _text(time), **_bytes(payload)}
+        tick = frame.last + 1 if isinstance(frame, WindowFrame) else frame.first
+        description = self._described.of(topic.device, topic.stream, frame.policy_version)
+        time = None if description is None else description.time_of(tick, frame.shift)
+        named = {"kind": kind, "version": frame.policy_version, "first": frame.first, "shift": frame.shift}
+        return {**named, **fields, "time": _text(time), **_bytes(payload)}
 
 
 def _bytes(payload: bytes) -> dict[str, Any]:
     return {"bytes": payload.hex(), "size": len(payload)}
-
-
-def _symbols(frame: SymbolFrame) -> dict[str, Any]:
-    fields = {"version": frame.policy_version, "first": frame.first, "shift": frame.shift}
-    return {"kind": "frame", **fields, "symbols": list(frame.symbols)}
 
 
 def _status(payload: bytes) -> dict[str, Any]:
@@ -298,13 +290,8 @@ def _status(payload: bytes) -> dict[str, Any]:
 
 def _policy_status(payload: bytes) -> dict[str, Any]:
     status = PolicyStatus.decode(payload)
-    fields = {
-        "running": status.version,
-        "judged": status.judged.hex(),
-        "reason": status.reason,
-        "detail": status.detail,
-    }
-    return {"kind": "policy", **fields, "refused": status.refused, "stale": status.stale}
+    fields = {name: getattr(status, name) for name in ("reason", "detail", "refused", "stale")}
+    return {"kind": "policy", "running": status.version, "judged": status.judged.hex(), **fields}
 
 
 def _place(version: DescribedVersion | None, point: Point) -> dict[str, Any]:

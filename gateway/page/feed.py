@@ -76,11 +76,8 @@ class Feed:
         self._releases: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._release_changes = 0
         self._attackers = AttackProcess()
-        device = [
-            topic_of("status", fleet, "+"),
-            topic_of("policy_status", fleet, "+"),
-            topic_of("policy_set", fleet, "+"),
-        ]
+        kinds: tuple[Kind, ...] = ("status", "policy_status", "policy_set")
+        device = [topic_of(kind, fleet, "+") for kind in kinds]
         self.link = Link(
             broker,
             client_id=f"page-{secrets.token_hex(6)}",
@@ -203,11 +200,8 @@ class Feed:
         """Remember devices, as long as there is room, before anybody looks at them; forget what is too much."""
         with self._lock:
             self._memory.read()
-            changed = (
-                ([], self._memory.shrink(self._watchers))
-                if self._memory.full
-                else self._memory.remember(self._view.names(MOST_REMEMBERED), self._watchers)
-            )
+            wanted = [] if self._memory.full else self._view.names(MOST_REMEMBERED)
+            changed = self._memory.remember(wanted, self._watchers)
             self._remembered = self._memory.changes
         self._subscribe(*changed)
 

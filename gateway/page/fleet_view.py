@@ -139,11 +139,8 @@ class FleetView:
         """Rows of a page, the unhealthy first, and how many there are of each condition."""
         everything = self._in_order()
         search = query.search.lower()
-        wanted = [
-            row
-            for row in everything
-            if (not query.condition or row[0] == query.condition) and search in row[1].name.lower()
-        ]
+        asked = [row for row in everything if query.condition in ("", row[0])]
+        wanted = [row for row in asked if search in row[1].name.lower()]
         pages = max(1, -(-len(wanted) // PAGE_ROWS))
         page = min(max(query.page, 0), pages - 1)
         counts = Counter(condition for condition, _ in everything)
@@ -188,11 +185,8 @@ class FleetView:
         elif kind == "policy_status":
             policy_status = PolicyStatus.decode(payload)
             member.policy_status = payload, now
-            member.running, member.judged, member.stale = (
-                policy_status.version,
-                policy_status.judged.hex(),
-                policy_status.stale,
-            )
+            member.running, member.stale = policy_status.version, policy_status.stale
+            member.judged = policy_status.judged.hex()
             member.refusal = policy_status.reason and f"{policy_status.reason}: {policy_status.detail}"
         elif kind == "policy_set":
             envelope = Envelope.decode(payload)

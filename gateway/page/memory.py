@@ -104,15 +104,8 @@ class Memory:
         for name in wanted:
             self._devices[name] = self._devices.pop(name, {})
         self._shrink(exempt)
-        return [name for name in wanted if name in self._devices and name not in before], [
-            name for name in before if name not in self._devices
-        ]
-
-    def shrink(self, exempt: Container[str] = ()) -> list[str]:
-        """Bring devices and numbers back to their bounds; returns the devices that gave way, none of `exempt`."""
-        before = [*self._devices]
-        self._shrink(exempt)
-        return [name for name in before if name not in self._devices]
+        new = [name for name in wanted if name in self._devices and name not in before]
+        return new, [name for name in before if name not in self._devices]
 
     def _shrink(self, exempt: Container[str]) -> None:
         numbers = self._size()
@@ -189,9 +182,8 @@ class _Stream:
             if (description := Descriptions().take(topic.fleet, topic.device, topic.stream, payload)) is None:
                 return
             ticks = description.guarantee.stretch_ticks
-            about = next(
-                (stretch.name for stretch in description.guarantee.stretches if stretch.ticks == ticks > 1), None
-            )
+            names = [stretch.name for stretch in description.guarantee.stretches if stretch.ticks == ticks > 1]
+            about = names[0] if names else None
             self._windows = description.windows
             self._promise = {
                 **{"epsilon": description.guarantee.epsilon, "ticks": ticks},

@@ -13,7 +13,7 @@ import pytest
 
 from fugu.contract.compiler import compile_board_policy, compile_policy
 from fugu.contract.envelope import Envelope, Signature
-from fugu.contract.errors import PolicyError, Reason, TrustError
+from fugu.contract.errors import FuguError, PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import RootDocument, verified, write_document
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.trust import Trust
@@ -138,7 +138,7 @@ def test_a_root_is_signed_by_its_own_keys_for_gateway_and_device(tmp_path: Path)
     few = replace(good, signatures=good.signatures[:1])
     for bad in (few, spoiled(good, 0), spoiled(Envelope.decode(KEYS.root_envelope(1, KEYS.root[2])), 1)):
         (tmp_path / "bad").write_bytes(bad.encode())
-        with pytest.raises(FleetError, match="bad: "):
+        with pytest.raises(FuguError, match="bad: "):
             read_roots([tmp_path / "bad"], "home")
         with pytest.raises(TrustError):
             Root(root, bad.encode()).trust()

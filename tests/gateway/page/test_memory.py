@@ -129,7 +129,7 @@ def test_numbers_have_a_bound_whoever_is_looked_at(monkeypatch: pytest.MonkeyPat
     assert 0 < memory._size() <= 300
     assert set(gone).isdisjoint(looked_at)
     assert all(memory.headlines(name)[0]["newest"]["row"][1] == 0.05 for name in names if name not in gone)
-    assert memory.shrink(looked_at) == []
+    assert memory.remember([], looked_at) == ([], [])
     assert memory.remember(gone, looked_at) == (gone, []), "it has forgotten them, and begins again"
 
 
