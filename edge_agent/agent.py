@@ -103,15 +103,8 @@ class Agent:
             on_published=self._published,
             on_absent=self._say_cut_off,
         )
-        self._sender = Sender(
-            self._outbox,
-            self._link,
-            plan.fleet,
-            plan.device,
-            forget_early=plan.forget == "puback",
-            grace_seconds=plan.grace_seconds,
-            key=None if plan.managed is None or plan.managed.key is None else bytes.fromhex(plan.managed.key),
-        )
+        key = None if plan.managed is None or plan.managed.key is None else bytes.fromhex(plan.managed.key)
+        self._sender = Sender(self._outbox, self._link, plan, key)
         self._status_due = 0.0
         self._last_status: Status | None = None
         self._connected_anew = True

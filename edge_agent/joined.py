@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from edge_agent.config_schema import AgentConfig
 from fugu.contract.errors import GuaranteeError, Reason, TrustError
 from fugu.contract.groups import GroupPin, SharedWindow
@@ -47,11 +49,8 @@ def _check_epsilon(policy: Policy, shared: SharedWindow, pin: GroupPin) -> None:
 
     if within(shared.group.noise):
         return
-    low, high = 0, shared.group.noise  # less of A is more noise
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if within(middle) else (low, middle)
-    enough = f"at most {low} would do" if low else "no A would do: the stream tells too much beside it"
+    most = bisect_left(range(1, shared.group.noise), True, key=lambda noise: not within(noise))  # less is more noise
+    enough = f"at most {most} would do" if most else "no A would do: the stream tells too much beside it"
     raise TrustError(
         f"epsilon {policy.derived().epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "
         f"{pin.most} of group {shared.group.name}: its A is {shared.group.noise}, {enough}",

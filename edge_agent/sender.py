@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from edge_agent.outbox import Outbox
+from edge_agent.plan import AgentPlan
 from fugu.contract.frames import Committed
 from fugu.contract.group_frames import Report
 from fugu.contract.topics import Kind, topic_of
@@ -21,30 +22,18 @@ class Sender:
     """The frames of one device on their way; used from the agent's loop.
 
     Args:
-        forget_early: whether the broker's acknowledgement is enough to forget a frame.
-        grace_seconds: how long frames are kept that a watermark covers which anybody could have written.
+        plan: whose frames they are, when one may be forgotten, and for how long those are kept that a watermark covers
+            which anybody could have written.
         key: by which the gateway's watermarks are known; None takes those of anybody, with the grace period.
     """
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        link: Link,
-        fleet: str,
-        device: str,
-        *,
-        forget_early: bool,
-        grace_seconds: float,
-        key: bytes | None = None,
-    ) -> None:
+    def __init__(self, outbox: Outbox, link: Link, plan: AgentPlan, key: bytes | None = None) -> None:
         if key is not None:
             outbox.know_watermarks_by(key)
         self._outbox = outbox
         self._link = link
-        self._fleet = fleet
-        self._device = device
-        self._forget_early = forget_early
-        self._grace_seconds = grace_seconds if key is None else 0.0
+        self._plan = plan
+        self._whose = plan.fleet, plan.device
         self._key = key
         self._sent_through = 0
         self._resend: list[int] = []
@@ -78,7 +67,7 @@ class Sender:
         frame_id, name, payload = frame
         stream, _, window = name.partition("/")
         kind: Kind = "report" if payload[0] == Report.SCHEMA else "window" if window else "symbols"
-        topic = topic_of(kind, self._fleet, self._device, stream)
+        topic = topic_of(kind, *self._whose, stream)
         if (mid := self._link.publish(topic, payload)) is None:
             return False
         if fresh:
@@ -92,7 +81,7 @@ class Sender:
     def answered(self, client: int, mid: int, accepted: bool) -> None:
         """The broker has answered a publication of one of the link's clients."""
         frame_id = self._in_flight.pop((client, mid), None)
-        if frame_id is not None and accepted and self._forget_early:
+        if frame_id is not None and accepted and self._plan.forget == "puback":
             self._outbox.frames.forget(frame_id)
             self._sent_at.pop(frame_id, None)
             self._advance()
@@ -103,7 +92,7 @@ class Sender:
         Returns whether the gateway has said it, and nothing newer that is known. Raises sqlite3.Error; nothing is lost.
         """
         if self._key is not None and not (
-            message.counter > self._outbox.counter and message.is_authentic(self._key, self._fleet, self._device)
+            message.counter > self._outbox.counter and message.is_authentic(self._key, *self._whose)
         ):
             return False
         now = time.monotonic()
@@ -113,7 +102,7 @@ class Sender:
                 commit.through,
                 commit.gaps,
                 sent_through=self._sent_through,
-                grace=self._grace_seconds,
+                grace=self._plan.grace_seconds if self._key is None else 0.0,
             )
             if forgotten:
                 self._advance()

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -115,7 +115,30 @@ def _two_states(q: float, r: float) -> Rows:
     return (1.0 - q, q), (r, 1.0 - r)
 
 
-class BoundedChains(ClassOfChains):
+class _ByOdds(ClassOfChains):
+    """Chains of which only odds ratios are bounded: they start anywhere, and their steps may change."""
+
+    if TYPE_CHECKING:
+        odds_ratio: float
+        transition: Rows | None
+
+    @property
+    def changes(self) -> bool:
+        """They may."""
+        return True
+
+    @property
+    def typical(self) -> tuple[Rows, ...]:
+        """The typical member, if there is one."""
+        return () if self.transition is None else (self.transition,)
+
+    @property
+    def members(self) -> tuple[tuple[int, int], ...]:
+        """The largest odds ratio."""
+        return (self.odds_ratio.as_integer_ratio(),)
+
+
+class BoundedChains(_ByOdds):
     """Every k-state chain, from any start and changing over time, whose steps have bounded odds ratios.
 
     Attributes:
@@ -156,23 +179,8 @@ class BoundedChains(ClassOfChains):
         """Declared value."""
         return Fraction(self.odds_ratio)
 
-    @property
-    def changes(self) -> bool:
-        """They may."""
-        return True
 
-    @property
-    def typical(self) -> tuple[Rows, ...]:
-        """The typical member, if there is one."""
-        return () if self.transition is None else (self.transition,)
-
-    @property
-    def members(self) -> tuple[tuple[int, int], ...]:
-        """The largest odds ratio."""
-        return (self.odds_ratio.as_integer_ratio(),)
-
-
-class JointChains(ClassOfChains):
+class JointChains(_ByOdds):
     """Chains whose states show the states of one or several streams: streams that move together, chains of order 2.
 
     Guarantees are for all that the named streams publish together, each of them with a policy of this class. The rates
@@ -237,16 +245,6 @@ class JointChains(ClassOfChains):
     def worst_odds(self) -> Fraction | None:
         """Declared value; None if it is of two steps, as one of them has no bound."""
         return Fraction(self.odds_ratio) if self.steps == 1 else None
-
-    @property
-    def changes(self) -> bool:
-        """They may."""
-        return True
-
-    @property
-    def typical(self) -> tuple[Rows, ...]:
-        """The typical member, if there is one."""
-        return () if self.transition is None else (self.transition,)
 
     @property
     def extremes(self) -> tuple[Rows, ...]:
@@ -357,11 +355,6 @@ class JointChains(ClassOfChains):
         return StretchBound(
             tick_epsilon, ticks, rate, windows, equal_leakages=False, hidden=True, known_elsewhere=elsewhere
         )
-
-    @property
-    def members(self) -> tuple[tuple[int, int], ...]:
-        """The largest odds ratio."""
-        return (self.odds_ratio.as_integer_ratio(),)
 
 
 ChainClass = Annotated[BinaryChains | BoundedChains | JointChains, Field(discriminator="kind")]

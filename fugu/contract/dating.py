@@ -11,6 +11,7 @@ Source: docs/proofs/stretches.md, "Changes of policy".
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal, localcontext
@@ -392,15 +393,8 @@ def _least(holds: Callable[[int], bool]) -> int | None:
     """The least number of ticks for which something holds that goes on to hold; None if there is none."""
     if holds(0):
         return 0
-    low, high = 0, 1
-    while not holds(high):
-        if high >= MAX_TICK:
-            return None
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    high = next((1 << power for power in range(MAX_TICK.bit_length()) if holds(1 << power)), None)
+    return None if high is None else bisect_left(range(high), True, high // 2, key=holds)
 
 
 class _Powers:

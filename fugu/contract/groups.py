@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
@@ -174,13 +175,10 @@ def noise_rate(noise: int, honest: int) -> Fraction:
 
 def largest_noise(scale: Fraction, honest: int) -> int:
     """The largest A with which so many shares are noise of at least a scale, in ticks; PolicyError if none is."""
-    low, high = 0, (1 << UNIT) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if noise_rate(middle, honest) * scale <= 1 else (low, middle - 1)
-    if not low:
+    noise = bisect_left(range(1, 1 << UNIT), True, key=lambda noise: noise_rate(noise, honest) * scale > 1)
+    if not noise:
         raise PolicyError(f"no share of {honest} homes has noise of {float(scale):.3g} ticks")
-    return low
+    return noise
 
 
 def check_signed(envelope: Envelope, kind: Kind, helper: bytes) -> None:

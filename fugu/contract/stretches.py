@@ -6,6 +6,7 @@ Source: docs/proofs/stretches.md.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, NamedTuple
@@ -142,13 +143,7 @@ class StretchBound:
 
     def longest(self, epsilon: float) -> int:
         """The most ticks of a stretch that loses at most epsilon; 0 if a single one loses more."""
-        low, high = 0, 1
-        while high < MAX_TICK and self.epsilon(high) <= epsilon:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.epsilon(middle) <= epsilon else (low, middle)
-        return low
+        return bisect_right(range(1, MAX_TICK), epsilon, key=self.epsilon)
 
     def rows(self, period_us: int | None, epsilon: float | None = None) -> tuple[Stretch, ...]:
         """The stretches that are told of, the shortest first.

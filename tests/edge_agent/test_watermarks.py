@@ -12,11 +12,13 @@ import pytest
 
 from edge_agent.config import load
 from edge_agent.outbox import Outbox
+from edge_agent.plan import AgentPlan
 from edge_agent.sender import IN_FLIGHT, RESEND_SECONDS, Sender
 from edge_agent.sensors.source import ConfigError
 from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.topics import parse_topic
-from tests.support.agents import stream_plan
+from fugu.mqtt import Broker
+from tests.support.agents import agent_plan, stream_plan
 from tests.support.signing import Keys
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(32)
@@ -50,9 +52,14 @@ def outbox_of(folder: Path, frames: int = FRAMES) -> Outbox:
     return outbox
 
 
+def plan(**changes: Any) -> AgentPlan:
+    """Of a device that keeps nothing longer than it has to."""
+    return agent_plan(Path(), Broker(), PLAN, **{"forget": "committed", **changes})
+
+
 def sender_of(outbox: Outbox, link: Link | None = None, key: bytes | None = KEY, grace: float = 3600.0) -> Sender:
     """A sender that has sent what the link took."""
-    sender = Sender(outbox, link or Link(), "home", "watch", forget_early=False, grace_seconds=grace, key=key)  # type: ignore[arg-type]
+    sender = Sender(outbox, link or Link(), plan(grace_seconds=grace), key)  # type: ignore[arg-type]
     sender.pump()
     return sender
 
@@ -142,7 +149,7 @@ def test_a_broker_s_answer_deletes_a_frame_only_if_it_has_it_and_that_is_enough(
     tmp_path: Path, forget_early: bool, accepted: bool, depth: int
 ) -> None:
     with closing(outbox_of(tmp_path)) as outbox:
-        sender = Sender(outbox, Link(), "home", "watch", forget_early=forget_early, grace_seconds=0.0)  # type: ignore[arg-type]
+        sender = Sender(outbox, Link(), plan(forget="puback" if forget_early else "committed"))  # type: ignore[arg-type]
         sender.pump()
         sender.answered(1, 2, accepted)
         assert outbox.frames.depth() == depth
@@ -202,7 +209,7 @@ def test_what_was_under_way_when_the_link_began_anew_is_sent_again(tmp_path: Pat
     """A slow broker is taken for one of MQTT 3.1.1, which needs a new client: nobody answers what the old one sent."""
     with closing(outbox_of(tmp_path, IN_FLIGHT + 5)) as outbox:
         link = Link()
-        sender = Sender(outbox, link, "home", "watch", forget_early=True, grace_seconds=0.0)  # type: ignore[arg-type]
+        sender = Sender(outbox, link, plan(forget="puback"))  # type: ignore[arg-type]
         sender.pump()
         first = list(link.sent)
         assert len(first) == IN_FLIGHT
