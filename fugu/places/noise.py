@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 
@@ -24,30 +25,22 @@ from fugu.places.hull import Hull
 __all__ = ["floor_exp", "noise_error", "noise_ratio", "staircase", "staircase_error"]
 
 
-def second_moment(hull: Hull) -> list[list[Fraction]]:
-    """E[U U'] for U uniform in K, d x d exact fractions.
+def noise_covariance(hull: Hull, epsilon: Fraction | int | float) -> list[list[Fraction]]:
+    """The covariance of continuous K-norm noise, d x d exact fractions: (rank + 1)(rank + 2) / epsilon^2 times E[U U'].
 
-    For a simplex with corners 0, v_1 .. v_r it is (sum_i v_i v_i' + s s') / ((r + 1)(r + 2)), s = sum_i v_i.
+    For U uniform in a simplex with corners 0, v_1 .. v_r, E[U U'] is (sum_i v_i v_i' + s s') / ((r + 1)(r + 2)), s =
+    sum_i v_i.
     """
-    space, rank = hull.dimensions, hull.rank
-    totals = [[0] * space for _ in range(space)]
-    weights = 0
+    if not 0 < epsilon < math.inf:
+        raise GraphError(f"epsilon must be above 0 and finite, got {epsilon}")
+    totals, weights = [[0] * hull.dimensions for _ in range(hull.dimensions)], 0
     for chosen, weight in hull.simplices():
         weights += weight
         corners = [*chosen, tuple(sum(column) for column in zip(*chosen, strict=True))]
-        for row in range(space):
-            for column in range(space):
-                totals[row][column] += weight * sum(corner[row] * corner[column] for corner in corners)
-    bottom = max(1, weights * (rank + 1) * (rank + 2) * hull.scale**2)
-    return [[Fraction(value, bottom) for value in row] for row in totals]
-
-
-def noise_covariance(hull: Hull, epsilon: Fraction | int | float) -> list[list[Fraction]]:
-    """The covariance of continuous K-norm noise, d x d: (rank + 1)(rank + 2) / epsilon^2 times E[U U']."""
-    if not 0 < epsilon < math.inf:
-        raise GraphError(f"epsilon must be above 0 and finite, got {epsilon}")
-    factor = (hull.rank + 1) * (hull.rank + 2) / Fraction(epsilon) ** 2
-    return [[factor * value for value in row] for row in second_moment(hull)]
+        for row, column in product(range(hull.dimensions), repeat=2):
+            totals[row][column] += weight * sum(corner[row] * corner[column] for corner in corners)
+    bottom = max(1, weights) * hull.scale**2 * Fraction(epsilon) ** 2
+    return [[value / bottom for value in row] for row in totals]
 
 
 def noise_error(hull: Hull, epsilon: Fraction | int | float = 1) -> Fraction:

@@ -309,9 +309,7 @@ def certified(mass: NDArray[np.float64], demands: Sequence[tuple[Bools, int]]) -
 
 def _broken(table: Ints, protected: Bools, bound: int) -> tuple[int, int, int] | None:
     """A protected pair and an output that separates it by more than bound / 2^24, if there is one."""
-    whole, part = divmod(bound, 1 << RATIO_BITS)
-    # floor(bound W / 2^24), in two parts so that neither overflows
-    most = whole * table + (part * table >> RATIO_BITS)
+    most = _most(table, bound)
     for state in np.flatnonzero(protected.any(axis=1)):
         others = np.flatnonzero(protected[state])
         wrong = table[state] > most[others]
@@ -319,6 +317,12 @@ def _broken(table: Ints, protected: Bools, bound: int) -> tuple[int, int, int] |
             other, output = np.argwhere(wrong)[0]
             return int(state), int(others[other]), int(output)
     return None
+
+
+def _most(table: Ints, bound: int) -> Ints:
+    """floor(bound W / 2^24) of weights, in two parts so that neither overflows."""
+    whole, part = divmod(bound, 1 << RATIO_BITS)
+    return whole * table + (part * table >> RATIO_BITS)
 
 
 def _rounded(rows: NDArray[np.float64]) -> Ints:
@@ -410,8 +414,7 @@ def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -
     states = np.flatnonzero(constraint)
     if isinstance(noise, NoiseTable):
         weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)[states]
-        whole, part = divmod(measurement.floor_exp(epsilon), 1 << RATIO_BITS)
-        most = whole * weights + (part * weights >> RATIO_BITS)
+        most = _most(weights, measurement.floor_exp(epsilon))
         within = np.array([np.all(row <= most, axis=1) for row in weights])
         result[np.ix_(states, states)] = within & within.T
     else:

@@ -155,10 +155,8 @@ class BayesNet:
         worst = 0.0
         for a, b in compared:
             if total[a] > 0.0 and total[b] > 0.0:
-                high, low = (
-                    np.maximum(distributions[a], distributions[b]),
-                    np.minimum(distributions[a], distributions[b]),
-                )
+                pair = distributions[[a, b]]
+                high, low = pair.max(axis=0), pair.min(axis=0)
                 with np.errstate(divide="ignore"):
                     worst = max(worst, float(np.log(high[high > 0.0] / low[high > 0.0]).max()))
         return worst
@@ -282,17 +280,11 @@ class SumDistributions(NamedTuple):
                 for x, p in enumerate(rows[tuple(values[i] for i in at)])
                 if p
             ]
-        distributions: list[list[dict[int, int]]] = [[{} for _ in node.adds] for node in nodes]
+        conditionals: dict[tuple[str, int], dict[int, int]] = {}
         for values, weight, total in reached:
-            for index, x in enumerate(values):
-                distribution = distributions[index][x]
+            for node, x in zip(nodes, values, strict=True):
+                distribution = conditionals.setdefault((node.name, x), {})
                 distribution[total] = distribution.get(total, 0) + weight
-        conditionals = {
-            (node.name, x): distribution
-            for node, by_value in zip(nodes, distributions, strict=True)
-            for x, distribution in enumerate(by_value)
-            if distribution
-        }
         return cls(Fraction(1, unit), conditionals)
 
     def furthest(self, secrets: Secrets) -> NetworkDistance:

@@ -206,12 +206,8 @@ def _distributions(values: object, name: str) -> Floats:
         distributions = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise ChainClassError(f"{name} must hold numbers, in rows of one length") from None
-    if (
-        distributions.ndim == 0
-        or distributions.size == 0
-        or not np.all(np.isfinite(distributions))
-        or np.any(distributions < 0.0)
-    ):
+    usable = (distributions >= 0.0) & (distributions < np.inf)  # which what is no number is not
+    if not (distributions.ndim and distributions.size and usable.all()):
         raise ChainClassError(f"{name} must hold probabilities")
     sums = distributions.sum(axis=-1, keepdims=True)
     if np.any(np.abs(sums - 1.0) > _SUM_TOLERANCE):

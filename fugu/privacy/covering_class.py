@@ -38,6 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -114,12 +115,11 @@ def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int)
     p_value = np.array([_scatter(there[here == x], k, number) for x in range(k)])
     changes = p_value < _SIGNIFICANT / max(1, int((p_value < 1.0).sum()))
     low, high = np.empty(counts.shape), np.empty(counts.shape)
-    for x in range(k):
-        for y in range(k):
-            if k > 2 or x != y:
-                low[:, x, y], high[:, x, y] = _range(counts[:, x], y, changes=bool(changes[x, y]))
-        if k == 2:  # staying is not leaving
-            low[:, x, x], high[:, x, x] = 1.0 - high[:, x, 1 - x], 1.0 - low[:, x, 1 - x]
+    for x, y in product(range(k), repeat=2):
+        if k > 2 or x != y:
+            low[:, x, y], high[:, x, y] = _range(counts[:, x], y, changes=bool(changes[x, y]))
+    for x in range(k) if k == 2 else ():  # staying is not leaving
+        low[:, x, x], high[:, x, x] = 1.0 - high[:, x, 1 - x], 1.0 - low[:, x, 1 - x]
     log_odds = np.array([largest_log_odds(*pair) for pair in zip(low, high, strict=True)])
     return LocalTransitions(length, counts, low, log_odds, changes)
 

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations, permutations, product
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -231,14 +232,11 @@ def _log_odds(k: int) -> Floats:
     places = np.full((k, k), -1)
     places[_moves(k)] = np.arange(k * (k - 1))
     rows = []
-    for x in range(k):
-        for w in range(x + 1, k):
-            for y in range(k):
-                for z in (z for z in range(k) if z != y):
-                    row = np.zeros(k * (k - 1) + 1)  # what belongs to the diagonal is 0
-                    for place, sign in ((places[x, y], 1), (places[w, z], 1), (places[x, z], -1), (places[w, y], -1)):
-                        row[place] += sign if place >= 0 else 0
-                    rows.append(row[:-1])
+    for (x, w), (y, z) in product(combinations(range(k), 2), permutations(range(k), 2)):
+        row = np.zeros(k * (k - 1) + 1)  # what belongs to the diagonal is 0
+        for place, sign in ((places[x, y], 1), (places[w, z], 1), (places[x, z], -1), (places[w, y], -1)):
+            row[place] += sign if place >= 0 else 0
+        rows.append(row[:-1])
     return np.array(rows)
 
 
@@ -263,10 +261,8 @@ def _covering(some: Deviations, sums: Floats, middle: Floats) -> float:
         part = slice(low, low + _AT_ONCE)
         own = single[some.kinds[part]] / some.ticks[part, None]
         share = differ / (differ + own)
-        far = (
-            middle + share * (some.deviations[part] @ sums.T) + _quantile(1.0 - _TAIL) * np.sqrt(differ * (1.0 - share))
-        )
-        largest[part] = far.max(axis=1)
+        tail = _quantile(1.0 - _TAIL) * np.sqrt(differ * (1.0 - share))
+        largest[part] = (middle + share * (some.deviations[part] @ sums.T) + tail).max(axis=1)
     return float(np.sort(largest)[math.ceil(count * (1.0 - _SHARE)) - 1])
 
 

@@ -55,16 +55,6 @@ class Calibration(NamedTuple):
     loss: Loss
     guarantee: Guarantee
 
-    @property
-    def threshold0(self) -> int:
-        """Flips of state 0, of 2^32."""
-        return self.table.thresholds[0]
-
-    @property
-    def threshold1(self) -> int:
-        """Flips of state 1, of 2^32."""
-        return self.table.thresholds[1]
-
 
 def calibrate(
     chains: ChainClass,
@@ -265,10 +255,9 @@ def utility(
     beliefs = filter_beliefs(symbols, initial, transition, emission).beliefs
     predicted = np.vstack([initial, beliefs[:-1] @ transition]) @ emission
     divergence = special.rel_entr(emission.take(states, axis=0), predicted, out=predicted)
-    nats = (
-        divergence[:, 0] + divergence[:, 1] if divergence.shape[1] == 2 else divergence.sum(axis=1)
-    ).mean()  # a short axis takes long
-    return Utility(accuracy, float(initial.max()), float(nats) / float(np.log(2.0)))
+    two = divergence.shape[1] == 2  # a sum along a short axis takes long
+    nats = divergence[:, 0] + divergence[:, 1] if two else divergence.sum(axis=1)
+    return Utility(accuracy, float(initial.max()), float(nats.mean()) / float(np.log(2.0)))
 
 
 def _accuracy(symbols: Ints, initial: Floats, transition: Floats, emission: Floats, assumed: Floats) -> float:

@@ -163,10 +163,10 @@ def _one_way(distribution: Distribution, other: Distribution) -> Exact:
     total, other_total = sum(weight for _, weight in distribution), sum(weight for _, weight in other)
     running = [weight * total for weight in accumulate(weight for _, weight in other)]
     furthest: Exact = 0
+    upto: Exact = 0
     place = 0
-    for value, upto in zip(
-        (value for value, _ in distribution), accumulate(weight for _, weight in distribution), strict=True
-    ):
+    for value, weight in distribution:
+        upto += weight
         while running[place] < upto * other_total:
             place += 1
         furthest = max(furthest, other[place][0] - value)

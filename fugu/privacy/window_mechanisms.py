@@ -302,9 +302,7 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     declared = None
     if noise.composes and request.segments is None:  # which no device can check
         declared = declared_class(request.accounted, request.adversary)
-    accepted = scale
-    if declared is not None:
-        accepted = _raised(scale, request, declared)
+    accepted = scale if declared is None else _raised(scale, request, declared)
     rate = request.sensitivity / float(accepted) * (1.0 + 2.0**-50)
     chains = request.accounted
     accountant = ChainAccountant(chains)
@@ -317,12 +315,9 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     bound = StretchBound(single, 1, rate, equal_leakages=alike, known_elsewhere=request.adversary != "ignorant")
     rows = bound.rows(period_us)
     if (length := request.length) is not None:
-        rows = tuple(
-            row._replace(ticks=length, epsilon=bound.epsilon(length), floor=bound.floor(length))
-            if row.ticks > length
-            else row
-            for row in rows
-        )
+        lost, floor = bound.epsilon(length), bound.floor(length)
+        shorter = (row._replace(ticks=length, epsilon=lost, floor=floor) for row in rows)
+        rows = tuple(row if row.ticks <= length else whole for row, whole in zip(rows, shorter, strict=True))
     return PlannedNoise(noise, accepted, declared, accepted > scale, rows)
 
 

@@ -305,8 +305,7 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
             times=rows.times,
             parts=rows.parts,
             steps=steps,
-            backward=float(earlier.mean()),
-            backward_rows=int(earlier.sum()),
+            earlier=earlier,
             kind=kind,
             works=works.astype(np.int64),
         )

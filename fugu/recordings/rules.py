@@ -17,7 +17,7 @@ from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.ticks import Steps, few
 
 if TYPE_CHECKING:
-    from fugu.chains.arrays import Floats, Ints
+    from fugu.chains.arrays import Bools, Floats, Ints
     from fugu.recordings.columns import Key, TimeCells
     from fugu.recordings.options import ReadOptions, RowKind
 
@@ -33,8 +33,8 @@ _MOST_SHOWN, _MOST_CODES, _MOST_NAMES = 12, 8, 32
 class Evidence(NamedTuple):
     """A recording, as far as it was understood: rows in the order of their times, None where there are no times.
 
-    `backward` is the share of rows, as they came, that are earlier than the one before. `readings` are (n,) numbers,
-    NaN without one; None for names, which are `words`. `kind` is None if rows may be of several.
+    `earlier` are (n - 1,) whether a row, as they came, is earlier than the one before. `readings` are (n,) numbers, NaN
+    without one; None for names, which are `words`. `kind` is None if rows may be of several.
     """
 
     file: str
@@ -47,18 +47,14 @@ class Evidence(NamedTuple):
     times: Floats | None = None
     parts: Ints | None = None
     steps: Steps | None = None
-    backward: float = 0.0
-    backward_rows: int = 0
+    earlier: Bools | None = None
     kind: RowKind | None = None
     works: Ints | None = None
     words: frozenset[str] = frozenset()
 
 
-class _Asked(NamedTuple):
-    question: str
-    options: list[Option]
-
-
+_Asked = tuple[str, list[Option]]
+"""A question, and its answers."""
 _Rule = Callable[[Evidence], _Asked | None]
 
 
@@ -73,7 +69,7 @@ def _keys(evidence: Evidence) -> _Asked | None:
     if len(shown) < len(key.counts):
         options.append(Option(("--only", f"{key.column}=NAME"), f"one of {len(key.counts) - len(shown)} names"))
     options.append(Option(("--as-it-is", "keys"), "all rows are of one sensor"))
-    return _Asked(f"column {key.column} has {len(key.counts)} names, whose rows are not of one sensor", options)
+    return f"column {key.column} has {len(key.counts)} names, whose rows are not of one sensor", options
 
 
 def _dates(evidence: Evidence) -> _Asked | None:
@@ -81,7 +77,7 @@ def _dates(evidence: Evidence) -> _Asked | None:
     if evidence.clock is None or evidence.time is None or not evidence.clock.ambiguous:
         return None
     column = evidence.time.columns[0]
-    return _Asked(
+    return (
         f"column {column} has dates whose day and month cannot be told apart",
         [
             Option(("--time", f"{column}:dd/mm"), "the day comes first"),
@@ -110,17 +106,18 @@ def _step(evidence: Evidence) -> _Asked | None:
     ]
     options.append(Option(("--as-it-is", "step"), f"they are {clock.unit}"))
     if far:
-        return _Asked(f"times in column {time.name} are in no years of ours, if they are {clock.unit}", options)
-    return _Asked(f"by column {time.name} rows are {steps.median:.3g} s apart", options)
+        return f"times in column {time.name} are in no years of ours, if they are {clock.unit}", options
+    return f"by column {time.name} rows are {steps.median:.3g} s apart", options
 
 
 def _order(evidence: Evidence) -> _Asked | None:
     """Rows that often go back in time."""
-    if evidence.backward_rows < 5 or evidence.backward < 0.01 or evidence.backward > 0.99 or evidence.time is None:
+    earlier, time = evidence.earlier, evidence.time
+    if time is None or earlier is None or earlier.sum() < 5 or not 0.01 <= earlier.mean() <= 0.99:
         return None
-    return _Asked(
-        f"{evidence.backward:.0%} of the rows are earlier than the row before: are they of one sensor, by column "
-        f"{evidence.time.name}",
+    return (
+        f"{earlier.mean():.0%} of the rows are earlier than the row before: are they of one sensor, by column "
+        f"{time.name}",
         [Option(("--as-it-is", "order"), "sort them"), Option(("--time", "COLUMN"), "another column has the times")],
     )
 
@@ -130,7 +127,7 @@ def _rows(evidence: Evidence) -> _Asked | None:
     if evidence.kind is not None or evidence.steps is None:
         return None
     low, high = np.quantile(evidence.steps.all, [0.05, 0.95])
-    return _Asked(
+    return (
         f"rows are {low:.3g} to {high:.3g} s apart, which says not what they are",
         [
             Option(("--rows", "samples"), f"readings on a clock of {evidence.steps.median:g} s, some absent"),
@@ -158,7 +155,7 @@ def _codes(evidence: Evidence) -> _Asked | None:
             codes.append(f"{values[place]:g}")
     if not codes:
         return None
-    return _Asked(
+    return (
         f"column {evidence.column} has {len(codes)} value{'s' * (len(codes) > 1)} far from all others, again and again",
         [
             Option(("--missing-values", ",".join(codes)), "codes for no reading"),
@@ -172,7 +169,7 @@ def _names(evidence: Evidence) -> _Asked | None:
     numbered = sum(any(map(str.isdigit, word)) for word in evidence.words)
     if len(evidence.words) <= _MOST_NAMES or 2 * numbered <= len(evidence.words):
         return None
-    return _Asked(
+    return (
         f"column {evidence.column} has {len(evidence.words)} different words with numbers in them",
         [Option(("--column", "NAME"), "another column"), Option(("--as-it-is", "names"), "they are names of states")],
     )
@@ -218,7 +215,7 @@ def _hold(evidence: Evidence) -> _Asked | None:
     if not holds.size:
         return None
     what = "a value holds" if holds.size == 1 else f"{holds.size} values hold"
-    return _Asked(
+    return (
         f"{what} for {holds[-1] / _DAY:.1f} days, and no other for longer than {others / 3600.0:.2g} h",
         [
             Option(("--gap", f"{max(math.ceil(others / 3600.0), 1)}h"), "a gap: the sensor was off"),
@@ -235,7 +232,7 @@ def _zone(evidence: Evidence) -> _Asked | None:
     if not (clock.naive and clock.dated):
         return None
     local = options.day_parts if options.day_parts != "UTC" else "Europe/Berlin"
-    return _Asked(
+    return (
         f"times in column {evidence.time.name} have no zone, and parts of the day are asked for",
         [Option(("--zone", local), "they are of this zone"), Option(("--as-it-is", "zone"), "they are UTC")],
     )
@@ -266,4 +263,5 @@ def ask(evidence: Evidence) -> None:
         if name in evidence.options.as_it_is and name not in _MUST:
             continue
         if (asked := rule(evidence)) is not None:
-            raise QuestionError(name, f"{evidence.file}: {asked.question}", asked.options)
+            question, options = asked
+            raise QuestionError(name, f"{evidence.file}: {question}", options)
