@@ -62,6 +62,16 @@ def test_what_is_wrong_is_counted_under_its_reason(reason: str, topic: str, payl
     assert counters == {"received": 1, reason: 1}
 
 
+def test_an_error_that_nobody_thought_of_is_counted_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_device: str) -> list[str]:
+        raise KeyError
+
+    counters, policies = Counter[str](), catalogue()
+    monkeypatch.setattr(policies, "streams", broken)
+    assert Ingest(policies, counters).read(Message("fugu/2/home/watch/status", BIRTH)) is None
+    assert counters == {"received": 1, "unexpected": 1}
+
+
 def received(arrivals: Arrivals, streams: Streams) -> list[tuple[str, str, object]]:
     """The frames of arrivals, those of symbols first."""
     slots = enumerate(arrivals.slots.tolist())

@@ -90,6 +90,10 @@ class Home:
         outcome = "refused" if reason else "accepted"
         self.registry.reported([PolicyReport("watch", version, outcome, reason, 1)])  # type: ignore[arg-type]
 
+    def refuse(self, version: int) -> None:
+        """The device judges a document to be too loud."""
+        self.answer(version, "ceiling")
+
     def look(self) -> None:
         """The gateway looks at the registry."""
         self.fleet.refresh(self.registry.devices())
@@ -160,8 +164,12 @@ def test_a_version_counts_from_when_it_is_sent(tmp_path: Path) -> None:
         ([("offer", 3), ("answer", 3)], False),
         ([("send", 2), ("answer", 2), ("offer", 3), ("answer", 3)], True),
         ([("status", 2)], True),
+        ([("offer", 3), ("refuse", 3)], True),
     ],
-    ids=["no more", "sent again and accepted", "overtaken", "accepted and then overtaken", "named by the device"],
+    ids=[
+        *("no more", "sent again and accepted", "overtaken", "accepted and then overtaken", "named by the device"),
+        "not overtaken by one that is refused, too",
+    ],
 )
 def test_a_version_that_was_refused_counts_if_the_device_may_run_it_for_all_that(
     tmp_path: Path, later: list[tuple[str, int]], counts: bool
@@ -169,7 +177,7 @@ def test_a_version_that_was_refused_counts_if_the_device_may_run_it_for_all_that
     """The newest answer may be of a later version, and says nothing of the refused one; its frames may come yet."""
     with home(tmp_path, LOUD_2, policy(3)) as it:
         it.offer(2)
-        it.answer(2, "ceiling")
+        it.refuse(2)
         assert not it.impossible
         for what, version in later:
             getattr(it, what)(version)
