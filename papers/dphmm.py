@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from fugu.chains.arrays import Bools, Ints
+from fugu.lanes import lanes_svg
 from fugu.places.graphs import complete, lattice
 from fugu.places.hull import complete_hull, difference_hull, graph_hull
 from fugu.places.noise import noise_error
@@ -21,7 +22,7 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import GridModel, fit_grid
 from fugu.recordings.places import Traces, read_traces
 from fugu.recordings.readings import AS_FOUND
-from fugu_cli.view.measure_plan import graph_svg
+from fugu_cli.view.measure_plan import graph_lanes
 from papers.facts import printed
 from papers.graphs import explicit, one_step, within_radius
 from papers.mqm import seconds
@@ -82,10 +83,10 @@ def examples(setting: Setting) -> Found:
     ]
     rows += _example_5_2() + _example_5_3() + _figure_9() + _example_6_1() + _example_10_8()
     protection = protect(VALUES, GRAPH, chosen())
-    drawing = graph_svg(VALUES, GRAPH, chosen(), protection, names=_NAMES, title="Example 5.1")
+    drawing = lanes_svg("Example 5.1", graph_lanes(VALUES, GRAPH, chosen(), protection, names=_NAMES))
     alone = chosen(3, 4, 5, 6)
     repaired = protect(VALUES, TRIANGLE, alone)
-    second = graph_svg(VALUES, TRIANGLE, alone, repaired, names=_NAMES, title="Example 6.1")
+    second = lanes_svg("Example 6.1", graph_lanes(VALUES, TRIANGLE, alone, repaired, names=_NAMES))
     pictures = (Drawing("Example 5.1: graph and hull", drawing), Drawing("Example 6.1: s3, protected by s5", second))
     return Found(tuple(rows), pictures)
 

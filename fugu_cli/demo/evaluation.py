@@ -290,9 +290,7 @@ class Replay:
 def read_night(name: str) -> tuple[Path, float, Floats]:
     """A recorded night: its file, seconds from one heartbeat to the next on average, and heart rates."""
     path = RECORDINGS / f"hr_sleep_{name}.csv.gz"
-    with csv_rows(path, FuguError) as (header, rows):
-        columns = header.index("t"), header.index("value")
-        seconds, values = np.array([[float(row[column]) for column in columns] for _, row in rows]).T
+    seconds, values = _columns(path, "t", "value")
     return path, round(float(seconds[-1] - seconds[0]) / (len(seconds) - 1), 3), values
 
 
@@ -304,14 +302,9 @@ def load_night(name: str, epoch: float | None = None) -> Replay:
         epoch: Unix time of the first heartbeat; by default the night has just ended.
     """
     path, period, values = read_night(name)
-    segments = np.zeros(len(values), dtype=np.int64)
-    states = states_of(BASELINE, values, segments)
-    covered = covering_class(states, segments, 2)
-    plan = joint_plan(covered.chains, EPSILON, "universal", [WantedWindow("above", BEATS, ("above",))])
     epoch = time.time() - period * len(values) if epoch is None else epoch
     about = PolicyHeader(FLEET, f"watch-{name}", "heart-rate", BASELINE, period, epoch=round(epoch))
-    sensor = {"kind": "replay", "file": str(path.resolve()), "column": "value", "loop": False}
-    return Replay(f"Sleeper {name}", build_window_policy(plan, about), sensor, values, states, covered.transition)
+    return _replay(f"Sleeper {name}", about, WantedWindow("above", BEATS, ("above",)), path, "value", values)
 
 
 def load_home(epoch: float | None = None) -> Replay:
@@ -321,24 +314,35 @@ def load_home(epoch: float | None = None) -> Replay:
         epoch: Unix time of the first minute; by default the month ended with the last day.
     """
     path = RECORDINGS / "water_states.csv.gz"
-    with csv_rows(path, FuguError) as (header, rows):
-        column = header.index("state")
-        values = np.array([float(row[column]) for _, row in rows])
+    [values] = _columns(path, "state")
     if epoch is None:
         epoch = (time.time() // 86_400 - values.size * _MINUTE // 86_400) * 86_400
-    segments = np.zeros(len(values), dtype=np.int64)
     discretiser = Thresholds(edges=(0.5,), states=("off", "on"))
-    states = states_of(discretiser, values, segments)
-    covered = covering_class(states, segments, 2)
+    about = PolicyHeader(FLEET, "water-meter", "water", discretiser, _MINUTE, epoch=round(epoch))
     query = Query("profile", blocks=profile_blocks("4h/UTC", epoch))
     wanted = WantedWindow("profile", _WEEK, (1,), query=query)
     hour = stretch_ticks(3600, round(_MINUTE * 1e6))
-    plan = joint_plan(covered.chains, EPSILON, "universal", [wanted], stretch_ticks=hour)
-    about = PolicyHeader(FLEET, "water-meter", "water", discretiser, _MINUTE, epoch=round(epoch))
-    sensor = {"kind": "replay", "file": str(path.resolve()), "column": "state", "loop": False}
-    words = {"of": "with water running", "tick": "minute", "recorded": "water runs (1) or not (0)"}
-    policy = build_window_policy(plan, about)
-    return Replay("A household's month", policy, sensor, values, states, covered.transition, **words)
+    month = _replay("A household's month", about, wanted, path, "state", values, hour)
+    return replace(month, of="with water running", tick="minute", recorded="water runs (1) or not (0)")
+
+
+def _columns(path: Path, *names: str) -> Floats:
+    """Columns of a recording, one a row."""
+    with csv_rows(path, FuguError) as (header, rows):
+        places = [header.index(name) for name in names]
+        return np.array([[float(row[place]) for place in places] for _, row in rows]).T
+
+
+def _replay(
+    name: str, about: PolicyHeader, wanted: WantedWindow, path: Path, column: str, values: Floats, stretch: int = 1
+) -> Replay:
+    """A recording whose windows are planned for its own class, and for any stretch of so many ticks."""
+    segments = np.zeros(len(values), dtype=np.int64)
+    states = states_of(about.discretiser, values, segments)
+    covered = covering_class(states, segments, 2)
+    plan = joint_plan(covered.chains, EPSILON, "universal", [wanted], stretch_ticks=stretch)
+    sensor = {"kind": "replay", "file": str(path.resolve()), "column": column, "loop": False}
+    return Replay(name, build_window_policy(plan, about), sensor, values, states, covered.transition)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -313,6 +313,10 @@ def shown_rollout(registry: Registry, number: int) -> Result:
 
 def _rollout_document(rollout: Rollout, number: int) -> dict[str, Any]:
     plan, state = rollout.plan, rollout.state
+    stages = [
+        {"of": _reach(stage), "success": float(stage.success), "gate": stage.gate, **(count._asdict() if count else {})}
+        for stage, count in zip_longest(plan.stages, rollout.tallies)
+    ]
     return {
         "rollout": number,
         "version": plan.version,
@@ -320,20 +324,10 @@ def _rollout_document(rollout: Rollout, number: int) -> dict[str, Any]:
         "cause": state.cause,
         "stage": state.stage + 1,
         "error": float(plan.error),
-        "pace": plan.pace,
-        "patience_seconds": plan.patience_seconds,
-        "seed": plan.seed,
+        **{name: getattr(plan, name) for name in ("pace", "patience_seconds", "seed")},
         "created_us": rollout.created_us,
         "ended_us": rollout.ended_us,
-        "stages": [
-            {
-                "of": _reach(stage),
-                "success": float(stage.success),
-                "gate": stage.gate,
-                **(rollout.tallies[i]._asdict() if i < len(rollout.tallies) else {}),
-            }
-            for i, stage in enumerate(plan.stages)
-        ],
+        "stages": stages,
         "way_back": [{"former": former, "devices": names} for former, names in state.way_back().items()],
     }
 
@@ -370,8 +364,8 @@ def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time
 def _rollout(rollout: Rollout, number: int) -> Iterator[Part]:
     plan, state = rollout.plan, rollout.state
     rows = []
-    for i, stage in enumerate(plan.stages):
-        count = rollout.tallies[i] if i < len(rollout.tallies) else StageCounts()
+    for i, (stage, tallied) in enumerate(zip_longest(plan.stages, rollout.tallies)):
+        count = tallied or StageCounts()
         numbers = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
         rows.append((*_stage(i, stage), *map(str, (*numbers, count.silent, count.absent))))
     yield Table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"), rows)

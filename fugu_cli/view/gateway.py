@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from fugu.host.checks import some_names
@@ -37,18 +38,15 @@ def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
             alike.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
         for (code, what, advice), alarms in alike.items():
             names, detail = some_names([alarm["name"] for alarm in alarms]), f" ({what})" * bool(what)
-            since = datetime.fromtimestamp(min(alarm["since"] for alarm in alarms), UTC).strftime(
-                "%Y-%m-%d %H:%M:%S UTC"
-            )
+            since = f"{datetime.fromtimestamp(min(alarm['since'] for alarm in alarms), UTC):%Y-%m-%d %H:%M:%S} UTC"
             count = sum(alarm["count"] for alarm in alarms)
             yield Line(f"ALARM {code}{f' {names}' * bool(names)}{detail}, {count} x since {since}: {advice}", bold=True)
     else:
         yield Line("no alarms")
-    devices = sorted(status["devices"].items(), key=lambda item: _age(item[1]["seconds_since_frame"]), reverse=True)
-    rows = [
-        (name, _span(device["seconds_since_frame"]), _span(device["seconds_behind"]))
-        for name, device in devices[:_MOST_DEVICES]
-    ]
+    ages = {name: device["seconds_since_frame"] for name, device in status["devices"].items()}
+    devices = sorted(ages, key=lambda name: float("inf") if ages[name] is None else ages[name], reverse=True)
+    shown = devices[:_MOST_DEVICES]
+    rows = [(name, _span(ages[name]), _span(status["devices"][name]["seconds_behind"])) for name in shown]
     yield Table(f"{len(devices)} devices", ("device", "last frame", "behind"), rows)
     if len(devices) > _MOST_DEVICES:
         yield Line(f"Those whose last frame is oldest, {_MOST_DEVICES} of {len(devices)}; --json shows all.")
@@ -56,10 +54,6 @@ def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
         following = status["next_releases"].items()
         yield Table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in following])
     yield Table("Counters", ("counter", ""), [(name, str(count)) for name, count in status["counters"].items()])
-
-
-def _age(seconds: float | None) -> float:
-    return float("inf") if seconds is None else seconds
 
 
 def _span(seconds: float | None) -> str:
@@ -100,17 +94,11 @@ def learned_chains(model: LearnedModel) -> Result:
 
 
 def _learned(model: LearnedModel) -> Iterator[Part]:
-    labels, k = model.discretiser.states, range(model.states)
-    rows = [
-        (
-            f"{labels[x]} to {labels[y]}",
-            f"{model.transition[x][y]:.6g}",
-            f"{model.low[x][y]:.6g} to {model.high[x][y]:.6g}",
-        )
-        for x in k
-        for y in k
-        if x != y
-    ]
+    labels = model.discretiser.states
+    rows = []
+    for x, y in permutations(range(model.states), 2):
+        ends = f"{model.low[x][y]:.6g} to {model.high[x][y]:.6g}"
+        rows.append((f"{labels[x]} to {labels[y]}", f"{model.transition[x][y]:.6g}", ends))
     yield Line(f"Learned from {model.words}.")
     yield Table("The chain of all symbols", ("step", "probability", "each end with 90 %"), rows)
     scales = [

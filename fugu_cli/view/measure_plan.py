@@ -17,26 +17,13 @@ from fugu.places.noise import noise_error
 from fugu.places.protection import Protection, exposed
 from fugu.planning.measure_planner import MeasurePlan
 
-__all__ = ["draw_measure_plan", "graph_lanes", "graph_svg"]
+__all__ = ["draw_measure_plan", "graph_lanes"]
 
 
 MOST_NAMES = 60
 """Names of more states than this would cover the picture."""
 Points = NDArray[np.float64]
 _BEND = np.linspace(0.0, 1.0, 9)
-
-
-def graph_svg(
-    values: Ints,
-    graph: Bools,
-    constraint: Bools,
-    protection: Protection,
-    *,
-    names: Sequence[str] | None = None,
-    title: str = "Policy graph",
-) -> str:
-    """Draw `graph_lanes` as an SVG element of this title."""
-    return lanes_svg(title, graph_lanes(values, graph, constraint, protection, names=names))
 
 
 def graph_lanes(
@@ -72,16 +59,10 @@ def graph_lanes(
     kind = "capped, " if protection.capped else ""
     error = math.sqrt(noise_error(protection.hull))
     loss = f"any two possible states: {_number(protection.factor)} times epsilon"
+    noise = f"of noise at epsilon 1, {kind}rank {protection.hull.rank}; {loss}"
     return [
         _map("Policy graph", possible, f"states possible, {count}; {exposure}", spots, shapes),
-        _map(
-            *(
-                "Sensitivity hull",
-                f"{error:.3g} steps",
-                f"of noise at epsilon 1, {kind}rank {protection.hull.rank}; {loss}",
-            ),
-            *_hull(protection.hull),
-        ),
+        _map("Sensitivity hull", f"{error:.3g} steps", noise, *_hull(protection.hull)),
     ]
 
 
@@ -131,4 +112,4 @@ def draw_measure_plan(plan: MeasurePlan) -> str:
     """Return the states, the policy graph and the hull of a plan as SVG."""
     spec, worst = plan.spec, plan.worst
     title = f"Policy graph and sensitivity hull, epsilon {spec.epsilon:g}"
-    return graph_svg(spec.values, spec.graph, worst.possible, worst.protection, names=spec.names, title=title)
+    return lanes_svg(title, graph_lanes(spec.values, spec.graph, worst.possible, worst.protection, names=spec.names))

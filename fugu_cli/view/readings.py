@@ -110,24 +110,19 @@ _GUESS = ", maybe no better than a guess"
 
 def reading_json(reading: Reading) -> str:
     """One JSON object: kind, device, stream (not of releases), and the fields of its message."""
-    fields: dict[str, Any]
-    if isinstance(reading, ReleaseReading):
-        fields = {"kind": "release", **reading.release.flat()}
-    elif isinstance(reading, SymbolReading | PointReading | WindowReading):
-        fields = {"kind": _KINDS[type(reading)], **reading._asdict()}
-    else:
-        where = {"device": reading.device, "stream": reading.stream}
-        if isinstance(reading, EstimateReading):
-            fields = {"kind": "estimate", **where, **reading.estimate.flat()}
-        elif isinstance(reading, CountReading):
-            fields = {"kind": "count", **where, **reading.window.flat()}
-        else:
-            fields = {
-                "kind": "description",
-                **where,
-                "description": json.loads(reading.description.encode()),
-            }
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_written)
+    where = {} if isinstance(reading, ReleaseReading) else {"device": reading.device, "stream": reading.stream}
+    match reading:
+        case ReleaseReading():
+            kind, fields = "release", reading.release.flat()
+        case EstimateReading():
+            kind, fields = "estimate", reading.estimate.flat()
+        case CountReading():
+            kind, fields = "count", reading.window.flat()
+        case DescriptionReading():
+            kind, fields = "description", {"description": json.loads(reading.description.encode())}
+        case _:
+            kind, fields = _KINDS[type(reading)], reading._asdict()
+    return json.dumps({"kind": kind, **where, **fields}, separators=(",", ":"), ensure_ascii=False, default=_written)
 
 
 class ReadingLines:

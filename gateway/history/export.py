@@ -77,19 +77,14 @@ def export_history(
             day -= day % DAY_US
             progress(instant(day).date().isoformat(), min(max(day - begin, 0) / max(span.until - begin, 1), 1.0))
             day = day + DAY_US if _day(history, folders, span.day(day), lag) else history.next_time(day + DAY_US)
-        if (ledger := ledger or _known_ledger(store)) is not None:
+        beside = ledger_beside(store)
+        if ledger is not None or is_there(beside, KIND):
             progress("releases", 1.0)
-            _put_releases(folders, ledger, span)
+            _put_releases(folders, ledger or beside, span)
         if not any(folders.rows.values()):
             raise FuguError(f"{store.name} holds nothing of that time")
         folders.add("policies", policy_rows(history.policies()))
         return dict(folders.rows)
-
-
-def _known_ledger(store: Location) -> Location | None:
-    """The same, if there is one. Raises LedgerError if its server does not say."""
-    beside = ledger_beside(store)
-    return beside if is_there(beside, KIND) else None
 
 
 def _day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: int) -> bool:
@@ -280,15 +275,8 @@ def release_rows(frames: Iterable[ReleaseFrame]) -> Any:
 
 def _values(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
     states = [list(group) for group in frame.asked.groups(frame.states)]
-    names = (
-        *("name", "stream", "audience", "query", "devices", "first", "length", "observed", "confidence", "epsilon"),
-        *("adversary", "stretch_ticks", "mechanism", "noise", "scale", "charge", "entry", "useful", "helper", "honest"),
-    )
-    whole = {name: getattr(frame, name) for name in names} | {
-        "time": unix_us(frame.time),
-        "since": unix_us(frame.since),
-        "unit": frame.unit,
-    }
+    own = {name: getattr(frame, name, None) for name in TABLES["releases"].names}
+    whole = {**own, "time": unix_us(frame.time), "since": unix_us(frame.since)}
     numbers = zip(states, frame.values, frame.low, frame.high, frame.standard_errors, strict=True)
     for label, value, low, high, error in numbers:
         yield whole | {"states": label, "value": value, "low": low, "high": high, "standard_error": error}

@@ -267,17 +267,14 @@ def _gradient(chain: Floats, moves: Floats) -> Floats:
 
 def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floats:
     """Information of a sample about the log-ratios: the curvature (d, d) of its log-likelihood."""
-    ratios, k = log_ratios(transition), len(transition)
-    columns = []
-    for i in range(len(ratios)):
-        both = []
-        for sign in (1.0, -1.0):
-            moved = ratios.copy()
-            moved[i] += sign * _STEP
-            chain = transition_of(moved, k)
-            both.append(_gradient(chain, expected(sample, chain, initial).moves))
-        columns.append((both[1] - both[0]) / (2.0 * _STEP))
-    curvature = np.array(columns)
+    ratios = log_ratios(transition)
+
+    def gradient(moved: Floats) -> Floats:
+        chain = transition_of(moved, len(transition))
+        return _gradient(chain, expected(sample, chain, initial).moves)
+
+    steps = _STEP * np.eye(len(ratios))
+    curvature = np.array([gradient(ratios - step) - gradient(ratios + step) for step in steps]) / (2.0 * _STEP)
     return np.asarray((curvature + curvature.T) / 2.0)
 
 
@@ -319,8 +316,7 @@ def _own(some: Sequences, transition: Floats, initial: Floats) -> list[tuple[int
         own = _climb(evaluate, transition, mine.ticks)
         information = _information(mine, own, initial) / mine.ticks
         informed = np.linalg.eigvalsh(information)[0] > 0.0
-        d = len(information)
-        noise = np.linalg.inv(information) if informed else np.full((d, d), 0.0) + np.eye(d) * _UNKNOWN
+        noise = np.linalg.inv(information) if informed else _UNKNOWN * np.eye(len(information))
         rows.append((stream, mine.ticks, own, np.asarray(noise, dtype=np.float64)))
     return rows
 

@@ -83,18 +83,15 @@ async def _serve(settings: PageSettings, listener: socket.socket | None, parent:
     def end() -> None:
         stop.set()
         server.should_exit = True
-
-    def ended() -> None:
-        assert parent is not None
-        loop.remove_reader(parent.fileno())
-        end()
+        if parent is not None:
+            loop.remove_reader(parent.fileno())
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, end)
     if parent is not None:
-        loop.add_reader(parent.fileno(), ended)
+        loop.add_reader(parent.fileno(), end)
     await server._serve([connections])
 
 

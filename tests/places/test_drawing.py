@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from fugu.lanes import Lane
+from fugu.lanes import Lane, lanes_svg
 from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.protection import protect
-from fugu_cli.view.measure_plan import MOST_NAMES, graph_lanes, graph_svg
+from fugu_cli.view.measure_plan import MOST_NAMES, graph_lanes
 from papers.graphs import explicit, within_radius
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 
@@ -38,7 +38,7 @@ def test_the_example_of_the_paper() -> None:
 
 def test_names_are_escaped() -> None:
     names = ["<script>", "a & b", '"', "'", "</svg>", "]]>"]
-    picture = graph_svg(VALUES, GRAPH, states(6), protect(VALUES, GRAPH, states(6)), names=names, title="<&>")
+    picture = lanes_svg("<&>", graph_lanes(VALUES, GRAPH, states(6), protect(VALUES, GRAPH, states(6)), names=names))
     tree = ElementTree.fromstring(picture)
     texts = [element.text for element in tree.iter()]
     assert [name for name in names if name not in texts] == []
@@ -66,9 +66,9 @@ def test_flat_empty_and_large_pictures_are_drawn_too() -> None:
     assert (same[STATE], same[EDGE]) == (2, 1)
     large = grid(10), within_radius(grid(10), 1), states(100), protect(grid(10), complete(100), states(100))
     assert kinds(graph_lanes(*large))[STATE] == 100 > MOST_NAMES
-    assert len(graph_svg(*large)) < 40_000
+    assert len(lanes_svg("large", graph_lanes(*large))) < 40_000
 
 
 def test_every_state_needs_a_name() -> None:
     with pytest.raises(GraphError, match="as many names"):
-        graph_svg(VALUES, GRAPH, states(6), protect(VALUES, GRAPH, states(6)), names=["one"])
+        graph_lanes(VALUES, GRAPH, states(6), protect(VALUES, GRAPH, states(6)), names=["one"])
