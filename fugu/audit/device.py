@@ -288,12 +288,8 @@ def _unlikely(draws: int, distribution: NDArray[np.float64], false_alarms: float
 def _repeats(cells: Cells, length: int) -> list[Alarm]:
     """A stretch that begins at a multiple of its length, and comes again elsewhere, without a common draw."""
     starts = np.arange(0, cells.size - length + 1, length)
-    hashes = np.concatenate(
-        [
-            _hashes(cells[at.start * length : at.stop * length], length)[::length]
-            for at in _pieces(starts.size, max(1, _PIECE // length))
-        ]
-    )
+    pieces = (slice(at.start * length, at.stop * length) for at in _pieces(starts.size, max(1, _PIECE // length)))
+    hashes = np.concatenate([_hashes(cells[piece], length)[::length] for piece in pieces])
     order = np.argsort(hashes, kind="stable")
     digest = hashes[order]
     for at in _pieces(cells.size - length + 1):
@@ -301,9 +297,8 @@ def _repeats(cells: Cells, length: int) -> list[Alarm]:
         place = np.minimum(np.searchsorted(digest, hashed), digest.size - 1)
         for start in at.start + np.flatnonzero(digest[place] == hashed):
             first = int(starts[order[place[start - at.start]]])
-            if abs(first - start) >= length and np.array_equal(
-                cells[first : first + length], cells[start : start + length]
-            ):
+            same = np.array_equal(cells[first : first + length], cells[start : start + length])
+            if same and abs(first - start) >= length:
                 return [Alarm("repeats", f"{length} draws from number {first} on come again from number {start} on")]
     return []
 

@@ -237,14 +237,8 @@ def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str])
         for name in table.columns:
             if _plain(name) == usual and name not in others:
                 return name
-    rest = [
-        name
-        for name, cells in table.columns.items()
-        if name not in others
-        and _plain(name) not in BOUNDARIES
-        and not _all(cells, is_date)
-        and not _all(cells, is_time_of_day)
-    ]
+    rest = [name for name in table.columns if name not in others and _plain(name) not in BOUNDARIES]
+    rest = [name for name in rest if not any(_all(table.columns[name], test) for test in (is_date, is_time_of_day))]
     values = [name for name in rest if not _KEY.fullmatch(_plain(name))] or rest
     values = [name for name in values if not all(map(is_missing, table.columns[name]))]
     values = [name for name in values if not _counts_rows(table.columns[name])] or values
@@ -259,11 +253,9 @@ def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str])
 def _counts_rows(cells: Sequence[str]) -> bool:
     """Return whether cells are the numbers of rows."""
     first = cells[0].strip()
-    return (
-        len(cells) >= _FEWEST
-        and first in ("0", "1")
-        and [*map(str.strip, cells)] == [str(int(first) + place) for place in range(len(cells))]
-    )
+    if len(cells) < _FEWEST or first not in ("0", "1"):
+        return False
+    return [*map(str.strip, cells)] == [str(int(first) + place) for place in range(len(cells))]
 
 
 def keys_of(table: Table, value: str, others: Sequence[str], times: Floats | None, parts: Ints) -> list[Key]:
@@ -283,20 +275,16 @@ def keys_of(table: Table, value: str, others: Sequence[str], times: Floats | Non
         if len(counts) < 2 or len(counts) > min(_MOST_KEYS, max(len(cells) // 3, _FEWEST)):
             continue
         named = bool(_KEY.fullmatch(_plain(name)))
-        codes = codes_of(cells)
-        if _tells_apart(cells, codes, named, table.columns[value], times, parts):
+        if _tells_apart(cells, table.columns[value], times, parts, named=named):
             keys.append(Key(name, counts, named))
     return keys
 
 
-def _tells_apart(
-    cells: list[str], codes: Ints, named: bool, values: list[str], times: Floats | None, parts: Ints
-) -> bool:
-    number = int(codes.max()) + 1
-    moves = int((np.diff(codes) != 0).sum())
+def _tells_apart(cells: list[str], values: list[str], times: Floats | None, parts: Ints, *, named: bool) -> bool:
     if _all(cells, is_date):
         return False
-    interleaved = moves >= number
+    codes = codes_of(cells)
+    interleaved = int((np.diff(codes) != 0).sum()) > int(codes.max())
     if named or not _all(cells, _is_amount):
         if times is None or interleaved:
             return interleaved

@@ -295,9 +295,8 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
     rows = _ordered(clock, recording.segments)
     steps = steps_of(rows.times, rows.parts)
     readings, works = _at(values.readings, rows.at), values.works[rows.at]
-    kind, why = (options.rows, "was said") if options.rows else (None, "")
-    if kind is None:
-        kind, why = _kind_of_rows(table, readings, rows, steps, changes, facts) or (None, "")
+    kinds = (options.rows, "was said") if options.rows else _kind_of_rows(table, readings, rows, steps, changes, facts)
+    kind, why = kinds or (None, "")
     earlier = (np.diff(clock.times) < 0.0) & (np.diff(recording.segments) == 0)
     ask(
         evidence._replace(

@@ -17,7 +17,7 @@ import numpy as np
 
 from fugu.attackers.evaluation import share_bounds
 from fugu.attackers.events import attacked, reach
-from fugu.attackers.mechanisms import Counted, Recorded, Simulated
+from fugu.attackers.mechanisms import Recorded, Simulated
 from fugu.attackers.witness import told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import GuaranteeError
@@ -229,10 +229,8 @@ def _hears(joint: JointStreams, audience: Audience, definition: Definition) -> b
 
 def _stretch_ticks(joint: JointStreams, reader: _Told) -> int:
     """The ticks of the stretch that a promise is about; 1 where one of no such stretch can stay in a state."""
-    extremes = joint.chains.extremes
-    if any(count.alone for count in reader.counts) or any(
-        row[x] <= 0 for extreme in extremes for x, row in enumerate(extreme)
-    ):
+    staying = (row[x] for extreme in joint.chains.extremes for x, row in enumerate(extreme))
+    if any(count.alone for count in reader.counts) or any(chance <= 0 for chance in staying):
         return 1
     if reader.audience.site:
         return max(policy.guarantee.stretch_ticks for policy in joint.policies)
@@ -259,12 +257,8 @@ def simulated(
     if policy.table is not None:
         simulated_source = JointStreams((policy,), (tuple(range(states)),)).source(0, heard=True)
         drawn = [source.symbols(own, simulated_source) for own in drawn]
-    noises = {
-        name: source.noise(Counted(name, 0, definition.length, (), None, definition.scale, definition.terms), draws)
-        for definition in definitions
-        for name in definition.names
-    }
-    return Recorded(drawn, noises)
+    counts = [definition.counted(name, 0, ()) for definition in definitions for name in definition.names]
+    return Recorded(drawn, {count.name: source.noise(count, draws) for count in counts})
 
 
 def _words(chain: MarkovChain) -> str:

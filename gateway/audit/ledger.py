@@ -207,13 +207,8 @@ def _far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history: H
         classes = classes_of(disclosure.chains)
     except (ValidationError, ValueError):  # `verify` says so of the allowance
         return False
-    since = quiet_from(
-        history(disclosure.key.device, disclosure.key.stream),
-        [each.worst_odds for each in classes],
-        loud,
-        excess,
-        slack,
-    )
+    ticks, odds = history(disclosure.key.device, disclosure.key.stream), [each.worst_odds for each in classes]
+    since = quiet_from(ticks, odds, loud, excess, slack)
     return since is not None and since <= disclosure.first
 
 
@@ -326,12 +321,8 @@ def _moving(disclosures: Iterable[Disclosure]) -> dict[Stream, frozenset[Stream]
     streams: dict[Stream, frozenset[Stream]] = {}
     for disclosure in disclosures:
         own = disclosure.key[:2]
-        joined = frozenset().union(
-            *(
-                streams.get(member, {member})
-                for member in (own, *streams_charged(disclosure.chains, disclosure.key.device))
-            )
-        )
+        members = (own, *streams_charged(disclosure.chains, disclosure.key.device))
+        joined = frozenset().union(*(streams.get(member, {member}) for member in members))
         streams |= dict.fromkeys(joined, joined)
     return streams
 

@@ -90,6 +90,11 @@ class Definition(NamedTuple):
         """The most that all of them tell of a tick, or of its symbol, in nats."""
         return self.overlap * self.spread
 
+    def counted(self, name: str, first: int, members: tuple[int, ...]) -> Counted:
+        """The count of a window that begins at a tick, with noise of a name."""
+        symbols = self.source if self.symbols else None
+        return Counted(name, first, self.length, members, symbols, self.scale, self.terms, self.consecutive)
+
     def windows(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """First and last ticks of all windows that have one of the ticks low to high."""
         if self.alone:
@@ -336,16 +341,7 @@ def mechanism_of(
     low = min([secret - radius, *(first for first, _ in covering)])
     high = max([secret + ticks - 1 + radius, *(last for _, last in covering)])
     counts = [
-        Counted(
-            *(
-                name,
-                first - low,
-                definition.length,
-                _members(joint, definition, group),
-                definition.source if definition.symbols else None,
-            ),
-            *(definition.scale, definition.terms, definition.consecutive),
-        )
+        definition.counted(name, first - low, _members(joint, definition, group))
         for definition in definitions
         for first, last in definition.windows(low, high)
         if low <= first and last <= high

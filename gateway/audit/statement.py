@@ -238,14 +238,10 @@ def _when(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:
 def _beyond_site(policy: AnyPolicy, listed: Listed) -> list[Finding]:
     name = (policy.fleet, policy.device, policy.stream)
     kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
-    return [
-        Finding(
-            "reads-the-site",
-            f"{who} may read {topic}: it is told all that the site is, and not the epsilon of an audience",
-        )
-        for topic in (*(topic_of(kind, *name) for kind in kinds), topic_of("release", policy.fleet, "site", "any"))
-        for who in listed.strangers(topic)
-    ]
+    topics = [*(topic_of(kind, *name) for kind in kinds), topic_of("release", policy.fleet, "site", "any")]
+    may_read = (f"{who} may read {topic}" for topic in topics for who in listed.strangers(topic))
+    about = "it is told all that the site is, and not the epsilon of an audience"
+    return [Finding("reads-the-site", f"{words}: {about}") for words in may_read]
 
 
 def _stated(claim: Claim) -> Stated:

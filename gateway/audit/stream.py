@@ -184,11 +184,6 @@ def attack_published(
     return [*attack_releases(*released, known_every)], attack_released_stretches(policy, *released)
 
 
-def refuted(trials: Iterable[Trial]) -> list[Trial]:
-    """Those that no epsilon as small as the promised one explains, at the confidence of the attacks."""
-    return [trial for trial in trials if max(attack.epsilon_low for attack in trial.attacks) > trial.epsilon]
-
-
 _FORGETS = 12.0
 """Beyond so many of the times in which a chain forgets, it makes no difference what is known."""
 
@@ -224,14 +219,24 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
 def stretch_findings(trials: Iterable[StretchTrial]) -> list[Finding]:
     """Findings for promises that are refuted."""
     return [
-        Finding(
-            "epsilon-refuted",
-            f"{trial.released}: epsilon {trial.epsilon:.6g} is promised about any {trial.ticks} ticks in a row, and it "
-            f"is at least {trial.least:.4g}",
+        _too_small(
+            trial, f"{trial.epsilon:.6g} is promised about any {trial.ticks} ticks in a row", f"{trial.least:.4g}"
         )
         for trial in trials
         if trial.least > trial.epsilon
     ]
+
+
+def published_findings(trials: Iterable[Trial]) -> Iterator[Finding]:
+    """Findings for promises that no epsilon as small explains, at the confidence of the attacks."""
+    for trial in trials:
+        least = max(attack.epsilon_low for attack in trial.attacks)
+        if least > trial.epsilon:
+            yield _too_small(trial, f"{trial.epsilon:g} is promised", f"{least:.3g}")
+
+
+def _too_small(trial: Trial | StretchTrial, epsilon: str, least: str) -> Finding:
+    return Finding("epsilon-refuted", f"{trial.released}: epsilon {epsilon}, and it is at least {least}")
 
 
 _FALSE_ALARMS = 1e-3
@@ -297,7 +302,7 @@ def audit_stream(
         if truth is not None:
             attacked, stretches = attack_published(published, truth.source, known_every)
             attacks += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
-            findings += [_published(trial) for trial in refuted(attacked)]
+            findings += published_findings(attacked)
     attacks = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *attacks]
     findings += [_refutation(attacked) for attacked in attacks if attacked.refuted]
     findings += stretch_findings(stretches)
@@ -348,12 +353,6 @@ def _refutation(attacked: Attacked) -> Finding:
     promised = f"epsilon {attacked.promised:.6g} is promised{of}" if attacked.promised else "nothing should be told"
     about = f"{attacked.audience}: {attacked.heard} ({attacked.draws} draws): {promised}, and it is at least "
     about += f"{least:.4g}{how}"
-    return Finding("epsilon-refuted", about)
-
-
-def _published(trial: Trial) -> Finding:
-    least = max(attack.epsilon_low for attack in trial.attacks)
-    about = f"{trial.released}: epsilon {trial.epsilon:g} is promised, and it is at least {least:.3g}"
     return Finding("epsilon-refuted", about)
 
 

@@ -383,15 +383,8 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
             flat[y * columns + z] = np.exp(bounds[y, z]) * widened(y, z)
             steepest = max(steepest, flat[y * columns + z])
     margin = (16.0 * columns + 8.0 * columns * _largest(bounds) + 32.0) * UNIT
-    tree = Tree(
-        np.empty(columns, dtype=np.int64),
-        np.empty(columns, dtype=np.int64),
-        np.empty(columns, dtype=np.int64),
-        np.empty(columns, dtype=np.int64),
-        np.empty(columns, dtype=np.int64),
-        np.empty(columns),
-        np.empty(columns),
-    )
+    ints, floats = np.empty((5, columns), dtype=np.int64), np.empty((2, columns))
+    tree = Tree(ints[0], ints[1], ints[2], ints[3], ints[4], floats[0], floats[1])
     result = start.copy()
     for x in range(rows):
         for other in range(rows):

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from itertools import accumulate, chain, islice
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
@@ -51,9 +51,8 @@ def read_delimited(file: File, least: int | None = None) -> Table:
             notes = [f"{units} rows below the header have no numbers, as rows of units: left out"] * bool(units)
             filled = [place for place in range(at + 1, len(lines)) if lines[place].strip()]
             begin = filled[units - 1] + 1 if units else at + 1
-            table = table_of(
-                "a delimited table", file, _blocks(text, lines, at, begin, sign, header, least, file, notes)
-            )
+            below = _Below(file, sign, header, least, notes)
+            table = table_of("a delimited table", file, below.blocks(text, lines, at, begin))
         except csv.Error as error:
             raise FuguError(f"{file.name} is no CSV file: {cause(error)}") from None
     signed = next((mark for mark in ",;\t" if mark in lines[at]), ",")
@@ -157,31 +156,71 @@ def _names(header: list[str]) -> list[str]:
     return names
 
 
-def _blocks(
-    text: TextIO,
-    lines: list[str],
-    at: int,
-    begin: int,
-    sign: str,
-    header: list[str],
-    least: int | None,
-    file: File,
-    notes: list[str],
-) -> Iterator[Block]:
-    """Blocks of the rows below the header, which is `at` a place of the first lines, from the line `begin` on."""
-    line, chunk, names = begin + 1, "".join(lines[begin:]), _names(header)
-    while True:
-        chunk += text.read(_CHUNK) + text.readline()
-        if not chunk:
-            return
-        if lines[at] in chunk or (cells := _cells_of(chunk, sign, len(header))) is None:
-            break
-        rows = len(cells) // len(header)
-        yield range(line, line + rows), {name: cells[place :: len(header)] for place, name in enumerate(names)}
-        line, chunk = line + rows, ""
-    rest = chain(StringIO(chunk, newline=""), text)
-    for numbers, block in _rows(rest, sign, header, least, line - 1, file, notes):
-        yield numbers, dict(zip(names, zip(*block, strict=True), strict=True))
+class _Below(NamedTuple):
+    """Rows below the header of a file; with at `least` so many cells they are cut or filled, and others left out.
+
+    `notes` say what is left out.
+    """
+
+    file: File
+    sign: str
+    header: list[str]
+    least: int | None
+    notes: list[str]
+
+    def blocks(self, text: TextIO, lines: list[str], at: int, begin: int) -> Iterator[Block]:
+        """Blocks of them; the header is `at` a place of the first lines, and they come from the line `begin` on."""
+        line, chunk, names, width = begin + 1, "".join(lines[begin:]), _names(self.header), len(self.header)
+        while True:
+            chunk += text.read(_CHUNK) + text.readline()
+            if not chunk:
+                return
+            if lines[at] in chunk or (cells := _cells_of(chunk, self.sign, width)) is None:
+                break
+            rows = len(cells) // width
+            yield range(line, line + rows), {name: cells[place::width] for place, name in enumerate(names)}
+            line, chunk = line + rows, ""
+        for numbers, block in self._rows(chain(StringIO(chunk, newline=""), text), line - 1):
+            yield numbers, dict(zip(names, zip(*block, strict=True), strict=True))
+
+    def _rows(self, text: Iterable[str], before: int) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+        """Rows of any shape, with their lines, without headers that come again, and a line that breaks off."""
+        header, least, width, newest, left_out = self.header, self.least, len(self.header), "", Counter[str]()
+
+        def remembered(line: str) -> str:
+            nonlocal newest
+            newest = line
+            return line
+
+        rows = csv.reader(map(remembered, text), delimiter=self.sign)
+        first = 0
+        for block in chunks(rows):
+            lines: Sequence[int] = range(before + first + 1, before + rows.line_num + 1)
+            if len(lines) != len(block):  # of cells with several lines
+                ends = accumulate((1 + sum(cell.count("\n") for cell in row) for row in block), initial=before + first)
+                lines = [*islice(ends, 1, None)]
+            first = rows.line_num
+            for place, row in enumerate(block):
+                if len(row) == width and row != header:
+                    continue
+                if row == header:
+                    left_out["the header comes again {} times: left out"] += 1
+                elif least is not None and len(row) >= least:
+                    left_out["{} rows are longer or shorter than the header: only its columns are read"] += 1
+                    block[place] = row[:width] + [""] * (width - len(row))
+                    continue
+                elif row and least is not None:
+                    left_out["{} rows without a time were left out"] += 1
+                elif row and (len(row) > width or row is not block[-1] or newest.endswith(("\n", "\r"))):
+                    raise FuguError(f"{self.file.name}: line {lines[place]} has {len(row)} columns, not {width}")
+                elif row:
+                    self.notes.append(f"line {lines[place]}, the last, breaks off: left out")
+                block[place] = []
+            if not all(block):
+                lines, block = [line for line, row in zip(lines, block, strict=True) if row], [*filter(None, block)]
+            if block:
+                yield lines, block
+        self.notes.extend(note.format(count) for note, count in left_out.items())
 
 
 def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:
@@ -196,48 +235,3 @@ def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:
     if len(signs) % width or (signs.reshape(-1, width) != row).any() or (width == 1 and "\n\n" in chunk):
         return None
     return chunk[:-1].replace("\n", sign).split(sign)
-
-
-def _rows(
-    text: Iterable[str], sign: str, header: list[str], least: int | None, before: int, file: File, notes: list[str]
-) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
-    """Rows of any shape, with their lines; headers that come again, and a line that breaks off, are left out and told.
-
-    Rows with at `least` so many cells are cut or filled, and others left out.
-    """
-    width, newest, left_out = len(header), "", Counter[str]()
-
-    def remembered(line: str) -> str:
-        nonlocal newest
-        newest = line
-        return line
-
-    rows = csv.reader(map(remembered, text), delimiter=sign)
-    first = 0
-    for block in chunks(rows):
-        lines: Sequence[int] = range(before + first + 1, before + rows.line_num + 1)
-        if len(lines) != len(block):  # of cells with several lines
-            ends = accumulate((1 + sum(cell.count("\n") for cell in row) for row in block), initial=before + first)
-            lines = [*islice(ends, 1, None)]
-        first = rows.line_num
-        for place, row in enumerate(block):
-            if len(row) == width and row != header:
-                continue
-            if row == header:
-                left_out["the header comes again {} times: left out"] += 1
-            elif least is not None and len(row) >= least:
-                left_out["{} rows are longer or shorter than the header: only its columns are read"] += 1
-                block[place] = row[:width] + [""] * (width - len(row))
-                continue
-            elif row and least is not None:
-                left_out["{} rows without a time were left out"] += 1
-            elif row and (len(row) > width or row is not block[-1] or newest.endswith(("\n", "\r"))):
-                raise FuguError(f"{file.name}: line {lines[place]} has {len(row)} columns, not {width}")
-            elif row:
-                notes.append(f"line {lines[place]}, the last, breaks off: left out")
-            block[place] = []
-        if not all(block):
-            lines, block = [line for line, row in zip(lines, block, strict=True) if row], [*filter(None, block)]
-        if block:
-            yield lines, block
-    notes += [note.format(count) for note, count in left_out.items()]
