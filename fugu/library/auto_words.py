@@ -68,7 +68,11 @@ def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> list[Line | Table]:
         report.append(Table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates]))
         report.append(Line("off by: mean absolute error. guessing: the usual answer, always."))
         if plan.recommended.messages_per_day is not None:
-            report.append(Line(_traffic(plan.recommended)))
+            latency, often = plan.recommended.latency_seconds or 0.0, plan.recommended.messages_per_day
+            size = plan.recommended.bytes_per_day
+            report.append(
+                Line(f"* is known after {time_words(latency)}, in {often:.2g} messages ({size:.3g} bytes) a day.")
+            )
     if isinstance(policy, Policy):
         report.append(stretch_table(_stretches(policy), discretiser=policy.discretiser, changes=readings.changes))
         period = policy.clock.period_us / 1_000_000
@@ -179,9 +183,10 @@ def _profile(plan: AutoPlan, blocks: DayBlocks) -> list[str]:
     zone = plan.question.blocks.partition("/")[2]
     parts = f"Parts of the day are those of {zone or 'UTC'}"
     if not zone:
-        at = " and ".join(plan.readings.offsets)
+        at, seconds = " and ".join(plan.readings.offsets), blocks.seconds
+        part = f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
         parts += f", while the recording's times are at {at}" if at else ""
-        parts += f": another zone is named as --blocks {_option_time(blocks.seconds)}/Europe/Berlin"
+        parts += f": another zone is named as --blocks {part}/Europe/Berlin"
     lines = [
         f"{parts}.",
         "Guessing is one share for every part of the day, the best one: a profile shows a habit, which no promise "
@@ -226,21 +231,13 @@ def _odds(attack: Attack, chosen: Candidate, rows: Sequence[Stretch]) -> str:
     )
     if chosen.learner is None:
         return sentence
-    furthest = _range([_factor(_furthest(attack)) for attack in sorted(chosen.learners, key=_furthest)])
-    beyond = _range([f"{_beyond(attack):.1%}" for attack in sorted(chosen.learners, key=_beyond)])
+    furthest = _range([_factor(factor) for factor in sorted(attack.furthest or 1.0 for attack in chosen.learners)])
+    beyond = _range([f"{share:.1%}" for share in sorted(attack.beyond or 0.0 for attack in chosen.learners)])
     return (
         f"{sentence} Habits are not protected: over the whole recording, the largest change for one who learns them "
         f"({chosen.learner.attacker}) is by a factor of {furthest}. Odds change by more than {allowed:.2g} on "
         f"{beyond} of ticks ({len(chosen.learners)} draws of the noise)."
     )
-
-
-def _furthest(attack: Attack) -> float:
-    return attack.furthest or 1.0
-
-
-def _beyond(attack: Attack) -> float:
-    return attack.beyond or 0.0
 
 
 def _factor(factor: float) -> str:
@@ -373,17 +370,14 @@ def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
     """Words for the answer of a candidate."""
     if candidate.window_ticks is None:
         return f"a randomised symbol {_every(plan, candidate)}, for the state now"
-    what = "the share of each state" if candidate.answers == "histogram" else f"the share {_of(plan)}"
+    of = plan.states.share_of
+    of = of if of.startswith(("above ", "at ")) else f"of '{of}'"
+    what = "the share of each state" if candidate.answers == "histogram" else f"the share {of}"
     if candidate.blocks is not None:
         what += f" in each {time_words(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
     group = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
     symbols = f" from a randomised symbol {_every(plan, candidate)}" if candidate.kind == "symbols" else ""
     return f"{what} over {_span(plan, candidate.window_ticks)}{group}{symbols}"
-
-
-def _of(plan: AutoPlan) -> str:
-    words = plan.states.share_of
-    return words if words.startswith(("above ", "at ")) else f"of '{words}'"
 
 
 def _every(plan: AutoPlan, candidate: Candidate) -> str:
@@ -395,11 +389,6 @@ def _span(plan: AutoPlan, ticks: int) -> str:
     if plan.readings.steady:
         return time_words(ticks * period)
     return f"about {time_words(float(f'{ticks * period:.2g}'))} ({ticks} ticks)"
-
-
-def _option_time(seconds: float) -> str:
-    """A time as options have it, in whole minutes."""
-    return f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
 
 
 def quality_words(candidate: Candidate, *, least: bool = False) -> str:
@@ -437,14 +426,6 @@ def _row(plan: AutoPlan, candidate: Candidate) -> list[str]:
         "-" if candidate.held_back_error is None else percent(candidate.held_back_error),
         percent(candidate.guess_error),
     ]
-
-
-def _traffic(candidate: Candidate) -> str:
-    """When a subscriber knows what is recommended, and what is sent a day."""
-    return (
-        f"* is known after {time_words(candidate.latency_seconds or 0.0)}, in {candidate.messages_per_day:.2g} "
-        f"messages ({candidate.bytes_per_day:.3g} bytes) a day."
-    )
 
 
 def _stretches(policy: Policy) -> tuple[Stretch, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from inspect import signature
 from pathlib import Path
@@ -22,6 +22,7 @@ from fugu.attackers.stretches import StretchAttack
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
 from fugu.contract.sentences import Privacy, privacy_of
 from fugu.contract.stretches import LARGEST_PROTECTED
 from fugu.contract.topics import topic_of
@@ -79,6 +80,23 @@ class Errors(NamedTuple):
     recommended: bool
 
 
+class _Kind(NamedTuple):
+    """How plans of a kind are told; each function takes the plan's details, and most its policy."""
+
+    policy: Callable[[Any, Whose], AnyPolicy]
+    words: Callable[[Any, Candidate], str]
+    verdict: Callable[[Any, AnyPolicy | None], list[str]]
+    report: Callable[[Any, AnyPolicy | None], Report]
+    document: Callable[[Any, AnyPolicy | None], dict[str, Any]]
+    page: Callable[[Any, AnyPolicy | None], str]
+
+
+_KINDS: dict[type, _Kind] = {
+    AutoPlan: _Kind(auto_policy, answer_words, verdict, auto_report, auto_document, plan_page),
+    PlacePlan: _Kind(place_policy, place_words, place_verdict, place_report, place_document, place_page),
+}
+
+
 @dataclass(frozen=True)
 class Plan:
     """A plan: the policy that it recommends, or why there is none.
@@ -94,6 +112,10 @@ class Plan:
     whose: Whose
 
     @property
+    def _kind(self) -> _Kind:
+        return _KINDS[type(self.details)]
+
+    @property
     def recommended(self) -> Candidate:
         """The release that is recommended; of kind `none` if none is."""
         return self.details.recommended
@@ -106,17 +128,12 @@ class Plan:
     @cached_property
     def policy(self) -> AnyPolicy | None:
         """The policy for a device, checked as the device will; `None` if nothing is recommended."""
-        if not self.useful:
-            return None
-        details, whose = self.details, self.whose
-        return auto_policy(details, whose) if isinstance(details, AutoPlan) else place_policy(details, whose)
+        return self._kind.policy(self.details, self.whose) if self.useful else None
 
     @property
     def verdict(self) -> list[str]:
         """Sentences: is it useful, is it private, and why."""
-        if isinstance(self.details, AutoPlan):
-            return verdict(self.details, self.policy)
-        return place_verdict(self.details, self.policy)
+        return self._kind.verdict(self.details, self.policy)
 
     @property
     def privacy(self) -> Privacy:
@@ -128,23 +145,15 @@ class Plan:
         """How far off each candidate is; `pandas.DataFrame(plan.errors)` makes a table of them."""
         return tuple(
             Errors(
-                *(
-                    self._words(candidate),
-                    candidate.expected_error,
-                    candidate.error_95,
-                    candidate.held_back_error,
-                    candidate.guess_error,
-                ),
-                *(candidate.useful, candidate.same_release(self.recommended)),
+                answer=self._kind.words(self.details, candidate),
+                expected=candidate.expected_error,
+                within_95=candidate.error_95,
+                held_back=candidate.held_back_error,
+                guessing=candidate.guess_error,
+                useful=candidate.useful,
+                recommended=candidate.same_release(self.recommended),
             )
             for candidate in self.details.candidates
-        )
-
-    def _words(self, candidate: Candidate) -> str:
-        return (
-            answer_words(self.details, candidate)
-            if isinstance(self.details, AutoPlan)
-            else place_words(self.details, candidate)
         )
 
     @property
@@ -171,9 +180,7 @@ class Plan:
     @property
     def report(self) -> Report:
         """The plan as lines and tables; as text it is `str(plan)`."""
-        if isinstance(self.details, AutoPlan):
-            return auto_report(self.details, self.policy)
-        return place_report(self.details, self.policy)
+        return self._kind.report(self.details, self.policy)
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -226,9 +233,7 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """The plan as an object for JSON, without readings."""
-        if isinstance(self.details, AutoPlan):
-            return auto_document(self.details, self.policy)
-        return place_document(self.details, self.policy)
+        return self._kind.document(self.details, self.policy)
 
     def save(
         self,
@@ -285,9 +290,7 @@ class Plan:
 
     def page(self) -> str:
         """Text of `plan.html`: the verdict, with pictures of the recording too."""
-        if isinstance(self.details, AutoPlan):
-            return plan_page(self.details, self.policy)
-        return place_page(self.details, self.policy)
+        return self._kind.page(self.details, self.policy)
 
     def configuration(self, broker: Broker | None = None, sensor: Sequence[str] | None = None) -> str:
         """Text of `agent.toml`, with arguments as of `save`; empty if nothing could be replayed."""
@@ -308,26 +311,24 @@ def _agent_configuration(
 
     `broker` has the keys of its connection.
     """
-    lines: list[str] = []
+    lines, step = list[str](), 1
     rows: NDArray[np.int64] | None
-    step = 1
-    if isinstance(policy, MeasurePolicy):
-        assert isinstance(plan, PlacePlan)
+    if isinstance(plan, PlacePlan):
+        assert isinstance(policy, MeasurePolicy)
+        facts, column = plan.traces.facts, ",".join(plan.traces.columns)
+        rows = plan.traces.at if facts.replayable else None
         ceilings = [
             f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
             f"measurement_ceiling = {float(policy.epsilon)!r}",
         ]
-        column, rows, only = ",".join(plan.traces.columns), plan.traces.at, plan.traces.facts.only
-        if not plan.traces.facts.replayable:
-            rows = None
     else:
-        assert isinstance(plan, AutoPlan)
-        readings, ceiling = plan.readings, repr(float(policy.guarantee.epsilon))
+        assert isinstance(policy, Policy)
+        facts, rows, ceiling = plan.readings.facts[0], plan.readings.rows, repr(float(policy.guarantee.epsilon))
+        column = facts.column
         if plan.question.protect:
             ceiling = f"{{ epsilon = {ceiling}, seconds = {plan.question.protect} }}"
-        ceilings, facts = [f"ceiling = {ceiling}"], readings.facts[0]
-        column, rows, only = facts.column, readings.rows, facts.only
-        if readings.changes:
+        ceilings = [f"ceiling = {ceiling}"]
+        if plan.readings.changes:
             step = plan.recommended.every
             lines = [
                 f"time = {json.dumps(facts.time)}  # its rows are changes, each holds until the next",
@@ -335,13 +336,11 @@ def _agent_configuration(
             ]
         if facts.codes:
             lines.append(f"missing_values = {json.dumps(facts.codes)}  # they are no readings")
-    if only:
-        lines.append(f"only = {json.dumps([f'{name}={cell}' for name, cell in only])}")
-    if sensor is not None:
-        pass
-    elif rows is None:
+    if facts.only:
+        lines.append(f"only = {json.dumps([f'{name}={cell}' for name, cell in facts.only])}")
+    if sensor is None and rows is None:
         sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
-    else:
+    elif sensor is None and rows is not None:
         sensor = [
             'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
             f"file = {json.dumps(str(recording.resolve()))}",
@@ -352,22 +351,9 @@ def _agent_configuration(
         ]
     if privacy_of(plan.question.epsilon) == "none":
         ceilings = [f"# Not private: write the ceiling yourself if you accept that.\n# {line}" for line in ceilings]
-    return "\n".join(
-        [
-            *toml_lines({"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite"}),
-            *ceilings,
-            "",
-            "[broker]",
-            *toml_lines(broker),
-            "",
-            "[[streams]]",
-            f"policy = {json.dumps(_POLICY)}",
-            "",
-            "[streams.sensor]",
-            *sensor,
-            "",
-        ]
-    )
+    head = toml_lines({"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite"})
+    stream = ["", "[[streams]]", f"policy = {json.dumps(_POLICY)}", "", "[streams.sensor]", *(sensor or ()), ""]
+    return "\n".join([*head, *ceilings, "", "[broker]", *toml_lines(broker), *stream])
 
 
 def _held_back(rows: NDArray[np.int64], held_back: NDArray[np.int64], step: int) -> str:
@@ -509,17 +495,11 @@ def planner(
         if len(sources) > 1:
             raise UsageError("a plan for places takes one recording")
         traces = read_places(tables[0], options)
-        facts, source = (traces[0].facts,), traces[0].source
-
-        def find(*words: Any, **progress: Any) -> PlacePlan:
-            return plan_places(*traces, *words, **progress)
+        facts, source, find = (traces[0].facts,), traces[0].source, partial(plan_places, *traces)
     else:
         file_tables = [table if table.path else source for table, source in zip(tables, sources, strict=True)]
         readings = readings_of(file_tables, options)
-        facts, source = readings.facts, readings.source
-
-        def find(*words: Any, **progress: Any) -> AutoPlan:
-            return plan_auto(readings, *words, **progress)
+        facts, source, find = readings.facts, readings.source, partial(plan_auto, readings)
 
     def planned(asked: Question, seed: int = 1, **progress: Any) -> Plan:
         try:

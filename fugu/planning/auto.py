@@ -320,7 +320,12 @@ def _compared(problem: _Problem, progress: Progress) -> _Outcome:
         choice: _Choice = None, (), (str(error),)
     else:
         progress("candidates, and attackers on the first set", 0.15)
-        choice = _profile_choice(problem, chains) if problem.profile else _first_choice(problem, chains)
+        if problem.profile is not None:
+            choice = _profile_choice(problem, chains)
+        else:
+            windows = () if question.want == "now" else _windows(problem, chains)
+            lengths = [window.window_ticks for window in windows if window.window_ticks is not None]
+            choice = _choice(problem, windows, _symbols(problem, lengths))
     progress("the third set", 0.7)
     outcome = _outcome(problem, chains, choice)
     asked = question.want is not None or question.window is not None
@@ -329,19 +334,19 @@ def _compared(problem: _Problem, progress: Progress) -> _Outcome:
     return _else_profiles(outcome, chains)
 
 
-def _first_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
-    windows = () if problem.task.question.want == "now" else _windows(problem, chains)
-    lengths = [window.window_ticks for window in windows if window.window_ticks is not None]
-    return _choice(problem, windows, _symbols(problem, lengths))
-
-
 def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
     chosen, compared, reasons = choice
-    candidates = tuple(_judged(problem, candidate) for candidate in compared)
+    candidates = tuple(
+        replace(candidate, held_back_error=problem.score(candidate, "test", _RUNS)) for candidate in compared
+    )
     if chosen is None:
         return _Outcome(problem, problem.nothing(chains), candidates, reasons, None)
     recommended, failed = _examined(problem, chosen)
-    series = None if failed else _told(problem, recommended)
+    series = None
+    if not failed and recommended.scale is not None:
+        shares = problem.shares(recommended, "test")
+        noisy = noisy_shares(shares, recommended.scale, recommended.devices, problem.rng, 1)[0]
+        series = Told(shares.truth[-_SHOWN:], noisy[-_SHOWN:])
     candidates = tuple(recommended if candidate.same_release(recommended) else candidate for candidate in candidates)
     if failed:
         recommended = problem.nothing(chosen.chains)
@@ -427,9 +432,14 @@ def _choice(problem: _Problem, windows: tuple[Candidate, ...], symbols: tuple[Ca
 
     A longer window often costs less than a wider class, so the next best are tried first.
     """
+    incomparable = f"no window of {SHORTEST} ticks or more is known within the latency that is asked for"
+    if problem.lengths:
+        incomparable = (
+            "the recording holds too few whole windows to compare, or no noise is enough for its class of chains"
+        )
     for _ in range(_MOST_CHOICES):
         if not (ranked := _ranked(windows + symbols, problem.task.question)[:_MOST_TRIED]):
-            return (None, windows + symbols, () if windows or symbols else (_incomparable(problem.lengths),))
+            return (None, windows + symbols, () if windows or symbols else (incomparable,))
         for candidate in ranked:
             if _tried(problem, candidate, 1).chains is not None:
                 return (candidate, windows + symbols, ())
@@ -444,12 +454,6 @@ def _choice(problem: _Problem, windows: tuple[Candidate, ...], symbols: tuple[Ca
             again = best_symbols(problem.task, data, tried.chains, lengths, problem.rng)
             symbols = tuple(again if again and symbol is best else symbol for symbol in symbols)
     return (None, windows + symbols, ("no class was found whose best answer passes its attackers",))
-
-
-def _incomparable(lengths: list[int]) -> str:
-    if not lengths:
-        return f"no window of {SHORTEST} ticks or more is known within the latency that is asked for"
-    return "the recording holds too few whole windows to compare, or no noise is enough for its class of chains"
 
 
 def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:
@@ -468,15 +472,15 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
 
     Without a wish, 5 % is close enough; and where nothing is, what beats guessing by most comes first.
     """
-    wanted = [candidate for candidate in candidates if candidate.useful and candidate.devices == question.devices]
-    if question.latency_seconds is not None:
-        wanted = [
-            candidate
-            for candidate in wanted
-            if (candidate.latency_seconds or 0.0) <= question.latency_seconds * (1.0 + 1e-9)
-        ]
-    if question.want == "now":
-        wanted = [candidate for candidate in wanted if candidate.answers == "now"]
+    latest = math.inf if question.latency_seconds is None else question.latency_seconds * (1.0 + 1e-9)
+    wanted = [
+        candidate
+        for candidate in candidates
+        if candidate.useful
+        and candidate.devices == question.devices
+        and (candidate.latency_seconds or 0.0) <= latest
+        and (question.want != "now" or candidate.answers == "now")
+    ]
     limit = question.within or AIM
     close = [candidate for candidate in wanted if candidate.expected_error <= limit]
     if close or question.within is not None:
@@ -508,10 +512,6 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
     return attacked
 
 
-def _judged(problem: _Problem, candidate: Candidate) -> Candidate:
-    return replace(candidate, held_back_error=problem.score(candidate, "test", _RUNS))
-
-
 def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
     data = problem.data(candidate.every)
     assert candidate.chains is not None
@@ -519,11 +519,11 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
     assert outputs is not None
     attacks = attack(data.test.states, data.test.segments, outputs, candidate.epsilon)
     worst = strongest(attacks)
-    known_chain = next((attack for attack in attacks if attack.attacker == "forward-backward"), None)
     judged = replace(
-        _judged(problem, candidate),
+        candidate,
+        held_back_error=problem.score(candidate, "test", _RUNS),
         attack=attacks[0],
-        known_chain=known_chain,
+        known_chain=next((attack for attack in attacks if attack.attacker == "forward-backward"), None),
         learners=tuple(_learners(problem, candidate)),
         stretch=_asked_about(problem, candidate, data.test, outputs),
     )
@@ -590,47 +590,34 @@ def _curve(problem: _Problem, candidate: Candidate) -> Curve:
 
 def least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
     """The least epsilon above the wanted one, at which nothing was chosen, at which some answer would be."""
-    enough = (
-        epsilon
-        for curve in curves
-        for epsilon, error in curve.points
-        if epsilon > question.epsilon
-        and _ranked([replace(curve.candidate, expected_error=error)], question)
-        and (question.want != "now" or curve.candidate.answers == "now")
-    )
-    return min(enough, default=None)
+    return min((at for curve in curves for at in _worth_at(curve, question) if at > question.epsilon), default=None)
 
 
 def too_few(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
     """Find the answer that would be useful at the least epsilon, if the recording held enough of its like."""
-    enough_at = []
-    for candidate, points in curves:
-        if candidate.judged < LEAST_JUDGED:
-            enough = [(at, replace(candidate, judged=LEAST_JUDGED, expected_error=error)) for at, error in points]
-            enough_at += [
-                (at, candidate) for at, other in enough if at >= question.epsilon and _ranked([other], question)
-            ]
-    least = min(enough_at, key=lambda pair: pair[0], default=None)
-    return None if least is None else (least[1], least[0])
+    few = [curve for curve in curves if curve.candidate.judged < LEAST_JUDGED]
+    pairs = [(curve.candidate, at) for curve in few for at in _worth_at(curve, question, LEAST_JUDGED)]
+    return min((pair for pair in pairs if pair[1] >= question.epsilon), key=lambda pair: pair[1], default=None)
 
 
-def _told(problem: _Problem, candidate: Candidate) -> Told | None:
-    if candidate.scale is None or candidate.window_ticks is None:
-        return None
-    shares = problem.shares(candidate, "test")
-    noisy = noisy_shares(shares, candidate.scale, candidate.devices, problem.rng, 1)[0]
-    return Told(shares.truth[-_SHOWN:], noisy[-_SHOWN:])
+def _worth_at(curve: Curve, question: Question, judged: int | None = None) -> Iterator[float]:
+    """The epsilons at which an answer would be worth it, if so many judged it."""
+    for epsilon, error in curve.points:
+        other = replace(curve.candidate, expected_error=error, judged=judged or curve.candidate.judged)
+        if _ranked([other], question):
+            yield epsilon
 
 
 def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:
     """The policy of a recommendation, checked as a device would; PlanningError if it recommends nothing."""
     candidate, whose = plan.recommended, whose or Whose()
+    column = re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column.rpartition(".")[2]).strip("-")[:32]
     if candidate.chains is None or candidate.kind == "none":
         raise PlanningError("nothing is recommended: there is no policy to write")
     header = PolicyHeader(
         fleet=whose.fleet,
         device=whose.device,
-        stream=whose.stream or _stream_name(plan.readings.column),
+        stream=whose.stream or column or "readings",
         discretiser=candidate.discretiser,
         period_seconds=plan.readings.period * candidate.every,
         latency_seconds=plan.question.gathering_seconds,
@@ -639,10 +626,6 @@ def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:
         useful_for=candidate.useful_for,
     )
     return build_window_policy(_planned(candidate, whose.epoch), header)
-
-
-def _stream_name(column: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", column.rpartition(".")[2]).strip("-")[:32] or "readings"
 
 
 def _planned(candidate: Candidate, epoch: float | None) -> JointPlan:

@@ -161,17 +161,14 @@ def plan_places(
             reasons.append(f"{error} (cells of {metres:g} m, one place every {every} rows, in the first of three sets)")
             continue
         grids.append(grid)
-    guess = min((_guess(grid) for grid in grids), default=(math.nan, math.nan))[1]
+    guess = min(map(_guess, grids), default=(math.nan, math.nan))[1]
     candidates, curves, planned = [], [], []
     for place, grid in enumerate(grids):
         progress("points", 0.3 + 0.4 * place / len(grids))
         points = _point(grid.covered.chains, question.epsilon)
         if (emission := _emission(grid, points)) is None:
             continue
-        judged = _assessed(grid, emission, grid.choose, rng, _RUNS)
-        seen = _assessed(grid, emission, grid.test, rng, _RUNS)
-        both = np.concatenate([judged, _assessed(grid, emission, grid.fit, rng, 1)])
-        candidates.append(_candidate(grid, question, period, points, judged, both, seen, guess))
+        candidates.append(replace(_candidate(grid, question, period, points, emission, rng), guess_error=guess))
         curve = {}
         for e in _EPSILONS:
             outputs = emission if e == question.epsilon else _emission(grid, _point(grid.covered.chains, e))
@@ -283,13 +280,7 @@ def _returned_to(fit: Traces, model: GridModel) -> GridModel:
         stays[np.argsort(departures, kind="stable")[-2:]] = True
         if stays.all():
             return model
-        missing = None if model.missing is None else int(stays[: model.missing].sum())
-        model = model._replace(
-            cells=model.cells[stays],
-            counts=model.counts[stays][:, stays],
-            visits=model.visits[stays],
-            missing=missing,
-        )
+        model = model.of(np.flatnonzero(stays))
 
 
 def _guess(grid: _Grid) -> tuple[float, float]:
@@ -344,15 +335,11 @@ def _assessed(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Gene
 
 
 def _candidate(
-    grid: _Grid,
-    question: Question,
-    period: float,
-    point: float,
-    judged: Floats,
-    both: Floats,
-    seen: Floats,
-    guess: float,
+    grid: _Grid, question: Question, period: float, point: float, emission: Floats, rng: np.random.Generator
 ) -> Candidate:
+    judged = _assessed(grid, emission, grid.choose, rng, _RUNS)
+    seen = _assessed(grid, emission, grid.test, rng, _RUNS)
+    both = np.concatenate([judged, _assessed(grid, emission, grid.fit, rng, 1)])
     chains = grid.covered.chains
     step = period * grid.every
     ticks = frame_ticks(question.gathering_seconds, step, MAX_MEASURE_TICKS)
@@ -367,7 +354,6 @@ def _candidate(
         expected_error=float(judged.mean()),
         error_95=float(max([np.quantile(both, _QUANTILE), *(part.mean() for part in np.array_split(both, _BLOCKS))])),
         held_back_error=float(seen.mean()),
-        guess_error=guess,
         judged=len(grid.choose.cut.states),
         point_epsilon=point,
         **sent(ticks * step, ticks * step, partial(_message, ticks), 1),
@@ -415,15 +401,9 @@ def _spec(grid: _Grid, candidate: Candidate, period: float, question: Question) 
         rule={"complete": True},
         graph=complete(k),
         epsilon=candidate.point_epsilon or 0.0,
-        initial=None,
-        start="any",
         names=grid.cells.states,
         resolution=(model.metres, model.metres),
         unit="m",
-        objective="error",
-        mechanism="staircase",
-        delta=None,
         cells={"origin": list(model.origin), "step": list(model.step), **missing},
         header={"period": period * grid.every, "latency": question.gathering_seconds},
-        notes=(),
     )

@@ -64,6 +64,15 @@ class GridModel(NamedTuple):
         share: Floats = self.counts / self.counts.sum(axis=1, keepdims=True)
         return share
 
+    def of(self, cells: Ints) -> GridModel:
+        """The model of some cells, increasing: the one for missing places is one of them."""
+        return self._replace(
+            cells=self.cells[cells],
+            counts=self.counts[cells][:, cells],
+            visits=self.visits[cells],
+            missing=None if self.missing is None else int(np.searchsorted(cells, self.missing)),
+        )
+
 
 def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = None) -> GridModel:
     """Fit a chain over cells of a given side, from 1 to 100 000 metres, to at least one place.
@@ -86,8 +95,7 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     codes[present] = places.ravel()
     follows = traces.trace[1:] == traces.trace[:-1]
     before, after = codes[:-1][follows], codes[1:][follows]
-    steps = csr_array((np.ones(len(before), dtype=np.int64), (before, after)), shape=(len(lattice),) * 2)
-    labels = connected_components(steps, directed=True, connection="strong")[1]
+    steps, labels = _steps(before, after, len(lattice))
     # the most cells; of equals the most visited
     sizes, weights = np.bincount(labels), np.bincount(labels, weights=visits)
     selected = np.flatnonzero(labels == max(range(len(sizes)), key=lambda label: (sizes[label], weights[label])))
@@ -121,6 +129,12 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
         period_seconds=traces.median_step if period_seconds is None else period_seconds,
         missing=int(np.searchsorted(selected, missing_state)) if not present.all() else None,
     )
+
+
+def _steps(before: Ints, after: Ints, count: int) -> tuple[csr_array, Ints]:
+    """Counted steps (count, count), and labels (count,) of states that can all be reached from one another."""
+    steps = csr_array((np.ones(len(before), dtype=np.int64), (before, after)), shape=(count, count))
+    return steps, connected_components(steps, directed=True, connection="strong")[1]
 
 
 def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
@@ -173,9 +187,7 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     pair_codes, codes = np.unique(pairs[pairs >= 0], return_inverse=True)
     place = np.full(len(pairs), -1, dtype=np.int64)
     place[pairs >= 0] = codes
-    seen = np.ones(int(follows.sum()), dtype=np.int64)
-    steps = csr_array((seen, (place[:-1][follows], place[1:][follows])), shape=(len(pair_codes),) * 2)
-    labels = connected_components(steps, directed=True, connection="strong")[1]
+    steps, labels = _steps(place[:-1][follows], place[1:][follows], len(pair_codes))
     selected = np.flatnonzero(labels == np.bincount(labels).argmax()) if len(pair_codes) else pair_codes
     if len(selected) < 2:
         raise PlanningError(f"{traces.source}: no trace ever returns to the same two cells in a row: take larger cells")
@@ -188,20 +200,10 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     shown, shows = np.unique(pair_codes[selected] % count, return_inverse=True)
     if len(shown) < 2:
         raise PlanningError(f"{traces.source}: the pairs that come back are all of one cell: take smaller cells")
-    missing = None
-    if model.missing is not None:
-        if model.missing not in shown:
-            raise PlanningError(
-                f"{traces.source}: the cell that stands in for missing places is in no pair that returns"
-            )
-        missing = int(np.searchsorted(shown, model.missing))
-    fewer = model._replace(
-        cells=model.cells[shown],
-        counts=model.counts[shown][:, shown],
-        visits=model.visits[shown],
-        outside=model.outside + int(model.visits.sum() - model.visits[shown].sum()),
-        missing=missing,
-    )
+    if model.missing is not None and model.missing not in shown:
+        raise PlanningError(f"{traces.source}: the cell that stands in for missing places is in no pair that returns")
+    fewer = model.of(shown)
+    fewer = fewer._replace(outside=model.outside + int(model.visits.sum() - fewer.visits.sum()))
     before = np.searchsorted(shown, pair_codes[selected] // count)
     return {
         **grid_document(fewer, traces),

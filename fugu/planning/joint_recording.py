@@ -71,7 +71,8 @@ def joint_class(
                 transition=typical,
             )
         except ValueError as error:
-            raise PlanningError(f"no policy can declare such a joint chain: {_words_of(error)}") from None
+            problem = first_problem(error) if isinstance(error, ValidationError) else error
+            raise PlanningError(f"no policy can declare such a joint chain: {problem}") from None
 
     class_of([1.0] * len(names))
     return class_of
@@ -81,10 +82,6 @@ def marginal(model: ChainModel, column: int) -> Floats:
     """How one stream moves by itself, (k, k), as the joint chain has it."""
     shown = np.eye(model.streams[column].states)[[row[column] for row in model.shows]]
     return transition_matrix((shown.T @ np.array(model.counts, dtype=np.float64) @ shown).astype(np.int64))
-
-
-def _words_of(error: ValueError) -> str:
-    return first_problem(error) if isinstance(error, ValidationError) else str(error)
 
 
 _ALIKE = 0.02

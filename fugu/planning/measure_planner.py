@@ -220,15 +220,11 @@ def _staircase_error(hull: Hull, epsilon: float) -> float | None:
     return math.sqrt(staircase_error(staircase(hull, epsilon)))
 
 
-def draws(states: int) -> int:
-    """How many ticks to simulate."""
-    return max(_LEAST_DRAWS, min(_MOST_DRAWS, _MOST_CELLS // states))
-
-
 def walk_of(transition: Floats, distribution: Floats, generator: np.random.Generator) -> Ints:
     """A path of the chain, from a distribution."""
     steps = np.cumsum(transition, axis=1)
-    path = np.empty(draws(len(distribution)) // 2, dtype=np.int64)
+    ticks = max(_LEAST_DRAWS, min(_MOST_DRAWS, _MOST_CELLS // len(distribution))) // 2
+    path = np.empty(ticks, dtype=np.int64)
     state = int(generator.choice(len(distribution), p=distribution))
     for tick, lot in enumerate(generator.random(len(path)).tolist()):
         path[tick] = state
@@ -240,12 +236,8 @@ def _tracked(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: F
     """The root-mean-square error of a gateway that filters a path, once it has begun."""
     beliefs = lagged(distribution, spec.transition, list(likelihoods), 0)
     begun = len(path) // 20
-    return rms(beliefs[begun:] @ spec.values - spec.values[path[begun:]])
-
-
-def rms(errors: Floats) -> float:
-    """The root of the mean squared length of errors (n, d)."""
-    return math.sqrt(float(np.mean(np.sum(errors**2, axis=1))))
+    off = beliefs[begun:] @ spec.values - spec.values[path[begun:]]
+    return math.sqrt(float(np.mean(np.sum(off**2, axis=1))))
 
 
 class StreamEpsilon(NamedTuple):
@@ -322,7 +314,9 @@ def make_measure_plan(
         distribution_name += " of what is shown" if spec.shows else ""
     distribution, first = spec.measured(distribution), spec.measured(initial)
     try:
-        schedule = _schedule(spec, initial)
+        reach = ConstraintSets(_measurement(spec, initial, 1))
+        possible = (np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in reach.all())
+        schedule = Schedule(tuple(possible), reach.start, reach.first_ticks)
         sets = set_plans(spec, schedule)
         start = first > 0.0
         example = None if spec.delta is None else set_plan(spec, 0, 1, start, delta_set(first, spec.delta) & start)
@@ -333,9 +327,7 @@ def make_measure_plan(
     )
     worst = sets[place]
     prior, prior_name = prior_within(distribution, distribution_name, worst)
-    fallback: Noise | None = None
-    noises: tuple[Noise, ...] = ()
-    refused: str | None = None
+    fallback, noises, refused = None, tuple[Noise, ...](), None
     try:
         fallback, noises = _noises(spec, sets, distribution)
     except (TableError, GraphError) as error:
@@ -392,12 +384,6 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
         return np.full(
             len(cycle), 1.0 / len(cycle)
         ), "the uniform distribution (there is more than one stationary distribution)"
-
-
-def _schedule(spec: MeasureSpec, initial: Floats) -> Schedule:
-    reach = ConstraintSets(_measurement(spec, initial, 1))
-    sets = [np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in reach.all()]
-    return Schedule(tuple(sets), reach.start, reach.first_ticks)
 
 
 def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:

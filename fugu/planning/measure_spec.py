@@ -62,17 +62,17 @@ class MeasureSpec:
     rule: dict[str, Any]
     graph: Bools
     epsilon: float
-    initial: Floats | None
-    start: StreamStart
     names: tuple[str, ...]
     resolution: tuple[float, ...]
     unit: str
-    objective: Objective
-    mechanism: Mechanism
-    delta: float | None
     cells: dict[str, Any] | None
     header: dict[str, Any]
-    notes: tuple[str, ...]
+    initial: Floats | None = None
+    start: StreamStart = "any"
+    objective: Objective = "error"
+    mechanism: Mechanism = "staircase"
+    delta: float | None = None
+    notes: tuple[str, ...] = ()
     shows: tuple[int, ...] = ()
     cycle: int = 1
     changes: tuple[tuple[int, Floats], ...] = ()

@@ -15,7 +15,6 @@ from fugu.contract.discretisers import Discretiser, Thresholds
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, StreamOutputs
-from fugu.contract.losses import Loss
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy
 from fugu.contract.measure_table import TimedTable, set_of
@@ -101,10 +100,8 @@ def thresholds(
 
     A value must be `hysteresis` beyond an edge to change the state; `missing` readings can have a state, the last one.
     """
-    readings = len(edges) + 1
-    default = ("low", "high") if readings == 2 else tuple(f"state{x}" for x in range(readings))
-    states = names or default
-    if missing and len(states) == readings:
+    states = names or (("low", "high") if len(edges) == 1 else tuple(f"state{x}" for x in range(len(edges) + 1)))
+    if missing and len(states) == len(edges) + 1:
         states = (*states, "missing")
     return Thresholds(edges=edges, states=states, hysteresis=hysteresis, missing=states[-1] if missing else None)
 
@@ -128,26 +125,22 @@ def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
 
 def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
     """Make the policy of planned windows, with the symbols beside them if there are any; errors as `build_policy`."""
-    alone, table = plan.windows_loss, plan.table
+    promise, table, windows_guarantee = plan.guarantee, plan.table, None
     rate = StreamOutputs(table, plan.windows).rate
+    if (alone := plan.windows_loss) is not None:
+        bound = StreamOutputs(None, plan.windows).bound(plan.chains, promise.adversary, alone.epsilon)
+        # Slack for changes of policy, and more than naming the class of a stream of several states later rounds.
+        epsilon = bound.epsilon(promise.stretch_ticks) * float(1 + SLACK)
+        windows_guarantee = promise.model_copy(update={"epsilon": epsilon})
     return make_policy(
         header,
         table=table,
         # joint chains of one stream with its name, its period and what a tick of it tells
         chains=plan.chains.named(header.stream, round(header.period_seconds * _MICROSECONDS), rate),
-        guarantee=plan.guarantee,
+        guarantee=promise,
         windows=plan.windows,
-        windows_guarantee=None if alone is None else _windows_guarantee(plan, alone),
+        windows_guarantee=windows_guarantee,
     )
-
-
-def _windows_guarantee(plan: JointPlan, alone: Loss) -> Guarantee:
-    """Loss of the windows alone about a stretch of the guarantee."""
-    promise = plan.guarantee
-    bound = StreamOutputs(None, plan.windows).bound(plan.chains, promise.adversary, alone.epsilon)
-    # Slack for changes of policy, and more than naming the class of a stream of several states later rounds.
-    epsilon = bound.epsilon(promise.stretch_ticks) * float(1 + SLACK)
-    return promise.model_copy(update={"epsilon": epsilon})
 
 
 def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **planned: Any) -> Policy:

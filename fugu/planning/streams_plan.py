@@ -124,15 +124,19 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
     chains = class_of([part * total for part in parts])
     lone = [_alone(request, i) for i in range(len(shares))]
     streams = tuple(_stream(request, chains, i, lone[i], ticks) for i in range(len(shares)))
-    apart = _apart(bound, lone, stretch)
-    return StreamsPlan(
-        request, chains, chains.joint_loss(request.adversary), streams, apart, _bound(chains, request.adversary)
-    )
+    apart = None
+    if None not in lone:
+        try:
+            apart = bound([rate for rate in lone if rate is not None]).epsilon(stretch)
+        except GuaranteeError:
+            apart = math.inf
+    loss = chains.joint_loss(request.adversary)
+    return StreamsPlan(request, chains, loss, streams, apart, _bound(chains, request.adversary))
 
 
-def _bound(chains: JointChains, adversary: Adversary) -> StretchBound:
-    """Joint loss of all streams about stretches."""
-    return chains.stretch_bound(chains.joint_loss(adversary).epsilon, 1, 0.0, (), adversary)
+def _bound(chains: JointChains, adversary: Adversary, windows: Loss | None = None) -> StretchBound:
+    """Joint loss of all streams about stretches; with a loss of `windows`, where only these are seen of one stream."""
+    return chains.stretch_bound((windows or chains.joint_loss(adversary)).epsilon, 1, 0.0, (), adversary)
 
 
 def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple[Policy, ...]:
@@ -153,15 +157,12 @@ def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple
             windows=stream.windows,
             windows_guarantee=None
             if stream.windows_loss is None
-            else guarantee.model_copy(update={"epsilon": _alone_of(plan, stream.windows_loss).epsilon(ticks)}),
+            else guarantee.model_copy(
+                update={"epsilon": _bound(plan.chains, request.adversary, stream.windows_loss).epsilon(ticks)}
+            ),
         )
         for stream, header in zip(plan.streams, headers, strict=True)
     )
-
-
-def _alone_of(plan: StreamsPlan, windows: Loss) -> StretchBound:
-    """Joint loss of all streams about stretches, where only the windows of one stream are seen."""
-    return plan.chains.stretch_bound(windows.epsilon, 1, 0.0, (), plan.request.adversary)
 
 
 def _largest(loss: Callable[[float], float], epsilon: float) -> float:
@@ -247,13 +248,3 @@ def _alone(request: StreamsRequest, column: int) -> float | None:
         )
     except (FuguError, ValueError):
         return None
-
-
-def _apart(bound: Callable[[Sequence[float]], StretchBound], lone: Sequence[float | None], ticks: int) -> float | None:
-    rates = [rate for rate in lone if rate is not None]
-    if len(rates) < len(lone):
-        return None
-    try:
-        return bound(rates).epsilon(ticks)
-    except GuaranteeError:
-        return math.inf

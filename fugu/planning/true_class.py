@@ -46,15 +46,9 @@ Attacked = Callable[[CoveringChains, np.random.Generator], Outputs | Sequence[Ou
 
 
 class Step(NamedTuple):
-    """A class that was tried, with its attacks, the most successful first.
-
-    `odds_ratio` is the largest of its steps. `count_scale` is the Laplace scale, in ticks, of counts of an endless
-    stream of windows at the wanted epsilon against the universal adversary.
-    """
+    """A class that was tried, with its attacks, the most successful first."""
 
     chains: CoveringChains
-    odds_ratio: float
-    count_scale: float
     attacks: tuple[Attack, ...]
 
     @property
@@ -132,12 +126,12 @@ def true_class(
     chains = covered.chains
     while len(steps) < most_steps:
         try:
-            outputs, scale = attacked(chains, generator), count_scale(chains, epsilon)
+            outputs = attacked(chains, generator)
         except FuguError as error:
             return TrueClass(covered, None, tuple(steps), str(error))
         if outputs is None:
             return TrueClass(covered, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
-        steps.append(Step(chains, chains.odds_bound, scale, _attacks(states, segments, outputs, epsilon)))
+        steps.append(Step(chains, _attacks(states, segments, outputs, epsilon)))
         if steps[-1].passed:
             return TrueClass(covered, chains, tuple(steps), None)
         chains = widened(chains, _WIDER)
@@ -175,23 +169,13 @@ def attack_model(
         return SymbolOutputs(symbols, emission)
 
     attacked: Attacked = alone if len(model.streams) == 1 else together
-    model_class = true_class(states, segments, len(shows), epsilon, attacked, generator)
-    return model.model_copy(
-        update={
-            "chains": model_class.chains,
-            "refused": model_class.reason,
-            "attacked": _attacked(model_class, epsilon),
-        }
-    )
-
-
-def _attacked(true_class: TrueClass, epsilon: float) -> AttackedModel | None:
-    if not true_class.steps:
-        return None
-    reached = {
-        name: getattr(true_class.steps[-1].strongest, name) for name in ("success", "low", "high", "ceiling", "guess")
-    }
-    return AttackedModel(epsilon=epsilon, attackers=len(true_class.steps[0].attacks), **reached)
+    tried = true_class(states, segments, len(shows), epsilon, attacked, generator)
+    reached: AttackedModel | None = None
+    if tried.steps:
+        worst = tried.steps[-1].strongest
+        shown = {name: getattr(worst, name) for name in ("success", "low", "high", "ceiling", "guess")}
+        reached = AttackedModel(epsilon=epsilon, attackers=len(tried.steps[0].attacks), **shown)
+    return model.model_copy(update={"chains": tried.chains, "refused": tried.reason, "attacked": reached})
 
 
 def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float) -> tuple[Attack, ...]:
@@ -208,10 +192,10 @@ def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs],
 
 def _why(steps: Sequence[Step], epsilon: float) -> str:
     """Why the widest class that was tried did not pass: attackers were right too often, or may have been."""
-    strongest = steps[-1].strongest
+    strongest, scale = steps[-1].strongest, count_scale(steps[-1].chains, epsilon)
     seen = any(attack.refutes for step in steps for attack in step.attacks)
     return (
-        f"{'no class passes' if seen else 'too short to tell'}: even with noise of {steps[-1].count_scale:.3g} ticks "
+        f"{'no class passes' if seen else 'too short to tell'}: even with noise of {scale:.3g} ticks "
         f"for a count, up to {strongest.high:.3f} of the guesses of the attacker '{strongest.attacker}' are right. "
         f"{strongest.success:.3f} were, and epsilon {epsilon:g} allows {strongest.ceiling:.3f}"
     )

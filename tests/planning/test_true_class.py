@@ -59,8 +59,8 @@ def test_a_class_that_attackers_refute_is_widened() -> None:
     assert not first.passed
     assert first.strongest.high > first.strongest.ceiling
     assert last.passed
-    assert widened.chains.odds_bound == last.odds_ratio > first.odds_ratio
-    scales = [step.count_scale for step in widened.steps]
+    assert widened.chains.odds_bound == last.chains.odds_bound > first.chains.odds_bound
+    scales = [count_scale(step.chains, 1.0) for step in widened.steps]
     assert all(1.4 < wide / narrow < 1.6 for narrow, wide in itertools.pairwise(scales))
 
 
@@ -69,11 +69,11 @@ def test_who_gains_nothing_is_not_the_strongest() -> None:
     chains = BoundedChains(states=2, odds_ratio=4.0)
     wide = Attack("learner", 0.5, 0.1, 0.95, 0.8, 0.7, 0.0)
     still = Attack("guesser", 0.7, 0.7, 0.7, 0.8, 0.7, 0.0)
-    step = Step(chains, 4.0, 2.0, (still, wide))
+    step = Step(chains, (still, wide))
     assert step.passed
     assert step.strongest is still
     gained = Attack("reader", 0.75, 0.7, 0.81, 0.8, 0.7, 0.0)
-    beaten = Step(chains, 4.0, 2.0, (gained, still, wide))
+    beaten = Step(chains, (gained, still, wide))
     assert beaten.strongest is gained
     assert beaten.passed, "a gain that may be none refutes nothing"
 
@@ -94,7 +94,7 @@ def test_a_gain_beyond_doubt_refutes_and_one_that_cannot_be_told_is_said(
 ) -> None:
     attack = Attack("reader", success, low, high, 0.9, 0.9, 0.0)
     assert (attack.refutes, attack.unclear) == (refutes, unclear)
-    assert Step(BoundedChains(states=2, odds_ratio=4.0), 4.0, 2.0, (attack,)).passed == (not refutes and not unclear)
+    assert Step(BoundedChains(states=2, odds_ratio=4.0), (attack,)).passed == (not refutes and not unclear)
     allowed = Attack("reader", success, low, high, 0.96, 0.9, 0.0)
     assert not allowed.refutes
     assert not allowed.unclear
