@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import MQTTProtocolVersion
@@ -278,6 +278,13 @@ class Link:
                     socket.socket.shutdown(below, socket.SHUT_RDWR)  # as if cut, also below TLS
             _end_thread(self._client)
             self._client = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.stop()
 
     def _new_client(self) -> Client:
         if not insides_fit():

@@ -108,17 +108,13 @@ def _log_in(
         on_published=lambda message, accepted: answers.update({message: accepted}),
         on_absent=waiting,
     )
-    try:
-        link.start()
+    with link:
         _wait(link, lambda: link.connected or bool(link.last_error))
         if not link.connected:
             return Probe("login", link.last_error or "the broker does not answer", end)
         taken = {topic: _taken(link, topic, answers) for topic in write}
-        began = time.monotonic()
-        _wait(link, lambda: len(heard) >= len(listen) or time.monotonic() - began > _LISTEN_SECONDS)
+        _wait(link, lambda: len(heard) >= len(listen), _LISTEN_SECONDS)
         return Probe("done", "", end, taken if link.protocol == "5" else None, dict(heard))
-    finally:
-        link.stop()
 
 
 def _taken(link: Link, topic: str, answers: Mapping[int, bool]) -> bool:
@@ -130,8 +126,8 @@ def _taken(link: Link, topic: str, answers: Mapping[int, bool]) -> bool:
     return answers.get(message, False)
 
 
-def _wait(link: Link, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+def _wait(link: Link, condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         link.maintain()
         time.sleep(0.02)
@@ -152,8 +148,7 @@ def deliver(
         on_published=lambda _id, accepted: answers.put(accepted),
         on_absent=waiting,
     )
-    link.start()
-    try:
+    with link:
         for topic, payload in messages:
             deadline, sent, accepted = time.monotonic() + _ACCEPT_SECONDS, False, None
             while accepted is None:
@@ -165,8 +160,6 @@ def deliver(
                     if time.monotonic() > deadline or link.last_error.startswith("broker refuses the connection"):
                         raise LinkError(link.last_error or "the broker does not answer") from None
             yield accepted
-    finally:
-        link.stop()
 
 
 def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[str, bytes]]:
@@ -181,17 +174,9 @@ def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[
         tuple(topics),
         on_message=lambda topic, payload, _retained: heard.append((topic, payload)),
     )
-    link.start()
-    try:
-        end = time.monotonic() + _CONNECT_SECONDS
-        while not link.subscribed and time.monotonic() < end:
-            link.maintain()
-            time.sleep(_LOOK_SECONDS)
-        end = time.monotonic() + seconds
-        while link.subscribed and (wait_seconds := end - time.monotonic()) > 0:
-            time.sleep(min(wait_seconds, _LOOK_SECONDS))
+    with link:
+        _wait(link, lambda: link.subscribed, _CONNECT_SECONDS)
+        _wait(link, lambda: not link.subscribed, seconds)
         if not link.subscribed or link.last_error:
             raise LinkError(link.last_error or f"no connection to {broker.address}")
-    finally:
-        link.stop()
     return heard
