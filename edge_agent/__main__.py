@@ -82,7 +82,7 @@ def _run(words: Sequence[str]) -> int:
     from edge_agent.config import check_in_child
 
     if options.status:
-        from edge_agent.config_file import read_config
+        from edge_agent.config_schema import read_config
         from edge_agent.local_control import ask_status, described
 
         config = Path(options.config)

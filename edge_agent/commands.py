@@ -8,8 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from edge_agent.config_file import read_config
-from edge_agent.config_schema import AgentConfig
+from edge_agent.config_schema import AgentConfig, read_config
 from edge_agent.local_control import LocalStatusError, Pause, ask_status
 from edge_agent.outbox import Outbox, OutboxError, identifiers
 from fugu.contract.errors import StatusCode, UsageError

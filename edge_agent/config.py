@@ -13,7 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from edge_agent.config_file import read_config
 from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
 from edge_agent.sensors.source import ConfigError
 from fugu.host.child import answered
@@ -93,7 +92,9 @@ def _managed(checked: dict[str, Any]) -> Managed:
 
 def _checked(path: Path) -> dict[str, Any]:
     """Validate configuration and policies; the result is what JSON can carry."""
-    from importlib.metadata import version  # a running agent does not need it, and what it loads
+    from importlib.metadata import version  # a running agent does not need these, and what they load
+
+    from edge_agent.config_schema import read_config
 
     config = read_config(path)
     plan = config.model_dump(

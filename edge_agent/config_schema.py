@@ -1,21 +1,24 @@
-"""The fields of an agent's configuration file, and of each kind of sensor; docs/deploy.md explains them to people."""
+"""An agent's configuration file, and the fields of each kind of sensor; docs/deploy.md explains them to people."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, get_args
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from edge_agent.local_broker import is_loopback
 from edge_agent.sensors.opening import KINDS
+from edge_agent.sensors.source import ConfigError
 from fugu.contract._document import Document
 from fugu.contract.groups import GroupPin
 from fugu.contract.pins import Pins
 from fugu.contract.stretches import Ceiling
 from fugu.host.payload import parse_path
+from fugu.host.toml_file import read_toml
 from fugu.mqtt.broker import Broker
 
-__all__ = ["AgentConfig", "Mqtt", "SensorConfig", "StreamConfig"]
+__all__ = ["AgentConfig", "Mqtt", "SensorConfig", "StreamConfig", "read_config", "sensor_values"]
 
 FileName = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """Relative to the folder of the configuration; the system's calls end a name at a zero byte."""
@@ -33,7 +36,7 @@ def _readable(path: str) -> str:
     return path
 
 
-Path = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_readable)]
+JsonPath = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_readable)]
 Word = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
@@ -166,14 +169,14 @@ class Mqtt(_Sensor):
 
     kind: Literal["mqtt"]
     topic: Topic
-    path: Path | None = None
+    path: JsonPath | None = None
     host: FileName = "127.0.0.1"
     port: int = Field(default=1883, ge=1, le=65535)
     username: str | None = None
     password_file: FileName | None = None
     silence: Silence = "samples"
     availability: Topic | None = None
-    availability_path: Path | None = None
+    availability_path: JsonPath | None = None
     online: KeepAlive = "online"
 
     @model_validator(mode="after")
@@ -320,3 +323,16 @@ class AgentConfig(Document):
             if len({stream.stream for stream in self.streams}) != len(self.streams):
                 raise ValueError("two streams have the same name")
         return self
+
+
+def read_config(path: Path) -> AgentConfig:
+    """Read a configuration file, without the policies that it names. Raises ConfigError if a field is wrong."""
+    return read_toml(path, AgentConfig, ConfigError)
+
+
+def sensor_values(stream: StreamConfig, folder: Path, broker: Broker) -> dict[str, Any]:
+    """A sensor's configuration as plain values; its files are relative to `folder`, and `broker` may not be read."""
+    values: dict[str, Any] = stream.sensor.model_dump(mode="json")
+    files = {key: str(folder / values[key]) for key in ("file", "password_file") if values.get(key) is not None}
+    fleet = {"fleet_broker": [broker.host, broker.port]} if values["kind"] == "mqtt" else {}
+    return values | files | fleet

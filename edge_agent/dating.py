@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from edge_agent.config_file import read_config
+from edge_agent.config_schema import read_config
 from edge_agent.enrolled import open_trust
 from edge_agent.policy_history import Edition
 from fugu.contract.descriptions import Described, Description, describe

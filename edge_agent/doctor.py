@@ -13,10 +13,9 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edge_agent.config import check_in_child
-from edge_agent.config_file import read_config
+from edge_agent.config_schema import AgentConfig, read_config
 from edge_agent.enrolled import open_trust
 from edge_agent.local_control import NO_USE, LocalStatusError, ask_status
 from edge_agent.outbox import identifiers
@@ -31,9 +30,6 @@ from fugu.host.checks import Finding, loopback_only
 from fugu.host.clock import synchronised
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
-
-if TYPE_CHECKING:
-    from edge_agent.config_schema import AgentConfig
 
 __all__ = ["examine", "private_socket", "tried"]
 

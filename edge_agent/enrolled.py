@@ -1,17 +1,18 @@
-"""The documents that an enrolled device has accepted so far, and the policies that it runs by them."""
+"""The documents that an enrolled device has accepted so far, and what runs of a policy by the owner's terms."""
 
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
-from edge_agent.config_file import check_declared, sensor_values
-from edge_agent.config_schema import AgentConfig, StreamConfig
-from edge_agent.joined import check_joined
+from edge_agent.config_schema import AgentConfig, SensorConfig, StreamConfig, sensor_values
 from edge_agent.sensors.source import ConfigError
-from fugu.contract.errors import Reason, TrustError
+from fugu.contract.discretisers import Discretiser
+from fugu.contract.errors import GuaranteeError, Reason, TrustError
 from fugu.contract.fleet_documents import read_enrolment
+from fugu.contract.groups import GroupPin, SharedWindow
 from fugu.contract.history import Noise
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
@@ -53,8 +54,8 @@ def with_sensor(
 
     Raises ConfigError if the sensor does not fit, TrustError for a group that the owner has not joined.
     """
-    check_declared(policy.discretiser, stream.sensor)
-    check_joined(policy, config)
+    _check_declared(policy.discretiser, stream.sensor)
+    _check_joined(policy, config)
     return to_run_of(policy, compiled), sensor_values(stream, folder, config.broker)
 
 
@@ -103,3 +104,57 @@ def _stored(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _check_declared(discretiser: Discretiser, sensor: SensorConfig) -> None:
+    """Raise a ConfigError if a missing reading tells of what is measured, and is no state: it would have no noise."""
+    if sensor.kind == "bluetooth-heart-rate" and sensor.no_contact == "missing" and discretiser.missing is None:
+        raise ConfigError(
+            'no_contact = "missing" needs a policy whose discretiser names a state for missing readings, since '
+            "contact is lost because of what is measured"
+        )
+
+
+def _check_joined(policy: AnyPolicy, config: AgentConfig) -> None:
+    """Refuse a policy with a sum that the owner has not joined, or whose terms it does not keep; TrustError.
+
+    Epsilon is derived here, from the group's noise with the device's own class, windows and symbols.
+    """
+    pins = {pin.name: pin for pin in config.groups}
+    for shared in policy.sums if isinstance(policy, Policy) else ():
+        if (pin := pins.get(shared.group.name)) is None:
+            raise TrustError(
+                f"stream {policy.stream} is to report to group {shared.group.name}, which its owner has not joined: "
+                "fugu-agent join, on the device",
+                Reason.PINNED,
+            )
+        if (why := pin.refusal(shared.group)) is not None:
+            raise TrustError(why, Reason.PINNED)
+        assert isinstance(policy, Policy)
+        _check_epsilon(policy, shared, pin)
+
+
+def _check_epsilon(policy: Policy, shared: SharedWindow, pin: GroupPin) -> None:
+    ticks = pin.most.ticks(policy.clock.period_us)
+    claim = policy.guarantee.model_copy(update={"epsilon": pin.most.epsilon, "stretch_ticks": ticks})
+
+    def within(noise: int) -> bool:
+        group = shared.group.model_copy(update={"noise": noise})
+        sums = tuple(
+            summed.model_copy(update={"group": group}) if summed is shared else summed for summed in policy.sums
+        )
+        try:
+            policy.model_copy(update={"sums": sums, "guarantee": claim}).verify()
+        except GuaranteeError:
+            return False
+        return True
+
+    if within(shared.group.noise):
+        return
+    most = bisect_left(range(1, shared.group.noise), True, key=lambda noise: not within(noise))  # less is more noise
+    enough = f"at most {most} would do" if most else "no A would do: the stream tells too much beside it"
+    raise TrustError(
+        f"epsilon {policy.derived().epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "
+        f"{pin.most} of group {shared.group.name}: its A is {shared.group.noise}, {enough}",
+        Reason.PINNED,
+    )

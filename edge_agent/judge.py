@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from edge_agent.config_file import read_config
+from edge_agent.config_schema import read_config
 from edge_agent.enrolled import open_trust, to_run
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Kind
 from fugu.contract.errors import TrustError

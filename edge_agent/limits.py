@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge_agent.config_file import read_config
+from edge_agent.config_schema import read_config
 from fugu.contract.chains import ChainClass
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.measure_table import members

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config_file import sensor_values
-from edge_agent.config_schema import StreamConfig
+from edge_agent.config_schema import StreamConfig, sensor_values
 from edge_agent.sensors.opening import open_sensor
 from edge_agent.sensors.replay import read_changes
 from edge_agent.sensors.source import ConfigError

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.__main__ import main
-from edge_agent.config_file import read_config
+from edge_agent.config_schema import read_config
 from edge_agent.fleet_policy import FleetPolicy
 from edge_agent.outbox import Outbox
 from edge_agent.plan import Managed, StreamPlan

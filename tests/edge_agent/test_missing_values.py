@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from edge_agent.config_file import sensor_values
-from edge_agent.config_schema import StreamConfig
+from edge_agent.config_schema import StreamConfig, sensor_values
 from edge_agent.sensors.opening import open_sensor
 from edge_agent.sensors.source import Sensor
 from fugu.host.codes import Codes
