@@ -236,15 +236,10 @@ def _enter(
     cells = {str(name): (cell or "").strip() for name, cell in row.items()}
     name, measured = cells["device"], cells.get("measurement_ceiling")
     check_name(name, "device")
-    device = _Device(
-        name,
-        line,
-        arguments.epsilon_of(cells["ceiling"]),
-        arguments.positive(arguments.number(measured, "measurement_ceiling"), "measurement_ceiling")
-        if measured
-        else None,
-        tuple(cells.get("groups", "").split()),
-    )
+    ceiling, of_points = arguments.epsilon_of(cells["ceiling"]), None
+    if measured:
+        of_points = arguments.positive(arguments.number(measured, "measurement_ceiling"), "measurement_ceiling")
+    device = _Device(name, line, ceiling, of_points, tuple(cells.get("groups", "").split()))
     for group in device.groups:
         check_name(group, "group")
     check_sensor(cells["sensor"])

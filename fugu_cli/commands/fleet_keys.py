@@ -28,6 +28,7 @@ from gateway.fleet.keys import (
     ROLES,
     ROOT_FILE,
     Passphrases,
+    RoleName,
     Root,
     initialise,
     key_files,
@@ -177,16 +178,11 @@ def init(
       fugu fleet init --fleet home --keys keys
       fugu fleet init --fleet home --keys keys --policy 2/3 --passphrase-file secret
     """
-    (root_of, roots), (policy_of, policies) = _signing(root, "root"), _signing(policy, "policy")
+    of_root, of_policy = _signing(root, "root"), _signing(policy, "policy")
     passphrase = at_hand(passphrase_file).new()
     online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
-    new_root = initialise(
-        fleet,
-        keys,
-        {"root": roots, "policy": policies, "gateway": 1},
-        {"root": root_of, "policy": policy_of, "gateway": 1},
-        {"root": passphrase, "policy": passphrase, "gateway": online},
-    )
+    wanted: dict[RoleName, tuple[int, int, str]] = {"root": (*of_root, passphrase), "policy": (*of_policy, passphrase)}
+    new_root = initialise(fleet, keys, {**wanted, "gateway": (1, 1, online)})
     show_report([_table(new_root.document, [keys])])
     say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
     say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")

@@ -212,40 +212,45 @@ def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[i
     number of the newest version, the signature of any root at hand will do.
     """
     text, back = options.version, options.restores
-    old = None
+    if text != "next" and not text.isdecimal():
+        raise UsageError(f"--version must be a number or 'next', got {text[:40]!r}")
+    old, number = None, None if text == "next" else int(text[:20])
     if back is not None and not back.isdecimal():  # any root of the folders may have been in force then
         with naming(Path(back), "the document"):
             old = read_complete(Path(back).read_bytes(), roots)
-    if text != "next" and not text.isdecimal():
-        raise UsageError(f"--version must be a number or 'next', got {text[:40]!r}")
-    if options.registry is None:
-        if text == "next" or (back is not None and old is None):
-            raise UsageError("--version next and --restores need --registry")
-        return _risen(int(text[:20]), old), old
-    with closing(Registry(options.registry)) as opened:
-        newest = opened.newest_version()
-        if text == "next" and newest:
-            try:
-                believed(opened, newest, roots)
-            except FuguError as error:
-                raise FleetError(f"{error}: nor is its number; say the new one with --version") from None
-        number = newest + 1 if text == "next" else int(text[:20])
-        if number <= newest:
-            raise FleetError(f"version {number} is not newer than {newest}, which the registry has")
-        if back is not None and old is None:
-            try:
-                old = believed(opened, int(back[:20]), [root])
-            except FleetError as error:
-                raise FleetError(
-                    f"{error}. If a key that was replaced since has signed it, name the file: --restores FILE"
-                ) from None
-        return _risen(number, old), old
-
-
-def _risen(number: int, old: PolicyDocument | None) -> int:
+    if options.registry is not None:
+        with closing(Registry(options.registry)) as opened:
+            number = _number(opened, number, roots)
+            if back is not None and old is None:
+                old = _stored(opened, int(back[:20]), root)
+    if number is None or (back is not None and old is None):
+        raise UsageError("--version next and --restores need --registry")
     if old is not None and number <= old.version:
         raise FleetError(f"version {number} is not newer than version {old.version}, which it brings back")
+    return number, old
+
+
+def _number(registry: Registry, number: int | None, roots: list[Root]) -> int:
+    """The number, or `None` for the next one, if it is newer than all of a registry."""
+    newest = registry.newest_version()
+    if number is None and newest:
+        try:
+            believed(registry, newest, roots)
+        except FuguError as error:
+            raise FleetError(f"{error}: nor is its number; say the new one with --version") from None
+    number = newest + 1 if number is None else number
+    if number <= newest:
+        raise FleetError(f"version {number} is not newer than {newest}, which the registry has")
     return number
+
+
+def _stored(registry: Registry, version: int, root: Root) -> PolicyDocument:
+    try:
+        return believed(registry, version, [root])
+    except FleetError as error:
+        raise FleetError(
+            f"{error}. If a key that was replaced since has signed it, name the file: --restores FILE"
+        ) from None
 
 
 def _policy_keys(

@@ -309,47 +309,34 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
     points = walk.points(ticks)
     _, off, _ = walk.errors
     estimate = walk.estimates[max(walk.estimates)] if walk.estimates else None
-    came = len(walk.released)
-    radius = _RADIUS * _CELL
+    came, lately = len(walk.released), f"of the last {_SHOWN} steps"
+    sent = f"of {came if expected is None else expected:,} points"
+    steps = [Shape("line", "raw", way), Shape("dots", "here", way[-1:])]
+    released = [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
+    guess = [truth, *([] if estimate is None else _guess(estimate))]
+    sure = f"{100 * most_sure(walk.policy.epsilon):.0f} %"
+    of = f"sure at most of one of two places up to {_RADIUS * _CELL} m apart, by one point; 50 % before"
+    best = "best guess from all points, with its 95 % ranges" + (f" · off by {off:.0f} m" if off == off else "")
+    dashes = f"points {lately} · dashes: the truth, which does not leave"
     return [
-        _map(
-            walk.policy,
-            *("stays", "Stays", f"{len(walk.truth):,}", "steps, on the device"),
-            f"the way of the last {_SHOWN} steps",
-            [Shape("line", "raw", way), Shape("dots", "here", way[-1:])],
-        ),
-        _map(
-            walk.policy,
-            *("leaves", "Leaves", f"{came:,}", f"of {came if expected is None else expected:,} points"),
-            f"points of the last {_SHOWN} steps · dashes: the truth, which does not leave",
-            [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])],
-        ),
-        _map(
-            walk.policy,
-            *("attacker", "Attacker", f"{100 * most_sure(walk.policy.epsilon):.0f} %"),
-            f"sure at most of one of two places up to {radius} m apart, by one point; 50 % before",
-            "best guess from all points, with its 95 % ranges" + (f" · off by {off:.0f} m" if off == off else ""),
-            [truth, *([] if estimate is None else _guess(estimate))],
-        ),
+        _map(walk, "stays", f"{len(walk.truth):,}", "steps, on the device", f"the way {lately}", steps),
+        _map(walk, "leaves", f"{came:,}", sent, dashes, released),
+        _map(walk, "attacker", sure, of, best, guess),
     ]
 
 
-def _map(
-    policy: MeasurePolicy, look: Look, title: str, number: str, words: str, head: str, shapes: Sequence[Shape]
-) -> Lane:
+def _map(walk: Walk, look: Look, number: str, words: str, head: str, shapes: Sequence[Shape]) -> Lane:
     """A map of all cells, as wide as high."""
+    policy = walk.policy
     scale = np.array(policy.resolution)
     places = np.array(policy.coordinates) * scale
-    (left, low), (right, high) = (
-        (places.min(axis=0) - scale).tolist(),
-        (places.max(axis=0) + scale).tolist(),
-    )
+    (left, low), (right, high) = (places.min(axis=0) - scale).tolist(), (places.max(axis=0) + scale).tolist()
     cells = [(x - scale[0] / 2, x + scale[0] / 2, y - scale[1] / 2, y + scale[1] / 2) for x, y in places.tolist()]
     inside = [shape._replace(points=[_inside(point, left, right) for point in shape.points]) for shape in shapes]
     middle = float(places[:, 0].max() / 2)
     marks = [(0.0, "0"), (middle, f"{middle:g} {policy.unit}"), (2 * middle, f"{2 * middle:g}")]
     return Lane(
-        *(look, title, number, words, head, 0, (left, right), marks, (low, high), ()),
+        *(look, look.title(), number, words, head, 0, (left, right), marks, (low, high), ()),
         [Shape("bars", "cell", cells), *inside],
     )
 

@@ -36,17 +36,13 @@ def shown_ledger(ledger: Ledger) -> Result:
 
 
 def _account_document(account: Account) -> dict[str, Any]:
+    amounts = ("spent_together", "allowance", "base", "spent", "remaining")
     return {
         **account.key._asdict(),
         "mechanism": account.mechanism,
         "together": account.together or None,
-        "spent_together": nats(account.spent_together),
-        "allowance": nats(account.allowance),
-        "base": nats(account.base),
-        "spent": nats(account.spent),
-        "remaining": nats(account.remaining),
-        "first": account.first if account.runs else None,
-        "last": account.last if account.runs else None,
+        **{name: nats(getattr(account, name)) for name in amounts},
+        **{name: getattr(account, name) if account.runs else None for name in ("first", "last")},
         "exclusive": account.exclusive or None,
         "problem": standing_problem(account.key, account.allowance, account.base) or None,
     }

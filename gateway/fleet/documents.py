@@ -301,17 +301,11 @@ def _changed(
     old: PolicyDocument, new: PolicyDocument, after: dict[str, Worth], worths: dict[str, Worth]
 ) -> dict[str, StreamChange]:
     """The streams of a document before another, by name."""
-    ticks, before = other_ticks(old, new), _worths(old, worths)
-    return {
-        policy.stream: StreamChange(
-            policy.stream,
-            before[policy.stream],
-            after.get(policy.stream),
-            ticks.get(policy.stream, ""),
-            _profile_days(policy),
-        )
-        for policy in policies_of(old)
-    }
+    ticks, before, changed = other_ticks(old, new), _worths(old, worths), dict[str, StreamChange]()
+    for policy in policies_of(old):
+        name = policy.stream
+        changed[name] = StreamChange(name, before[name], after.get(name), ticks.get(name, ""), _profile_days(policy))
+    return changed
 
 
 def _profile_days(policy: AnyPolicy) -> float:

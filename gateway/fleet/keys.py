@@ -19,7 +19,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -40,6 +40,7 @@ __all__ = [
     "ROLES",
     "ROOT_FILE",
     "Passphrases",
+    "RoleName",
     "Root",
     "decrypted",
     "initialise",
@@ -274,37 +275,29 @@ class Root(NamedTuple):
 
     def trust(self, device: str = "device", groups: tuple[str, ...] = ()) -> Trust:
         """The rules of a device of this fleet whose owner accepts everything that is true."""
-        return Trust(
-            Enrolment(
-                fleet=self.document.fleet,
-                device=device,
-                root=self.payload.hex(),
-                groups=groups,
-                ceiling=Ceiling(epsilon=_MOST),
-                measurement_ceiling=_MOST,
-            )
-        )
+        limits: dict[str, Any] = {"ceiling": Ceiling(epsilon=_MOST), "measurement_ceiling": _MOST}
+        root = self.payload.hex()
+        return Trust(Enrolment(fleet=self.document.fleet, device=device, root=root, groups=groups, **limits))
 
 
 def initialise(
     fleet: str,
     folder: Path,
-    counts: Mapping[RoleName, int],
-    thresholds: Mapping[RoleName, int],
-    passphrases: Mapping[RoleName, str],
+    wanted: Mapping[RoleName, tuple[int, int, str]],
 ) -> Root:
-    """Make a fleet's keys and its first root.
+    """Make a fleet's keys and its first root: for each role how many have to sign, of how many, and their passphrase.
 
     Raises FleetError if the folder is not empty, or cannot be written; pydantic.ValidationError if a threshold can
     never be met, or the name is none.
     """
-    keys = {role: [Ed25519PrivateKey.generate() for _ in range(counts[role])] for role in ROLES}
+    keys = {role: [Ed25519PrivateKey.generate() for _ in range(wanted[role][1])] for role in ROLES}
+    thresholds = {role: wanted[role][0] for role in ROLES}
     root = _signed(_document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
     root.trust()
     new_folder(folder, private=True)
     for role in ROLES:
         for key in keys[role]:
-            write_key(folder, role, key, passphrases[role])
+            write_key(folder, role, key, wanted[role][2])
     _write(folder, root)
     return root
 

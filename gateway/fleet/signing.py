@@ -254,24 +254,14 @@ def make_document(
     version: int,
     to: Address,
     bodies: Iterable[dict[str, Any]],
-    *,
-    valid_from: int = 0,
-    valid_until: int | None = None,
-    on_expiry: Literal["hold", "stop"] = "hold",
+    **terms: Any,
 ) -> PolicyDocument:
-    """A document of some policies, all of whose guarantees hold.
+    """A document of some policies, all of whose guarantees hold; `terms` say when it does, as fields of it.
 
     Raises FuguError if one does not, or two policies are for one stream; pydantic.ValidationError for a wrong field.
     """
-    document = PolicyDocument(
-        fleet=fleet,
-        version=version,
-        to=to,
-        valid_from=valid_from,
-        valid_until=valid_until,
-        on_expiry=on_expiry,
-        policies=tuple(_restamped(body, version) for body in bodies),
-    )
+    policies = tuple(_restamped(body, version) for body in bodies)
+    document = PolicyDocument(fleet=fleet, version=version, to=to, policies=policies, **terms)
     verify_guarantees(compiled := compile_document(document))
     return compiled
 

@@ -173,9 +173,8 @@ def counted_window(description: Description) -> tuple[DescribedWindow, list[tupl
     """
     number = {state: x for x, state in enumerate(description.states)}
     for window in description.windows:
-        groups = [
-            tuple(number[state] for state in group if state in number) for group in window.groups(description.states)
-        ]
+        named = window.groups(description.states)
+        groups = [tuple(number[state] for state in group if state in number) for group in named]
         if window.query.additive and all(0 < len(group) < len(description.states) for group in groups):
             return window, groups
     if any(window.blocks is not None for window in description.windows):
@@ -223,26 +222,22 @@ class AttackView:
             return None
         self._changed = False
         description = self._told
-        ticks = {
-            tick: posterior for tick, (version, posterior) in self._ticks.items() if version == description.version
-        }
+        ticks = {tick: symbol for tick, (version, symbol) in self._ticks.items() if version == description.version}
         windows = [self._windows[key] for key in sorted(self._windows, key=lambda window: window[1])]
 
         def update(ask: Ask) -> dict[str, Any]:
             named = {"kind": "attack", "stream": description.stream, "version": description.version}
             try:
-                return named | (_of_counts if description.kind == "windows" else _of_symbols)(
-                    description, ticks, windows, ask
-                )
+                if description.kind == "windows":
+                    return named | _of_counts(description, windows, ask)
+                return named | _of_symbols(description, ticks, ask)
             except FuguError as error:
                 return named | {"none": str(error)}
 
         return update
 
 
-def _of_symbols(
-    description: Description, ticks: Mapping[int, _Symbol], _windows: Sequence[WindowFrame], ask: Ask
-) -> dict[str, Any]:
+def _of_symbols(description: Description, ticks: Mapping[int, _Symbol], ask: Ask) -> dict[str, Any]:
     if description.kind == "points":
         raise FuguError(
             "No attacker of this page reads points. To name the state behind a point takes the table that it was drawn "
@@ -254,26 +249,18 @@ def _of_symbols(
     symbols, shifts = zip(*(ticks.get(t, (-1, 0)) for t in range(first, last + 1)), strict=True)
     # A shift only grows, and is not said of a tick without a symbol.
     times = [tick - shift for tick, shift in enumerate(accumulate(shifts, max), first)]
-    return _update(
-        *(description, ask("read_symbols", description, symbols), (first, last), times, description.states),
-        read=f"the {len(ticks)} newest symbols that this page received, those after a moment, too"
-        + (", and no counts beside them" if description.windows else ""),
-        alone=ONE_SYMBOL,
-        alone_read="the newest symbol and nothing else",
-    )
+    read = f"the {len(ticks)} newest symbols that this page received, those after a moment, too"
+    read += ", and no counts beside them" if description.windows else ""
+    words = {"read": read, "alone": ONE_SYMBOL, "alone_read": "the newest symbol and nothing else"}
+    answer = ask("read_symbols", description, symbols)
+    return _update(description, answer, (first, last), times, description.states) | words
 
 
-def _of_counts(
-    description: Description, _ticks: Mapping[int, _Symbol], windows: Sequence[WindowFrame], ask: Ask
-) -> dict[str, Any]:
+def _of_counts(description: Description, windows: Sequence[WindowFrame], ask: Ask) -> dict[str, Any]:
     window, groups = counted_window(description)
     name, length = window.name, window.length
-    ours = (description.version, name, length, len(groups))
-    mine = [
-        window
-        for window in windows
-        if (window.policy_version, window.window, window.length, len(window.counts)) == ours
-    ]
+    asked = description.version, name, length, len(groups)
+    mine = [each for each in windows if (each.policy_version, each.window, each.length, len(each.counts)) == asked]
     if not mine:
         return {"waits": True}
     try:
@@ -286,19 +273,11 @@ def _of_counts(
     if len(groups) == 1:
         others = [state for x, state in enumerate(description.states) if x not in groups[0]]
         states = [others[0] if len(others) == 1 else "another state", *states]
-    return _update(
-        *(
-            description,
-            answer,
-            (mine[0].first, mine[-1].last),
-            [frame.first + length - frame.shift for frame in mine],
-            states,
-        ),
-        read=f"the counts of window {name}, one window at a time. It shows the probability that any one tick of the "
-        "window was in that state",
-        alone=ONE_WINDOW,
-        alone_read="the newest count, and takes ticks for independent",
-    )
+    read = f"the counts of window {name}, one window at a time. It shows the probability that any one tick of the "
+    words = {"read": f"{read}window was in that state", "alone": ONE_WINDOW}
+    words["alone_read"] = "the newest count, and takes ticks for independent"
+    times = [frame.first + length - frame.shift for frame in mine]
+    return _update(description, answer, (mine[0].first, mine[-1].last), times, states) | words
 
 
 def _update(
@@ -307,7 +286,6 @@ def _update(
     span: tuple[int, int],
     times: Iterable[int],
     states: Sequence[str],
-    **words: Any,
 ) -> dict[str, Any]:
     """Update about `states` that are shown, of the ticks of a span, at `times`, wall ticks; of two the second is."""
     if "none" in answer:
@@ -324,11 +302,10 @@ def _update(
     shown = [1] if len(states) == 2 else list(range(min(len(states), _MOST_SHOWN)))
     both = ("low_before", "high_before", "low_alone", "high_alone")
     rows = {"least": least, "most": most, **{name: answer[name] for name in both}}
+    typical = description.chains is not None and description.chains.kind == "bounded"
     return {
         "attacker": EVERYTHING,
-        "believes": "the typical chain"
-        if description.chains is not None and description.chains.kind == "bounded"
-        else answer["chains"],
+        "believes": "the typical chain" if typical else answer["chains"],
         "epsilon": promised,
         "states": [states[x] for x in shown],
         "times": [(description.epoch_us + tick * description.period_us) / 1e6 for tick in times],
@@ -336,7 +313,6 @@ def _update(
         **{name: [round(row[x], 4) for x in shown] for name, row in rows.items()},
         "guesses": [states[x] for x in answer["guesses"]],
         "beyond": beyond,
-        **words,
     }
 
 
