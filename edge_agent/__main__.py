@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fugu.contract.errors import FuguError, UsageError
-from fugu.host.terminal import LOG_FORMATS, Parser, add_version, log_to_stderr, print_any_text, print_lines
+from fugu.host.terminal import LOG_FORMATS, Parser, add_version, exit_code, log_to_stderr, print_lines, run_program
 
 if TYPE_CHECKING:
     from edge_agent.plan import AgentPlan
@@ -27,25 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     used. It is 2 if the command line cannot be read, 130 if interrupted.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    print_any_text()
-    try:
-        try:
-            if not words or words[0] not in _BY_HAND:
-                return _run(words)
-            from edge_agent.commands import done
-
-            print(done(words, input))
-            return 0
-        finally:  # also where the parser ends the process
-            sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except FuguError as error:
-        print(f"fugu-agent: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        return 130
+    return run_program(lambda: exit_code("fugu-agent", lambda: _run(words)))
 
 
 def _parser() -> Parser:
@@ -77,6 +57,11 @@ def _parser() -> Parser:
 
 
 def _run(words: Sequence[str]) -> int:
+    if words and words[0] in _BY_HAND:
+        from edge_agent.commands import done
+
+        print(done(words, input))
+        return 0
     options = _parser().parse_args(words)
     log_to_stderr(options.log_format, verbose=options.verbose)
     from edge_agent.config import check_in_child

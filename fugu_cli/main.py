@@ -12,13 +12,12 @@ interruption.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 
 from fugu.contract.errors import FuguError, UsageError, cause, printable
-from fugu.host.terminal import print_any_text, version_line
+from fugu.host.terminal import run_program, version_line
 from fugu.recordings.errors import QuestionError
 from fugu_cli import edge
 from fugu_cli.reading import read_words
@@ -44,17 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    print_any_text()
-    try:
-        try:
-            code = guarded(lambda: _run(words), as_json="--json" in words)
-        finally:  # also where a parser ends the process
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of our output has gone, as `head` does: not an error. Nothing more may be written there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    return code
+    return run_program(lambda: guarded(lambda: _run(words), as_json="--json" in words))
 
 
 def _run(words: list[str]) -> int:

@@ -12,7 +12,7 @@ from fugu.contract.envelope import digits
 from fugu.contract.errors import FuguError, UsageError
 from fugu.host.files import write_secret
 from fugu.host.process import Notifier
-from fugu.host.terminal import LOG_FORMATS, Parser, log_to_stderr, print_any_text
+from fugu.host.terminal import LOG_FORMATS, Parser, exit_code, log_to_stderr, run_program
 from fugu_helper.members import Members
 
 __all__ = ["COMMANDS", "main"]
@@ -54,14 +54,8 @@ members = "members"
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 when it is done, 1 for what is refused, 2 for words that cannot be read."""
-    print_any_text()
-    try:
-        return _run(sys.argv[1:] if words is None else list(words))
-    except FuguError as error:
-        print(f"fugu helper: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        return 130
+    asked = sys.argv[1:] if words is None else list(words)
+    return run_program(lambda: exit_code("fugu helper", lambda: _run(asked)))
 
 
 def _parser() -> Parser:

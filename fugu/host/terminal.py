@@ -8,20 +8,22 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, NoReturn, TextIO, get_args
 
-from fugu.contract.errors import UsageError
+from fugu.contract.errors import FuguError, UsageError
 
 __all__ = [
     "LOG_FORMATS",
     "LogSettings",
     "Parser",
     "add_version",
+    "exit_code",
     "log_settings",
     "log_to_stderr",
-    "print_any_text",
     "print_lines",
+    "run_program",
     "version_line",
 ]
 
@@ -35,6 +37,32 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Refuse a command line; a `UsageError`."""
         raise UsageError(f"{message} (try '{self.prog} --help')")
+
+
+def run_program(work: Callable[[], int]) -> int:
+    """Run a program's work to its exit code; it is no error if the reader of its output has gone, as `head` does."""
+    for stream in (sys.stdout, sys.stderr):  # what their encoding cannot say, such as odd bytes of a name, is escaped
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            return work()
+        finally:  # also where a parser ends the process
+            sys.stdout.flush()
+    except BrokenPipeError:  # nothing more may be written there
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def exit_code(program: str, work: Callable[[], int]) -> int:
+    """Do some work; its code, or 1 for what is refused, 2 for words that cannot be read, 130 if interrupted."""
+    try:
+        return work()
+    except FuguError as error:
+        print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def version_line(program: str) -> str:
@@ -102,13 +130,6 @@ def log_settings() -> LogSettings:
     root = logging.getLogger()
     json_lines = any(isinstance(handler.formatter, _JsonLines) for handler in root.handlers)
     return LogSettings("json" if json_lines else "text", root.isEnabledFor(logging.INFO))
-
-
-def print_any_text() -> None:
-    """Let output and errors escape what their encoding cannot say, such as odd bytes in a file's name."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 _DEEPER = 5
