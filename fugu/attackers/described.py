@@ -72,7 +72,7 @@ def read_symbols(description: Description, symbols: Sequence[int]) -> Answer:
     states = [(x,) for x in range(len(description.states))]
     heard = np.array(symbols, dtype=np.int64)
     newest = heard[heard >= 0][-1:] if (heard >= 0).any() else heard[-1:]
-    return _answer(believed_chains(description), states, outputs, heard, newest, 1)
+    return _Question(states, outputs, heard, newest, 1).answer(believed_chains(description))
 
 
 def read_counts(
@@ -97,54 +97,48 @@ def read_counts(
     others = tuple(x for x in range(len(description.states)) if x not in groups[0])
     work = sum(length * min(length, EXACT_TICKS) * len(chain.shows) ** 2 for chain in chains)
     heard = np.array(counts[-max(1, _MOST_CELLS // max(1, work)) :], dtype=np.int64)
-    return _answer(chains, [others, groups[0]] if len(groups) == 1 else groups, outputs, heard, heard[-1:], length)
+    asked = [others, groups[0]] if len(groups) == 1 else groups
+    return _Question(asked, outputs, heard, heard[-1:], length).answer(chains)
 
 
-def _answer(
-    chains: Sequence[Belief],
-    groups: Sequence[tuple[int, ...]],
-    outputs: Callable[[Ints, Ints], Outputs],
-    heard: Ints,
-    newest: Ints,
-    length: int,
-) -> Answer:
-    """Answer about `groups` of states, from what was heard of rows of `length` ticks each."""
-    if not chains:
-        return {"none": _NO_CHAIN}
-    try:
-        readings = [_read(*chain, groups, outputs, heard, newest, length) for chain in chains]
-    except (ValueError, IndexError, ArithmeticError):
-        return {"none": _UNFIT}
-    together, alone, before = (np.array(each) for each in zip(*readings, strict=True))
-    bands = {"": together, "_alone": alone, "_before": before}
-    return {
-        **{f"low{of}": band.min(axis=0).tolist() for of, band in bands.items()},
-        **{f"high{of}": band.max(axis=0).tolist() for of, band in bands.items()},
-        "guesses": sorted({int(last.argmax()) for last in together[:, -1]}),
-        "chains": len(chains),
-    }
+class _Question(NamedTuple):
+    """A question about `groups` of states, from what was heard of rows of `length` ticks each, the newest at last."""
 
+    groups: Sequence[tuple[int, ...]]
+    outputs: Callable[[Ints, Ints], Outputs]
+    heard: Ints
+    newest: Ints
+    length: int
 
-def _read(
-    transition: Floats,
-    shows: Ints,
-    groups: Sequence[tuple[int, ...]],
-    outputs: Callable[[Ints, Ints], Outputs],
-    heard: Ints,
-    newest: Ints,
-    length: int,
-) -> tuple[Floats, Floats, Floats]:
-    """Probabilities of the groups: of each row given everything (rows, g), given the newest alone, and before (g,)."""
-    members = np.array([[x in group for group in groups] for x in shows], dtype=np.float64)
+    def answer(self, chains: Sequence[Belief]) -> Answer:
+        """Answer by each of the chains that are believed."""
+        if not chains:
+            return {"none": _NO_CHAIN}
+        try:
+            readings = [self._read(*chain) for chain in chains]
+        except (ValueError, IndexError, ArithmeticError):
+            return {"none": _UNFIT}
+        together, alone, before = (np.array(each) for each in zip(*readings, strict=True))
+        bands = {"": together, "_alone": alone, "_before": before}
+        return {
+            **{f"low{of}": band.min(axis=0).tolist() for of, band in bands.items()},
+            **{f"high{of}": band.max(axis=0).tolist() for of, band in bands.items()},
+            "guesses": sorted({int(last.argmax()) for last in together[:, -1]}),
+            "chains": len(chains),
+        }
 
-    def read(attacker: Attacker, some: Ints) -> Floats:
-        seen = outputs(shows, some)
-        segments = np.arange(seen.ticks) // (length if length > 1 else seen.ticks)
-        posteriors = attacker(seen, Knowledge(transition, segments)) @ members
-        return np.asarray(posteriors.reshape(-1, length, len(groups)).mean(axis=1))
+    def _read(self, transition: Floats, shows: Ints) -> tuple[Floats, Floats, Floats]:
+        """Probabilities of the groups: of each row given all (rows, g), given the newest alone, and before (g,)."""
+        members = np.array([[x in group for group in self.groups] for x in shows], dtype=np.float64)
 
-    before = Knowledge(transition, np.zeros(1, dtype=np.int64)).distribution @ members
-    return read(smoothing, heard), read(single, newest)[-1], before
+        def read(attacker: Attacker, some: Ints) -> Floats:
+            seen = self.outputs(shows, some)
+            segments = np.arange(seen.ticks) // (self.length if self.length > 1 else seen.ticks)
+            posteriors = attacker(seen, Knowledge(transition, segments)) @ members
+            return np.asarray(posteriors.reshape(-1, self.length, len(self.groups)).mean(axis=1))
+
+        before = Knowledge(transition, np.zeros(1, dtype=np.int64)).distribution @ members
+        return read(smoothing, self.heard), read(single, self.newest)[-1], before
 
 
 def _between(low: float, high: float) -> list[float]:

@@ -249,7 +249,7 @@ def _side(
         matrix = move * (step.T if past else step)
         each = seen[:, :, None, :] * option.T[None, None]
         each = each.reshape(len(seen), -1, size) @ matrix.T
-        seen = _selected(each, unseen @ move.T, wide, pairs)
+        seen = _selected(each, wide, pairs)
         unseen = unseen @ move.T
         if len(options) - place in wanted:
             fresh = move[:, list(likely)].T
@@ -259,7 +259,7 @@ def _side(
     return _Sides(seen, unseen)
 
 
-def _selected(each: Floats, unseen: Floats, wide: _Expanded, pairs: Sequence[tuple[int, int]]) -> Floats:
+def _selected(each: Floats, wide: _Expanded, pairs: Sequence[tuple[int, int]]) -> Floats:
     """For every two states the output whose likelihoods differ most."""
     each = each / np.maximum(each.max(axis=2, keepdims=True), 1e-300)
     if each.shape[1] <= 1:

@@ -78,7 +78,7 @@ def follow(distribution: Floats, moves: Moves, kinds: Ints, likelihoods: Sequenc
     if released.any():
         counting[released] = np.array([likelihood for likelihood in likelihoods if likelihood is not None])
     first = np.ascontiguousarray(distribution, dtype=np.float64)
-    if (bad := _filter(first, *moves, kinds, released, counting, beliefs, logs)) >= 0:
+    if (bad := _filter(first, moves, kinds, released, counting, beliefs, logs)) >= 0:
         raise ValueError(f"no state is possible at tick {bad}")
     return Followed(beliefs, logs, counting)
 
@@ -92,7 +92,7 @@ def fixed_lag(followed: Followed, moves: Moves, kinds: Ints, lag: int, ticks: sl
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
     chosen = np.arange(len(followed.beliefs))[ticks]
     smoothed = np.ones((len(chosen), followed.beliefs.shape[1]))
-    if not _smooth(followed.beliefs, followed.counting, *moves, kinds, chosen, min(lag, len(kinds)), smoothed):
+    if not _smooth(followed.beliefs, followed.counting, moves, kinds, chosen, min(lag, len(kinds)), smoothed):
         raise ValueError("no state is possible")
     return smoothed
 
@@ -112,23 +112,14 @@ def reachable(possible: Bools, transition: ArrayLike) -> Bools:
 
 @kernel
 def _filter(
-    distribution: Floats,
-    dense: Floats,
-    starts: Ints,
-    columns: Ints,
-    weights: Floats,
-    kinds: Ints,
-    released: Bools,
-    counting: Floats,
-    beliefs: Floats,
-    logs: Floats,
+    distribution: Floats, moves: Moves, kinds: Ints, released: Bools, counting: Floats, beliefs: Floats, logs: Floats
 ) -> int:
     """Fill beliefs (n, N) and logs (n,); counting becomes 1 where a release is impossible. A bad tick, or -1."""
     ticks, states = beliefs.shape
     before = distribution.copy()
     for tick in range(ticks):
         if tick > 0:
-            before = _predict(beliefs[tick - 1], dense, starts, columns, weights, kinds[tick - 1])
+            before = _predict(beliefs[tick - 1], moves, kinds[tick - 1])
         total = before.sum()
         if not total > 0.0:
             return tick
@@ -148,30 +139,21 @@ def _filter(
 
 
 @part
-def _predict(row: Floats, dense: Floats, starts: Ints, columns: Ints, weights: Floats, kind: int) -> Floats:
+def _predict(row: Floats, moves: Moves, kind: int) -> Floats:
     """A row (N,) times a transition."""
     following: Floats = np.zeros(len(row))
-    if len(dense) > 0:
-        following = np.dot(row, dense[kind])
+    if len(moves.dense) > 0:
+        following = np.dot(row, moves.dense[kind])
     else:
         for state in range(len(row)):
-            for entry in range(starts[kind, state], starts[kind, state + 1]):
-                following[columns[entry]] += row[state] * weights[entry]
+            for entry in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
+                following[moves.columns[entry]] += row[state] * moves.weights[entry]
     return following
 
 
 @kernel
 def _smooth(
-    beliefs: Floats,
-    counting: Floats,
-    dense: Floats,
-    starts: Ints,
-    columns: Ints,
-    weights: Floats,
-    kinds: Ints,
-    chosen: Ints,
-    lag: int,
-    messages: Floats,
+    beliefs: Floats, counting: Floats, moves: Moves, kinds: Ints, chosen: Ints, lag: int, messages: Floats
 ) -> bool:
     """Turn messages (n, N), ones at first, into the distributions of chosen ticks; False if no state is possible."""
     states = beliefs.shape[1]
@@ -193,14 +175,14 @@ def _smooth(
                     return False
                 weighed[end] /= mass
                 end += 1
-            if len(dense) > 0:
-                messages[row:end] = np.dot(weighed[row:end], dense[kind].T)
+            if len(moves.dense) > 0:
+                messages[row:end] = np.dot(weighed[row:end], moves.dense[kind].T)
             else:
                 for place in range(row, end):
                     for state in range(states):
                         total = 0.0
-                        for entry in range(starts[kind, state], starts[kind, state + 1]):
-                            total += weights[entry] * weighed[place, columns[entry]]
+                        for entry in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
+                            total += moves.weights[entry] * weighed[place, moves.columns[entry]]
                         messages[place, state] = total
             row = end
     for row in range(len(chosen)):

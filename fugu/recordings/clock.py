@@ -155,7 +155,7 @@ def clock_of(
     dates, moments = halves or _halves(cells)
     if not all(map(_DAY_ONLY.fullmatch, {*dates})):
         dates, moments = _halves([cell.strip().replace("T", " ").replace(",", " ", 1) for cell in cells])
-    return _dates(dates, moments, unit, zone, year_first=len(match[1]) == _FOUR, dotted=match[2] == ".")
+    return _dates(dates, moments, unit, zone, match)
 
 
 def _in_digits(cells: Sequence[str]) -> list[str]:
@@ -235,15 +235,10 @@ def _spelled(cell: str) -> str:
 
 
 def _dates(
-    dates: Sequence[str],
-    moments: Sequence[str],
-    unit: str | None,
-    zone: ZoneInfo | None,
-    *,
-    year_first: bool,
-    dotted: bool,
+    dates: Sequence[str], moments: Sequence[str], unit: str | None, zone: ZoneInfo | None, first: re.Match[str]
 ) -> Clock:
     """Times of dates as people write them. Days and times of day come again and again: each is read once."""
+    year_first, dotted = len(first[1]) == _FOUR, first[2] == "."
     days = {day: _DAY_ONLY.fullmatch(day) for day in {*dates}}
     clocks = {clock: _seconds_of_day(clock.strip(" ,")) for clock in {*moments}}
     matches = [match for match in days.values() if match is not None]

@@ -118,11 +118,12 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
     ends = (np.isnan(moments) | (absent & (absent.sum() <= MOST_MISSING * len(absent))))[order]
     trace = np.cumsum((np.diff(traces[order], prepend=-1) != 0) + ends.astype(np.int64))[~ends]
     at, notes = order[~ends], table.notes
+    evidence = Evidence(file, " and ".join(names), options, [], None, time, clock)
     if clock is not None:
-        sorting, notes = _in_order(moments[at], trace, Evidence(file, "places", options, [], None, time, clock), notes)
+        sorting, notes = _in_order(moments[at], trace, evidence, notes)
         at, trace = at[sorting], trace[sorting]
     missing = int(absent.sum())
-    facts = facts_of(loaded, table, " and ".join(names), only, time, clock, options)
+    facts = facts_of(loaded, table, only, evidence)
     path = Traces(
         places=places.T[at],
         trace=trace,

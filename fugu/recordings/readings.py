@@ -14,7 +14,6 @@ from fugu.recordings.clock import LEAST_DATED, Clock, clock_of
 from fugu.recordings.columns import (
     BOUNDARIES,
     Chosen,
-    TimeCells,
     codes_of,
     is_missing,
     keys_of,
@@ -198,24 +197,16 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
         raise error if str(error).startswith(loaded.name) else FuguError(f"{loaded.name}: {error}") from None
 
 
-def facts_of(
-    loaded: Loaded,
-    table: Table,
-    column: str,
-    chosen: Chosen,
-    time: TimeCells | None,
-    clock: Clock | None,
-    options: ReadOptions,
-) -> Facts:
+def facts_of(loaded: Loaded, table: Table, chosen: Chosen, evidence: Evidence) -> Facts:
     """Facts of a recording as far as its columns say them."""
-    zone = ""
+    time, clock, options, zone = evidence.time, evidence.clock, evidence.options, ""
     if clock is not None and clock.dated:
         zone = str(options.zone or "UTC, as none is written") if clock.naive else ", ".join(clock.offsets) or "UTC"
     return Facts(
         form=loaded.table.form,
         rows=len(table.lines),
         rows_in_file=len(loaded.table.lines),
-        column=column,
+        column=evidence.column,
         only=chosen,
         time=None if time is None else time.name,
         unit="" if clock is None else clock.unit,
@@ -253,8 +244,7 @@ def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
     if isinstance(values.readings, list):
         evidence = evidence._replace(words=frozenset(word.casefold() for word in values.readings if word is not None))
     unused = tuple(name for name in table.columns if name not in (column, *taken, *BOUNDARIES, *dict(only)))
-    facts = facts_of(loaded, table, column, only, time, clock, options)
-    facts = facts._replace(missing=values.missing, unused=unused)
+    facts = facts_of(loaded, table, only, evidence)._replace(missing=values.missing, unused=unused)
     readings = Readings(
         *(values.readings, parts, options.period, options.period is not None, False, "numbers"),
         *(label, loaded.name, 0.0, table.notes),
