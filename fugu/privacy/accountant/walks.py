@@ -15,6 +15,8 @@ Source: docs/proofs/chain-accountant.md, "The chain accountant".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
@@ -275,10 +277,7 @@ def losses(chain: MarkovChain, rates: Floats) -> Floats:
     """Losses (n, k, k) of every tick at rates (n, k, k), to an adversary who knows no state; 0 for no secrets."""
     supports = _supports(chain, len(rates))
     future, past = _future_leakages(chain.transition, rates), past_leakages(chain, rates)
-    return _without_impossible(rates + future + past, supports)
-
-
-def _without_impossible(total: Floats, supports: list[Bools]) -> Floats:
+    total = np.asarray(rates + future + past)
     for tick, possible in enumerate(supports):
         total[tick][~possible] = 0.0
         total[tick][:, ~possible] = 0.0
@@ -343,11 +342,7 @@ def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
     rounding = 4.0 * len(rates) * UNIT  # of differences of running sums
     for tick in range(1, len(rates)):
         rows, columns = np.flatnonzero(supports[tick]), np.flatnonzero(supports[tick - 1])
-        converged = (
-            tick >= 2
-            and np.array_equal(distributions[tick], distributions[tick - 1])
-            and np.array_equal(distributions[tick - 1], distributions[tick - 2])
-        )
+        converged = tick >= 2 and _same(distributions[tick - 1 : tick + 1]) and _same(distributions[tick - 2 : tick])
         if converged and _same(rates[tick - 2 : tick]) and _same(leakages[tick - 2 : tick]):
             leakages[tick] = leakages[tick - 1]
             continue
@@ -403,5 +398,5 @@ class _Powers:
         return self._stacked[:count]
 
 
-def _same(pair: Floats) -> bool:
+def _same(pair: Sequence[Floats] | Floats) -> bool:
     return bool(np.array_equal(pair[0], pair[1]))
