@@ -186,7 +186,7 @@ def _far(counts: Ints) -> float:
         if not of:
             raise FuguError("a state does not occur")
         ends.append(clopper_pearson(min(max(seen, 1), of - 1) if of > 1 else 1, of, 1.0 - 2.0 * TAIL))
-    return max(1.0, *((1 - q) * (1 - r) / (q * r) for q, r in [(ends[0].low, ends[1].low)]))
+    return max(1.0, *((1 - q) * (1 - r) / (q * r) for q, r in [(ends[0][0], ends[1][0])]))
 
 
 def truths(kind: str, rng: np.random.Generator) -> Floats:
@@ -289,7 +289,7 @@ def share(of: list[bool]) -> str:
     if not of:
         return "-"
     ends = clopper_pearson(sum(of), len(of), 0.95)
-    return f"{sum(of) / len(of):.0%} ({ends.low:.0%} to {ends.high:.0%})"
+    return f"{sum(of) / len(of):.0%} ({ends[0]:.0%} to {ends[1]:.0%})"
 
 
 def table(columns: list[str], rows: list[list[str]]) -> None:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, stdtrit
+from scipy.special import stdtrit
 
 from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, COUNT_LEARNERS, Attacker, smoothing
 from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, without
 from fugu.chains.arrays import Floats, Ints
-from fugu.privacy.transitions import count_transitions
+from fugu.privacy.transitions import count_transitions, share_bounds
 
 __all__ = [
     "Attack",
@@ -27,7 +27,6 @@ __all__ = [
     "mean_interval",
     "mean_transitions",
     "odds_change",
-    "share_bounds",
     "success_bound",
 ]
 
@@ -56,15 +55,6 @@ def lowest_mean(sums: Floats, confidence: float) -> float:
     """A one-sided lower confidence bound for the mean of independent numbers (blocks,)."""
     mean, reach = _spread(sums, 2 * confidence - 1)
     return mean - reach
-
-
-def share_bounds(hits: int, trials: int, level: float) -> tuple[float, float]:
-    """Lower and upper bound of a probability, by how often it happened, each of them wrong with probability `level`.
-
-    Source: Clopper and Pearson, "The use of confidence or fiducial limits" (1934).
-    """
-    low = float(betaincinv(hits, trials - hits + 1, level)) if hits else 0.0
-    return low, float(betaincinv(hits + 1, trials - hits, 1 - level)) if hits < trials else 1.0
 
 
 def block_sums(series: Floats, length: int) -> Floats:

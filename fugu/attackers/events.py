@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attackers.evaluation import share_bounds
 from fugu.attackers.mechanisms import Heard, Mechanism, Recorded, Simulated, log_likelihoods, paths, release
 from fugu.attackers.witness import secret_pairs
 from fugu.chains.arrays import Floats
 from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.transitions import share_bounds
 
 __all__ = ["attacked", "least_epsilon", "reach"]
 

@@ -180,8 +180,8 @@ def constant_probability(seen: int, of: int, tail: float = TAIL) -> tuple[float,
     if not of:
         return _NEVER, 1.0 - _NEVER
     confidence = 1.0 - 2.0 * tail
-    low = clopper_pearson(max(seen, 1), of, confidence).low
-    return max(low, _NEVER), min(clopper_pearson(min(seen, of - 1), of, confidence).high, 1.0 - _NEVER)
+    low, high = clopper_pearson(max(seen, 1), of, confidence)[0], clopper_pearson(min(seen, of - 1), of, confidence)[1]
+    return max(low, _NEVER), min(high, 1.0 - _NEVER)
 
 
 _MOST = 3

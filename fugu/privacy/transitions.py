@@ -10,8 +10,6 @@ confidence or fiducial limits illustrated in the case of the binomial" (1934).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from pydantic import Field
 from scipy import special
@@ -20,7 +18,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract._document import Document
 
 __all__ = [
-    *("LikelihoodRatio", "clopper_pearson", "count_transitions", "count_triples", "order_test"),
+    *("LikelihoodRatio", "clopper_pearson", "count_transitions", "count_triples", "order_test", "share_bounds"),
     "transition_matrix",
 ]
 
@@ -36,13 +34,6 @@ class LikelihoodRatio(Document):
     degrees: int = Field(ge=0)
     p_value: float = Field(ge=0.0, le=1.0)
     nats_per_step: float = Field(ge=0.0)
-
-
-class Interval(NamedTuple):
-    """A confidence interval for a probability."""
-
-    low: float
-    high: float
 
 
 def count_transitions(states: Ints, segments: Ints, k: int) -> Ints:
@@ -67,16 +58,18 @@ def transition_matrix(counts: Ints) -> Floats:
     return np.asarray(np.where(totals > 0, counts / np.maximum(totals, 1), 1.0 / k), dtype=np.float64)
 
 
-def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
-    """Return the exact (conservative) confidence interval of a probability; [0, 1] without any trial.
+def share_bounds(hits: int, trials: int, level: float) -> tuple[float, float]:
+    """Lower and upper bound of a probability, by how often it happened, each of them wrong with probability `level`.
 
-    Source: Clopper and Pearson (1934), by quantiles of the beta distribution.
+    Without any trial they are 0 and 1. Source: Clopper and Pearson (1934), by quantiles of the beta distribution.
     """
-    half = (1.0 - confidence) / 2.0
-    failures = trials - successes
-    low = float(special.betaincinv(successes, failures + 1, half)) if successes else 0.0
-    high = float(special.betaincinv(successes + 1, failures, 1.0 - half)) if failures else 1.0
-    return Interval(low, high)
+    low = float(special.betaincinv(hits, trials - hits + 1, level)) if hits else 0.0
+    return low, float(special.betaincinv(hits + 1, trials - hits, 1.0 - level)) if hits < trials else 1.0
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[float, float]:
+    """Return the exact (conservative) confidence interval of a probability; [0, 1] without any trial."""
+    return share_bounds(successes, trials, (1.0 - confidence) / 2.0)
 
 
 def order_test(triples: Ints) -> LikelihoodRatio:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attackers.evaluation import share_bounds
 from fugu.attackers.events import attacked, reach
 from fugu.attackers.mechanisms import Recorded, Simulated
 from fugu.attackers.witness import told_by_tick, witness
@@ -24,6 +23,7 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.losses import Adversary
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.transitions import share_bounds
 from gateway.audit.access import Audience
 from gateway.audit.mechanism import Definition, JointStreams, certified, mechanism_of, worst_chains
 from gateway.releases.allowance import log_chance

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fugu.attackers.evaluation import block_sums, lowest_mean, mean_interval, share_bounds
+from fugu.attackers.evaluation import block_sums, lowest_mean, mean_interval
+from fugu.privacy.transitions import share_bounds
 
 
 @pytest.mark.long
