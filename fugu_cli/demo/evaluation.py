@@ -248,15 +248,11 @@ class Replay:
         return odds_change(symbols, Knowledge(self.transition, np.zeros_like(self.states)))
 
     @property
-    def beginning(self) -> int:
-        """Ticks before there is a running mean."""
-        return self.policy.discretiser.baseline_ticks if self.policy.discretiser.kind == "baseline" else 0
-
-    @property
     def windows(self) -> range:
         """First ticks of the windows that are to come, but for those that begin before there is a running mean."""
-        window = self.window
-        at = window.start + -(-max(self.beginning - window.start, 0) // window.stride) * window.stride
+        window, discretiser = self.window, self.policy.discretiser
+        mean_from = discretiser.baseline_ticks if discretiser.kind == "baseline" else 0
+        at = window.start + -(-max(mean_from - window.start, 0) // window.stride) * window.stride
         return range(at, self.states.size - window.length + 1, window.stride)
 
     def counts(self, first: int) -> tuple[Ints, Ints]:

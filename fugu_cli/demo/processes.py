@@ -202,7 +202,6 @@ def gateway(
     port: int,
     fleet: str,
     folder: Path,
-    store: Path,
     log: Path,
     *,
     wait: bool = True,
@@ -214,7 +213,7 @@ def gateway(
     With `releases` the folder has a file `releases.toml`.
     """
     file = folder / "gateway.toml"
-    settings = {"fleet": fleet, "store": str(store.resolve()), "policies": "policies"}
+    settings = {"fleet": fleet, "store": "gateway.sqlite", "policies": "policies"}
     settings |= {"releases": "releases.toml"} if releases else {}
     lines = toml_lines({**settings, "home_assistant": home_assistant})
     file.write_text("\n".join([*lines, f"broker = {{port = {port}}}", ""]))

@@ -211,9 +211,9 @@ def _start(
     (folder / "policies").mkdir()
     for replay in replays:
         (folder / "policies" / f"{replay.device}.json").write_text(replay.policy.to_json())
-    fleet, store = replays[0].policy.fleet, folder / "gateway.sqlite"
+    fleet = replays[0].policy.fleet
     serving = stack.enter_context(
-        gateway(port, fleet, folder, store, out / "gateway.log", wait=False, home_assistant=home_assistant)
+        gateway(port, fleet, folder, out / "gateway.log", wait=False, home_assistant=home_assistant)
     )
     devices, broker = dict[str, subprocess.Popen[bytes]](), Broker(port=port)
     for replay in replays:

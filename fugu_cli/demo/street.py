@@ -120,9 +120,7 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
                 home.start()
             stack.callback(scene.simulated.stop)
             scene.simulated.start()
-            stack.enter_context(
-                gateway(port, "home", scene.folder, scene.folder / "store.sqlite", out / "gateway.log", releases=True)
-            )
+            stack.enter_context(gateway(port, "home", scene.folder, out / "gateway.log", releases=True))
             missing = _watched(scene, watcher)
         title = "A street: what stays, what leaves, and what others can say"
         write_pictures(out, "street", title, watcher.lanes())

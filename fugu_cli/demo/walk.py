@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -179,10 +180,9 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
             (out / "policy.json").write_text(policy.to_json())
             states = _steps(policy, expected * _MOST_TICKS)
             listener = stack.enter_context(_Listener(Broker(port=port), policy, states))
+            course = _Course(page, listener, Path(folder), out, expected)
             try:
-                _Course(page, listener, Path(folder), out, expected).run(
-                    stack, Broker(port=port, max_backoff=1), states
-                )
+                course.run(stack, Broker(port=port, max_backoff=1), states)
             except _StoodStillError as error:
                 if len(listener.walk().released) < _LEAST_POINTS:
                     raise
@@ -216,7 +216,7 @@ class _Course:
 
     def __init__(self, page: Page, listener: _Listener, folder: Path, out: Path, expected: int) -> None:
         self._page, self._listener, self._folder, self._out, self._expected = page, listener, folder, out, expected
-        self._device: subprocess.Popen[bytes] | None = None
+        self.device: subprocess.Popen[bytes]
 
     def run(self, stack: ExitStack, broker: Broker, states: list[int]) -> None:
         """Run until all points have arrived."""
@@ -229,35 +229,22 @@ class _Course:
         options |= {"measurement_ceiling": policy.epsilon, "status_seconds": 0.5, "grace_seconds": 0.0}
         sensor: dict[str, object] = {"kind": "replay", "file": str(folder / "walk.csv"), "column": "value"}
         config = write_config(folder, {**options, "drain_seconds": 10.0}, broker, {"policy.json": sensor})
-        stack.callback(self._kill)
-        store = folder / "gateway.sqlite"
         self._page.draw_lanes(0, _lanes(self._listener.walk(), self._expected))
         self._page.show(stage="starting a gateway and a device")
-        with gateway(broker.port, FLEET, folder, store, self._out / "gateway.log") as serving:
-            self._start(config)
+        start = partial(launch, "edge_agent", [str(config)], self._out / "device.log")
+        with gateway(broker.port, FLEET, folder, self._out / "gateway.log") as serving:
+            self.device = start()
+            stack.callback(lambda: kill(self.device))
             self._follow(self._expected // 3, "the device sends a point at every step")
-            self._kill()
+            kill(self.device)
             self._follow(0, "the device was killed", _DOWN_SECONDS)
-            self._start(config)
+            self.device = start()
             self._follow(self._expected // 2, "the device has begun anew")
             _end(serving, "gateway", self._out)
         self._follow(0, "the gateway was stopped", _DOWN_SECONDS)
-        with gateway(broker.port, FLEET, folder, store, self._out / "gateway-2.log"):
+        with gateway(broker.port, FLEET, folder, self._out / "gateway-2.log"):
             self._follow(self._expected, "both are back")
-            _end(self._running, "device", self._out)
-
-    @property
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._device is None:
-            raise FuguError("the device was not started")
-        return self._device
-
-    def _start(self, config: Path) -> None:
-        self._device = launch("edge_agent", [str(config)], self._out / "device.log")
-
-    def _kill(self) -> None:
-        if self._device is not None:
-            kill(self._device)
+            _end(self.device, "device", self._out)
 
     def _follow(self, count: int, stage: str, seconds: float = 0.0) -> None:
         """Draw what comes until so many points have arrived, or for some seconds.
@@ -273,12 +260,12 @@ class _Course:
         before, named = 0, ""
         while len(walk.released) < count or time.monotonic() < began + seconds:
             came = len(walk.released)
-            if not seconds and self._running.poll() is not None:
+            if not seconds and self.device.poll() is not None:
                 raise FuguError(f"the device ended before {count} points arrived: see {self._out / 'device.log'}")
             if came > before:
                 before, moved, named = came, time.monotonic(), ""
             still = time.monotonic() - moved
-            where = f"{came} of {self._expected} points have arrived, the device is process {self._running.pid}"
+            where = f"{came} of {self._expected} points have arrived, the device is process {self.device.pid}"
             if still > _STILL_SECONDS and not named:
                 named = f"the walk has stood still for {still:.0f} s: {where}"
                 say(named)

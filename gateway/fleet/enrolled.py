@@ -111,19 +111,14 @@ class FleetPolicies:
         sent = self._registry.sent(self._numbered)
         self._numbered = max([self._numbered, *(number for number, _, _ in sent)])
         self._sent.update((device, version) for _, device, version in sent)
-        refused = {
-            device.name: answer.version
-            for device in devices
-            if (answer := device.reported) and answer.outcome == "refused" and answer.in_force != answer.version
-        }
+        answers = [(device.name, device.reported) for device in devices if device.reported]
+        refusing = [(name, answer) for name, answer in answers if answer.outcome == "refused"]
+        refused = {name: answer.version for name, answer in refusing if answer.in_force != answer.version}
+        in_force = {name: answer.in_force for name, answer in answers if answer.in_force}
         while refusals := self._registry.refusals(after=self._refusals):
             self._refusals = refusals[-1].number
-            self._ever_refused.update(
-                (refusal.device, refusal.version) for refusal in refusals if refusal.outcome == "refused"
-            )
-        in_force = {
-            device.name: answer.in_force for device in devices if (answer := device.reported) and answer.in_force
-        }
+            some = [refusal for refusal in refusals if refusal.outcome == "refused"]
+            self._ever_refused.update((refusal.device, refusal.version) for refusal in some)
         self._ever_accepted.update(in_force.items())
         if sent or (refused, in_force) != (self._refused, self._in_force):
             self._catalogue.charges += 1

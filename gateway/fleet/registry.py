@@ -199,11 +199,9 @@ class Registry:
         """Remove a device; its refusals and the history stay. Raises FuguError if there is no such device."""
         with self.transaction():
             self.device(device)
-            for table, column in (
-                *(("members", "device"), ("desired", "device"), ("reported", "device")),
-                ("devices", "name"),
-            ):
-                self.db.execute(f"DELETE FROM {table} WHERE {column}=?", (device,))
+            for table in ("members", "desired", "reported"):
+                self.db.execute(f"DELETE FROM {table} WHERE device=?", (device,))
+            self.db.execute("DELETE FROM devices WHERE name=?", (device,))
             query = "UPDATE rollout_devices SET at_us=NULL, time_us=NULL, former=NULL, reached_us=NULL WHERE device=?"
             self.db.execute(query, (device,))  # enrolled again, it has to be offered again what it was offered
             self.record(who, "remove", device, time_us=time_us)
@@ -218,27 +216,23 @@ class Registry:
 
     def device(self, name: str) -> Device:
         """One device. Raises FuguError if there is none of this name."""
-        with self.snapshot():
-            if devices := self._devices("WHERE name=?", name):
-                return devices[0]
+        if devices := self._devices("WHERE name=?", name):
+            return devices[0]
         raise FuguError(f"there is no device {name[:80]!r} in fleet {self.fleet}")
 
     def devices(self, group: str | None = None) -> list[Device]:
         """All devices, or those of a group, by name."""
-        with self.snapshot():
-            if group is None:
-                return self._devices("ORDER BY name")
-            return self._devices("WHERE name IN (SELECT device FROM members WHERE in_group=?) ORDER BY name", group)
+        if group is None:
+            return self._devices("ORDER BY name")
+        return self._devices("WHERE name IN (SELECT device FROM members WHERE in_group=?) ORDER BY name", group)
 
     def keys(self) -> dict[str, bytes]:
         """The key of every device, with which watermarks are authenticated."""
-        with self.snapshot():
-            return dict(self.db.execute("SELECT name, key FROM intact_devices"))
+        return dict(self._rows("SELECT name, key FROM intact_devices"))
 
     def groups(self) -> dict[str, int]:
         """Every group, and how many devices it has."""
-        with self.snapshot():
-            return dict(self.db.execute("SELECT in_group, COUNT(*) FROM members GROUP BY in_group ORDER BY in_group"))
+        return dict(self._rows("SELECT in_group, COUNT(*) FROM members GROUP BY in_group ORDER BY in_group"))
 
     # What devices say
 
@@ -277,8 +271,7 @@ class Registry:
             "SELECT number, time_us, device, version, outcome, reason FROM refusals "
             f"WHERE {where} number>? ORDER BY number LIMIT ?"
         )
-        with self.snapshot():
-            return [Refusal._make(row) for row in self.db.execute(query, (*values, after, limit))]
+        return [Refusal._make(row) for row in self._rows(query, *values, after, limit)]
 
     # Documents
 
@@ -310,23 +303,18 @@ class Registry:
 
     def document(self, version: int) -> Document:
         """A document. Raises FuguError if there is none of this version."""
-        with self.snapshot():
-            row = self.db.execute(f"SELECT {_DOCUMENT} FROM intact_documents WHERE version=?", (version,)).fetchone()
-        if row is None:
-            raise FuguError(f"there is no document of version {version} in fleet {self.fleet}")
-        return _document(row)
+        if rows := self._rows(f"SELECT {_DOCUMENT} FROM intact_documents WHERE version=?", version):
+            return _document(rows[0])
+        raise FuguError(f"there is no document of version {version} in fleet {self.fleet}")
 
     def documents(self) -> list[Document]:
         """All documents, oldest first."""
-        with self.snapshot():
-            return [
-                _document(row) for row in self.db.execute(f"SELECT {_DOCUMENT} FROM intact_documents ORDER BY version")
-            ]
+        return [_document(row) for row in self._rows(f"SELECT {_DOCUMENT} FROM intact_documents ORDER BY version")]
 
     def newest_version(self) -> int:
         """The highest version of all documents, 0 if there is none."""
-        with self.snapshot():
-            return int(self.db.execute("SELECT COALESCE(MAX(version), 0) FROM documents").fetchone()[0])
+        [(version,)] = self._rows("SELECT COALESCE(MAX(version), 0) FROM documents")
+        return int(version)
 
     # What devices should have
 
@@ -372,8 +360,7 @@ class Registry:
             "WHERE published=0 AND COALESCE(phase, '') NOT IN "
             "('paused', 'stopped', 'aborted') ORDER BY since_us, device LIMIT ?"
         )
-        with self.snapshot():
-            return [Due._make(row) for row in self.db.execute(query, (limit,))]
+        return [Due._make(row) for row in self._rows(query, limit)]
 
     def send(self, some: Iterable[tuple[str, int]]) -> None:
         """Note that devices may get documents from now on; once for each."""
@@ -383,9 +370,7 @@ class Registry:
 
     def sent(self, after: int = 0) -> list[tuple[int, str, int]]:
         """Number, device and version of all documents above a number that devices may have got."""
-        with self.snapshot():
-            query = "SELECT number, device, version FROM sent WHERE number>? ORDER BY number"
-            return [(number, device, version) for number, device, version in self.db.execute(query, (after,))]
+        return self._rows("SELECT number, device, version FROM sent WHERE number>? ORDER BY number", after)
 
     def published(self, some: Iterable[tuple[str, int]]) -> None:
         """The broker has these documents; if a device should have a newer one by now, that is still to come."""
@@ -412,8 +397,7 @@ class Registry:
     def history(self, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events above a number, oldest first."""
         query = "SELECT number, time_us, who, what, subject, detail FROM history WHERE number>? ORDER BY number LIMIT ?"
-        with self.snapshot():
-            return [Event._make(row) for row in self.db.execute(query, (after, limit))]
+        return [Event._make(row) for row in self._rows(query, after, limit)]
 
     # Inside
 
@@ -446,7 +430,11 @@ class Registry:
         self.db.executemany("INSERT INTO members VALUES (?, ?)", [(device, group) for group in groups])
 
     def _devices(self, where: str, *values: object) -> list[Device]:
-        return [_device(row) for row in self.db.execute(f"{_DEVICES} {where}", values)]
+        return [_device(row) for row in self._rows(f"{_DEVICES} {where}", *values)]
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        with self.snapshot():
+            return self.db.execute(query, values).fetchall()
 
 
 def _group_names(groups: Iterable[str]) -> list[str]:

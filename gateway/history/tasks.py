@@ -100,18 +100,19 @@ class _RayTasks(Tasks):
     def __init__(self, ray: Any) -> None:
         self._ray = ray
 
-    def hold(self, function: Callable[..., Any], some: _Arguments) -> list[Any]:
+    def _begun(self, function: Callable[..., Any], some: _Arguments) -> list[Any]:
         remote = self._ray.remote(function)
-        references = [remote.remote(*arguments) for arguments in some]
+        return [remote.remote(*arguments) for arguments in some]
+
+    def hold(self, function: Callable[..., Any], some: _Arguments) -> list[Any]:
+        references = self._begun(function, some)
         self._ray.wait(references, num_returns=len(references), fetch_local=False)
         return references
 
     def map(
         self, function: Callable[..., _Result], some: _Arguments, progress: _Told = lambda _: None
     ) -> list[_Result]:
-        remote = self._ray.remote(function)
-        references = [remote.remote(*arguments) for arguments in some]
-        waiting = list(references)
+        waiting = references = self._begun(function, some)
         while waiting:
             _, waiting = self._ray.wait(waiting)
             progress(len(references) - len(waiting))

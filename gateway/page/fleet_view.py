@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -57,7 +57,7 @@ class Member:
         judged: the same of the newest document that it has judged.
         refusal: why it refused that; empty if it did not.
         seen: when its newest status came, in Unix seconds.
-        status, policy_status: the newest of each as it came, and when; empty if none has.
+        messages: its newest status and policy status as they came, and when, by their topic's kind.
     """
 
     name: str
@@ -73,13 +73,12 @@ class Member:
     refusal: str = ""
     stale: bool = False
     seen: float = 0.0
-    status: tuple[bytes, float] = (b"", 0.0)
-    policy_status: tuple[bytes, float] = (b"", 0.0)
+    messages: dict[Kind, tuple[bytes, float]] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
         """Bytes of its newest statuses as they came."""
-        return len(self.status[0]) + len(self.policy_status[0])
+        return sum(len(payload) for payload, _ in self.messages.values())
 
     @property
     def waits(self) -> bool | None:
@@ -131,9 +130,7 @@ class FleetView:
 
     def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:
         """Last statuses of a device, of itself and of the policies that it was sent, as it came; by topic's kind."""
-        member = self._members.get(name, Member(name))
-        newest: dict[Kind, tuple[bytes, float]] = {"status": member.status, "policy_status": member.policy_status}
-        return {kind: message for kind, message in newest.items() if message[0]}
+        return self._members[name].messages if name in self._members else {}
 
     def page(self, query: FleetQuery) -> dict[str, Any]:
         """Rows of a page, the unhealthy first, and how many there are of each condition."""
@@ -168,15 +165,14 @@ class FleetView:
             self._members[name] = Member(name)
         return self._members[name]
 
-    def _learn(self, member: Member, kind: str, payload: bytes, now: float) -> None:
-        before = member.bytes
-        replaced = {"status": member.status, "policy_status": member.policy_status}.get(kind)
-        if replaced is not None and self._bytes - len(replaced[0]) + len(payload) > MOST_BYTES:
+    def _learn(self, member: Member, kind: Kind, payload: bytes, now: float) -> None:
+        before, (replaced, _) = member.bytes, member.messages.get(kind, (b"", 0.0))
+        if kind != "policy_set" and self._bytes - len(replaced) + len(payload) > MOST_BYTES:
             self.left_out += 1
             return
         if kind == "status":
             status = Status.decode(payload)
-            member.status = payload, now
+            member.messages[kind] = payload, now
             member.online, member.seen = status.online, now
             member.codes, member.outbox = tuple(map(str, status.codes)), status.outbox_depth
             if status.online:
@@ -184,7 +180,7 @@ class FleetView:
                 member.streams = tuple((stream.stream, stream.policy_version) for stream in status.streams)
         elif kind == "policy_status":
             policy_status = PolicyStatus.decode(payload)
-            member.policy_status = payload, now
+            member.messages[kind] = payload, now
             member.running, member.stale = policy_status.version, policy_status.stale
             member.judged = policy_status.judged.hex()
             member.refusal = policy_status.reason and f"{policy_status.reason}: {policy_status.detail}"
