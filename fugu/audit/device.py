@@ -400,9 +400,8 @@ def _samples(
 
 def _pooled(policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], changed: Changes) -> Iterator[_Sample]:
     for name in dict.fromkeys(name for _, name in noise):
-        every = array("q", changed[name][1] if name in changed else ())
-        for (_, of), counts in noise.items():
-            every += counts if of == name else array("q")
+        own = (counts for (_, of), counts in noise.items() if of == name)
+        every = sum(own, start=array("q", changed[name][1] if name in changed else ()))
         yield _Sample(f"window {name}", *_cells(policy, name, 0, every), every, _scale(policy, name))
 
 

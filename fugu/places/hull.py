@@ -375,17 +375,14 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
         normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     else:
         vertices = _flat_vertices(points, axes)
-        count = len(vertices)
+        count, normals = len(vertices), np.zeros(vertices.shape, dtype=np.int64)
         if len(axes) == 2:
             faces = tuple((index, (index + 1) % count) for index in range(count))
             step = (np.roll(vertices, -1, axis=0) - vertices)[:, axes]
-            normals = np.zeros((count, space), dtype=np.int64)
             normals[:, axes[0]], normals[:, axes[1]] = step[:, 1], -step[:, 0]
         else:
             faces = tuple((index,) for index in range(count))
-            normals = np.zeros((count, space), dtype=np.int64)
-            for axis in axes:
-                normals[:, axis] = np.sign(vertices[:, axis])
+            normals[:, axes] = np.sign(vertices[:, axes])
     offsets = np.sum(normals * vertices[[face[0] for face in faces]], axis=1)
     return Hull(vertices, scale, normals, offsets, faces, equations, axes)
 

@@ -64,9 +64,8 @@ def _errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
     Off the span of K that hull is a double pyramid over K: its simplices are those of K with one more corner, +-v, all
     of one height. So the mean of |c|^2 summed over the corners and of |sum c|^2 grows by 2 |v|^2.
     """
-    estimates: NDArray[np.float64] = float(noise_error(hull)) + 2.0 * np.sum(
-        differences.astype(np.float64) ** 2, axis=1
-    )
+    squares: NDArray[np.float64] = np.sum(differences.astype(np.float64) ** 2, axis=1)
+    estimates = float(noise_error(hull)) + 2.0 * squares
     within = ~np.any(differences @ hull.equations.T, axis=1)
     if hull.rank:
         sizes, moments = _grown(hull, differences[within])
@@ -204,12 +203,12 @@ def protect(
         added.append((state, partner))
         final[state, partner] = final[partner, state] = True
         hull = hull.extended(values[state] - values[partner])
-    within = hull.largest_gauge(values[states])
-    needs_cap = cap is not None and within == math.inf
-    if needs_cap and cap is not None:
-        hull = hull.capped(complete_hull(values[states]), cap)
-        within = hull.largest_gauge(values[states])
-    return Protection(final, tuple(added), hull, within, needs_cap, (int(states[0]),) if len(states) == 1 else ())
+    capped, within = hull, hull.largest_gauge(values[states])
+    if cap is not None and within == math.inf:
+        capped = hull.capped(complete_hull(values[states]), cap)
+        within = capped.largest_gauge(values[states])
+    alone = (int(states[0]),) if len(states) == 1 else ()
+    return Protection(final, tuple(added), capped, within, capped is not hull, alone)
 
 
 def protect_likely(
@@ -272,10 +271,8 @@ def _partner(hull: Hull, values: Ints, state: int, states: Ints, objective: Obje
     differences = values[state] - values[others]
     if objective == "nearest":
         best = int(np.argmin(np.sum(differences * differences, axis=1)))  # the first of equals
-    elif objective == "area":
-        best = cheapest(hull, differences, by_error=False)
-    elif objective == "error":
-        best = cheapest(hull, differences, by_error=True)
+    elif objective in ("area", "error"):
+        best = cheapest(hull, differences, by_error=objective == "error")
     else:
         raise GraphError(f"the objective is error, nearest or area, not {objective}")
     return int(others[best])

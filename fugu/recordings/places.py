@@ -187,17 +187,11 @@ def resampled(traces: Traces, period: float) -> Traces:
         raise FuguError(f"more than {_MOST_TICKS} places: take a longer period")
     breaks = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
     starts = np.concatenate([[0], np.flatnonzero(breaks) + 1, [len(times)]])
-    places, numbers, ticks, rows = [], [], [], []
+    rows, numbers, ticks = [], [], []
     for piece, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
         wanted = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
-        newest = first + np.searchsorted(times[first:end], wanted, side="right") - 1
-        places.append(traces.places[newest])
-        rows.append(traces.at[newest])
+        rows.append(first + np.searchsorted(times[first:end], wanted, side="right") - 1)
         numbers.append(np.full(len(wanted), piece))
         ticks.append(wanted)
-    return traces._replace(
-        places=np.concatenate(places),
-        trace=np.concatenate(numbers),
-        times=np.concatenate(ticks),
-        at=np.concatenate(rows),
-    )
+    newest, trace = np.concatenate(rows), np.concatenate(numbers)
+    return traces._replace(places=traces.places[newest], trace=trace, times=np.concatenate(ticks), at=traces.at[newest])

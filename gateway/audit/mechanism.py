@@ -124,11 +124,10 @@ def windows(policy: Policy) -> tuple[Definition, ...]:
 
 def released(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
     """Releases of the gateway about a stream, and, in words, those that say nothing of it."""
-    definitions, problems = [], []
-    for plan in config.releases if config is not None else ():
+    definitions, problems, config = [], [], config or ReleaseConfig()
+    for plan in config.releases:
         if plan.stream != policy.stream or (plan.devices != "all" and policy.device not in plan.devices):
             continue
-        assert config is not None
         try:
             definitions += _definitions(policy, plan, config)
         except FuguError as error:
