@@ -76,18 +76,15 @@ def _plan(checked: dict[str, Any]) -> AgentPlan:
 
     streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in checked.pop("streams"))
     managed, clock = checked.pop("managed"), checked.pop("clock")
+    if managed is not None:
+        from fugu.core.trust import unpack
+
+        managed |= {"streams": tuple(managed["streams"]), "trusted": unpack(bytes.fromhex(managed["trusted"]))}
     return AgentPlan(
         **{**checked, "broker": Broker(**checked["broker"]), "streams": streams, "groups": tuple(checked["groups"])},
         clock=ClockSettings(**clock),
-        managed=None if managed is None else _managed(managed),
+        managed=managed and Managed(**managed),
     )
-
-
-def _managed(checked: dict[str, Any]) -> Managed:
-    from fugu.core.trust import unpack
-
-    trusted = unpack(bytes.fromhex(checked["trusted"]))
-    return Managed(**{**checked, "streams": tuple(checked["streams"]), "trusted": trusted})
 
 
 def _checked(path: Path) -> dict[str, Any]:

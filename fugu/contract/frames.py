@@ -165,7 +165,7 @@ class SymbolFrame(Message):
         _BITS.check(bits, "bits")
         _COUNT.check(count, "count")
         integer(padding, 0, MAX_FRAME_TICKS - count, "padding")
-        size = _packed_size(count + padding, bits)
+        size = -(-(count + padding) * bits // 8)
         binary(packed, size, size, "symbols")
         symbols = b"".join(map(_unpacked(bits).__getitem__, packed))
         if any(symbols[count:]):
@@ -291,10 +291,6 @@ def symbol_bits(symbols: int) -> int:
 def _unpacked(bits: int) -> list[bytes]:
     """Symbols of each byte; the first is in its highest bits."""
     return [bytes(some) for some in product(range(1 << bits), repeat=8 // bits)]
-
-
-def _packed_size(ticks: int, bits: int) -> int:
-    return -(-ticks * bits // 8)
 
 
 WINDOW_NAME_PATTERN: Final = f"^[A-Za-z0-9_-]{{1,{MAX_WINDOW_NAME}}}$"

@@ -165,11 +165,9 @@ class StretchBound:
         ]
         if period_us is not None:
             hour = rows[1]
-            often = float_up(DAYS * Fraction(hour.epsilon)) if self._adds(hour.epsilon) else math.inf
+            adds = self.known_elsewhere and math.isfinite(hour.epsilon)
+            often = float_up(DAYS * Fraction(hour.epsilon)) if adds else math.inf
             floor = float_up(DAYS * Fraction(hour.floor))
             rows.append(Stretch(f"the same hour on {DAYS} days", DAYS * hour.ticks, often, floor))
         single = Stretch("a single tick", 1, self.epsilon(1), self.floor(1), 0)
         return (single, *sorted(rows, key=lambda row: row.ticks))
-
-    def _adds(self, epsilon: float) -> bool:
-        return self.known_elsewhere and math.isfinite(epsilon)

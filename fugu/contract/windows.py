@@ -166,16 +166,11 @@ def lawful_scale(least: float | Fraction) -> Fraction:
     exact = Fraction(least)
     if exact > _MOST:
         raise GuaranteeError(f"noise of scale {float(exact):.6g} is more than a policy can hold")
-    if exact >= 1:
-        tens = 1
-        while exact * tens < _DIGITS and tens < 10**9:
-            tens *= 10
-        while math.ceil(exact * tens) > _MOST:
-            tens //= 10
-        return Fraction(math.ceil(exact * tens), tens)
-    tens = 1
-    while tens / exact < _DIGITS:
+    size, tens = max(exact, 1 / exact), 1
+    while size * tens < _DIGITS:
         tens *= 10
+    if exact >= 1:
+        return Fraction(math.ceil(exact * tens), tens)
     return Fraction(tens, min(math.floor(tens / exact), _MOST))
 
 
