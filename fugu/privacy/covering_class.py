@@ -325,18 +325,16 @@ def _without_gaps(states: Ints, segments: Ints) -> tuple[Ints, Ints]:
     return states[seen], np.cumsum(begins)[seen]
 
 
-def smoothed(counts: Ints) -> Floats:
-    """The chain of transition counts; a step that was never seen counts as half a one."""
-    seen = np.maximum(counts, 0.5)
+def smoothed(counts: Ints, possible: Floats | float = 1.0) -> Floats:
+    """The chain of transition counts; a step that was never seen, and is possible (1, else 0), counts as half a one."""
+    seen = np.maximum(counts, 0.5) * possible
     return np.asarray(seen / seen.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def smoothed_pairs(counts: Ints) -> Floats:
     """The same of a chain of order 2, as a chain of pairs (k^2, k^2) of states, the one before and the present one."""
     k = math.isqrt(len(counts))
-    after = np.kron(np.ones((k, 1)), np.kron(np.eye(k), np.ones((1, k))))  # the pairs that can follow each
-    seen = np.maximum(counts, 0.5) * after
-    return np.asarray(seen / seen.sum(axis=1, keepdims=True), dtype=np.float64)
+    return smoothed(counts, np.kron(np.ones((k, 1)), np.kron(np.eye(k), np.ones((1, k)))))  # pairs that can follow
 
 
 def widened(chains: CoveringChains, factor: float) -> BoundedChains:

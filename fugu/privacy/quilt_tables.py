@@ -305,7 +305,7 @@ def node_terms(chain: MarkovChain, node: int | None) -> NodeTerms:
         return _terms(distribution[None, :], distribution[None, :] > 0.0, distribution)
     rows, reach = _first(chain)
     rows = rows @ np.linalg.matrix_power(chain.transition, node - 1)
-    reach = follow(reach, _boolean_power(chain.transition > 0.0, node - 1))
+    reach = follow(reach, np.linalg.matrix_power(chain.transition > 0.0, node - 1))  # products of booleans are logical
     return _terms(rows, reach, _stationary_distribution_or_none(chain))
 
 
@@ -348,14 +348,3 @@ def _stationary_distribution_or_none(chain: MarkovChain) -> Floats | None:
         return stationary_distribution_of(chain)
     except ChainClassError:
         return None
-
-
-def _boolean_power(step: Bools, power: int) -> Bools:
-    """Which states reach which in exactly `power` steps."""
-    result, square = np.eye(len(step), dtype=np.bool_), step
-    while power:
-        if power & 1:
-            result = follow(result, square)
-        square = follow(square, square)
-        power >>= 1
-    return result

@@ -24,6 +24,7 @@ __all__ = [
     "is_date",
     "is_time_of_day",
     "looks_like_time",
+    "number_of",
     "some_floats",
 ]
 
@@ -98,7 +99,7 @@ def floats(cells: Sequence[str]) -> Floats:
     try:
         return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
-        return np.array([*map(_float, cells)])
+        return np.array([*map(number_of, cells)], dtype=np.float64)  # NaN for None
 
 
 def some_floats(cells: Sequence[str]) -> Floats:
@@ -107,11 +108,12 @@ def some_floats(cells: Sequence[str]) -> Floats:
     return floats(cells) if np.isfinite(some).any() else some
 
 
-def _float(cell: str) -> float:
+def number_of(cell: str) -> float | None:
+    """Read a cell as a number; None if it is none."""
     try:
         return float(cell)
     except ValueError:
-        return math.nan
+        return None
 
 
 def is_date(cell: str) -> bool:

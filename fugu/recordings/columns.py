@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fugu.contract.errors import FuguError
-from fugu.recordings.clock import UNITS, is_date, is_time_of_day, looks_like_time
+from fugu.recordings.clock import UNITS, is_date, is_time_of_day, looks_like_time, number_of
 from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.table import Table
 
@@ -204,7 +204,8 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
     """
     only = dict(options.only)
     if options.column is not None and options.column not in table.columns:
-        key = next((key for key in (*table.keys, *table.columns) if options.column in set(_cells(table, key))), None)
+        keys = (key for key in (*table.keys, *table.columns) if options.column in table.columns.get(key, ()))
+        key = next(keys, None)
         if key is None or not (key in table.keys or _KEY.fullmatch(_plain(key))):
             raise column_missing(file, options.column, table.columns)
         only[key] = options.column
@@ -216,10 +217,6 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
             raise FuguError(f"{file}: no row has {cell[:80]!r} in column {column}")
         table = table.at(rows)
     return table, tuple(only.items())
-
-
-def _cells(table: Table, column: str) -> list[str]:
-    return table.columns.get(column, [])
 
 
 def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str]) -> str:
@@ -322,11 +319,7 @@ def _steady(steps: Floats) -> float:
 
 
 def _is_number(cell: str) -> bool:
-    try:
-        float(cell.replace(",", "."))
-    except ValueError:
-        return False
-    return True
+    return number_of(cell.replace(",", ".")) is not None
 
 
 def _is_amount(cell: str) -> bool:

@@ -56,16 +56,19 @@ class File:
     @property
     def in_utf8(self) -> bool:
         """True unless it is text in UTF-16."""
-        return self._mark() not in _WIDE
+        return not self._first.startswith(_WIDE)
+
+    @cached_property
+    def _first(self) -> bytes:
+        with self.binary() as file:
+            return file.read(_HEAD)
 
     @cached_property
     def head(self) -> bytes:
         """Its first bytes, unpacked; of text they are UTF-8, whatever the file has."""
-        with self.binary() as file:
-            head = file.read(_HEAD)
-        if head.startswith(_WIDE):
-            return head[: len(head) & ~1].decode("utf-16", "ignore").encode()
-        return head.removeprefix(codecs.BOM_UTF8)
+        if self.in_utf8:
+            return self._first.removeprefix(codecs.BOM_UTF8)
+        return self._first[: len(self._first) & ~1].decode("utf-16", "ignore").encode()
 
     @cached_property
     def first_lines(self) -> list[str]:
@@ -95,15 +98,10 @@ class File:
             FuguError: it is no such text.
         """
         with self.binary() as file:
-            mark = self._mark()
             try:
-                yield io.TextIOWrapper(file, "utf-16" if mark in _WIDE else "utf-8-sig", newline="")
+                yield io.TextIOWrapper(file, "utf-8-sig" if self.in_utf8 else "utf-16", newline="")
             except UnicodeError:
                 raise FuguError(
                     f"{self.name} is no text in UTF-8 or UTF-16: save it as CSV in UTF-8, or convert it by "
                     "iconv -f latin1 -t utf-8"
                 ) from None
-
-    def _mark(self) -> bytes:
-        with self.binary() as file:
-            return file.read(2)

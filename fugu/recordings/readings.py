@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.contract.errors import FuguError, UsageError
-from fugu.recordings.clock import LEAST_DATED, Clock, clock_of
+from fugu.recordings.clock import LEAST_DATED, Clock, clock_of, number_of
 from fugu.recordings.columns import (
     BOUNDARIES,
     Chosen,
@@ -382,10 +382,8 @@ def _kind_of_rows(
 
 
 def _column(cells: Sequence[str]) -> Floats | None:
-    try:
-        return np.array([float(cell) if cell.strip() else np.nan for cell in cells])
-    except ValueError:
-        return None
+    numbers = [number_of(cell) if cell.strip() else np.nan for cell in cells]
+    return None if None in numbers else np.array(numbers, dtype=np.float64)
 
 
 def _ordered(clock: Clock, parts: Ints) -> _Rows:

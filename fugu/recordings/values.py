@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fugu.contract.errors import FuguError
 from fugu.host.codes import Codes
-from fugu.recordings.clock import some_floats
+from fugu.recordings.clock import number_of, some_floats
 from fugu.recordings.columns import AMOUNT, is_missing
 from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.table import Table
@@ -75,7 +75,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     missing = {cell for cell in counts if is_missing(cell) or cell in coded}
     words = {cell: count for cell, count in counts.items() if cell in missing}
     works = np.array([cell.lower() not in _BROKEN for cell in cells]) if words else np.ones(len(cells), dtype=bool)
-    of_cell: dict[str, float | None] = {cell: np.nan if cell in missing else _number(cell) for cell in counts}
+    of_cell: dict[str, float | None] = {cell: np.nan if cell in missing else number_of(cell) for cell in counts}
     wrong = {cell for cell, number in of_cell.items() if number is None}
     if wrong and sum(map(bool, map(_GROUPED.fullmatch, wrong))) >= 0.5 * len(wrong):
         if not (numbers_of := _ungrouped(of_cell.keys() - missing)):
@@ -112,7 +112,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
             words_of = Option(("--missing-values", ",".join(sorted(wrong))), f"{refused} cells that are no readings")
             raise QuestionError("words", where, [words_of])
         raise FuguError(f"{where}: say what means no reading by --missing-values" if wrong else where)
-    plain = all(_number(cell) is not None for cell in counts.keys() - missing)
+    plain = all(number_of(cell) is not None for cell in counts.keys() - missing)
     return Values(numbers, works, words, unit, plain)
 
 
@@ -149,11 +149,4 @@ def _ungrouped(cells: Iterable[str]) -> dict[str, float | None]:
         return {}
     decimal = decimals.pop() if decimals else "," if any("." in cell for cell in grouped) else "."
     signs = str.maketrans({sign: None for sign in f"{_SPACES},." if sign != decimal} | {decimal: "."})
-    return {cell: _number(cell.translate(signs)) for cell in cells}
-
-
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
+    return {cell: number_of(cell.translate(signs)) for cell in cells}
