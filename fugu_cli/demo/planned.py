@@ -10,7 +10,7 @@ import time
 import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +104,8 @@ def plan_and_replay(
     if not (answers(plan) or (plan.useful and not_private)):
         lines = [offer_line(offer, ["fugu", "try", str(path)]) for offer in offers] or [_LONGER]
         buttons = [{**_offered(offer, options), "options": {"offer": str(at)}} for at, offer in enumerate(offers)]
-        paste = (
-            [*_INSTEAD, "\n".join(line.rpartition(": ")[2] for line in lines)] if offers else [_INSTEAD[0], _LONGER, ""]
-        )
+        block = "\n".join(line.rpartition(": ")[2] for line in lines)
+        paste = [*_INSTEAD, block] if offers else [_INSTEAD[0], _LONGER, ""]
         page.show(stage=_no_answer(offers), ended=True, offers=buttons, paste=paste)
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
         return NOTHING, [other for _, other in offers]
@@ -279,11 +278,8 @@ def _no_answer(offers: Sequence[Offer]) -> str:
 def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
     """An offer as a button, and what it gives up."""
     words, other = offer
-    changed = {
-        field.name: getattr(other, field.name)
-        for field in fields(other)
-        if getattr(other, field.name) != getattr(options, field.name)
-    }
+    asked = asdict(options)
+    changed = {name: value for name, value in asdict(other).items() if value != asked[name]}
     settings = ", ".join(_setting(name, value) for name, value in changed.items())
     more = _plain_words(words).partition(": ")[2]
     more = f"{more[:1].upper()}{more[1:].removesuffix('.')}."

@@ -255,14 +255,11 @@ class RolloutPlan:
     def from_json(cls, text: str) -> RolloutPlan:
         """Read the text of `to_json`."""
         fields = json.loads(text)
-        stages = [
-            Stage(
-                stage["share"] and Fraction(stage["share"]), stage["group"], Fraction(stage["success"]), stage["gate"]
-            )
-            for stage in fields["stages"]
-        ]
         exact = {"error": Fraction(fields["error"]), "share": Fraction(fields["share"])}
-        return cls(**fields | exact | {"stages": tuple(stages), "groups": tuple(fields["groups"])})
+        for stage in fields["stages"]:
+            stage |= {"share": stage["share"] and Fraction(stage["share"]), "success": Fraction(stage["success"])}
+        stages = tuple(Stage(**stage) for stage in fields["stages"])
+        return cls(**fields | exact | {"stages": stages, "groups": tuple(fields["groups"])})
 
 
 def first_share(devices: tuple[str, ...], part: Fraction) -> tuple[str, ...]:
@@ -277,11 +274,8 @@ def stages_of(
 
     Raises FleetError if the rollout, its first stage, or a stage that is a group has no device.
     """
-    chosen = [
-        name
-        for name, groups in devices.items()
-        if target.covers(name, groups) and (not plan.groups or not groups.isdisjoint(plan.groups))
-    ]
+    meant = [name for name, groups in devices.items() if target.covers(name, groups)]
+    chosen = [name for name in meant if not plan.groups or not devices[name].isdisjoint(plan.groups)]
     chosen.sort(key=lambda name: (hashlib.sha256(f"{plan.seed}\0{name}".encode()).digest(), name))
     ranked = first_share(tuple(chosen), plan.share)
     if not ranked:
@@ -289,11 +283,8 @@ def stages_of(
     stages: list[tuple[str, ...]] = []
     taken: set[str] = set()
     for i, stage in enumerate(plan.stages):
-        reached = (
-            tuple(name for name in ranked if stage.group in devices[name])
-            if stage.share is None
-            else first_share(ranked, stage.share)
-        )
+        members = tuple(name for name in ranked if stage.group in devices[name])
+        reached = members if stage.share is None else first_share(ranked, stage.share)
         if not reached:
             raise FleetError(f"stage {i + 1} has no device: none of the rollout's is in group {stage.group}")
         stages.append(tuple(name for name in reached if name not in taken))
