@@ -99,11 +99,6 @@ class FleetLink:
         link.on_message = self._delivered
         link.on_published = lambda message_id, accepted: self._answers.append((message_id, accepted))
 
-    @property
-    def fleet(self) -> str:
-        """The fleet's name."""
-        return self._registry.fleet
-
     def start(self) -> None:
         """Connect, in the background; a `LinkError` if TLS or password files cannot be read."""
         self._link.start()
