@@ -122,11 +122,6 @@ _LARGEST_BYTES = 1 << 16
 _CALLS = ("busy", "finished", "heard", "born", "stored", "acknowledged", "connected", "renew", "pump")
 
 
-def _does(part: Part, call: str) -> bool:
-    """True if a part does something at a call: the others have no seat in that row."""
-    return getattr(type(part), call) is not getattr(Part, call)
-
-
 def _named(device: str) -> str:
     """Return a device's name for an alarm; empty if no device can have it: whoever publishes may make up anything."""
     try:
@@ -204,7 +199,10 @@ class Gateway:
             watch = partial(self._watch, catalogue)
             loop = Loop(self._store, self._link, catalogue, self.counters, self._enrolled, watch, self._parts)
             self._recorder = recorder = duty.open(loop)
-            self._seats = {call: [part for part in self._parts if _does(part, call)] for call in _CALLS}
+            self._seats = {  # of each call the parts that do something at it
+                call: [part for part in self._parts if getattr(type(part), call) is not getattr(Part, call)]
+                for call in _CALLS
+            }
             streams = None if recorder is None else recorder.streams
             self._symbols = {} if streams is None else streams.topics
             self._usage = Usage(self._inbox.sender)

@@ -26,7 +26,7 @@ from fugu.contract.group_frames import (
     set_digest,
     signed_total,
 )
-from fugu.contract.groups import GroupDocument, SharedWindow, check_signed
+from fugu.contract.groups import GroupDocument, check_signed
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.estimates.catalogue import Catalogue
@@ -81,7 +81,7 @@ class Reports(Part):
         self._refused = refused
         self._tell = tell
         self._now_us = now_us
-        self._taken: list[tuple[str, str, SharedWindow, Report]] = []
+        self._taken: list[Accounted] = []
 
     def heard(self, message: Message) -> bool:
         """Take a report."""
@@ -94,9 +94,8 @@ class Reports(Part):
         self._counters["received"] += 1
         try:
             report = Report.decode(message.payload)
-            self._taken.append(
-                (parsed.device, parsed.stream, self._window(parsed.device, parsed.stream, report), report)
-            )
+            group = self._group(parsed.device, parsed.stream, report)
+            self._taken.append(Accounted(parsed.device, parsed.stream, report, group))
         except FuguError as error:
             self._counters[error.reason] += 1
             self._refused(parsed.device, error.reason)
@@ -110,14 +109,12 @@ class Reports(Part):
         with self._store.sums.transaction():
             counted = Counter(map(self._keep, taken))
         # Whoever fails here is sent them again, and finds duplicates.
-        self._recorder.account(
-            [Accounted(device, stream, report, window.group) for device, stream, window, report in taken]
-        )
+        self._recorder.account(taken)
         self._counters.update(counted)
-        for device, stream, window, report in taken:
+        for device, stream, report, group in taken:
             self._catalogue.ran(device, stream, report.policy_version)
             self._owe(device)
-            last = window.group.start + (report.number + 1) * window.group.length - 1
+            last = group.start + (report.number + 1) * group.length - 1
             self._tell([Heard(device, stream, report.policy_version, last, 0)])
 
     @property
@@ -125,12 +122,11 @@ class Reports(Part):
         """True if nothing waits to be kept."""
         return not self._taken
 
-    def _window(self, device: str, stream: str, report: Report) -> SharedWindow:
+    def _group(self, device: str, stream: str, report: Report) -> GroupDocument:
         policy = self._catalogue.find(device, stream, report.policy_version, SymbolModel).policy
-        window = next((window for window in policy.sums if window.group.name == report.window), None)
-        if window is None:
+        group = next((shared.group for shared in policy.sums if shared.group.name == report.window), None)
+        if group is None:
             raise RefusedError(f"policy version {policy.version} has no sum {report.window}", Reason.UNKNOWN_WINDOW)
-        group = window.group
         wanted = group.digest, group.numbers, device
         if (report.document, len(report.observed), report.sealed.device) != wanted:
             raise RefusedError(f"a report of another document of {report.window}", Reason.WINDOW_MISMATCH)
@@ -138,15 +134,14 @@ class Reports(Part):
             raise RefusedError(f"more ticks than window {report.window} has", Reason.WINDOW_MISMATCH)
         if group.start + (report.number + 1) * group.length - 1 > newest_tick(policy.clock, self._now_us()):
             raise RefusedError("the report is of ticks that have not come yet", Reason.FROM_THE_FUTURE)
-        return window
+        return group
 
-    def _keep(self, taken: tuple[str, str, SharedWindow, Report]) -> str:
-        device, _, window, report = taken
-        through = self._store.sums.through(report.document)
+    def _keep(self, taken: Accounted) -> str:
+        report, through = taken.report, self._store.sums.through(taken.report.document)
         late = through is not None and report.number <= through
-        if late or window.group.due_us(report.number) <= self._now_us():
+        if late or taken.group.due_us(report.number) <= self._now_us():
             return "report_late"
-        return f"report_{self._store.sums.add(report, device)}"
+        return f"report_{self._store.sums.add(report, taken.device)}"
 
 
 class _Sending(NamedTuple):

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fugu.contract.descriptions import Description
 from fugu.contract.errors import FrameError, TopicError
@@ -135,12 +135,7 @@ def _components(description: Description) -> dict[str, Component]:
     promise = "; ".join([words, *(shared.condition for shared in description.sums)])
     components = {
         "privacy": _entity(
-            *(
-                "sensor",
-                f"{description.stream} privacy",
-                topic_of("description", description.fleet, description.device, description.stream),
-            ),
-            _MOST_SURE,
+            *("sensor", f"{description.stream} privacy", _topic("description", description), _MOST_SURE),
             {"promise": _literal(promise)}
             | _said("guarantee.epsilon", "guarantee.adversary", "confirmed", "protects", "does_not_protect", *_WHEN),
             unit_of_measurement="%",
@@ -155,6 +150,10 @@ def _components(description: Description) -> dict[str, Component]:
     if description.useful_for == "state" and description.kind != "windows" and len(description.states) == 2:
         components["state"] = _state(description)
     return components
+
+
+def _topic(kind: Literal["description", "count", "estimate"], description: Description) -> str:
+    return topic_of(kind, description.fleet, description.device, description.stream)
 
 
 def _entity(
@@ -187,11 +186,7 @@ def _number(
 
 
 def _counted(description: Description) -> dict[str, Component]:
-    topic, single = (
-        topic_of("count", description.fleet, description.device, description.stream),
-        len(description.windows) == 1,
-    )
-    components = {}
+    topic, single, components = _topic("count", description), len(description.windows) == 1, {}
     for window in description.windows:
         if window.query.each:
             every = {f".{index}": (f"_{label}", label) for index, label in _shown(description.states)}
@@ -220,10 +215,7 @@ def _counted(description: Description) -> dict[str, Component]:
 
 
 def _estimated(description: Description) -> dict[str, Component]:
-    topic, attributes = (
-        topic_of("estimate", description.fleet, description.device, description.stream),
-        _said("since", "time", "useful"),
-    )
+    topic, attributes = _topic("estimate", description), _said("since", "time", "useful")
     components = {}
     for index, label in _shown(description.states):
         member = _member(f"share_{label}")
@@ -236,11 +228,7 @@ def _estimated(description: Description) -> dict[str, Component]:
 def _state(description: Description) -> Component:
     label = description.states[_on(description.states)]
     state = _entity(
-        *(
-            "binary_sensor",
-            f"{description.stream} {label}",
-            topic_of("estimate", description.fleet, description.device, description.stream),
-        ),
+        *("binary_sensor", f"{description.stream} {label}", _topic("estimate", description)),
         f"{{% if value_json.probability >= {LIKELY} %}}"
         f"{{{{ 'ON' if value_json.state == {_literal(label)} else 'OFF' }}}}{{% else %}}None{{% endif %}}",
         expire_after=_expires(description.frame_ticks * description.period_seconds),
@@ -251,7 +239,7 @@ def _state(description: Description) -> Component:
 
 def _points(description: Description) -> dict[str, Component]:
     """A place on the map, with how far off it can be; or a value, with the interval that it is in."""
-    topic = topic_of("estimate", description.fleet, description.device, description.stream)
+    topic = _topic("estimate", description)
     if description.place is not None:
         attributes = _said("time", "useful") | {"gps_accuracy": "value_json.accuracy"}
         attributes |= {name: _useful(f"value_json.{name}") for name in ("latitude", "longitude")}

@@ -262,20 +262,14 @@ def _capped(losses: Floats, spread: float) -> float:
     return min(float(losses.max()) * _UP, spread)
 
 
-def _inverse(sets: _Thresholds, loss: float) -> Floats:
-    """The spread at which F reaches a loss: e^c - 1 = 2^32 (e^loss - 1) / (a - b e^loss), infinite if it never does."""
+def _composable_inverse(sets: _Thresholds, loss: float) -> float:
+    """The spread that is charged a loss; on the curve e^c - 1 = 2^32 (e^loss - 1) / (a - b e^loss), or infinite."""
     gain = math.expm1(min(loss, _MOST_SPREAD))
     slack = sets.above - sets.below - sets.below * gain
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
-
-
-def _composable_inverse(sets: _Thresholds, loss: float) -> float:
-    with np.errstate(divide="ignore", invalid="ignore"):
         straight = np.where(sets.slope > 0.0, loss / sets.slope, np.inf)
-    curved = _inverse(sets, loss)
-    spread = np.where(straight < sets.touch, np.minimum(straight, np.inf), np.maximum(curved, 0.0))
-    return float(np.append(spread, np.inf).min())
+        curved = np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
+    return float(np.where(straight < sets.touch, straight, np.maximum(curved, 0.0)).min(initial=np.inf))
 
 
 class CountedSymbols(Document):

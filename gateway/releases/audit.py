@@ -22,7 +22,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import accumulate
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -48,7 +47,7 @@ from gateway.releases.allowance import (
     streams_charged,
     with_classes,
 )
-from gateway.releases.charges import ChargedTicks, beside, clipped, nats, overlay, peak_of_sum, units_above
+from gateway.releases.charges import ChargedTicks, beside, clipped, first_peak, nats, overlay, peak_of_sum, units_above
 from gateway.releases.entries import (
     SITE,
     Key,
@@ -388,7 +387,7 @@ class _Account:
 
     def reach(self, charge: int, near: list[ChargedTicks], first: int) -> None:
         if self.told and charge > self.told[-1].charge:
-            self.told[-1] = self.told[-1]._replace(charge=charge, tick=_first_peak(near, first))
+            self.told[-1] = self.told[-1]._replace(charge=charge, tick=first_peak(near, first))
 
     def reach_ticks(self, first: int, last: int) -> None:
         if self.told:
@@ -603,10 +602,3 @@ def _compare(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
         if exclusive != account.exclusive:
             problems.append(f"{account.key}: its exclusive release is not that of its entries")
     return problems + [f"account {number}: has charges and does not exist" for number in stored]
-
-
-def _first_peak(runs: Iterable[ChargedTicks], otherwise: int) -> int:
-    """The first tick with the largest sum of charges, of runs that may overlap; without runs another tick."""
-    changes = sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
-    sums = list(accumulate(charge for _, charge in changes))
-    return changes[sums.index(max(sums))][0] if sums else otherwise

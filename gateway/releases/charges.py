@@ -14,7 +14,18 @@ from itertools import accumulate
 from typing import NamedTuple
 
 __all__ = [
-    *("PER_NAT", "ChargedTicks", "beside", "clipped", "last_above", "nats", "overlay", "peak", "peak_of_sum"),
+    *(
+        "PER_NAT",
+        "ChargedTicks",
+        "beside",
+        "clipped",
+        "first_peak",
+        "last_above",
+        "nats",
+        "overlay",
+        "peak",
+        "peak_of_sum",
+    ),
     *("units_above", "units_below"),
 ]
 
@@ -113,6 +124,13 @@ def last_above(runs: Iterable[ChargedTicks], limit: int) -> int:
     sums = accumulate(charge for _, charge in changes)
     ends = (tick for tick, _ in changes[1:])
     return max((end - 1 for end, charge in zip(ends, sums, strict=False) if charge > limit), default=-1)
+
+
+def first_peak(runs: Iterable[ChargedTicks], otherwise: int) -> int:
+    """The first tick with the largest sum of charges, of runs that may overlap; without runs another tick."""
+    changes = _changes(runs)
+    sums = list(accumulate(charge for _, charge in changes))
+    return changes[sums.index(max(sums))][0] if sums else otherwise
 
 
 def _changes(runs: Iterable[ChargedTicks]) -> list[tuple[int, int]]:

@@ -209,6 +209,9 @@ class _Rows:
     accounted: list[int] = field(default_factory=list)
 
 
+_NO_ROWS = _Rows()
+
+
 class Tail:
     """Batches of frames, none of which overlaps another; `size` is about the bytes that their `rows` take in memory."""
 
@@ -247,18 +250,16 @@ class Tail:
 
     def newest(self, number: int) -> SymbolFrame | None:
         """The last frame of a sequence, none without one."""
-        rows = self._rows.get(number)
-        return self._take(rows.places[-1:]).frame(0) if rows is not None and rows.places else None
+        places = self._of(number).places[-1:]
+        return self._take(places).frame(0) if places else None
 
     def first(self, number: int) -> int | None:
         """The first tick of a sequence's first frame, none without one."""
-        rows = self._rows.get(number)
-        return rows.firsts[0] if rows is not None and rows.firsts else None
+        return next(iter(self._of(number).firsts), None)
 
     def next_first(self, number: int, tick: int) -> int | None:
         """The first tick from a tick on that has a symbol here, `None` without one; reads two frames at most."""
-        if (rows := self._rows.get(number)) is None:
-            return None
+        rows = self._of(number)
         at = max(bisect_right(rows.firsts, tick) - 1, 0)
         if rows.firsts[at : at + 1] >= [tick]:
             return rows.firsts[at]
@@ -268,8 +269,7 @@ class Tail:
 
     def of(self, number: int, first: int = 0, last: int | None = None) -> Columns:
         """The frames of a sequence that have any of the ticks first..last, in tick order."""
-        if (rows := self._rows.get(number)) is None:
-            return self._take([])
+        rows = self._of(number)
         low = max(bisect_right(rows.firsts, first) - 1, 0)
         columns = self._take(rows.places[low : None if last is None else bisect_right(rows.firsts, last)])
         return columns.take(np.flatnonzero(columns.last >= first))
@@ -278,15 +278,14 @@ class Tail:
         """Frames of some sequences; among them all that have any of the ticks first..last."""
         places = list[int]()
         for number in numbers:
-            if (rows := self._rows.get(number)) is not None:
-                low = max(bisect_right(rows.firsts, first) - 1, 0)
-                places += rows.places[low : bisect_right(rows.firsts, last)]
+            rows = self._of(number)
+            low = max(bisect_right(rows.firsts, first) - 1, 0)
+            places += rows.places[low : bisect_right(rows.firsts, last)]
         return self._take(places)
 
     def intervals(self, number: int) -> list[tuple[int, int]]:
         """Intervals that the rows of a sequence account for, (after, through]."""
-        if (rows := self._rows.get(number)) is None:
-            return []
+        rows = self._of(number)
         columns = self._take(sorted((*rows.places, *rows.accounted)))
         return list(zip(columns.previous.tolist(), columns.last.tolist(), strict=True))
 
@@ -295,6 +294,9 @@ class Tail:
         columns = Columns.joined(self._batches)
         order = np.lexsort((columns.first, columns.number))
         return columns.take(order[columns.ticks[order] > 0])
+
+    def _of(self, number: int) -> _Rows:
+        return self._rows.get(number, _NO_ROWS)
 
     def _take(self, places: list[int]) -> Columns:
         at = np.array(places, dtype=np.int64)
