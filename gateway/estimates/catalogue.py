@@ -185,12 +185,16 @@ class Catalogue:
         """The same, or, where a device may run none yet, all that it may get."""
         return self.charged(device, stream) or self.policies(device, stream)
 
-    def sequences(self, device: str, stream: str) -> list[str]:
-        """Sequences of a stream: symbols or points under its own name, and each window; now or formerly."""
-        policies = self.policies(device, stream)
-        names = {window.name for policy in policies for window in policy.counted}
-        only = bool(policies) and all(policy.table is None for policy in policies)
-        return [*([] if only else [stream]), *(sequence_name(stream, name) for name in sorted(names))]
+    def sequences(self, device: str) -> list[str]:
+        """Sequences of a device: of each stream symbols or points under its name, and each window; now or formerly."""
+        sequences: list[str] = []
+        for stream in self.streams(device):
+            policies = self.policies(device, stream)
+            if not policies or any(policy.table is not None for policy in policies):
+                sequences.append(stream)
+            names = {window.name for policy in policies for window in policy.counted}
+            sequences += [sequence_name(stream, name) for name in sorted(names)]
+        return sequences
 
     def is_measured(self, device: str, stream: str) -> bool:
         """True if a stream's policies are of measurements."""

@@ -156,9 +156,16 @@ class Publisher(Part):
         self._owed.update(dict.fromkeys(heard_frame.device for heard_frame in heard))
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Publish reports again, watermarks when they are owed: what was under way will never be answered."""
-        if begun_anew:
-            self.begin_anew()
+        """Forget what will never be answered: reports are published again, watermarks when they are owed."""
+        if not begun_anew:
+            return
+        self._watermarks.clear()
+        self._reports.clear()
+        for number, _ in self._told_symbols.values():
+            self._symbols.put_again(number)
+        self._told_symbols.clear()
+        self._waiting = Waiting()
+        self._read_through, self._queued = 0, -1
 
     def acknowledged(self, message_id: int, accepted: bool = True) -> None:
         """The broker has a message."""
@@ -167,16 +174,6 @@ class Publisher(Part):
             self._done.append(serial)
         elif (symbol := self._told_symbols.pop(message_id, None)) is not None:
             self._symbols.acknowledged(*symbol)
-
-    def begin_anew(self) -> None:
-        """Forget what was under way."""
-        self._watermarks.clear()
-        self._reports.clear()
-        for number, _ in self._told_symbols.values():
-            self._symbols.put_again(number)
-        self._told_symbols.clear()
-        self._waiting = Waiting()
-        self._read_through, self._queued = 0, -1
 
     def pump(self, *, idle: bool = False) -> None:
         """Publish what there is room for; when idle, also tidy the outbox. Raises DatabaseError; nothing is lost."""

@@ -222,17 +222,13 @@ class Recorder:
 
     def committed(self, device: str) -> list[Committed]:
         """The watermark of a device, in as many messages as it takes."""
-        names = [
-            name for stream in self._catalogue.streams(device) for name in self._catalogue.sequences(device, stream)
-        ]
+        names = self._catalogue.sequences(device)
         commits = [self._load(device, name).coverage.commit(name) for name in names]
         return [Committed(tuple(commits[i : i + MAX_STREAMS])) for i in range(0, len(commits), MAX_STREAMS)]
 
     def has_frames(self, device: str) -> bool:
         """True if a frame of a device is stored."""
-        streams = self._catalogue.streams(device)
-        names = (name for stream in streams for name in self._catalogue.sequences(device, stream))
-        return any(self._load(device, name).coverage.end >= 0 for name in names)
+        return any(self._load(device, name).coverage.end >= 0 for name in self._catalogue.sequences(device))
 
     def coverage_of(self, device: str, name: str) -> tuple[Coverage, Shifts]:
         """The ticks that a sequence has accounted for, and by how much its numbers are ahead of the wall clock."""

@@ -134,9 +134,7 @@ class Releasing(Part):
 
     def connected(self, *, begun_anew: bool) -> None:
         """Publish again what the broker may have lost."""
-        self._schedule.connected()
-        if begun_anew:
-            self._schedule.begin_anew()
+        self._schedule.connected(begun_anew=begun_anew)
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """Take the broker's answer. Raises DatabaseError if the ledger is lost."""

@@ -141,8 +141,8 @@ class Retention(Part):
                 self._trim(sequence, partial(self._removable, sequence, before_us - _HOUR_US))
             return None
         rests_on = aged.needed(frames, number, self._lag) if frames is _POINTS else None
-        removable_frames = [*takewhile(removable, aged.oldest(frames, number, most))]
-        removable_frames = [frame for frame in removable_frames if rests_on is None or frame.key < rests_on]
+        oldest = takewhile(removable, aged.oldest(frames, number, most))
+        removable_frames = [frame for frame in oldest if rests_on is None or frame.key < rests_on]
         if not removable_frames:
             return None
         last = removable_frames[-1]

@@ -34,6 +34,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.points import MeasureModel, Points
 from gateway.parts.part import Part
 from gateway.store.journal import Heard, tick_at
+from gateway.store.points import Measured
 from gateway.store.store import Store
 
 __all__ = ["TableSender"]
@@ -163,7 +164,8 @@ class TableSender(Part):
         return self._waits and self._link.connected
 
     def _send(self, key: _Key) -> None:
-        model = self._model(key)
+        newest = self._points.newest(*key)
+        model = self._model(key, newest)
         if self._versions.get(key) != model.policy.version:  # a device forgets its tables with their policy
             self._versions[key] = model.policy.version
             self._sent[key] = {}
@@ -171,10 +173,10 @@ class TableSender(Part):
         tick = tick_at(clock, self._now_us()) + 1
         if tick < 0:
             return
-        if (newest := self._points.newest(*key)) is not None:
+        if newest is not None:
             tick += newest.frame.shift  # tables are for the device's own numbers
         sent = self._sent[key] = {number: until for number, until in self._sent[key].items() if until > tick}
-        for table in self._wanted(key, model, tick):
+        for table in self._wanted(key, model, newest, tick):
             if sent.get(table.number) == table.until:
                 continue
             if self._link.publish(topic_of("table", self._catalogue.fleet, *key), self._sealed(*key, table)) is None:
@@ -182,21 +184,21 @@ class TableSender(Part):
             sent[table.number] = table.until
             self._counters["tables_sent"] += 1
 
-    def _model(self, key: _Key) -> MeasureModel:
+    def _model(self, key: _Key, newest: Measured | None) -> MeasureModel:
         """The policy that the device runs, as its newest frame says; the newest one as long as there is none."""
-        if (newest := self._points.newest(*key)) is not None:
+        if newest is not None:
             with suppress(RefusedError):
                 return self._catalogue.find(*key, newest.frame.policy_version, MeasureModel)
         policy = self._catalogue.newest(*key)
         assert policy is not None
         return self._catalogue.find(*key, policy.version, MeasureModel)
 
-    def _wanted(self, key: _Key, model: MeasureModel, tick: int) -> Iterator[TimedTable]:
+    def _wanted(self, key: _Key, model: MeasureModel, newest: Measured | None, tick: int) -> Iterator[TimedTable]:
         policy = model.policy
         ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
         yield from self._scheduled(key, model, tick, ahead)
-        if policy.delta > 0.0:
-            yield from self._likely(key, model, tick, ahead)
+        if policy.delta > 0.0 and newest is not None and newest.frame.last < tick:
+            yield from self._likely(key, model, newest, tick, ahead)
 
     def _scheduled(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[TimedTable]:
         ours = {table.constraint for table in model.policy.measure_tables}
@@ -212,10 +214,7 @@ class TableSender(Part):
             if table is not None:
                 yield table
 
-    def _likely(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[TimedTable]:
-        newest = self._points.newest(*key)
-        if newest is None or newest.frame.last >= tick:
-            return
+    def _likely(self, key: _Key, model: MeasureModel, newest: Measured, tick: int, ahead: int) -> Iterator[TimedTable]:
         if self._catalogue.recall(*key, newest.frame.policy_version, MeasureModel).meaning != model.meaning:
             return
         possible = model.possible(tick)

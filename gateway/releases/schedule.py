@@ -61,8 +61,15 @@ class StoreProgress:
         self._known = coverage
 
     def reached(self, question: Question) -> Reached:
-        """The progress of devices, as far as it is known."""
-        reached = [self._reached(question, device) for device in self._devices(question)]
+        """The progress of devices, as far as it is known; one with windows only is after the last that it counted."""
+        reached = []
+        for device in self._devices(question):
+            name, window = _sequence(question, device)
+            coverage, shifts = self._known(device, name)
+            number = coverage.end
+            if window is not None and number >= 0:
+                number = window.start + number * window.stride + window.length
+            reached.append(number - shifts.newest)
         return Reached(min(reached), max(reached))
 
     def complete(self, question: Question, first: int, end: int) -> bool:
@@ -85,26 +92,17 @@ class StoreProgress:
 
     def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
         """The last wall tick that any of these tick numbers of devices stands for, 0 without any."""
-        some = [device for device in self._devices(question) if device in numbers]
-        return max((self._wall_tick(question, device, numbers[device]) for device in some), default=0)
+        walls = [0]
+        for device in {*self._devices(question)} & numbers.keys():
+            name, window = _sequence(question, device)
+            _, shifts = self._known(device, name)
+            shifts = shifts if window is None else shifts.in_ticks(window)
+            walls.append(numbers[device] - shifts.at(numbers[device]))
+        return max(walls)
 
     def _devices(self, question: Question) -> tuple[str, ...]:
         """The devices of a question, of which something is about to be asked."""
         return question.devices
-
-    def _wall_tick(self, question: Question, device: str, number: int) -> int:
-        name, window = _sequence(question, device)
-        _, shifts = self._known(device, name)
-        return number - (shifts if window is None else shifts.in_ticks(window)).at(number)
-
-    def _reached(self, question: Question, device: str) -> int:
-        """The newest wall tick of a device; of one with windows only, that after the last one that it counted."""
-        name, window = _sequence(question, device)
-        coverage, shifts = self._known(device, name)
-        number = coverage.end
-        if window is not None and number >= 0:
-            number = window.start + number * window.stride + window.length
-        return number - shifts.newest
 
     def _complete(self, question: Question, device: str, first: int, end: int) -> bool:
         stream, window = question.stream, question.windows.get(device)
@@ -197,10 +195,17 @@ class ReleaseSchedule:
         """By release: the first tick of the window that comes next, as far as that is known."""
         return dict(self._next)
 
-    def connected(self) -> None:
-        """There is a new connection: what waited for it comes now; nothing is published before the first."""
+    def connected(self, *, begun_anew: bool) -> None:
+        """There is a new connection: what waited for it comes now; nothing is published before the first.
+
+        With `begun_anew` what was under way is published again: it will not be answered.
+        """
         self._connected = self._seconds()
         self._again = None
+        if begun_anew:
+            self._in_flight.clear()
+            self._sent_through = 0
+            self._waiting = True
 
     def note_release(self) -> None:
         """Note that the ledger has a release that somebody else has made."""
@@ -211,12 +216,6 @@ class ReleaseSchedule:
         """Somebody has come back who takes frames: what is missing may be on its way."""
         self._connected = max(self._connected, self._seconds())
         self._gap_since.clear()
-
-    def begin_anew(self) -> None:
-        """Publish again what was under way: it will not be answered."""
-        self._in_flight.clear()
-        self._sent_through = 0
-        self._waiting = True
 
     def needed(self) -> dict[tuple[str, str], int]:
         """By device and stream the first tick that a release still to be made needs. DatabaseError, LedgerError."""

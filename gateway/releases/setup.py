@@ -76,19 +76,9 @@ class ReleaseRecord:
         self._store = store
         self._releases = store.releases
 
-    @property
-    def identity(self) -> str:
-        """Of the store, random."""
-        return self._releases.charged().identity
-
-    @property
-    def entry(self) -> int:
-        """The newest entry that may have been published, 0 if none was."""
-        return self._releases.charged().entry
-
     def open(self, ledger: Location, lease: Lease | None = None) -> Ledger:
         """Open the store's ledger, a new one only if the store has published nothing. LedgerError if that fails."""
-        if self.entry and not is_there(ledger, KIND):
+        if self._releases.charged().entry and not is_there(ledger, KIND):
             raise LedgerError(
                 f"there is no ledger {ledger.name}, and releases of this store were charged to one: {_RESUME}"
             )
@@ -99,8 +89,9 @@ class ReleaseRecord:
 
         Raises LedgerError, one line that says what to do, if it is another's, another one or was restored.
         """
-        if not self.entry and not ledger.newest:
-            ledger.begin((), ledger.identity, self.identity)
+        own, _, entry = self._releases.charged()
+        if not entry and not ledger.newest:
+            ledger.begin((), ledger.identity, own)
             with self._store.transaction():
                 self._releases.begin(ledger.identity, 0)
             return
@@ -110,12 +101,12 @@ class ReleaseRecord:
 
     def problem(self, ledger: Ledger) -> str:
         """Why a ledger and this store do not fit, empty if they do; of a gateway that runs, too."""
-        _, identity, entry = self._releases.charged()  # before the ledger is looked at, which goes ahead
+        own, identity, entry = self._releases.charged()  # before the ledger is looked at, which goes ahead
         if not entry and not ledger.newest:
             return ""
         if entry and ledger.identity != identity:
             return "the ledger is not the one that this store's releases were charged to"
-        if ledger.store != self.identity:
+        if ledger.store != own:
             return "the ledger has charged releases of another store"
         if ledger.newest < entry:
             return f"the ledger ends with entry {ledger.newest}, and entry {entry} may have been published: it is old"
@@ -154,11 +145,11 @@ class ReleaseRecord:
         lasts = {(account.key.device, account.key.stream): -1 for account in ledger.accounts()}
         for device, stream, last in [*self._releases.released(), *ledger.released()]:
             lasts[device, stream] = max(last, lasts.get((device, stream), -1))
-        _, ledger_identity, entry = self._releases.charged()
+        own, ledger_identity, entry = self._releases.charged()
         complete = not entry or (ledger.identity == ledger_identity and ledger.newest >= entry)
         identity = secrets.token_hex(16)  # no copy of the old ledger fits any more
         begins = [(*key, last + 1) for key, last in lasts.items()]
-        ledger.begin(begins, identity, self.identity, not_before_us, complete=complete)
+        ledger.begin(begins, identity, own, not_before_us, complete=complete)
         with self._store.transaction():
             self._releases.begin(identity, ledger.newest)
         return [Beginning(*key, ledger.beginning(key[:1], key[1])) for key in sorted(lasts)]

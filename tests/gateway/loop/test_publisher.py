@@ -258,7 +258,7 @@ def test_what_was_under_way_with_a_client_that_is_gone_is_published_again_and_ta
     newest = news_without_answers(service)  # nobody will ever answer
     assert len(service.link.sent) == Publisher.MAX_IN_FLIGHT + len(DEVICES)
     assert not service.publisher.finished
-    service.publisher.begin_anew()
+    service.publisher.connected(begun_anew=True)
     before = len(service.link.sent)
     service.drain()
     again = [parse_topic(topic).device for topic, _ in service.link.sent[before:]]

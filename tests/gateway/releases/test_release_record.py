@@ -58,7 +58,7 @@ def released(site: Path, first: int) -> int:
 
 def noted(site: Path) -> int:
     with closing(Store(site / "s.sqlite")) as store:
-        return ReleaseRecord(store).entry
+        return store.releases.charged().entry
 
 
 def charged(site: Path) -> int:

@@ -293,7 +293,7 @@ def test_a_device_with_a_hole_does_not_take_the_windows_in_it_from_the_others(tm
 
 def test_what_has_piled_up_is_waited_for_after_a_new_connection(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(patience=10))
-    bench.schedule.connected()
+    bench.schedule.connected(begun_anew=False)
     bench.scene.record(*steady(0, 99))  # all that one device has kept comes before what the other has
     bench.work()
     bench.now += 29.0
