@@ -47,14 +47,8 @@ _Event = Message | Acknowledged | None
 """`None`: there is a new connection."""
 
 
-class _Queue:
-    """Waiting messages of one sender: of the device that the topics name."""
-
-    __slots__ = ("bytes", "messages")
-
-    def __init__(self) -> None:
-        self.messages: deque[Message] = deque()
-        self.bytes = 0
+_Queue = deque[Message]
+"""Waiting messages of one sender: of the device that the topics name."""
 
 
 class Inbox:
@@ -97,6 +91,7 @@ class Inbox:
         self._answers: deque[Acknowledged | None] = deque()
         self._queues: dict[str, _Queue] = {}
         self._slow: dict[str, _Queue] = {}
+        self._sizes: Counter[str] = Counter()
         self._slow_due = 0.0
         self._changed = Condition()
         self._closed = False
@@ -112,7 +107,7 @@ class Inbox:
                     continue
                 size = _size(message)
                 queue = self._queue(device)
-                if queue is not None and self._is_beyond(queue):
+                if queue is not None and self._is_beyond(len(queue), self._sizes[device]):
                     self._beyond[device] += 1
                     missed += 1
                     self._slow[device] = queue
@@ -125,9 +120,9 @@ class Inbox:
                         return missed + len(messages) - at
                     queue = self._queue(device)
                 if queue is None:
-                    queue = self._queues[device] = _Queue()
-                queue.messages.append(message)
-                queue.bytes += size
+                    queue = self._queues[device] = deque()
+                queue.append(message)
+                self._sizes[device] += size
                 self._count += 1
                 self._bytes += size
             self._wake()
@@ -149,10 +144,9 @@ class Inbox:
     def _queue(self, device: str) -> _Queue | None:
         return self._queues.get(device) or self._slow.get(device)
 
-    def _is_beyond(self, queue: _Queue) -> bool:
-        return len(queue.messages) >= max(self._capacity - self._count, _LEAST_MESSAGES) or queue.bytes >= max(
-            self._capacity_bytes - self._bytes, _LEAST_BYTES
-        )
+    def _is_beyond(self, waiting: int, size: int) -> bool:
+        most, most_bytes = self._capacity - self._count, self._capacity_bytes - self._bytes
+        return waiting >= max(most, _LEAST_MESSAGES) or size >= max(most_bytes, _LEAST_BYTES)
 
     def notify(self, event: Acknowledged | None) -> None:
         """Append what takes next to no memory, and is wanted after closing, too."""
@@ -192,18 +186,20 @@ class Inbox:
             share = max(most // len(shares), 1)
             for device in [*shares][:most]:
                 queue = self._queues.pop(device)
-                messages = [queue.messages.popleft() for _ in range(min(share, shares[device], len(queue.messages)))]
+                messages = [queue.popleft() for _ in range(min(share, shares[device], len(queue)))]
                 self._served[device] += len(messages)
                 size = sum(map(_size, messages))
-                queue.bytes -= size
+                self._sizes[device] -= size
                 self._bytes -= size
                 self._count -= len(messages)
                 most -= len(messages)
                 shares[device] -= len(messages)
                 taken += messages
-                if queue.messages:
+                if queue:
                     self._queues[device] = queue  # behind the others
-                if not (queue.messages and shares[device]):
+                else:
+                    del self._sizes[device]
+                if not (queue and shares[device]):
                     del shares[device]
         self._slow |= {device: self._queues.pop(device) for device in slow if device in self._queues}
         if self._accepts:

@@ -61,6 +61,7 @@ from gateway.releases.entries import (
 )
 from gateway.releases.inputs import Noisy, Question, canonical_table, table_of
 from gateway.releases.ledger import Ledger
+from gateway.releases.statistics import sensitivity
 from gateway.releases.tables import LedgerRows
 
 __all__ = ["Disclosure", "TrustedPolicies", "verify"]
@@ -306,7 +307,7 @@ def _charge_problem(
     """Why the charges are not those of the noise; those of a mechanism that does not compose, `noise_problem` knows."""
     if entry["audience"] == SITE or entry["mechanism"] in ALONE:
         return ""
-    spread = float_up(noisy.inputs.sensitivity / noisy.own_scale)
+    spread = float_up(sensitivity(noisy.inputs.parts) / noisy.own_scale)
     dues = {part.table: units_above(charge(part.table, spread)) for part in noisy.counts}
     for device, units in charges.items():
         if not units:

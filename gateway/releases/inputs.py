@@ -15,7 +15,7 @@ windows. So a release can be computed once more when its symbols are gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -38,9 +38,7 @@ from gateway.releases.statistics import (
     Query,
     estimate,
     noise_variance,
-    noisy,
     quantile,
-    sensitivity,
     values_of,
     weights_of,
 )
@@ -209,11 +207,6 @@ class Inputs(NamedTuple):
         return self.symbols + self.beside
 
     @property
-    def sensitivity(self) -> int:
-        """The most that the counts change with one symbol, which is in one of them."""
-        return sensitivity(self.parts)
-
-    @property
     def noise(self) -> Noise:
         """The party that adds the noise."""
         if self.windows_scale is None:
@@ -223,10 +216,6 @@ class Inputs(NamedTuple):
     def largest_scale(self, own: Fraction) -> Fraction:
         """Of the noise, if counts of symbols get noise of a scale."""
         return max([*([own] if self.parts else []), *([] if self.windows_scale is None else [self.windows_scale])])
-
-    def with_noise(self, scale: Fraction, draw: Callable[[int], int]) -> Noisy:
-        """Draw noise for every count; `draw` as for `gateway.releases.statistics.noisy`."""
-        return Noisy(self, scale, noisy(self.parts, scale, draw))
 
 
 class Noisy(NamedTuple):

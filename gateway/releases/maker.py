@@ -44,7 +44,7 @@ from gateway.releases.entries import CHARGED_BEFORE, SITE, Drawn, Entry, Key, Lo
 from gateway.releases.inputs import Addend, Inputs, Noisy, Question, added, canonical_table, symbols_variances
 from gateway.releases.jobs import Counted, Job, answers
 from gateway.releases.ledger import Ledger
-from gateway.releases.statistics import UNOBSERVED, SymbolCounter, noise_variance
+from gateway.releases.statistics import UNOBSERVED, SymbolCounter, noise_variance, noisy, sensitivity
 from gateway.store.engine import LedgerError
 from gateway.store.journal import wall_time
 from gateway.store.store import Store
@@ -309,9 +309,9 @@ class Maker:
         basis = self._basis(job, count, seconds) if job.question.mechanism in ALONE else None
         inputs = count.inputs
         scale = self._scale(job, count, inputs, basis) if count.tables else Fraction(1)
-        spread = float_up(inputs.sensitivity / scale)
+        spread = float_up(sensitivity(inputs.parts) / scale)
         to_site = job.plan.audience == SITE
-        promise = job.promise([self._dated(*version) for version in count.versions] if to_site else ())
+        promise = job.promise([self.counted(*version) for version in count.versions] if to_site else ())
         charges = dict.fromkeys((*count.windows, *count.tables), 0)
         if basis is not None:
             charges = dict.fromkeys(charges, units_below(job.epsilon))
@@ -338,7 +338,9 @@ class Maker:
             self.refuse_loud(job, release)
         return self.ledger.reserve(
             release,
-            lambda number: drawn_of(job, release, promise, inputs.with_noise(scale, self.draw), number),
+            lambda number: drawn_of(
+                job, release, promise, Noisy(inputs, scale, noisy(inputs.parts, scale, self.draw)), number
+            ),
             time_us=self.now_us(),
             progress=progress,
         )
@@ -458,9 +460,10 @@ class Maker:
                 f"release {job.name}, audience {job.plan.audience}: nothing of the allowance is left beside the "
                 "windows that devices release themselves"
             )
-        return smallest_scale(set.union(*counts.tables.values()), inputs.sensitivity, budget)
+        return smallest_scale(set.union(*counts.tables.values()), sensitivity(inputs.parts), budget)
 
-    def _dated(self, policy: Policy, first: int, last: int) -> Counted:
+    def counted(self, policy: Policy, first: int, last: int) -> Counted:
+        """Date ticks that are counted of a stream, of one version of its policy."""
         return Counted(policy, dated(policy, self.history(policy.device, policy.stream)), first, last)
 
 

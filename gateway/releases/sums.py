@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.contract.dating import dated
 from fugu.contract.envelope import digits
 from fugu.contract.errors import FuguError
 from fugu.contract.groups import GroupDocument
@@ -23,7 +22,7 @@ from fugu.contract.topics import topic_of
 from gateway.estimates.models import SymbolModel
 from gateway.releases.config import Audience, Scheduled
 from gateway.releases.entries import CHARGED_BEFORE, SITE, Drawn, Release
-from gateway.releases.inputs import Addend, Inputs, Question
+from gateway.releases.inputs import Addend, Inputs, Noisy, Question
 from gateway.releases.jobs import Counted, Job
 from gateway.releases.maker import Maker, drawn_of
 from gateway.releases.statistics import Query, noise_variance
@@ -161,15 +160,14 @@ class SumReleases:
         number = maker.store.stream_id(policy.device, policy.stream)
         shift, _ = maker.store.shifts(number).owner(window.first, last)
         ahead = shift or 0
-        promise = dated(policy, maker.history(policy.device, policy.stream))
-        return Counted(policy, promise, window.first + ahead, last + ahead)
+        return maker.counted(policy, window.first + ahead, last + ahead)
 
     def _draw(self, window: SumWindow, telling: _Telling, total: int, observed: int) -> Callable[[int], Drawn]:
         """Write a release of a sum: its noise is the homes'."""
         group, scale = window.group, Fraction(telling.release.scale)
         variance = len(window.members) / group.honest * noise_variance(scale)
         answer = Addend(np.array([float(total)]), np.array([variance]), np.ones(1), observed)
-        noisy = Inputs((), (), answer, None, scale).with_noise(Fraction(1), lambda below: 0)
+        noisy = Noisy(Inputs((), (), answer, None, scale), Fraction(1), ())
         return lambda number: drawn_of(telling.job, telling.release, telling.promise, noisy, number)
 
 
