@@ -80,7 +80,7 @@ class Waiting:
 
     def put(self, outgoing: Outgoing) -> int | None:
         """Add one in place of what waits of its frame; the serial of one that is now one too many, if any."""
-        _, serials = self._lines.setdefault(outgoing.stream_id, (outgoing, {}))
+        _, serials = self._lines.setdefault(outgoing.place.number, (outgoing, {}))
         serials[outgoing.frame] = outgoing.serial
         return serials.pop(min(serials)) if len(serials) > MOST_WAITING else None
 
@@ -265,12 +265,13 @@ class Publisher(Part):
         if (time := self._last_told(outgoing)) is not None and report.time < time:
             self._leave_out(outgoing.serial)
             return True
-        topic = topic_of("count" if outgoing.window else "estimate", self._fleet, outgoing.device, outgoing.stream)
+        place = outgoing.place
+        topic = topic_of("count" if place.window else "estimate", self._fleet, place.device, place.stream)
         if (message_id := self._link.publish(topic, report.encode())) is None:
             return False
-        self._told[outgoing.stream_id] = report.time
+        self._told[place.number] = report.time
         self._reports[message_id] = outgoing.serial
-        self._counters["counts" if outgoing.window else "estimates"] += 1
+        self._counters["counts" if place.window else "estimates"] += 1
         return True
 
     def _made(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
@@ -282,7 +283,7 @@ class Publisher(Part):
 
     def _last_told(self, outgoing: Outgoing) -> datetime | None:
         """The time of the newest report that may have been published of a sequence, also before the start."""
-        number = outgoing.stream_id
+        number = outgoing.place.number
         if number not in self._told:
             frame = self._before.pop(number, None)
             newest = None if frame is None else self._made(outgoing._replace(frame=frame))

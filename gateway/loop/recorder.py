@@ -242,11 +242,11 @@ class Recorder:
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
         """Report about a stored frame; `None` if it is gone. Raises FuguError if there can be none."""
-        place, first = Place(outgoing.stream_id, outgoing.device, outgoing.stream), outgoing.frame
-        if outgoing.window:
-            return self._windows.report(place, first)
-        measured = self._catalogue.is_measured(outgoing.device, outgoing.stream)
-        return self.points.report(place, first) if measured else self.symbols.report(place, first)
+        _, place, frame = outgoing
+        if place.window:
+            return self._windows.report(place, frame)
+        measured = self._catalogue.is_measured(place.device, place.stream)
+        return self.points.report(place, frame) if measured else self.symbols.report(place, frame)
 
     @cached_property
     def points(self) -> Points:
@@ -266,7 +266,7 @@ class Recorder:
         sequence = self._load(device, name)
         if sequence.number is None:
             sequence.number = self._store.number(device, name)
-        place = Place(sequence.number, device, stream)
+        place = Place(sequence.number, device, name)
         late: list[int] = []
         timeline: Timeline | None = None
         for frame in sorted(frames, key=lambda frame: kind.span(frame).first):

@@ -26,7 +26,7 @@ from gateway.config import Keep
 from gateway.estimates.catalogue import Catalogue
 from gateway.loop.recorder import Recorder
 from gateway.parts.part import Part
-from gateway.store.aged import SYMBOLS, Aged, Forgotten, Frames, Sequence
+from gateway.store.aged import SYMBOLS, Aged, Forgotten, Frames
 from gateway.store.coverage import Place
 from gateway.store.engine import Lease, LedgerError
 from gateway.store.location import Location, ledger_beside
@@ -48,7 +48,7 @@ class _Removal(NamedTuple):
     """So many of the first frames of a sequence, up to one, and where those begin that are kept."""
 
     frames: Frames
-    sequence: Sequence
+    sequence: Place
     through: int
     begin: int
     many: int
@@ -123,12 +123,12 @@ class Retention(Part):
             self._recorder.removed(sequence.device, sequence.name, begin)
             self._counters["frames_removed"] += many
 
-    def _kind(self, sequence: Sequence) -> Frames:
+    def _kind(self, sequence: Place) -> Frames:
         if sequence.window:
             return _WINDOWS
         return _POINTS if self._catalogue.is_measured(sequence.device, sequence.stream) else SYMBOLS
 
-    def _aged(self, frames: Frames, sequence: Sequence, most: int) -> _Removal | None:
+    def _aged(self, frames: Frames, sequence: Place, most: int) -> _Removal | None:
         aged, number = self._store.aged, sequence.number
         if (newest := aged.newest(frames, number)) is not None:
             self._seen_us = max(self._ends_us(sequence, newest), self._seen_us or 0)
@@ -149,11 +149,11 @@ class Retention(Part):
         begin = last.key + 1 if frames is _WINDOWS else last.last + 1
         return _Removal(frames, sequence, last.key, begin, len(removable_frames))
 
-    def _removable(self, sequence: Sequence, before_us: int, aged: Aged) -> bool:
+    def _removable(self, sequence: Place, before_us: int, aged: Aged) -> bool:
         needed = self._needed.get((sequence.device, sequence.stream))
         return self._ends_us(sequence, aged) <= before_us and (needed is None or self._last(sequence, aged) < needed)
 
-    def _trim(self, sequence: Sequence, removable: Callable[[Aged], bool]) -> None:
+    def _trim(self, sequence: Place, removable: Callable[[Aged], bool]) -> None:
         """Cut off of a stream's first chunk the symbols that are removable, if it begins with such."""
         chunk = next(self._store.symbols.chunks(sequence.number, -1), None)
         if chunk is None:
@@ -171,18 +171,17 @@ class Retention(Part):
             return
         if first == chunk.first:
             return
-        place = Place(sequence.number, sequence.device, sequence.stream)
-        rest = self._recorder.symbols.past.rest(place, chunk, first)
+        rest = self._recorder.symbols.past.rest(sequence, chunk, first)
         with self._store.transaction():
             self._store.aged.trim(chunk, rest)
         self._recorder.removed(sequence.device, sequence.name, rest.first)
         self._counters["frames_removed"] += 1
 
-    def _ends_us(self, sequence: Sequence, aged: Aged) -> int:
+    def _ends_us(self, sequence: Place, aged: Aged) -> int:
         clock = self._catalogue.policy(sequence.device, sequence.stream, aged.version).clock
         return clock.epoch_us + (self._last(sequence, aged) + 1) * clock.period_us
 
-    def _last(self, sequence: Sequence, aged: Aged) -> int:
+    def _last(self, sequence: Place, aged: Aged) -> int:
         return aged.last - self._recorder.coverage_of(sequence.device, sequence.name)[1].at(aged.key)
 
 

@@ -11,30 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.store.coverage import Coverage
+from gateway.store.coverage import Coverage, Place
 from gateway.store.engine import Database
 from gateway.store.points import LIKELY
 from gateway.store.symbols import Chunk, SymbolStore
 
-__all__ = ["SYMBOLS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence"]
-
-
-class Sequence(NamedTuple):
-    """A sequence of frames: a stream's own, or of one of its windows, under the name {stream}/{window}."""
-
-    number: int
-    device: str
-    name: str
-
-    @property
-    def stream(self) -> str:
-        """The stream that it is of."""
-        return self.name.partition("/")[0]
-
-    @property
-    def window(self) -> str:
-        """The window that it is of, empty for a stream's own."""
-        return self.name.partition("/")[2]
+__all__ = ["SYMBOLS", "Aged", "AgedStore", "Forgotten", "Frames"]
 
 
 class Aged(NamedTuple):
@@ -72,11 +54,11 @@ class AgedStore:
         self._symbols = symbols
         self._owns = owns
 
-    def sequences(self, after: int, limit: int) -> list[Sequence]:
+    def sequences(self, after: int, limit: int) -> list[Place]:
         """Some sequences whose numbers are above one, in the order of their numbers; none if there are no more."""
         query = "SELECT id, device, stream FROM streams WHERE id>? ORDER BY id LIMIT ?"
         while rows := self._db.execute(query, (after, limit)).fetchall():
-            if mine := [Sequence(*row) for row in rows if self._owns(row[1])]:
+            if mine := [Place(*row) for row in rows if self._owns(row[1])]:
                 return mine
             after = rows[-1][0]
         return []

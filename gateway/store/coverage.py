@@ -23,11 +23,21 @@ __all__ = ["Coverage", "FrameSpan", "Place", "ShiftError", "Shifts", "Span"]
 
 
 class Place(NamedTuple):
-    """A sequence of frames in the store: its number there, and the stream that it is of."""
+    """A sequence of frames in the store: a stream's own, or of one of its windows, under the name {stream}/{window}."""
 
     number: int
     device: str
-    stream: str
+    name: str
+
+    @property
+    def stream(self) -> str:
+        """The stream that it is of."""
+        return self.name.partition("/")[0]
+
+    @property
+    def window(self) -> str:
+        """The window that it is of, empty for a stream's own."""
+        return self.name.partition("/")[2]
 
 
 class FrameSpan(NamedTuple):

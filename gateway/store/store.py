@@ -238,10 +238,7 @@ class Outgoing(NamedTuple):
     """Estimates that wait to be published: those that one frame determined, or a window (`frame` is its index)."""
 
     serial: int
-    stream_id: int
-    device: str
-    stream: str
-    window: str
+    place: Place
     frame: int
 
 
@@ -425,11 +422,7 @@ class Store:
             "WHERE serial>? ORDER BY serial LIMIT ?"
         )
         while rows := self._db.execute(query, (after, limit)).fetchall():
-            messages = []
-            for serial, number, device, sequence, frame in rows:
-                stream, _, window = sequence.partition("/")
-                messages.append(Outgoing(serial, number, device, stream, window, frame))
-            if mine := [outgoing for outgoing in messages if self._owns(outgoing.device)]:
+            if mine := [Outgoing(row[0], Place(*row[1:4]), row[4]) for row in rows if self._owns(row[2])]:
                 return mine
             after = rows[-1][0]
         return []

@@ -17,6 +17,7 @@ from fugu.contract.sentences import unix_us
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
 from gateway.loop.publisher import MOST_WAITING, Publisher, Waiting
+from gateway.store.coverage import Place
 from gateway.store.journal import Received
 from gateway.store.store import Outgoing
 from tests.support.measured import measure_policy
@@ -346,7 +347,7 @@ def test_points_are_told_once_for_each_frame_also_where_the_connection_breaks(tm
 
 
 def outgoing(serial: int, stream: int, frame: int) -> Outgoing:
-    return Outgoing(serial, stream, f"d{stream}", "hr", "", frame)
+    return Outgoing(serial, Place(stream, f"d{stream}", "hr"), frame)
 
 
 @pytest.mark.long
@@ -369,14 +370,14 @@ def test_whatever_is_put_and_taken_the_newest_of_each_stream_is_never_left_out()
             assert len(taken) + len(overtaken) <= len(held)
             newest = {stream: max(f for s, f in held if s == stream) for stream in {s for s, _ in held}}
             for entry in taken:
-                assert held.pop((entry.stream_id, entry.frame)) == entry.serial
+                assert held.pop((entry.place.number, entry.frame)) == entry.serial
             for (stream, frame), serial in list(held.items()):
                 if serial in overtaken:
-                    assert frame < min(o.frame for o in taken if o.stream_id == stream)
+                    assert frame < min(o.frame for o in taken if o.place.number == stream)
                     del held[stream, frame]
-            frames = {entry.stream_id: entry.frame for entry in taken}  # the last one of each
+            frames = {entry.place.number: entry.frame for entry in taken}  # the last one of each
             if room >= len(newest):
-                assert {stream: max(o.frame for o in taken if o.stream_id == stream) for stream in frames} == newest
+                assert {stream: max(o.frame for o in taken if o.place.number == stream) for stream in frames} == newest
 
 
 def test_streams_take_turns_also_when_there_is_room_for_one_message_at_a_time() -> None:
@@ -384,7 +385,7 @@ def test_streams_take_turns_also_when_there_is_room_for_one_message_at_a_time() 
     for serial, (stream, frame) in enumerate((stream, frame) for stream in range(3) for frame in range(2)):
         waiting.put(outgoing(serial, stream, frame))
     batches = [waiting.take(1) for _ in range(4)]
-    assert [[(entry.stream_id, entry.frame) for entry in taken] for taken, _ in batches] == [
+    assert [[(entry.place.number, entry.frame) for entry in taken] for taken, _ in batches] == [
         [(0, 1)],
         [(1, 1)],
         [(2, 1)],

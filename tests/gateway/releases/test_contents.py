@@ -197,7 +197,7 @@ def forgotten(parts: tuple[Part, ...], _: Fraction, __: Callable[[int], int]) ->
 
 @pytest.mark.parametrize("windows", [2, 3])
 def test_a_gateway_that_adds_no_noise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: int) -> None:
-    monkeypatch.setattr("gateway.releases.inputs.noisy", forgotten)
+    monkeypatch.setattr("gateway.releases.maker.noisy", forgotten)
     bench = bench_of(tmp_path, scheduled(scale="20"), windows=windows)  # two tables: two numbers each
     problems = verify(bench.ledger).problems
     assert problems == () if windows == 2 else "0 on average over 6 numbers" in problems[0]
