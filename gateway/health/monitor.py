@@ -353,12 +353,11 @@ class Monitor:
     # The thread
 
     def _work(self) -> None:
+        assert self._answering is not None  # made before the thread began
         while not self._ending:
             try:
-                if self._answering is None or not self._answering.answer(
-                    lambda: json.dumps(self.report()), _ROUND_SECONDS
-                ):
-                    time.sleep(0.0 if self._answering and self._answering.is_open else _ROUND_SECONDS)
+                if not self._answering.answer(lambda: json.dumps(self.report()), _ROUND_SECONDS):
+                    time.sleep(0.0 if self._answering.is_open else _ROUND_SECONDS)
                 self.step()
             except Exception as error:  # what nobody thought of must not end what watches
                 _log.error("the monitor: %s", cause(error))

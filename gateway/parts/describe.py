@@ -297,10 +297,9 @@ class Describing(Part):
         if self._catalogue.has(*stream):
             self._there[stream] = there
             self._unsent.add(stream)
-            self._look_soon()
         elif len(self._foreign) < _MOST_FOREIGN:
             self._foreign.add(stream)
-            self._look_soon()
+        self._look_soon()
 
     def _mark(self, device: str) -> None:
         self._marked.update(filter(self._catalogue.has, {device, *self._catalogue.moving_with(device)}))

@@ -306,7 +306,11 @@ class Ledger:
 
     def _admit(self, release: Release) -> int:
         """Charge a release; the group of its devices. Raises LedgerError."""
-        self._refuse_early(release)
+        if release.since_us < (limit := self.not_before_us):
+            raise LedgerError(
+                f"release {release.name}: ticks {release.first}..{release.last} are refused, because they begin at "
+                f"{instant_text(instant(release.since_us))}: {no_release_before(limit)}"
+            )
         group = self._group(release)
         self._charge(release, group)
         return group
@@ -322,14 +326,6 @@ class Ledger:
         """The entry that has released the window of a schedule that begins at a tick; 0 if none has."""
         row = self._one("SELECT number FROM entries WHERE name=? AND first=? LIMIT 1", name, first)
         return int(row[0]) if row else 0
-
-    def _refuse_early(self, release: Release) -> None:
-        """Refuse a window that begins before the time that an operator has set."""
-        if release.since_us < (limit := self.not_before_us):
-            raise LedgerError(
-                f"release {release.name}: ticks {release.first}..{release.last} are refused, because they begin at "
-                f"{instant_text(instant(release.since_us))}: {no_release_before(limit)}"
-            )
 
     def _refuse_before(self, release: Release, key: Key, books: _Books) -> None:
         """Refuse ticks of a device, or of those that move with it, from before a ledger that was lost."""
