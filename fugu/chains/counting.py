@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel, part
-from fugu.chains.model import impossible, pose
+from fugu.chains.model import pose, refuse_impossible
 
 __all__ = ["count_marginals"]
 
@@ -214,7 +214,6 @@ def count_marginals(
     weighed = np.ascontiguousarray(likelihoods, dtype=np.float64)
     stream, starts, first, matrix, rows = problem
     bad = _forward(stream, starts, first, matrix, rows, windows, added, weighed, forward, entries)
-    if bad >= 0:
-        raise impossible(bad)
+    refuse_impossible(bad)
     _backward(stream, starts, matrix, rows, windows, added, weighed, forward, entries)
     return forward

@@ -26,7 +26,7 @@ from fugu.chains.messages import (
     scaled,
     store,
 )
-from fugu.chains.model import Problem, check_distribution, check_transition, impossible, pose
+from fugu.chains.model import Problem, check_distribution, check_transition, pose, refuse_impossible
 
 __all__ = [
     "backward_messages",
@@ -122,8 +122,7 @@ def run_filter(problem: Problem) -> Filtered:
         bad = _filter_small(*arrays, _step_tables(problem)[0], (1.0,) * k, beliefs, logs)
     else:
         bad = _filter_wide(*arrays, problem.transition, beliefs, logs, False)
-    if bad >= 0:
-        raise impossible(bad)
+    refuse_impossible(bad)
     return Filtered(beliefs, logs)
 
 
@@ -300,8 +299,7 @@ def backward_messages(
     problem = pose(symbols, np.full(max(k, 1), 1.0 / max(k, 1)), transition, emission, None)
     out = np.empty((problem.symbols.size, k))
     bad = _backward_wide(*problem[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
-    if bad >= 0:
-        raise impossible(bad)
+    refuse_impossible(bad)
     return out
 
 
@@ -329,8 +327,7 @@ def posterior_marginals(
         bad = _backward_wide(*arrays[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
         if bad < 0:
             bad = _filter_wide(*arrays, problem.transition, out, np.empty(problem.starts.size - 1), True)
-    if bad >= 0:
-        raise impossible(bad)
+    refuse_impossible(bad)
     return out
 
 
@@ -396,8 +393,7 @@ def fixed_lag_marginals(
     else:
         reverse = np.ascontiguousarray(problem.transition.T)
         bad = _look_ahead_wide(problem.symbols, problem.starts, reach, problem.rows, reverse, out)
-    if bad >= 0:
-        raise impossible(bad)
+    refuse_impossible(bad)
     return out
 
 
@@ -493,6 +489,5 @@ def viterbi(
         tables = np.log(problem.initial), np.log(problem.transition), np.log(problem.rows)
     states = np.empty(n, dtype=np.int64)
     bad = _decode(problem.symbols, problem.starts, *tables, np.empty((n, k), dtype=np.int32), states)
-    if bad >= 0:
-        raise impossible(bad)
+    refuse_impossible(bad)
     return states

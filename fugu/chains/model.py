@@ -18,9 +18,9 @@ __all__ = [
     "check_distribution",
     "check_emission",
     "check_transition",
-    "impossible",
     "likelihood_rows",
     "pose",
+    "refuse_impossible",
     "simulate",
     "stationary_distribution",
 ]
@@ -123,12 +123,13 @@ def likelihood_rows(emission: Floats) -> Floats:
     return np.ascontiguousarray(np.vstack([emission.T, np.ones((1, emission.shape[0]))]))
 
 
-def impossible(tick: int) -> ValueError:
-    """The error for evidence of probability zero, noticed at a position in `symbols`."""
-    return ValueError(
-        f"the symbols have probability zero under this chain and emission table (noticed at position {tick}); "
-        "check that they belong together"
-    )
+def refuse_impossible(tick: int) -> None:
+    """Raise a ValueError for evidence of probability zero, noticed at a position in `symbols`; none was if it is -1."""
+    if tick >= 0:
+        raise ValueError(
+            f"the symbols have probability zero under this chain and emission table (noticed at position {tick}); "
+            "check that they belong together"
+        )
 
 
 def stationary_distribution(transition: ArrayLike) -> Floats:

@@ -333,15 +333,11 @@ def _definitions(
     for number, policy in enumerate(policies):
         releases, more = released(policy, config)
         problems += more
-        for definition in (*windows(policy), *releases):
-            if definition.kind == "release" and any(
-                definition.name == other.name and other.source != number for other in definitions
-            ):
-                problems.append(
-                    f"release {definition.name}: of what it adds up, only the part of one stream is attacked"
-                )
-            else:
-                definitions.append(definition._replace(source=number))
+        before = {definition.name for definition in definitions}
+        apart = [release for release in releases if release.name not in before]
+        definitions += (definition._replace(source=number) for definition in (*windows(policy), *apart))
+        shared = (release.name for release in releases if release.name in before)
+        problems += (f"release {name}: of what it adds up, only the part of one stream is attacked" for name in shared)
     return tuple(definitions), tuple(dict.fromkeys(problems))
 
 
