@@ -96,7 +96,6 @@ class Client(mqtt.Client):
         self._unsent = bytearray()
         self._woken = False
         self._busy_until = 0.0
-        self.on_publish = lambda _client, _data, mid, _reason, _properties: wishes.answered(mid, "")  # at QoS 0
         self.on_message = lambda _client, _data, message: self._messages.append(
             (message.topic, bytes(message.payload), message.retain)
         )

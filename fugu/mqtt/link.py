@@ -248,7 +248,7 @@ class Link:
             self.subscriptions = tuple(topic for topic in self.subscriptions if topic not in gone)
             self._requests.end(self._client, list(gone))
 
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: Literal[0, 1] = 1) -> int | None:
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int | None:
         """Publish a message; its id, or `None`, with nothing queued, without a connection or with too much unanswered.
 
         `on_published` will name the id, or has named it if the message is larger than what the broker says it takes.
@@ -263,9 +263,7 @@ class Link:
             self._not_sent -= 1
             self._guard(self.on_published, self._not_sent, False)
             return self._not_sent
-        if qos == 1:
-            return self._client.send(topic, payload, retain=retain)
-        return self._client.publish(topic, payload, qos=qos, retain=retain).mid
+        return self._client.send(topic, payload, retain=retain)
 
     def stop(self, *, in_order: bool = True) -> None:
         """Disconnect and end the network thread; the broker tells the last will unless all is in order."""

@@ -196,7 +196,7 @@ def _publish(process: subprocess.Popen[bytes], local: Mosquitto, source: Source)
     hall.start()
     while process.poll() is None:
         for payload in source.text.splitlines():
-            hall.publish("hall", payload.encode(), qos=0)
+            hall.publish("hall", payload.encode())
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.005)
     hall.stop()

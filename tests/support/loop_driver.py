@@ -71,7 +71,7 @@ class _Connected(Link):
     def maintain(self) -> None:
         pass
 
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: Any = 1) -> int | None:
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int | None:
         self._ids += 1
         self.on_published(self._ids, True)
         return self._ids

@@ -85,11 +85,11 @@ def run(config: str, seed: str, log: str, leak: str = "") -> int:
 
     publish = Link.publish
 
-    def logged(link: Link, topic: str, payload: bytes, *, retain: bool = False, qos: int = 1) -> int | None:
-        mid = publish(link, topic, payload, retain=retain, qos=qos)
+    def logged(link: Link, topic: str, payload: bytes, *, retain: bool = False) -> int | None:
+        mid = publish(link, topic, payload, retain=retain)
         if mid is not None:
             with Path(log).open("a") as file:
-                file.write(json.dumps([CLOCK.now - START_US, topic, len(payload), retain, qos]) + "\n")
+                file.write(json.dumps([CLOCK.now - START_US, topic, len(payload), retain, 1]) + "\n")
         return mid
 
     write = edge_agent.window_file._write
