@@ -28,7 +28,6 @@ from gateway.fleet.keys import (
     ROLES,
     ROOT_FILE,
     Passphrases,
-    RoleName,
     Root,
     initialise,
     key_files,
@@ -181,8 +180,8 @@ def init(
     of_root, of_policy = _signing(root, "root"), _signing(policy, "policy")
     passphrase = at_hand(passphrase_file).new()
     online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
-    wanted: dict[RoleName, tuple[int, int, str]] = {"root": (*of_root, passphrase), "policy": (*of_policy, passphrase)}
-    new_root = initialise(fleet, keys, {**wanted, "gateway": (1, 1, online)})
+    wanted = {"root": (*of_root, passphrase), "policy": (*of_policy, passphrase), "gateway": (1, 1, online)}
+    new_root = initialise(fleet, keys, wanted)
     show_report([_table(new_root.document, [keys])])
     say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
     say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -41,11 +41,9 @@ __all__ = [
     "EPSILON",
     "HEART",
     "RECORDINGS",
-    "Against",
     "AnyFrame",
     "Replay",
     "Results",
-    "attacks_on",
     "load_home",
     "load_night",
     "read_night",
@@ -146,7 +144,7 @@ class Replay:
         end = int(first[-1]) + window.length
         size = self.states.size if attacked else end
         states = self.states[:size]
-        seen, ours, against = np.flatnonzero(states >= 0), None, Against()
+        seen, ours, best, learners = np.flatnonzero(states >= 0), None, None, tuple[Floats, ...]()
         if parts == 1 and window.overlap == 1:
             groups, names = window.groups(self.policy.discretiser.states), len(self.policy.discretiser.states)
             present = (states >= 0).astype(np.int64)
@@ -158,7 +156,7 @@ class Replay:
                 def redrawn(generator: np.random.Generator) -> Outputs:
                     return replace(outputs, counts=true + laplace_noise(scale, counts.shape, generator))
 
-                against = attacks_on(self, outputs, redrawn, knowledge, COUNT_ATTACKERS)
+                best, learners = self.attacks(outputs, redrawn, knowledge, COUNT_ATTACKERS)
         middles = first[:, None] + (np.arange(parts) + 0.5) * window.length / parts
         return Results(
             replay=self,
@@ -171,9 +169,32 @@ class Replay:
             ticks=seen,
             ordinary=None if self.ordinary is None else self.ordinary[seen],
             ours=ours,
-            learners=against.learners,
-            attack=against.best,
+            learners=learners,
+            attack=best,
         )
+
+    def attacks(
+        self,
+        outputs: Outputs,
+        redrawn: Callable[[np.random.Generator], Outputs],
+        knowledge: Knowledge,
+        attackers: Mapping[str, Attacker],
+    ) -> tuple[Attack | None, tuple[Floats, ...]]:
+        """Attack what was released of the first ticks; the best attack, and how the furthest learner moved the odds.
+
+        Args:
+            redrawn: the same outputs with further noise.
+            knowledge: of those ticks.
+            attackers: by name, those who attack such outputs.
+        """
+        states = self.states[: knowledge.segments.size]
+        attacks = attack(states, knowledge.segments, outputs, self.tick_epsilon)
+        if (learner := furthest_learner(attacks)) is None:
+            return attacks[0] if attacks else None, ()
+        supervised, generator = replace(knowledge, truth=states), np.random.default_rng(1)
+        draws = [outputs, *(redrawn(generator) for _ in range(FURTHER_DRAWS))]
+        changes = (odds_change(drawn, supervised, attackers[learner.attacker]) for drawn in draws)
+        return attacks[0], tuple(change[states >= 0] for change in changes)
 
     @property
     def hours(self) -> float:
@@ -407,37 +428,6 @@ class Results:
     def beyond(self, changes: Floats) -> float:
         """The share of ticks on which odds change by more than is promised."""
         return float((changes > self.replay.tick_epsilon).mean())
-
-
-class Against(NamedTuple):
-    """Success of attackers: the best of them, and how the furthest learner moved the odds; see `Results`."""
-
-    best: Attack | None = None
-    learners: tuple[Floats, ...] = ()
-
-
-def attacks_on(
-    replay: Replay,
-    outputs: Outputs,
-    redrawn: Callable[[np.random.Generator], Outputs],
-    knowledge: Knowledge,
-    attackers: Mapping[str, Attacker],
-) -> Against:
-    """Attack what was released of the first ticks of a replay.
-
-    Args:
-        redrawn: the same with further noise.
-        knowledge: of those ticks.
-        attackers: by name, those who attack such outputs.
-    """
-    states = replay.states[: knowledge.segments.size]
-    attacks = attack(states, knowledge.segments, outputs, replay.tick_epsilon)
-    if (learner := furthest_learner(attacks)) is None:
-        return Against(attacks[0] if attacks else None)
-    supervised, generator = replace(knowledge, truth=states), np.random.default_rng(1)
-    draws = [outputs, *(redrawn(generator) for _ in range(FURTHER_DRAWS))]
-    changes = (odds_change(drawn, supervised, attackers[learner.attacker]) for drawn in draws)
-    return Against(attacks[0], tuple(change[states >= 0] for change in changes))
 
 
 def _factor(most: float) -> str:

@@ -13,7 +13,7 @@ from fugu.attackers.learning import ATTACKERS
 from fugu.attackers.outputs import Knowledge, Outputs, SymbolOutputs, release_symbols
 from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.contract.frames import SymbolFrame
-from fugu_cli.demo.evaluation import Against, AnyFrame, Replay, Results, attacks_on
+from fugu_cli.demo.evaluation import AnyFrame, Replay, Results
 
 __all__ = ["SymbolReplay"]
 
@@ -111,7 +111,7 @@ class SymbolReplay(Replay):
             further = release_symbols(truth, table, generator).symbols
             return replace(outputs, symbols=np.where(symbols[:end] < 0, -1, further))
 
-        against = attacks_on(self, outputs, redrawn, knowledge, ATTACKERS) if attacked else Against()
+        best, learners = self.attacks(outputs, redrawn, knowledge, ATTACKERS) if attacked else (None, ())
         shown = np.flatnonzero(seen)[-_SHOWN:]
         counts = np.bincount(truth[seen], minlength=2)
         return SymbolResults(
@@ -125,8 +125,8 @@ class SymbolReplay(Replay):
             ticks=np.flatnonzero(seen),
             ordinary=None,
             ours=odds_change(outputs, knowledge)[seen],
-            learners=against.learners,
-            attack=against.best,
+            learners=learners,
+            attack=best,
             right=float((beliefs[seen].argmax(axis=1) == truth[seen]).mean()),
             majority=float(counts.max() / counts.sum()),
         )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.contract.calendar import DAY
-from fugu.contract.chains import BinaryChains, JointChains
+from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
@@ -345,13 +345,13 @@ def worth(policy: AnyPolicy) -> Worth:
 
 
 def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
-    chains = policy.chains
-    if isinstance(chains, BinaryChains):
-        q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
-        return assess(table, np.array(((1.0 - q, q), (r, 1.0 - r))), chains, _TICKS).accuracy
-    if isinstance(chains, JointChains) or chains.transition is None:
-        return None
-    return assess(table, np.array(chains.transition), chains, _TICKS).accuracy
+    match policy.chains:
+        case BinaryChains() as chains:
+            q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
+            return assess(table, np.array(((1.0 - q, q), (r, 1.0 - r))), chains, _TICKS).accuracy
+        case BoundedChains(transition=tuple(transition)) as bounded:
+            return assess(table, np.array(transition), bounded, _TICKS).accuracy
+    return None
 
 
 def _error(policy: MeasurePolicy) -> float | None:

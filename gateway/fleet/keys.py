@@ -40,7 +40,6 @@ __all__ = [
     "ROLES",
     "ROOT_FILE",
     "Passphrases",
-    "RoleName",
     "Root",
     "decrypted",
     "initialise",
@@ -283,7 +282,7 @@ class Root(NamedTuple):
 def initialise(
     fleet: str,
     folder: Path,
-    wanted: Mapping[RoleName, tuple[int, int, str]],
+    wanted: Mapping[str, tuple[int, int, str]],
 ) -> Root:
     """Make a fleet's keys and its first root: for each role how many have to sign, of how many, and their passphrase.
 
