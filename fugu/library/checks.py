@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FrameError, PolicyError, UsageError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee
@@ -254,11 +253,6 @@ def _recorded(recorded: RecordedClass) -> str:
     return f"not in the class: {steps}. Then epsilon is {epsilon}, not {claimed}"
 
 
-def _together(chains: ChainClass) -> str:
-    streams = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in chains.named_streams)
-    return f"for all that these streams tell together, if each has a policy of this class: {streams}"
-
-
 def _error(window: Window, policy: Policy) -> WindowAccuracy:
     from fugu.planning.answers import error_of  # a policy that cannot be read needs no gateway
 
@@ -274,8 +268,9 @@ def _policy_report(policy: Policy, loss: Loss, alone: Loss | None, recorded: Rec
     yield Line(f"  {protected_sentence(policy.discretiser)}")
     both = "" if alone is None else ", for symbols and windows together"
     yield from _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
-    if policy.chains.named_streams:
-        yield Line(f"  {_together(policy.chains)}")
+    if named := policy.chains.named_streams:
+        together = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in named)
+        yield Line(f"  for all that these streams tell together, if each has a policy of this class: {together}")
     rows = () if policy.table is None else policy.table.weights()
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
         yield Line(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
@@ -362,19 +357,13 @@ def missing_sentence(policy: PolicyHeader) -> str:
         return f"missing readings are in state {states.index(named)} ({named}), protected like the others"
     if policy.missing_share is None:
         return "missing readings have no state, and no bound on their share is declared: estimates do not know of them"
+    # With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
+    bias = policy.missing_share * (1.0 - 1.0 / len(states))
     return (
         f"missing readings have no state: at most {policy.missing_share:.3%} of the ticks. A state's share is off "
-        f"by at most {_share_bias(policy.missing_share, len(states)):.3g}, "
+        f"by at most {bias:.3g}, "
         f"a window's count by {policy.missing_share:.3g} of its length"
     )
-
-
-def _share_bias(missing_share: float, states: int) -> float:
-    """The most by which a state's share, estimated from symbols, is off because of ticks without a state.
-
-    With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
-    """
-    return missing_share * (1.0 - 1.0 / states)
 
 
 def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
     ]
     if plan.least_epsilon is not None:
         return [*lines, f"Nothing useful below epsilon {plan.least_epsilon:g}."]
-    return [*lines, f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve):g}."]
+    return [*lines, f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}."]
 
 
 def _quality(candidate: Candidate, *, least: bool = False) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
+from typing import Any
 
 from fugu.contract.policies import AnyPolicy
 from fugu.lanes import Lane, lanes_svg, part_shapes, share_scale, share_shapes, shares_lane
@@ -26,16 +27,14 @@ table{border-collapse:collapse}th,td{padding:.3em .5em;border-bottom:1px solid #
 @media (prefers-color-scheme:dark){body{color:#e8eeea;background:#0f1412}.small{color:#9aa8a0}}
 """
 _COLUMNS = 0.5, 1.0, 2.0, 3.0, 6.0
+_ERRORS = "<h2>How far off answers are</h2>"
 
 
 def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
     """The page as HTML."""
     parts: list[str] = []
     if plan.curves:
-        parts += [
-            "<h2>How far off answers are</h2>",
-            errors(plan),
-        ]
+        parts += [_ERRORS, errors(plan, answer_words, percent)]
     if plan.told is not None:
         parts += [
             "<h2>The last stretch: the truth, and what subscribers would see</h2>",
@@ -58,32 +57,18 @@ def page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:
     return "\n".join([*head, *parts, "</html>"]) + "\n"
 
 
-def errors(plan: AutoPlan) -> str:
-    """Mean absolute errors of every candidate at some epsilons, as a table."""
-    rows = [
-        (
-            escape(answer_words(plan, candidate)),
-            dict(points),
-            candidate.guess_error,
-            candidate.same_release(plan.recommended),
-        )
-        for candidate, points in plan.curves
-    ]
-    return _errors(rows, plan.question.epsilon, percent)
-
-
-def _errors(
-    rows: Sequence[tuple[str, Mapping[float, float], float, bool]], asked: float, text: Callable[[float], str]
-) -> str:
-    """Answers with their errors by epsilon, that of guessing, and whether they are chosen."""
-    epsilons = sorted({asked, *_COLUMNS} & {epsilon for _, errors, *_ in rows for epsilon in errors})
+def errors(plan: AutoPlan | PlacePlan, words: Callable[[Any, Candidate], str], text: Callable[[float], str]) -> str:
+    """Mean absolute errors of every candidate at some epsilons, as a table, with that of guessing."""
+    asked = plan.question.epsilon
+    epsilons = sorted({asked, *_COLUMNS} & {epsilon for curve in plan.curves for epsilon, _ in curve.points})
     heads = "".join(f"<th>{epsilon:g}{' (asked)' * (epsilon == asked)}</th>" for epsilon in epsilons)
     lines = [f"<tr><th>answer, by epsilon</th>{heads}<th>guessing</th></tr>"]
-    for words, errors, guess, chosen in rows:
-        numbers = [*(text(errors[at]) if at in errors else "none" for at in epsilons), text(guess)]
-        cells = [words, *(number.replace(" ", "\N{NO-BREAK SPACE}") for number in numbers)]
-        weight = "<td><b>{}</b></td>" if chosen else "<td>{}</td>"
-        lines.append(f"<tr>{''.join(map(weight.format, cells))}</tr>")
+    for candidate, points in plan.curves:
+        error_at = dict(points)
+        numbers = [text(error_at[at]) if at in error_at else "none" for at in epsilons]
+        cells = [number.replace(" ", "\N{NO-BREAK SPACE}") for number in (*numbers, text(candidate.guess_error))]
+        weight = "<td><b>{}</b></td>" if candidate.same_release(plan.recommended) else "<td>{}</td>"
+        lines.append(f"<tr>{''.join(map(weight.format, (escape(words(plan, candidate)), *cells)))}</tr>")
     return f"<table>{''.join(lines)}</table>"
 
 
@@ -133,12 +118,5 @@ def _answers(of: str, truth: list[float], released: list[float], release: Candid
 
 def place_page(plan: PlacePlan, policy: AnyPolicy | None) -> str:
     """The page of a plan for places as HTML: errors in metres."""
-    parts: list[str] = []
-    if plan.candidates:
-        rows = [
-            (place_words(plan, candidate), dict(curve), candidate.guess_error, candidate.same_release(plan.recommended))
-            for candidate, curve in zip(plan.candidates, plan.curves, strict=True)
-        ]
-        table = _errors(rows, plan.question.epsilon, "{:.0f} m".format)
-        parts += ["<h2>How far off answers are</h2>", table]
-    return page(plan.traces.source, place_verdict(plan, policy), parts)
+    table = errors(plan, place_words, "{:.0f} m".format)
+    return page(plan.traces.source, place_verdict(plan, policy), [_ERRORS, table])

@@ -29,7 +29,7 @@ from fugu.contract.topics import topic_of
 from fugu.host import arguments
 from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines
-from fugu.library.auto_words import answer_words, auto_document, auto_report, verdict
+from fugu.library.auto_words import answer_words, auto_document, auto_report, percent, verdict
 from fugu.library.place_words import place_document, place_report, place_verdict, place_words
 from fugu.library.plan_page import answer_pictures, errors, place_page, plan_page
 from fugu.library.recordings import Source, readings_of, recorded, several
@@ -194,7 +194,7 @@ class Plan:
         pictures = []
         if isinstance(self.details, AutoPlan):
             if self.details.curves:
-                pictures.append(errors(self.details))
+                pictures.append(errors(self.details, answer_words, percent))
             pictures += answer_pictures(self.details, truth=truth)
         useful, private, *more = self.verdict
         sentences = f"<p><b>{escape(useful)}<br>{escape(private)}</b></p>" + "".join(

@@ -61,13 +61,11 @@ def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> R
         FuguError: a recording does not fit: one line says what, where, and what to do.
         QuestionError: one can be read in more than one way.
     """
-    return joined([_readings(source, options) for source in sources])
-
-
-def _readings(source: Source, options: ReadOptions) -> Readings:
-    loaded, timed = recorded(source, options)
-    readings = read_readings(loaded, options if timed else replace(options, period=None))
-    return readings if timed else readings._replace(moments=None)  # nobody knows the time of day
+    every = []
+    for loaded, timed in (recorded(source, options) for source in sources):
+        readings = read_readings(loaded, options if timed else replace(options, period=None))
+        every.append(readings if timed else readings._replace(moments=None))  # nobody knows the time of day
+    return joined(every)
 
 
 def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
@@ -104,16 +102,12 @@ def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
     cells = {}
     for place, name in enumerate(names):
         try:
-            cells[name] = _cells(source.iloc[:, place], name, _is_time(name, options))
+            is_time = name == options.time or time_rank(name) is not None
+            cells[name] = _cells(source.iloc[:, place], name, is_time)
         except UsageError:
             if name == options.column or options.column not in names:
                 raise
     return _table("the DataFrame", cells, source.index, options)
-
-
-def _is_time(name: str, options: ReadOptions) -> bool:
-    """Return whether a column is called like one of times."""
-    return name == options.time or time_rank(name) is not None
 
 
 def _table(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptions) -> tuple[Loaded, bool]:

@@ -12,11 +12,9 @@ from typing import Any
 from fugu.attackers.evaluation import success_bound
 from fugu.contract.dating import settling_ticks
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.noise_table import SCALE
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch
-from fugu.contract.windows import Window
 from fugu.library.guarantee import (
     change_words,
     promise_document,
@@ -59,14 +57,14 @@ def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretis
     request, chosen = plan.request, plan.chosen
     return {
         **_option_document(plan, chosen),
-        **promise_document(request.epsilon, request.protect, chosen.stretch_ticks, chosen.stretches),
-        "settling_ticks": settling_ticks(chosen.chains, request.epsilon),
+        **promise_document(request.epsilon, request.protect, chosen.release.guarantee.stretch_ticks, chosen.stretches),
+        "settling_ticks": settling_ticks(chosen.release.chains, request.epsilon),
         "protected": protected_sentence(discretiser),
-        "adversary": chosen.adversary,
+        "adversary": chosen.release.guarantee.adversary,
         "adversary_asked": request.adversary,
         "objective": request.objective,
         "epsilon_asked": request.epsilon,
-        "chains": chosen.chains.model_dump(mode="json"),
+        "chains": chosen.release.chains.model_dump(mode="json"),
         "transition": chosen.transition.tolist(),
         "weights": chosen.table.weights(),
         "periods": [
@@ -84,7 +82,7 @@ def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretis
 
 
 def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
-    seconds, loss = plan.request.period_seconds, option.loss._asdict()
+    seconds, loss = plan.request.period_seconds, option.release.loss._asdict()
     flips = _flips(option) if option.table.states == 2 else (None, None)
     return {
         "every": option.every,
@@ -108,14 +106,14 @@ def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser
     unit = "bits/tick" if request.period_seconds is None else "bits/hour"
     for note in source.notes:
         yield Line(note)
-    yield Line(f"Chains: {chosen.chains.label}; one reading every {_length(plan, chosen.every)}")
+    yield Line(f"Chains: {chosen.release.chains.label}; one reading every {_length(plan, chosen.every)}")
     if between := _between(plan):
         yield Line(between)
     yield Line(protected_sentence(discretiser))
     yield Table("The stream", ("", ""), _facts(plan))
     yield Table(*stretch_table(chosen.stretches, discretiser=discretiser))
     period = request.period_seconds and chosen.every * request.period_seconds
-    yield Line(change_words(chosen.chains, request.epsilon, period))
+    yield Line(change_words(chosen.release.chains, request.epsilon, period))
     yield Table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
         ("a reading every", *noise, "estimate right", "majority", "bits/reading", unit),
@@ -127,7 +125,7 @@ def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser
 
 def _between(plan: StreamPlan) -> str:
     """Cost of states between the readings being known, in words; empty where nobody is supposed to know any."""
-    if plan.chosen.adversary == plan.request.adversary:
+    if plan.chosen.release.guarantee.adversary == plan.request.adversary:
         return ""
     cost = (
         "" if plan.unaware is None else f", instead of {plan.unaware.bits_per_reading:.3g} if these could not be known"
@@ -171,10 +169,13 @@ def _recommendation(plan: StreamPlan, better: Option) -> str:
 
 
 def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
-    chosen, flips = plan.chosen, _flips(plan.chosen)
+    chosen, flips, promise = plan.chosen, _flips(plan.chosen), plan.chosen.release.guarantee
     facts = [*chosen.table.flips] or [("Pr(each wrong symbol)", f"{flips[0] / SCALE:.10f}  ({flips[0]} of 2^32)")]
     facts += [
-        ("epsilon achieved", f"{chosen.epsilon:.10f}  ({chosen.adversary}; {chosen.loss.bound})"),
+        (
+            "epsilon achieved",
+            f"{chosen.epsilon:.10f}  ({promise.adversary}; {chosen.release.loss.bound})",
+        ),
         ("symbols that are not the state", f"{chosen.flips:.2%}"),
         ("gateway's estimate is right", f"{chosen.utility.accuracy:.2%}"),
         ("a guess without any symbol", f"{chosen.utility.majority:.2%}"),
@@ -182,7 +183,7 @@ def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
     if len(flips) == 2:
         enter, leave = chosen.transition[0, 1], chosen.transition[1, 0]
         distribution = [leave / (enter + leave), enter / (enter + leave)]
-        bound = success_bound(distribution, chosen.loss.epsilon_01, chosen.loss.epsilon_10)
+        bound = success_bound(distribution, chosen.release.loss.epsilon_01, chosen.release.loss.epsilon_10)
         facts.append(("an attacker is right, if readings are in the class, at most", f"{bound:.2%}"))
     return facts
 
@@ -272,14 +273,12 @@ def _noise_report(
         yield Line("no policy can declare these chains with their start: a device cannot check this noise.")
 
 
-def _row(each: PlannedNoise, *, least: bool = False) -> tuple[str, ...]:
+def _row(each: PlannedNoise, *, least: bool) -> tuple[str, ...]:
     noise = each.noise
     name = f"{noise.mechanism} (least)" if least else noise.mechanism
-    reason = noise.reason
-    if each.raised:
-        reason += f"; raised from {noise.scale:.6g} to what a device accepts"
-    about = f"{float(each.scale):.6g}"
-    return name, str(each.scale), about, "yes" if noise.composes else "no", noise.start, reason
+    raised = f"; raised from {noise.scale:.6g} to what a device accepts" if each.raised else ""
+    further = "yes" if noise.composes else "no"
+    return name, str(each.scale), f"{float(each.scale):.6g}", further, noise.start, noise.reason + raised
 
 
 def _error(request: WindowRequest, each: PlannedNoise) -> WindowAccuracy:
@@ -327,13 +326,19 @@ def _joint_report(
     for note in notes:
         yield Line(note)
     yield Line(protected_sentence(discretiser))
-    what = "windows" if plan.table is None else "windows and symbols"
-    title = f"{what} at epsilon {plan.guarantee.epsilon:g} together, {plan.guarantee.adversary} adversary"
-    title += f", {plan.start} start"
-    rows = [_window_row(window, error_of(window, _microseconds(period))) for window in plan.windows]
-    yield Table(title[0].upper() + title[1:], _WINDOW_COLUMNS, rows)
+    what = "Windows" if plan.table is None else "Windows and symbols"
+    how = f"{plan.guarantee.adversary} adversary, {plan.start} start"
+    rows, lines = [], []
     for window in plan.windows:
-        yield Line(_answer(window, period))
+        error = error_of(window, _microseconds(period))
+        states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
+        noise = f"{float(Fraction(window.scale)):.6g}", f"{error.count_mean:.3g}", str(error.count_95)
+        rows.append((window.name, str(window.length), states, *noise, *map(_percent, error[2:])))
+        span = f"{window.length} ticks" if period is None else time_words(window.length * period)
+        of = "share" if window.query.blocks is None else "share of each part of the day"
+        lines.append(Line(f"the {of} over {span} is within {_percent(error.share_95)} (95 % of the time)"))
+    yield Table(f"{what} at epsilon {plan.guarantee.epsilon:g} together, {how}", _WINDOW_COLUMNS, rows)
+    yield from lines
     if (mechanism := plan.windows[0].mechanism) != "chain":
         yield Line(
             f"planned by {mechanism}, which is for single ticks; the chain accountant, and so the device, finds "
@@ -377,25 +382,8 @@ def _joint_document(
     }
 
 
-def _window_row(window: Window, error: WindowAccuracy) -> tuple[str, ...]:
-    states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
-    about = f"{float(Fraction(window.scale)):.6g}"
-    counts = f"{error.count_mean:.3g}", str(error.count_95)
-    shares = map(_percent, error[2:])
-    return (window.name, str(window.length), states, about, *counts, *shares)
-
-
 def _microseconds(period: float | None) -> int | None:
     return None if period is None else max(1, round(period * 1_000_000))
-
-
-def _answer(window: Window, period: float | None) -> str:
-    """The error of the answer of a window, in words."""
-    query, sure = window.query, "(95 % of the time)"
-    span = f"{window.length} ticks" if period is None else time_words(window.length * period)
-    error = error_of(window, _microseconds(period))
-    of = "share" if query.blocks is None else "share of each part of the day"
-    return f"the {of} over {span} is within {_percent(error.share_95)} {sure}"
 
 
 def _percent(share: float) -> str:
@@ -404,9 +392,7 @@ def _percent(share: float) -> str:
 
 
 def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
-    period_us = _microseconds(period)
-    bound = StreamOutputs(plan.table, plan.windows).bound(plan.chains, plan.guarantee.adversary, plan.loss.epsilon)
-    return bound.rows(period_us, plan.guarantee.epsilon)
+    return plan.bound.rows(_microseconds(period), plan.guarantee.epsilon)
 
 
 def planned_streams(plan: StreamsPlan) -> Result:

@@ -23,7 +23,6 @@ from fugu.attackers.stretches import StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.calendar import DAY
 from fugu.contract.errors import FuguError
-from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.policy import Policy
 from fugu.contract.windows import lawful_scale
 from fugu.planning.answers import Shares, noisy_shares, true_shares
@@ -32,6 +31,7 @@ from fugu.planning.candidates import (
     SHORTEST,
     Bins,
     Candidate,
+    Curve,
     Task,
     best_symbols,
     nothing,
@@ -56,12 +56,12 @@ from fugu.planning.question import (
 )
 from fugu.planning.states import MOST_MISSING, Gaps, gaps_of
 from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
-from fugu.planning.window_plan import JointPlan, joint_plan
+from fugu.planning.window_plan import joint_plan, symbol_plan
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union, widened
 from fugu.recordings.readings import Readings
 
-__all__ = ["AIM", "AutoPlan", "Curve", "auto_policy", "least_epsilon", "longest_useful", "plan_auto", "too_few"]
+__all__ = ["AIM", "AutoPlan", "auto_policy", "least_epsilon", "longest_useful", "plan_auto", "too_few"]
 
 
 Progress = Callable[[str, float], None]
@@ -79,13 +79,6 @@ _SetName = Literal["fit", "choose", "test"]
 
 
 _Release = Callable[[CoveringChains, np.random.Generator], Outputs | None]
-
-
-class Curve(NamedTuple):
-    """A candidate's expected error at several epsilons: pairs of both."""
-
-    candidate: Candidate
-    points: tuple[tuple[float, float], ...]
 
 
 class Told(NamedTuple):
@@ -625,15 +618,8 @@ def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:
         missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
         useful_for=candidate.useful_for,
     )
-    return build_window_policy(_planned(candidate, whose.epoch), header)
-
-
-def _planned(candidate: Candidate, epoch: float | None) -> JointPlan:
-    ticks = candidate.stretch_ticks
-    assert candidate.chains is not None
+    release = candidate.chains, candidate.epsilon, candidate.adversary
     if candidate.table is not None:
-        guarantee = Guarantee(epsilon=candidate.epsilon, adversary=candidate.adversary, stretch_ticks=ticks)
-        loss = check_outputs(candidate.chains, StreamOutputs(candidate.table), guarantee)
-        return JointPlan(candidate.chains, guarantee, candidate.table, (), loss, None)
-    window = candidate.window if candidate.blocks is None else Profile.window(candidate, epoch)
-    return joint_plan(candidate.chains, candidate.epsilon, candidate.adversary, [window], stretch_ticks=ticks)
+        return build_window_policy(symbol_plan(*release, candidate.stretch_ticks), header)
+    window = candidate.window if candidate.blocks is None else Profile.window(candidate, whose.epoch)
+    return build_window_policy(joint_plan(*release, [window], stretch_ticks=candidate.stretch_ticks), header)

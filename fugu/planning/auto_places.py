@@ -28,7 +28,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.places.composition import rounded_up, verify_stream
 from fugu.places.graphs import GraphError, complete
 from fugu.places.tables import TableError, emission, fallback_noise
-from fugu.planning.candidates import Candidate, nothing, sent
+from fugu.planning.candidates import Candidate, Curve, nothing, sent
 from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.grid_model import (
     GridModel,
@@ -61,15 +61,15 @@ _Progress = Callable[[str, float], None]
 class PlacePlan(NamedTuple):
     """The points to release, or why none are worth it (`recommended` is then of kind `none`).
 
-    Errors of `candidates` are in metres; for each of them `curves` are pairs of epsilon and error, and `sides` metres
-    of a cell. `least_epsilon` is the least looked at, from the wanted one on, at which points beat guessing by two.
+    Errors of `candidates` are in metres; for each of them `curves` has its errors by epsilon, and `sides` metres of a
+    cell. `least_epsilon` is the least looked at, from the wanted one on, at which points beat guessing by two.
     `reasons` say why nothing is recommended although something was good enough. `held_back` are the places of the third
     set, increasing, as indices of traces.
     """
 
     recommended: Candidate
     candidates: tuple[Candidate, ...]
-    curves: tuple[tuple[tuple[float, float], ...], ...]
+    curves: tuple[Curve, ...]
     least_epsilon: float | None
     reasons: tuple[str, ...]
     traces: Traces
@@ -165,16 +165,18 @@ def plan_places(
     candidates, curves, planned = [], [], []
     for place, grid in enumerate(grids):
         progress("points", 0.3 + 0.4 * place / len(grids))
-        points = _point(grid.covered.chains, question.epsilon)
-        if (emission := _emission(grid, points)) is None:
+        point = _point(grid.covered.chains, question.epsilon)
+        if (emission := _emission(grid, point)) is None:
             continue
-        candidates.append(replace(_candidate(grid, question, period, points, emission, rng), guess_error=guess))
-        curve = {}
+        candidate = replace(_candidate(grid, question, period, point, emission, rng), guess_error=guess)
+        candidates.append(candidate)
+        errors = {}
         for e in _EPSILONS:
             outputs = emission if e == question.epsilon else _emission(grid, _point(grid.covered.chains, e))
             if outputs is not None:
-                curve[e] = float(_assessed(grid, outputs, grid.choose, rng, 1).mean())
-        curves.append(tuple(sorted({**curve, question.epsilon: candidates[-1].expected_error}.items())))
+                errors[e] = float(_assessed(grid, outputs, grid.choose, rng, 1).mean())
+        errors[question.epsilon] = candidate.expected_error
+        curves.append(Curve(candidate, tuple(sorted(errors.items()))))
         planned.append(grid)
     if not candidates:
         reason = next(iter(reasons), "no points come as soon as is wanted")
@@ -188,9 +190,8 @@ def plan_places(
         )
     progress("attackers", 0.7)
     chosen, failed = _chosen(candidates, planned, question, rng)
-    least = min(
-        (e for curve in curves for e, error in curve if e >= question.epsilon and 2.0 * error <= guess), default=None
-    )
+    points = [point for curve in curves for point in curve.points]
+    least = min((e for e, error in points if e >= question.epsilon and 2.0 * error <= guess), default=None)
     asked = replace(question, want="place", adversary="universal")
     recommended, spec = nothing(grids[0].cells, None, asked), None
     if chosen is not None and not failed:

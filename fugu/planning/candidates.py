@@ -35,15 +35,15 @@ from fugu.contract.stretches import StretchBound
 from fugu.planning.answers import group_error, true_shares
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question, Sampled, Want, frame_ticks
-from fugu.planning.window_plan import WantedWindow, joint_plan
+from fugu.planning.window_plan import WantedWindow, joint_plan, symbol_plan
 from fugu.privacy.covering_class import CoveringChains
-from fugu.privacy.randomised_response import calibrate
 
 __all__ = [
     "LEAST_JUDGED",
     "SHORTEST",
     "Bins",
     "Candidate",
+    "Curve",
     "Task",
     "best_symbols",
     "nothing",
@@ -163,8 +163,7 @@ class Candidate:
     def planned(self, chains: CoveringChains, epsilon: float) -> Candidate:
         """The same with the noise for a class and an epsilon; FuguError if no noise is enough."""
         if self.kind == "symbols":
-            calibration = calibrate(chains, epsilon, self.adversary, stretch_ticks=self.stretch_ticks, slack=True)
-            return replace(self, table=calibration.table)
+            return replace(self, table=symbol_plan(chains, epsilon, self.adversary, self.stretch_ticks).table)
         return replace(self, scale=window_scale(chains, epsilon, self.adversary, self.bins, self.stretch_ticks))
 
     def bound(self, chains: CoveringChains) -> StretchBound:
@@ -188,6 +187,13 @@ def nothing(discretiser: Discretiser, chains: CoveringChains | None, question: Q
     return Candidate(
         discretiser=discretiser, chains=chains, epsilon=question.epsilon, adversary=question.adversary, **fields
     )
+
+
+class Curve(NamedTuple):
+    """A candidate's expected error at several epsilons: pairs of both."""
+
+    candidate: Candidate
+    points: tuple[tuple[float, float], ...]
 
 
 class Task(NamedTuple):

@@ -56,8 +56,7 @@ def file_source(path: Path) -> ChainSource:
     Raises:
         FuguError: the file holds no chain, or no stream can be planned for it.
     """
-    bare = bare_chains(path)
-    if bare is not None:
+    if (bare := bare_chains(path)) is not None:
         return _bare(path, bare)
     if json.loads(path.read_bytes()).get("kind") == "learned":
         return _learned(path, _read(LearnedModel, path))

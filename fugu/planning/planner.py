@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from fugu.chains import stationary_distribution
 from fugu.contract.chains import BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError
-from fugu.contract.guarantee import StreamOutputs
-from fugu.contract.losses import Adversary, Loss
+from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.stretches import Stretch
 from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import protected_ticks
+from fugu.planning.window_plan import JointPlan, symbol_plan
 from fugu.privacy.accountant.accountant import class_of
 from fugu.privacy.accountant.bounded import decimated_odds_ratio, decimated_transition
-from fugu.privacy.randomised_response import Objective, Utility, assess, calibrate
+from fugu.privacy.randomised_response import Objective, Utility, assess
 
 __all__ = ["Option", "Refusal", "Request", "StreamPlan", "decimated_class", "make_plan"]
 
@@ -57,22 +57,20 @@ class Request:
 class Option(NamedTuple):
     """A calibrated stream at one sampling period, one reading `every` so many ticks.
 
-    `chains` and `transition` are of the readings. `loss` is about a single reading, `epsilon` about `stretch_ticks` in
-    a row, which the plan protects. `flips` is the share of symbols that are not the state, for the typical chain.
-    Information is per hour, or per tick of the class if its length is not known. `adversary` is whom it is planned
-    against: whoever may know states between the readings is any side information.
+    `release` is planned for the class of the readings, whose typical member is `transition`; `table` is its noise. Its
+    adversary is whom it is planned against: whoever may know states between the readings is any side information. Its
+    loss is about a single reading, `epsilon` about the stretch that it protects. `flips` is the share of symbols that
+    are not the state, for the typical chain. Information is per hour, or per tick of the class if its length is not
+    known.
     """
 
     every: int
-    adversary: Adversary
-    chains: ChainClass
-    transition: NDArray[np.float64]
+    release: JointPlan
     table: NoiseTable
-    loss: Loss
+    transition: NDArray[np.float64]
     flips: float
     utility: Utility
     bits_per_hour: float
-    stretch_ticks: int
     epsilon: float
     stretches: tuple[Stretch, ...]
 
@@ -122,34 +120,39 @@ def _option(request: Request, every: int) -> Option:
     adversary: Adversary = "universal" if every > 1 and request.adversary == "informed" else request.adversary
     chains = _sampled(request, every, adversary)
     transition = decimated_transition(np.array(request.transition), every)
-    ticks = protected_ticks(request.protect, request.period_seconds and every * request.period_seconds)
-    calibration = calibrate(chains, request.epsilon, adversary, request.objective, stretch_ticks=ticks, slack=True)
-    table, loss = calibration.table, calibration.loss
+    seconds = None if request.period_seconds is None else every * request.period_seconds
+    ticks = protected_ticks(request.protect, seconds)
+    release = symbol_plan(chains, request.epsilon, adversary, ticks, request.objective)
+    table = release.table
+    assert table is not None
     distribution = stationary_distribution(transition)
     unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
     worth = assess(table, transition, chains, request.ticks)
-    hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
-    period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
-    bound = StreamOutputs(table).bound(chains, adversary, loss.epsilon)
-    bounds = bound.epsilon(ticks), bound.rows(period_us, request.epsilon)
-    bits = worth.bits_per_reading / hours
     return Option(
-        every, adversary, chains, transition, table, loss, float(1.0 - unchanged), worth, bits, ticks, *bounds
+        every=every,
+        release=release,
+        table=table,
+        transition=transition,
+        flips=float(1.0 - unchanged),
+        utility=worth,
+        bits_per_hour=worth.bits_per_reading / (every if seconds is None else seconds / 3600.0),
+        epsilon=release.bound.epsilon(ticks),
+        stretches=release.bound.rows(None if seconds is None else max(1, round(seconds * 1_000_000)), request.epsilon),
     )
 
 
 def _unaware(request: Request, chosen: Option) -> Utility | None:
-    if chosen.adversary == request.adversary:
+    """The worth of symbols if nobody could know a state between readings; None if that is what is planned for."""
+    promise = chosen.release.guarantee
+    if promise.adversary == request.adversary:
         return None
     try:
         chains = decimated_class(request.chains, chosen.every)
-        ticks = chosen.stretch_ticks
-        calibration = calibrate(
-            chains, request.epsilon, request.adversary, request.objective, stretch_ticks=ticks, slack=True
-        )
+        alone = symbol_plan(chains, request.epsilon, request.adversary, promise.stretch_ticks, request.objective)
     except FuguError:
         return None
-    return assess(calibration.table, chosen.transition, chains, request.ticks)
+    assert alone.table is not None
+    return assess(alone.table, chosen.transition, chains, request.ticks)
 
 
 def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:

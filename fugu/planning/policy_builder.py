@@ -112,15 +112,13 @@ def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
     Raises:
         PlanningError: the clock is out of range, or the chain is of other states than fewer readings make.
     """
-    chosen, request = plan.chosen, plan.request
+    chosen = plan.chosen
     if chosen.every > 1 and header.discretiser.remembers:
         raise PlanningError(
             f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those "
             "of the chain. Fit one to such readings, or use 'fugu plan auto'"
         )
-    guarantee = Guarantee(epsilon=request.epsilon, adversary=chosen.adversary, stretch_ticks=chosen.stretch_ticks)
-    planned = JointPlan(chosen.chains, guarantee, chosen.table, (), chosen.loss, None)
-    return build_window_policy(planned, replace(header, period_seconds=header.period_seconds * chosen.every))
+    return build_window_policy(chosen.release, replace(header, period_seconds=header.period_seconds * chosen.every))
 
 
 def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:

@@ -223,7 +223,11 @@ def _made(readings: Readings, question: Question, missing: str | None) -> tuple[
             )
         return _categories(values, readings, question.states, missing), 0, ()
     if question.states is not None:
-        return _levels([_numbers(state.split("+")) for state in question.states], question.states, missing), 0, ()
+        try:
+            groups = [[float(level) for level in state.split("+")] for state in question.states]
+        except ValueError:
+            raise PlanningError("the readings are numbers: --states must be numbers as well") from None
+        return _levels(groups, question.states, missing), 0, ()
     if question.threshold is not None:
         return _thresholds((question.threshold,), ("below", "above"), missing), 0, ()
     if question.baseline is None and readings.kind == "on/off":
@@ -249,12 +253,10 @@ def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[
             f"{DEFAULT_BASELINE} ticks, whatever noise that needs"
         )
         return DEFAULT_BASELINE, (note,)
-    ticks, notes = question.baseline, ()
-    if question.baseline_is_time:
-        ticks = question.baseline / readings.period
+    ticks = question.baseline / (readings.period if question.baseline_is_time else 1.0)
     if not 1.0 <= round(ticks) <= _MOST_BASELINE:
         raise PlanningError(f"a baseline of {ticks:.3g} ticks is not from 1 to {_MOST_BASELINE}")
-    return round(ticks), notes
+    return round(ticks), ()
 
 
 def _categories(
@@ -263,9 +265,8 @@ def _categories(
     """Names as states, however they are spelled."""
     spelled = {value for value in values if value is not None}
     spellings = {value.casefold() for value in spelled}
-    labels = (
-        sorted(spellings, key=lambda name: (name in _ON, name)) if states is None else [s.casefold() for s in states]
-    )
+    usual = sorted(spellings, key=lambda name: (name in _ON, name))
+    labels = usual if states is None else [state.casefold() for state in states]
     groups = [[name] if name in spellings else name.split("+") for name in labels]
     wanted = [name for group in groups for name in group]
     if len(set(wanted)) != len(wanted) or len(groups) < _PAIR:
@@ -304,13 +305,6 @@ def _refuse_codes(readings: Readings, some: Floats) -> None:
             f"{readings.source}: column {readings.column} holds {len(some)} different whole numbers: are they codes, "
             "or amounts? Of codes say what is a state, as --states 0,1+2,3+4; of amounts, --baseline 300 or --threshold"
         )
-
-
-def _numbers(states: Sequence[str]) -> list[float]:
-    try:
-        return [float(state) for state in states]
-    except ValueError:
-        raise PlanningError("the readings are numbers: --states must be numbers as well") from None
 
 
 def _levels(groups: list[list[float]], names: tuple[str, ...], missing: str | None) -> Thresholds:

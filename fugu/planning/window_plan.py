@@ -21,6 +21,7 @@ from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.losses import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query
+from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Composing, Window, lawful_scale
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import covered_start
@@ -28,7 +29,7 @@ from fugu.privacy.chain_class import ChainClassError, Covered, Start
 from fugu.privacy.randomised_response import Objective, allowed_ratios, calibrate, stream_states
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 
-__all__ = ["JointPlan", "WantedWindow", "joint_plan", "shares_of"]
+__all__ = ["JointPlan", "WantedWindow", "joint_plan", "shares_of", "symbol_plan"]
 
 
 _TRIES = 40
@@ -81,6 +82,20 @@ class JointPlan(NamedTuple):
     def start(self) -> Covered:
         """The distributions of the first tick for which the device's check holds."""
         return _covered(self.chains, self.guarantee.adversary)
+
+    @property
+    def bound(self) -> StretchBound:
+        """The loss of everything together about stretches."""
+        return StreamOutputs(self.table, self.windows).bound(self.chains, self.guarantee.adversary, self.loss.epsilon)
+
+
+def symbol_plan(
+    chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int, objective: Objective = "information"
+) -> JointPlan:
+    """A symbol every tick and nothing else, with epsilon about `ticks` in a row; FuguError: no noise is enough."""
+    guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks)
+    calibration = calibrate(chains, epsilon, adversary, objective, stretch_ticks=ticks, slack=True)
+    return JointPlan(chains, guarantee, calibration.table, (), calibration.loss, None)
 
 
 def joint_plan(

@@ -75,45 +75,39 @@ def plan_recordings(
     reading = reading_asked(options, question)
     whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
-    plan: Plan | None = None
-    short, read = "", tuple[str, ...]()
+    named = str(files[0]) if len(files) == 1 else "RECORDINGS"  # of several donors only the number is told
     with working("planning", measured=True) as progress:
         progress("reading", 0.0)
         find = planner(files, question, whose, reading)
         try:
             plan = find(question, progress=progress)
         except TooShortError as error:
-            short, read, offers = (
-                str(error),
-                error.lines,
-                offers_of(find, _shorter(error.baseline_ticks, _capped(options)), progress),
-            )
-        else:
-            offers = [] if answers(plan) else offers_of(find, other_options(plan.details, options), progress)
-    named = [str(files[0])] if len(files) == 1 else ["RECORDINGS"]  # of several donors only the number is told
-    lines = [offer_line(offer, ["fugu", "plan", "auto", *named]) for offer in offers]
-    written: tuple[Path, ...] = ()
-    refused = plan is not None and plan.useful and plan.privacy == "none" and not not_private
-    if output is not None and plan is not None and not refused:
-        written = plan.save(output, force=force, not_private=not_private, broker=broker)
-    if plan is None:
-        verdict = f"Not useful: {short}"
-        document = {"useful": False, "recommended": {"kind": "none"}, "candidates": [], "verdict": [verdict]}
-        parts = [*read, ""] if read else []
-        return Result(document | {"offers": lines}, map(Line, (*parts, verdict, *lines)), NOTHING)
+            offers = offers_of(find, _shorter(error.baseline_ticks, _capped(options)), progress)
+            lines = [offer_line(offer, ["fugu", "plan", "auto", named]) for offer in offers]
+            return _too_short(error, lines)
+        offers = [] if answers(plan) else offers_of(find, other_options(plan.details, options), progress)
+    lines = [offer_line(offer, ["fugu", "plan", "auto", named]) for offer in offers]
     offered = {"offers": [*lines]}
     if not answers(plan) and not lines:
         lines = [_NOTHING_ELSE]
-    if refused and output is not None:
+    if output is not None and plan.useful and plan.privacy == "none" and not not_private:
         lines.append(_NOT_WRITTEN)
-    if plan.useful and written:
-        lines.append(f"written: {', '.join(map(str, written))}")
-        if plan.privacy == "none":
-            lines.append(_OWN_CEILING)
-        lines.append(
-            _STDIN if isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None else _HELD_BACK
-        )
+    elif output is not None:
+        written = plan.save(output, force=force, not_private=not_private, broker=broker)
+        if plan.useful:
+            lines.append(f"written: {', '.join(map(str, written))}")
+            lines += [_OWN_CEILING] if plan.privacy == "none" else []
+            unread = isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None
+            lines.append(_STDIN if unread else _HELD_BACK)
     return Result(lambda: plan.document() | offered, [*plan.report, *map(Line, lines)], 0 if answers(plan) else NOTHING)
+
+
+def _too_short(error: TooShortError, offers: list[str]) -> Result:
+    """A recording that is too short: how it was read, and what else may be asked."""
+    verdict = f"Not useful: {error}"
+    document = {"useful": False, "recommended": {"kind": "none"}, "candidates": [], "verdict": [verdict]}
+    read = [*error.lines, ""] if error.lines else []
+    return Result(document | {"offers": offers}, map(Line, (*read, verdict, *offers)), NOTHING)
 
 
 def answers(plan: Plan) -> bool:

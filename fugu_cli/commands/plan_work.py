@@ -349,7 +349,11 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
     except ChainClassError as error:
         raise ChainClassError(f"{file}: {error}") from None
     fleet, device = header.names("home/room")
-    devices = _devices(device, model)
+    devices = [] if device is None else [name.strip() for name in device.split(",")]
+    if len(devices) not in (0, 1, len(model.streams)):
+        raise UsageError(f"--for names {len(devices)} devices for {len(model.streams)} streams")
+    if len(devices) == 1:
+        devices *= len(model.streams)
     request = _streams_request(model, options, devices)
     with working("planning streams"):
         plan = plan_streams(request)
@@ -359,14 +363,6 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
         output.mkdir(parents=True, exist_ok=True)
         policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in stream_plans}
     return _written(planned_streams(plan), policies, [model.warning])
-
-
-def _devices(device: str | None, model: ChainModel) -> list[str]:
-    """The device of each stream; none if they are all of one that is not named."""
-    devices = [] if device is None else [name.strip() for name in device.split(",")]
-    if len(devices) not in (0, 1, len(model.streams)):
-        raise UsageError(f"--for names {len(devices)} devices for {len(model.streams)} streams")
-    return devices * len(model.streams) if len(devices) == 1 else devices
 
 
 def _streams_request(model: ChainModel, options: JointOptions, devices: list[str]) -> StreamsRequest:

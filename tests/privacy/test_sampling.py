@@ -173,11 +173,11 @@ def planned(q: float, r: float, epsilon: float, every: int, adversary: Adversary
 @pytest.mark.parametrize(("q", "r", "every"), [(0.1, 0.1, 8), (0.1, 0.1, 2), (0.05, 0.2, 5), (0.6, 0.7, 3)])
 def test_who_knows_states_between_readings_learns_no_more_than_is_planned(q: float, r: float, every: int) -> None:
     plan = planned(q, r, 4.0, every, "informed")
-    assert plan.adversary == "universal"
+    assert plan.release.guarantee.adversary == "universal"
     assert 3.0 < reached(plan.table, chain(q, r), every, between=True) <= plan.epsilon <= 4.0
     alone = planned(q, r, 4.0, every, "ignorant")
-    assert alone.adversary == "ignorant"
-    assert isinstance(alone.chains, BinaryChains)  # that of every D-th state, exactly
+    assert alone.release.guarantee.adversary == "ignorant"
+    assert isinstance(alone.release.chains, BinaryChains)  # that of every D-th state, exactly
     assert 1 - 2 * alone.flips > 1 - 2 * plan.flips
 
 
