@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from fugu.contract.errors import Reason, RefusedError
 from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
@@ -34,20 +34,20 @@ Frame = TypeVar("Frame", SymbolFrame, MeasureFrame, WindowFrame)
 class Kind(Protocol[Frame]):
     """How frames of one kind are read, checked, stored and estimated from; by itself, for a stream's own ticks.
 
-    `counter` begins the names of its counters `stored`, `duplicate` and `conflict`.
+    `counter` begins the names of its counters `stored`, `duplicate` and `conflict`. `aside` are fields that say nothing
+    of their own, as they are put to compare frames.
     """
 
     counter: str
+    aside: ClassVar[dict[str, Any]] = {"padding": 0, "previous": -1}
 
     @staticmethod
     def decode(payload: bytes) -> Frame:
         """Parse a frame. Raises the subclass of FrameError that says what is wrong."""
-        ...
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: Frame) -> None:
         """Check a frame against the policy that it names. Raises the FuguError that says what is wrong."""
-        ...
 
     @staticmethod
     def sequence(stream: str, frame: Frame) -> str:
@@ -60,18 +60,16 @@ class Kind(Protocol[Frame]):
         """Interval that a frame accounts for."""
         return FrameSpan(frame.previous, frame.first, frame.last)
 
-    @staticmethod
-    def same(stored: Frame, frame: Frame) -> bool:
+    @classmethod
+    def same(cls, stored: Frame, frame: Frame) -> bool:
         """True if two frames say the same; neither how one was filled up nor what is before it matters."""
-        ...
+        return replace(stored, **cls.aside) == replace(frame, **cls.aside)
 
     def overlapping(self, place: Place, frame: Frame) -> Frame | None:
         """A stored frame that has a part in common with the given one."""
-        ...
 
     def add(self, place: Place, frame: Frame, counted: Counter[str], *, late: bool) -> None:
         """Store a frame that overlaps no other, and what it determines; `late` if it is not after all others."""
-        ...
 
     def revise(self, place: Place, late: Sequence[int]) -> None:
         """Bring what later frames determine to what it would be had the late ones, ascending, come in time."""
@@ -89,6 +87,7 @@ class Windows(Kind[WindowFrame]):
     """The kind of frames of window counts; each window's are a sequence of their own."""
 
     counter = "windows_"
+    aside: ClassVar = {"previous": -1}
 
     def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
@@ -119,11 +118,6 @@ class Windows(Kind[WindowFrame]):
     def span(frame: WindowFrame) -> FrameSpan:
         """The window's index."""
         return FrameSpan(frame.previous, frame.index, frame.index)
-
-    @staticmethod
-    def same(stored: WindowFrame, frame: WindowFrame) -> bool:
-        """True if two frames say the same; what is before one does not matter."""
-        return replace(stored, previous=-1) == replace(frame, previous=-1)
 
     def overlapping(self, place: Place, frame: WindowFrame) -> WindowFrame | None:
         """The stored frame of the same window."""

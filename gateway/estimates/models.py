@@ -70,7 +70,8 @@ def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: o
     shown = None
     states = chains.stream_sizes[column]
     if chains.typical:
-        transition = np.asarray(np.mean([_rows(matrix) for matrix in chains.typical], axis=0))
+        matrices = np.array(chains.typical, dtype=np.float64)
+        transition = np.asarray(np.mean(matrices / matrices.sum(axis=2, keepdims=True), axis=0))
         if chains.named_streams:
             shown = np.eye(states)[list(chains.shown(column))]
             meaning = meaning, tuple(map(chains.shown, range(len(chains.named_streams)))), column
@@ -83,8 +84,3 @@ def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: o
     if shown is not None:
         emission = np.ascontiguousarray(shown @ emission)
     return Model(transition, emission, likelihood_rows(emission), stationary_distribution(transition), meaning, shown)
-
-
-def _rows(transition: tuple[tuple[float, ...], ...]) -> Beliefs:
-    matrix = np.array(transition, dtype=np.float64)
-    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True), dtype=np.float64)

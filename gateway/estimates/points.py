@@ -15,7 +15,6 @@ import math
 from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -262,11 +261,6 @@ class Points(Kind[MeasureFrame]):
         model = catalogue.find(device, stream, frame.policy_version, MeasureModel)
         if frame.dimensions != len(model.policy.resolution):
             raise RefusedError(f"points of {frame.dimensions} dimensions", Reason.POINT_MISMATCH)
-
-    @staticmethod
-    def same(stored: MeasureFrame, frame: MeasureFrame) -> bool:
-        """True if two frames say the same; neither how one was filled up nor what is before it matters."""
-        return replace(stored, padding=0, previous=-1) == replace(frame, padding=0, previous=-1)
 
     def overlapping(self, place: Place, frame: MeasureFrame) -> MeasureFrame | None:
         """A stored frame that shares a tick with the given one."""

@@ -115,11 +115,6 @@ class Symbols(Kind[SymbolFrame]):
         if frame.bits != model.bits:
             raise RefusedError(f"{frame.bits} bits a symbol, not {model.bits}", Reason.SYMBOL_OUT_OF_RANGE)
 
-    @staticmethod
-    def same(stored: SymbolFrame, frame: SymbolFrame) -> bool:
-        """True if two frames say the same; neither how one was filled up nor what is before it matters."""
-        return replace(stored, padding=0, previous=-1) == replace(frame, padding=0, previous=-1)
-
     # A round: `begin`, then those of its frames that are left, one by one, then `write`; `confirm` once it is durable
 
     def begin(self, arrivals: Arrivals, counted: Counter[str]) -> dict[int, list[SymbolFrame]]:

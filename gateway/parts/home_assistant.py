@@ -97,7 +97,7 @@ def _document(
         component["default_entity_id"] = f"{domain}.{_slug(fleet)}_{_slug(device)}_{_slug(key)}"
     return {
         "dev": about,
-        "o": {"name": "fugu-edge", "sw_version": _program_version()},
+        "o": {"name": "fugu-edge", "sw_version": _version("fugu-edge")},
         "availability": [
             {"topic": topic_of("health", fleet), "value_template": "{{ 'online' if value_json.online else 'offline' }}"}
         ],
@@ -118,9 +118,7 @@ _MOST_SURE = (
 """How sure anybody becomes of a secret that was as likely as not, in per cent."""
 
 
-@cache
-def _program_version() -> str:
-    return version("fugu-edge")
+_version = cache(version)
 
 
 def _components(description: Description) -> dict[str, Component]:
@@ -219,7 +217,8 @@ def _estimated(description: Description) -> dict[str, Component]:
     components = {}
     for index, label in _shown(description.states):
         member = _member(f"share_{label}")
-        value = _if_useful(f"{member} is defined", f"(100 * {member}) | round(2)")
+        share = _useful(f"(100 * {member}) | round(2)")
+        value = f"{{% if {member} is defined %}}{{{{ {share} }}}}{{% endif %}}"
         name, seconds = f"{description.stream} share of {label}", description.frame_ticks * description.period_seconds
         components[f"share.{index}"] = _number(name, topic, value, attributes, seconds, "%")
     return components
@@ -256,12 +255,8 @@ def _points(description: Description) -> dict[str, Component]:
     return {"value": value}
 
 
-def _if_useful(condition: str, value: str) -> str:
-    """A value of messages that meet a condition; it is unknown where the plan found it no better than a guess."""
-    return f"{{% if {condition} %}}{{{{ {_useful(value)} }}}}{{% endif %}}"
-
-
 def _useful(value: str) -> str:
+    """A value that is unknown where the plan found it no better than a guess."""
     return f"{value} if value_json.useful else None"
 
 

@@ -8,6 +8,7 @@ loop counts, and goes on with the next part.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from fugu.contract.errors import FuguError
@@ -22,26 +23,14 @@ __all__ = ["Message", "Part"]
 Words = TypeVar("Words", Status, PolicyStatus)
 
 
+@dataclass(slots=True, unsafe_hash=True, repr=False)
 class Message:
     """A message that the broker has delivered; topic and words are read once, however many parts ask for them."""
 
-    __slots__ = ("_parsed", "_words", "payload", "topic")
-
-    def __init__(self, topic: str, payload: bytes) -> None:
-        self.topic = topic
-        self.payload = payload
-        self._parsed: Topic | FuguError | None = None
-        self._words: Status | PolicyStatus | FuguError | None = None
-
-    def __eq__(self, other: object) -> bool:
-        """Compare topic and payload."""
-        if not isinstance(other, Message):
-            return NotImplemented
-        return (self.topic, self.payload) == (other.topic, other.payload)
-
-    def __hash__(self) -> int:
-        """Hash topic and payload."""
-        return hash((self.topic, self.payload))
+    topic: str
+    payload: bytes
+    _parsed: Topic | FuguError | None = field(default=None, init=False, compare=False)
+    _words: Status | PolicyStatus | FuguError | None = field(default=None, init=False, compare=False)
 
     @property
     def parsed(self) -> Topic:
