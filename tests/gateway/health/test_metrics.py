@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import socket
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -20,7 +22,7 @@ from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from gateway.config import Listen
 from gateway.health import metrics
 from gateway.health.metrics import Metrics, Reading
-from tests.support.brokers import PATIENCE, free_port
+from tests.support.brokers import PATIENCE, free_port, wait_until
 from tests.support.command import runner
 from tests.support.gateway_files import gateway_file
 from tests.support.scenes import Scene, frames, write_policies
@@ -180,3 +182,19 @@ def test_a_silent_client_keeps_nobody_waiting_and_is_ended_in_the_end(monkeypatc
         assert sample(scraped(port), "fugu_gateway_devices") == 5
         silent.settimeout(PATIENCE)
         assert silent.recv(1) == b""
+
+
+@pytest.mark.long
+def test_a_scrape_that_fails_prints_nothing(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By an error of ours, whose traceback may say what it must not, or because the client goes away."""
+    caplog.set_level("INFO")
+    with served(None) as port:  # type: ignore[arg-type]
+        with pytest.raises(HTTPError):
+            scraped(port)
+        with socket.create_connection(("127.0.0.1", port)) as gone:
+            gone.sendall(b"GET")
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing is a reset
+        wait_until(lambda: "a scrape of the metrics has failed" in caplog.text)
+    assert capfd.readouterr() == ("", "")

@@ -266,6 +266,12 @@ def test_what_was_under_way_with_a_client_that_is_gone_is_published_again_and_ta
     assert sorted(again) == sorted(DEVICES)
     for device in DEVICES:
         assert service.heard(device)[-1].tick == newest
+    send(service, DEVICES, SymbolFrame(1, newest, newest + 1, b"\1"))
+    service.publisher.pump(idle=False)  # all is under way, and nothing waits
+    service.publisher.begin_anew()
+    service.drain()
+    for device in DEVICES:
+        assert [estimate.tick for estimate in service.heard(device)[-2:]] == [newest + 1] * 2
 
 
 def test_a_late_frame_changes_what_is_known_now_and_nothing_older_is_told_again(tmp_path: Path) -> None:

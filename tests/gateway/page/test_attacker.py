@@ -166,9 +166,10 @@ def test_the_process_begins_when_asked_dies_without_harm_and_ends_for_good(
 def test_it_ends_with_the_page_which_has_no_numerical_library_by_asking() -> None:
     script = (
         "import os, pickle, sys; from gateway.page.attackers import AttackProcess\n"
+        "import gateway.page.application, gateway.page.ledger_view, gateway.page.server\n"
         "process, description = AttackProcess(), pickle.loads(bytes.fromhex(sys.argv[1]))\n"
         "found = process.ask('read_symbols', description, [0, 1])\n"
-        "heavy = {'numpy', 'numba', 'scipy'} & set(sys.modules)\n"
+        "heavy = {'numpy', 'numba', 'scipy', 'pyarrow', 'psycopg'} & set(sys.modules)\n"
         "print(process.pid, sorted(heavy), found['chains'], flush=True); os.kill(os.getpid(), 9)\n"
     )
     command = [sys.executable, "-c", script, pickle.dumps(symbols(BINARY)).hex()]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.descriptions import Description, describe
+from fugu.contract.descriptions import METRES_PER_DEGREE, Description, describe
 from fugu.contract.discretisers import Cells
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus, SymbolFrame, WindowFrame
@@ -121,6 +122,32 @@ def test_a_promise_of_nothing_bounds_nothing() -> None:
 ORIGIN, STEP = (46.0, 14.25), (0.001, 0.00125)
 TWO = Cells(origin=ORIGIN, step=STEP, cells=((0, 0), (1, 0)), states=("west", "east"))
 WATCH: Description = describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"discretiser": TWO}))
+
+
+@pytest.mark.parametrize("weights", [(0, 0, 0, 1, 5, 4, 0, 2, 88), (1,) * 9, (0, 0, 1, 0, 0, 0, 0, 0, 0)])
+def test_cells_of_95_percent_lie_in_the_ellipse_on_the_earth(weights: tuple[int, ...]) -> None:
+    nine, labels = [(i % 3, i // 3) for i in range(9)], tuple("abcdefghi")
+    cells = Cells(origin=ORIGIN, step=STEP, cells=tuple(nine), states=labels)
+    placed = placed_shares(
+        describe(measure_policy(3, tables=False, discretiser=cells)), dict(zip(labels, weights, strict=True))
+    )
+    narrow = math.cos(math.radians(ORIGIN[0] + 1.5 * STEP[0]))
+    turn = math.radians(placed["orientation"])
+
+    def weight_inside(scale: float) -> int:
+        return sum(weight for cell, weight in zip(nine, weights, strict=True) if is_inside(cell, scale))
+
+    def is_inside(cell: tuple[int, int], scale: float) -> bool:
+        for x, y in product((0, 1), repeat=2):
+            east = (ORIGIN[1] + (cell[0] + x) * STEP[1] - placed["longitude"]) * METRES_PER_DEGREE * narrow
+            north = (ORIGIN[0] + (cell[1] + y) * STEP[0] - placed["latitude"]) * METRES_PER_DEGREE
+            along = east * math.sin(turn) + north * math.cos(turn)
+            across = east * math.cos(turn) - north * math.sin(turn)
+            if math.hypot(along / placed["semi_major"], across / placed["semi_minor"]) > scale:
+                return False
+        return True
+
+    assert weight_inside(0.99) < 0.95 * sum(weights) <= weight_inside(1.001)
 
 
 def test_what_has_no_place_is_said_and_not_drawn() -> None:

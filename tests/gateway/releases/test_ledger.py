@@ -115,6 +115,17 @@ def test_a_lower_allowance_takes_nothing_back_and_refuses_from_now_on(ledger: Le
     assert ledger._db.execute("SELECT count(*) FROM allowances").fetchone() == (2,)
 
 
+def test_an_allowance_grows_as_long_as_nothing_was_told_under_the_smaller_one(in_file: Ledger) -> None:
+    """Louder ticks would leak back to those that were told before."""
+    firsts = {8: 0, 4: 20}
+    for wanted, allowed in ((8, 8), (3, 3), (7, 7), (9, 8), (4, 4), (2, 2), (5, 4)):
+        allow(in_file, "watch", allowance=wanted)
+        assert in_file.account(key()).allowance == allowed
+        if (first := firsts.pop(wanted, None)) is not None:
+            reserve(in_file, release(first, first + 9, wanted))
+    assert charges_replayed(in_file).problems == ()
+
+
 def test_a_mechanism_that_does_not_compose_is_alone_on_its_stream(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "l.sqlite")
     allow(ledger, "watch", "band", mechanism="group")
