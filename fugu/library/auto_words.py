@@ -281,7 +281,12 @@ def _nothing(plan: AutoPlan) -> list[str]:
             f"{_would_be(plan, plan.least_epsilon)}{_LEVELS[privacy_of(plan.least_epsilon)]}."
         )
     elif plan.too_few:
-        lines.append(_too_few(plan, *plan.too_few))
+        candidate, epsilon = plan.too_few
+        answers = f"{candidate.judged} answer{'s' * (candidate.judged != 1)}"
+        lines.append(
+            f"The recording is too short to tell: by the {answers} that it holds, {answer_words(plan, candidate)} may "
+            f"be useful at epsilon {epsilon:g}, and a verdict needs {LEAST_JUDGED}."
+        )
     elif plan.curves:
         lines.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
     return lines
@@ -305,15 +310,6 @@ def _would_be(plan: AutoPlan, epsilon: float) -> str:
     best = min(curves, key=lambda curve: dict(curve.points)[epsilon] / max(curve.candidate.guess_error, 1e-9))
     off = percent(dict(best.points)[epsilon])
     return f": {answer_words(plan, best.candidate)}, off by {off}"
-
-
-def _too_few(plan: AutoPlan, candidate: Candidate, epsilon: float) -> str:
-    """Say which answers would be useful, if the recording held enough of them to judge that by."""
-    answers = f"{candidate.judged} answer{'s' * (candidate.judged != 1)}"
-    return (
-        f"The recording is too short to tell: by the {answers} that it holds, {answer_words(plan, candidate)} may be "
-        f"useful at epsilon {epsilon:g}, and a verdict needs {LEAST_JUDGED}."
-    )
 
 
 def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:

@@ -135,7 +135,11 @@ def true_class(
         if steps[-1].passed:
             return TrueClass(covered, chains, tuple(steps), None)
         chains = widened(chains, _WIDER)
-    return TrueClass(covered, None, tuple(steps), _why(steps, epsilon))
+    try:
+        reason = _why(steps, epsilon)
+    except FuguError as error:  # no counts could be told for so wide a class
+        reason = str(error)
+    return TrueClass(covered, None, tuple(steps), reason)
 
 
 def attack_model(
