@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.losses import Adversary
 from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.finite import KnownChains
+from fugu.privacy.accountant.walks import any_start_bound, endless_bound
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from tests.support.oracle import (
     count_density,
@@ -294,3 +297,24 @@ def test_bounded_chains_of_many_states_have_an_allowance() -> None:
     accountant = ChainAccountant(BoundedChains(states=40, odds_ratio=9.0))
     rate = accountant.allowance(1.0)
     assert accountant.loss(rate).epsilon <= 1.0 < accountant.loss(rate * 1.01).epsilon
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed"])
+def test_an_endless_stream_loses_as_much_backwards_and_no_less_from_another_start(adversary: Adversary) -> None:
+    """The past of a chain that goes round is the future of its reversal, and another past than future."""
+    forward = np.array([[0.9, 0.09, 0.01], [0.02, 0.9, 0.08], [0.3, 0.01, 0.69]])
+    rate = np.array([[0.0, 0.5, 0.1], [0.5, 0.0, 0.3], [0.1, 0.3, 0.0]])
+    chain = MarkovChain.stationary(forward)
+    backward = (chain.stationary_distribution[:, None] * forward).T
+    reversal = MarkovChain.stationary(backward / backward.sum(axis=1, keepdims=True))
+    epsilon, other = (KnownChains((each,)).endless(rate, adversary)[0] for each in (chain, reversal))
+    assert epsilon == pytest.approx(other, rel=1e-6)
+    for each in (chain, reversal):
+        started = MarkovChain(each.transition, np.array([0.2, 0.3, 0.5]))
+        assert KnownChains((started,)).endless(rate, adversary)[0] >= epsilon * (1.0 - 1e-9)
+    bounds = [endless_bound(each, rate, adversary) for each in (chain, reversal)]
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-6)
+    anyhow = any_start_bound(chain, rate, adversary)
+    assert anyhow is not None
+    assert bounds[0] is not None
+    assert anyhow >= bounds[0] * (1.0 - 1e-9)
