@@ -206,7 +206,7 @@ class Agent:
                 self._describing.pump([stream.plan for stream in self._ticks.streams], self._describe)
         except sqlite3.Error as error:  # what was not forgotten or sent now will be, once there is room again
             self._ticks.storage_failed(error)
-        self._local.answer(self._told)
+        self._local.answer(self._status_now)
 
     def _watch_broker(self) -> None:
         """Tell the journal when the broker cannot be reached, once, and when it is back."""
@@ -306,7 +306,7 @@ class Agent:
         topic = topic_of("description", self._plan.fleet, self._plan.device, stream)
         return self._link.publish(topic, text.encode(), retain=True) is not None
 
-    def _told(self) -> dict[str, Any]:
+    def _status_now(self) -> dict[str, Any]:
         return {
             "device": f"{self._plan.fleet}/{self._plan.device}",
             "connected": self._link.connected,

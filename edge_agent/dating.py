@@ -38,9 +38,9 @@ def device_history(
     own, alone = _own_history(policy, drawn[policy.stream]), history_alone(policy)
     names = streams_beside(policy)
     beside = [
-        Beside(f"{each.device}/{each.stream}", _own_history(each, drawn[each.stream]), (each,))
-        for each in policies
-        if f"{each.device}/{each.stream}" in names and each.stream in drawn
+        Beside(f"{other.device}/{other.stream}", _own_history(other, drawn[other.stream]), (other,))
+        for other in policies
+        if f"{other.device}/{other.stream}" in names and other.stream in drawn
     ]
     return own._replace(beside=(*alone.beside, *beside))
 
@@ -104,7 +104,7 @@ def main(arguments: list[str]) -> int:
 
     def dated() -> Answer:
         described = descriptions(Path(config), json.load(sys.stdin))
-        return {"descriptions": {stream: each.encode().decode() for stream, each in described.items()}}
+        return {"descriptions": {stream: message.encode().decode() for stream, message in described.items()}}
 
     sys.stdout.write(json.dumps(answered(dated)))
     return 0

@@ -75,7 +75,7 @@ class LocalStatus:
     """The agent's end of the socket."""
 
     def __init__(self, outbox: str | Path) -> None:
-        self._asked = Answering(_beside(outbox))
+        self._asked = Answering(_socket_path(outbox))
 
     def answer(self, status: Callable[[], dict[str, Any]]) -> None:
         """Tell those who wait, if anybody does; that the status cannot be made, if making it raises."""
@@ -96,7 +96,7 @@ class LocalStatus:
 
 def ask_status(outbox: str | Path) -> dict[str, Any]:
     """Ask the running agent that has an outbox. Raises LocalStatusError if none answers, or it cannot tell."""
-    path = _beside(outbox)
+    path = _socket_path(outbox)
     try:
         document: dict[str, Any] = json.loads(ask(path) or "")
     except ValueError:
@@ -145,5 +145,5 @@ def described(status: dict[str, Any], promises: Mapping[str, Sequence[str]] | No
     return "\n".join(lines)
 
 
-def _beside(outbox: str | Path) -> Path:
+def _socket_path(outbox: str | Path) -> Path:
     return Path(f"{outbox}.socket")

@@ -61,7 +61,7 @@ class DrawnTicks:
         if rows and rows[-1].last == tick - 1 and self._editions[rows[-1].version] == edition:
             self._timeline.extend(tick)
             return
-        number = next((old for old, each in self._editions.items() if each == edition), None)
+        number = next((old for old, other in self._editions.items() if other == edition), None)
         if number is None:
             number = max(self._editions, default=0) + 1
             self._editions[number] = edition
@@ -69,7 +69,7 @@ class DrawnTicks:
         begin = rows[-1].last + 1 if rows else 0 if version == 1 else tick
         self._timeline.add(Drawn(tick, tick, number, begin))
         used = {row.version for row in rows}
-        self._editions = {edition: each for edition, each in self._editions.items() if edition in used}
+        self._editions = {edition: other for edition, other in self._editions.items() if edition in used}
         self.changed = True
 
     def store(self, db: sqlite3.Connection) -> None:

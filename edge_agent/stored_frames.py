@@ -216,5 +216,5 @@ class StoredFrames:
 
 def accounting(payload: bytes, previous: int) -> bytes:
     """A frame that accounts for the ticks after `previous`."""
-    frame = next(each for each in (SymbolFrame, MeasureFrame, WindowFrame, Report) if payload[0] == each.SCHEMA)
+    frame = next(form for form in (SymbolFrame, MeasureFrame, WindowFrame, Report) if payload[0] == form.SCHEMA)
     return replace(frame.decode(payload), previous=previous).encode()

@@ -395,7 +395,9 @@ class Ticker:
         closed = [(counter.window, *window) for counter in counters for window in counter.close(tick)]
         records = [(counter.window, record) for counter in counters for record in counter.records(tick)]
         try:
-            self._window_file.blank(stream.plan, ((each.window, slot) for each in counters for slot in each.to_blank))
+            self._window_file.blank(
+                stream.plan, ((count.window, slot) for count in counters for slot in count.to_blank)
+            )
             for counter in counters:
                 counter.to_blank.clear()
             if closed or records:  # what is counted in a record is durable before it is: no tick is counted twice

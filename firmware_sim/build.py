@@ -266,7 +266,7 @@ class _WithoutJoint(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
-        is_false = [isinstance(each, ast.Constant) and each.value is False for each in node.values]
+        is_false = [isinstance(value, ast.Constant) and value.value is False for value in node.values]
         return ast.Constant(False) if all(is_false) else node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
@@ -288,7 +288,7 @@ class _Numbers(ast.NodeTransformer):
         match node.targets:
             case [ast.Name(id=name)] if node.col_offset == 0 and name.startswith("_"):
                 operations = ast.BinOp, ast.UnaryOp, ast.Constant, ast.operator, ast.unaryop, ast.Load
-                if all(isinstance(each, operations) for each in ast.walk(node.value)):
+                if all(isinstance(part, operations) for part in ast.walk(node.value)):
                     value = eval(compile(ast.Expression(node.value), "", "eval"))  # of constants only
                     if isinstance(value, int) and abs(value) < _SMALL:
                         self._values[name] = value
@@ -310,9 +310,9 @@ def _share_private(tree: ast.Module) -> None:
                 continue
             private[node.name] = node.name = f"_{ascii_letters[len(private)]}"
     assert not named & set(private.values())
-    for each in ast.walk(tree):
-        if isinstance(each, ast.Name):
-            each.id = private.get(each.id, each.id)
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Name):
+            part.id = private.get(part.id, part.id)
 
 
 def _is_for_checkers(node: ast.stmt) -> bool:

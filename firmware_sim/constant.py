@@ -285,17 +285,17 @@ def _states(stream: str, outputs: Outputs) -> tuple[int, ...]:
 def _wait(process: subprocess.Popen[bytes], outputs: Outputs, enough: int, patience: float, log: Path) -> None:
     before, since, begun = -1, time.monotonic(), outputs.each
     while not outputs.problem:
-        each, changed = outputs.each, min(outputs.changed)
-        if min(each) >= enough and changed >= min(enough, _MOST_CHANGES) and all(map(gt, each, begun)):
+        draws, changed = outputs.each, min(outputs.changed)
+        if min(draws) >= enough and changed >= min(enough, _MOST_CHANGES) and all(map(gt, draws, begun)):
             return
-        if sum(each) + changed != before:
-            before, since = sum(each) + changed, time.monotonic()
+        if sum(draws) + changed != before:
+            before, since = sum(draws) + changed, time.monotonic()
         if outputs.short > _MOST_SHORT:
-            raise FuguError(f"the agent cannot keep up, after {min(each)} draws of a state: take a longer period")
+            raise FuguError(f"the agent cannot keep up, after {min(draws)} draws of a state: take a longer period")
         if process.poll() is not None or time.monotonic() - since > patience:
             ended = "has ended" if process.poll() is not None else f"has published nothing new for {patience:g} s"
             lines = log.read_text(errors="replace").strip().splitlines()
             raise FuguError(
-                f"the agent {ended}, after {min(each)} draws of a state: {lines[-1] if lines else 'silent'}"
+                f"the agent {ended}, after {min(draws)} draws of a state: {lines[-1] if lines else 'silent'}"
             )
         time.sleep(_LOOK_SECONDS)

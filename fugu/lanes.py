@@ -77,13 +77,13 @@ def lanes_document(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
 
     return [
         lane._asdict()
-        | {"number": _whole(lane.number), "words": _whole(lane.words), "head": _whole(lane.head)}
+        | {"number": _unbroken(lane.number), "words": _unbroken(lane.words), "head": _unbroken(lane.head)}
         | {"shapes": [{**shape._asdict(), "points": [*map(rounded, shape.points)]} for shape in lane.shapes]}
         for lane in lanes
     ]
 
 
-def _whole(words: str) -> str:
+def _unbroken(words: str) -> str:
     """Words whose numbers stay with their per cent."""
     return words.replace(" %", "\N{NO-BREAK SPACE}%")
 
@@ -378,7 +378,7 @@ def _swept(drawing: str) -> str:
 
 def _lines(words: str, room: float) -> list[str]:
     """Words in lines of so many pixels."""
-    return textwrap.wrap(_whole(words), int((room - 22) / _LETTER) + 2)
+    return textwrap.wrap(_unbroken(words), int((room - 22) / _LETTER) + 2)
 
 
 def _places(places: Iterable[tuple[float, float]]) -> str:

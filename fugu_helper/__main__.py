@@ -95,7 +95,7 @@ def _run(words: list[str]) -> int:
     mine = digits(root.public_key().public_bytes_raw())
     match options.command:
         case "admit":
-            members.admit(options.name, options.digits or _asked(f"the 30 digits of {options.name}: "))
+            members.admit(options.name, options.digits or _typed(f"the 30 digits of {options.name}: "))
             print(f"{options.name} is a member. Read these digits to the people there, who type them in: {mine}")
         case "remove":
             members.remove(options.name)
@@ -132,7 +132,7 @@ def _init(folder: Path, fleet: str) -> int:
     return 0
 
 
-def _asked(question: str) -> str:
+def _typed(question: str) -> str:
     try:
         return input(question)
     except EOFError:

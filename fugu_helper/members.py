@@ -60,7 +60,7 @@ class Members:
         """The name of a member with this name and key, as the list has it; empty if there is none. FuguError."""
         self.load()
         place = bisect_left(self._names, name)
-        is_there = self._names[place : place + 1] == [name] and self._at(place) == _number(digits(public))
+        is_there = self._names[place : place + 1] == [name] and self._key_digits(place) == _number(digits(public))
         return self._names[place] if is_there and not is_weak(public) else ""
 
     def admit(self, name: str, typed: str) -> None:
@@ -87,9 +87,9 @@ class Members:
     def _lines(self) -> dict[str, str]:
         """The lines of the file, by name."""
         self.load()
-        return {name: f"{name}: {read_digits(f'{self._at(i):030}')}\n" for i, name in enumerate(self._names)}
+        return {name: f"{name}: {read_digits(f'{self._key_digits(i):030}')}\n" for i, name in enumerate(self._names)}
 
-    def _at(self, place: int) -> int:
+    def _key_digits(self, place: int) -> int:
         return int.from_bytes(self._digits[_BYTES * place : _BYTES * (place + 1)], "big")
 
     def _write(self, lines: dict[str, str]) -> None:

@@ -104,13 +104,13 @@ class MqttSensor(LiveSensor):
 
     def poll(self, tick: int) -> SensorUpdate:
         """The newest value, if one came; a broker that is lost does not work, a device that is available does."""
-        self._trouble = self._wrong()
+        self._trouble = self._problem()
         update = super().poll(tick)
         if not self._link.connected:
             return update._replace(works=False)
         return update._replace(works=True) if update.works is None and self._online else update
 
-    def _wrong(self) -> str:
+    def _problem(self) -> str:
         if not self._link.connected:
             failed = "its broker cannot be reached, or refuses the connection" if self._link.last_error else ""
             return self._refusal or failed

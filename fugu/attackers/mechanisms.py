@@ -173,7 +173,7 @@ class Recorded:
             assert chain.initial is not None
             distribution = np.bincount(mechanism.sources[n].shows, chain.initial)
             needed = 2 * np.maximum(mechanism.ticks * distribution, 1.0)
-            most = min(most, *(int(own.size / each) for own, each in zip(self.drawn, needed, strict=True)))
+            most = min(most, *(int(own.size / draws) for own, draws in zip(self.drawn, needed, strict=True)))
         return most
 
     def enough(self, mechanism: Mechanism, *states: Ints) -> int:
@@ -183,7 +183,7 @@ class Recorded:
             most = min(most, self.noises[count.name].size // (len(states) * mechanism.uses(count.name)))
         for n, (x, own) in product(mechanism.drawn, enumerate(self.drawn)):
             shown = np.array(mechanism.sources[n].shows)
-            used = np.cumsum(sum((shown[each] == x).sum(axis=1) for each in states))
+            used = np.cumsum(sum((shown[state] == x).sum(axis=1) for state in states))
             most = min(most, int(np.searchsorted(used, own.size, side="right")))
         return most
 

@@ -109,7 +109,7 @@ def attack_stretches(
         for secret, true, prior, now in zip(SECRETS, secrets_of(course, usual), before, after, strict=True):
             if np.isfinite(prior):  # what is certain from what is known is no secret
                 trials[secret].append((true, prior, now))
-    return tuple(_judged(secret, ticks, some, epsilon) for secret, some in trials.items() if some)
+    return tuple(_judged(secret, ticks, outcomes, epsilon) for secret, outcomes in trials.items() if outcomes)
 
 
 def secrets_of(course: Bools, usual: float) -> tuple[bool, bool, bool]:
@@ -118,8 +118,8 @@ def secrets_of(course: Bools, usual: float) -> tuple[bool, bool, bool]:
     return bool(own.sum() > usual), bool(2 * own.sum() >= own.size), bool((own & ~course[:-1]).any())
 
 
-def _judged(secret: str, ticks: int, some: list[tuple[bool, float, float]], epsilon: float) -> StretchAttack:
-    truth, before, after = (np.array(column) for column in zip(*some, strict=True))
+def _judged(secret: str, ticks: int, outcomes: list[tuple[bool, float, float]], epsilon: float) -> StretchAttack:
+    truth, before, after = (np.array(column) for column in zip(*outcomes, strict=True))
     right, guessed = (after > 0) == truth, (before > 0) == truth
     lower, upper = mean_interval(right - guessed.astype(np.float64), 0.95)
     guess, moved = float(guessed.mean()), np.exp(np.minimum(np.abs(after - before), _LARGEST))
@@ -130,7 +130,7 @@ def _judged(secret: str, ticks: int, some: list[tuple[bool, float, float]], epsi
     least = epsilon_bound(truth.astype(np.int64), prior, evidence, epsilon, 0.95)
     furthest, typical = float(moved.max()), float(np.median(moved))
     success = float(right.mean())
-    return StretchAttack(secret, ticks, len(some), success, low, high, guess, ceiling, least, furthest, typical)
+    return StretchAttack(secret, ticks, len(outcomes), success, low, high, guess, ceiling, least, furthest, typical)
 
 
 def anywhere(states: Ints, ticks: int, unknown: int) -> Iterator[_Asked]:
@@ -149,9 +149,9 @@ def by_windows(states: Ints, outputs: CountOutputs, group: int, ticks: int, unkn
     whole = max(1, ticks // length)
     around = max(0, -(-(unknown - whole * length) // (2 * length)))
     for number in range(around, outputs.first.size - whole - around + 1):
-        some = outputs.first[number - around : number + whole + around]
-        begin, end = int(some[0]), int(some[-1]) + length
-        if end - begin != some.size * length or begin < 1 or end >= states.size:
+        begins = outputs.first[number - around : number + whole + around]
+        begin, end = int(begins[0]), int(begins[-1]) + length
+        if end - begin != begins.size * length or begin < 1 or end >= states.size:
             continue
         if present[end + 1] - present[begin - 1] != end - begin + 2:
             continue
@@ -177,14 +177,14 @@ class Odds:
         """The log-odds (secrets,) by what is known."""
         shape = (stretch.first - stretch.begin, stretch.end - stretch.begin, start, end)
         if shape not in self._priors:
-            self._priors[shape] = self._asked(stretch, start, end, read=False)
+            self._priors[shape] = self._weigh_stretch(stretch, start, end, read=False)
         return self._priors[shape]
 
     def after(self, stretch: _Asked, start: int, end: int) -> Floats:
         """The log-odds (secrets,) by the outputs as well."""
-        return self._asked(stretch, start, end, read=True)
+        return self._weigh_stretch(stretch, start, end, read=True)
 
-    def _asked(self, stretch: _Asked, start: int, end: int, *, read: bool) -> Floats:
+    def _weigh_stretch(self, stretch: _Asked, start: int, end: int, *, read: bool) -> Floats:
         left, right, outputs = np.eye(len(self._chain))[start], self._chain[:, end], self._outputs
         if isinstance(outputs, SymbolOutputs):
             weights = self._by_symbols(stretch, left, right, outputs, read=read)
@@ -206,7 +206,7 @@ class Odds:
             right = self._chain @ (likelihood * right)
             right = right / right.max()
         moves = self._through(left[None], likelihoods[low : low + self._ticks])[0]  # (to, onset, count)
-        return self._told(np.einsum("yoc,y->oc", moves, right))
+        return self._answer_weights(np.einsum("yoc,y->oc", moves, right))
 
     def _by_counts(self, stretch: _Asked, left: Floats, right: Floats, outputs: CountOutputs, *, read: bool) -> Floats:
         """Windows before the stretch, those that hold it, and those after it."""
@@ -226,10 +226,10 @@ class Odds:
             right = np.einsum("xyoc,c,y->x", self._moves(length), likelihood(window), right)
             right = right / right.max()
         if self._ticks >= length:
-            return self._whole(left, right, [likelihood(low + n) for n in range(whole)], length)
+            return self._weigh_windows(left, right, [likelihood(low + n) for n in range(whole)], length)
         return self._part(left, right, likelihood(low), (stretch.first - stretch.begin) % length, length)
 
-    def _whole(self, left: Floats, right: Floats, likelihoods: list[Floats], length: int) -> Floats:
+    def _weigh_windows(self, left: Floats, right: Floats, likelihoods: list[Floats], length: int) -> Floats:
         """A stretch of whole windows: the counts of each are weighed, and add up."""
         k = len(self._chain)
         held = np.zeros((k, 2, 1))
@@ -240,7 +240,7 @@ class Odds:
             for x, y, before, now in product(range(k), range(k), range(2), range(2)):
                 grown[y, max(before, now)] += np.convolve(held[x, before], moves[x, y, now])
             held = grown / grown.max()
-        return self._told(np.einsum("yoc,y->oc", held, right))
+        return self._answer_weights(np.einsum("yoc,y->oc", held, right))
 
     def _part(self, left: Floats, right: Floats, weights: Floats, offset: int, length: int) -> Floats:
         """A stretch inside a window, whose count is that of the stretch and of the ticks around it."""
@@ -253,9 +253,9 @@ class Odds:
         for u, v in product(range(len(self._chain)), repeat=2):
             around = fftconvolve(ahead[u], behind[v])
             weights_within += own[u, v] * np.correlate(weights, np.maximum(around, 0.0), "valid")
-        return self._told(weights_within)
+        return self._answer_weights(weights_within)
 
-    def _told(self, weights: Floats) -> Floats:
+    def _answer_weights(self, weights: Floats) -> Floats:
         """(secrets, 2): what no and yes weigh, of weights (onset, count)."""
         yes = np.where(self._yes, weights, 0.0).sum(axis=(1, 2))
         no = np.where(self._yes, 0.0, weights).sum(axis=(1, 2))

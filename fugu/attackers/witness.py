@@ -247,9 +247,9 @@ def _side(
     likely = range(size) if size <= _MOST_KNOWN else np.flatnonzero(np.isin(wide.secret, pairs[:_MOST_KNOWN])).tolist()
     for place, (option, step) in enumerate(zip(options, steps, strict=True)):
         matrix = move * (step.T if past else step)
-        each = seen[:, :, None, :] * option.T[None, None]
-        each = each.reshape(len(seen), -1, size) @ matrix.T
-        seen = _selected(each, wide, pairs)
+        beliefs = seen[:, :, None, :] * option.T[None, None]
+        beliefs = beliefs.reshape(len(seen), -1, size) @ matrix.T
+        seen = _selected(beliefs, wide, pairs)
         unseen = unseen @ move.T
         if len(options) - place in wanted:
             fresh = move[:, list(likely)].T
@@ -259,12 +259,12 @@ def _side(
     return _Sides(seen, unseen)
 
 
-def _selected(each: Floats, wide: _Expanded, pairs: Sequence[tuple[int, int]]) -> Floats:
+def _selected(beliefs: Floats, wide: _Expanded, pairs: Sequence[tuple[int, int]]) -> Floats:
     """For every two states the output whose likelihoods differ most."""
-    each = each / np.maximum(each.max(axis=2, keepdims=True), 1e-300)
-    if each.shape[1] <= 1:
-        return each
-    logs = np.log(np.maximum(each, 1e-300))
+    beliefs = beliefs / np.maximum(beliefs.max(axis=2, keepdims=True), 1e-300)
+    if beliefs.shape[1] <= 1:
+        return beliefs
+    logs = np.log(np.maximum(beliefs, 1e-300))
     states = [
         (x, z)
         for pair in pairs
@@ -273,7 +273,7 @@ def _selected(each: Floats, wide: _Expanded, pairs: Sequence[tuple[int, int]]) -
     best = np.stack([(logs[:, :, x] - logs[:, :, z]).argmax(axis=1) for x, z in states], axis=1)
     if (best == best[:, :1]).all():
         best = best[:, :1]
-    return np.asarray(np.take_along_axis(each, best[:, :, None], axis=1))
+    return np.asarray(np.take_along_axis(beliefs, best[:, :, None], axis=1))
 
 
 def _largest(wide: _Expanded, x: int, z: int, left: _Sides, here: Sequence[Floats], right: _Sides) -> float:
@@ -299,7 +299,7 @@ def _largest(wide: _Expanded, x: int, z: int, left: _Sides, here: Sequence[Float
 def _best(wide: _Expanded, side: _Sides, first: Ints, other: Ints) -> tuple[Floats, Floats]:
     seen = side.seen.reshape(-1, side.seen.shape[2])
     unseen = np.repeat(side.known, side.seen.shape[1], axis=0)
-    logs = [np.log(each[:, own] @ wide.weight[own]) for own in (first, other) for each in (seen, unseen)]
+    logs = [np.log(beliefs[:, own] @ wide.weight[own]) for own in (first, other) for beliefs in (seen, unseen)]
     score = _clean(logs[0] - logs[1] - logs[2] + logs[3])
     best = np.argsort(-score)[:_MOST_OUTPUTS]
     return seen[best], unseen[best]

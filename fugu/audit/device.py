@@ -234,9 +234,9 @@ def total_tails(total: int, draws: int, a: float) -> tuple[float, float]:
     chance, far = 2 * a / (1 + a), 1e-30
     numbers = np.arange(stats.binom.ppf(far, draws, chance), stats.binom.isf(far, draws, chance) + 1)
     weights = stats.binom.pmf(numbers, draws, chance)
-    rest, some = total - numbers, np.maximum(numbers, 1)
-    below = np.where(numbers > 0, stats.nbinom.cdf(rest, some, 1 - a), total >= 0)
-    above = np.where(numbers > 0, stats.nbinom.sf(rest - 1, some, 1 - a), total <= 0)
+    rest, summed = total - numbers, np.maximum(numbers, 1)
+    below = np.where(numbers > 0, stats.nbinom.cdf(rest, summed, 1 - a), total >= 0)
+    above = np.where(numbers > 0, stats.nbinom.sf(rest - 1, summed, 1 - a), total <= 0)
     return float(weights @ below), float(weights @ above)
 
 
@@ -463,13 +463,13 @@ def _at_changes(
                     if chosen.size:
                         counts = np.bincount(chosen, minlength=distribution.size)
                         groups.append((what + about, counts, distribution))
-    each = false_alarms / max(1, len(groups))
+    rate = false_alarms / max(1, len(groups))
     alarms = [
         Alarm("changes", f"{about}: {alarm.about}")
         for about, counts, distribution in groups
-        for alarm in frequencies(counts, distribution, each)
+        for alarm in frequencies(counts, distribution, rate)
     ]
-    smallest = max(smallest_error(int(counts.sum()), distribution, 3 * each) for _, counts, distribution in groups)
+    smallest = max(smallest_error(int(counts.sum()), distribution, 3 * rate) for _, counts, distribution in groups)
     name = (
         f"window {of}" if isinstance(of, str) else "symbols" if isinstance(policy, Policy) else f"points of table {of}"
     )

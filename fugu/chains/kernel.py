@@ -48,7 +48,7 @@ def kernel(function: AnyFunction) -> AnyFunction:
 
     The kernels that it calls are compiled before it.
     """
-    return _made(function, {})
+    return _compiled(function, {})
 
 
 def part(function: AnyFunction) -> AnyFunction:
@@ -56,7 +56,7 @@ def part(function: AnyFunction) -> AnyFunction:
 
     A call from elsewhere is a TypeError, unless nothing is compiled.
     """
-    compiled = _made(function, {"no_cpython_wrapper": True})
+    compiled = _compiled(function, {"no_cpython_wrapper": True})
     if isinstance(compiled, Dispatcher):
 
         def refused(*_args: Any, **_names: Any) -> None:
@@ -67,7 +67,7 @@ def part(function: AnyFunction) -> AnyFunction:
     return compiled
 
 
-def _made(function: AnyFunction, options: dict[str, bool]) -> AnyFunction:
+def _compiled(function: AnyFunction, options: dict[str, bool]) -> AnyFunction:
     # error_model "numpy": a division does not test its divisor (kernels test likelihoods themselves), so
     # that loops vectorise. No fast-math: sums keep the order in which they are written.
     njit: Any = numba.njit  # its types leave out what need not be compiled

@@ -138,7 +138,7 @@ def read_document(kind: type[_Read], payload: bytes) -> _Read:
     """Parse a document whose signatures have been checked; the PolicyError names the first field that is wrong."""
     try:
         values = msgpack.unpackb(payload, raw=False, strict_map_key=True)
-        if not all(isinstance(each, bytes) for name in kind.binary for each in values[name]):
+        if not all(isinstance(value, bytes) for name in kind.binary for value in values[name]):
             raise ValueError("text where bytes are expected")
         return kind.model_validate_json(json.dumps(values, default=bytes.hex))
     except ValidationError as error:

@@ -79,13 +79,13 @@ def quiet_from(
     `worst_odds`: of each class of chains.
     `excess`: by how much a tick's charge is above what is allowed now, in nats; `None` if nobody knows.
     """
-    needed = [_fading_ticks(each, excess, slack) for each in worst_odds]
+    needed = [_fading_ticks(odds, excess, slack) for odds in worst_odds]
     after = [
         span._replace(first=max(span.first, loud + 1))
         for span in history.spans
         if span.first is not None and span.end > loud
     ]
-    ticks = max((each for each in needed if each is not None), default=0)
+    ticks = max((odds for odds in needed if odds is not None), default=0)
     if None in needed or (ticks and not any(span.version for span in after)):
         return None
     return _after(after, ticks) if ticks else 0
@@ -239,16 +239,16 @@ class _Promise:
         before: int | None = 0
         if not quiet:
             sides = 1 if louder is None else 2
-            far = [(each, each.before(MAX_TICK), each.after(MAX_TICK)) for each in sums]
-            allowed = [(each, most + (each.limit - most - other - _HAIR) / sides) for each, most, other in far]
-            before = _least(lambda ticks: all(each.before(ticks) <= most for each, most in allowed))
+            far = [(total, total.before(MAX_TICK), total.after(MAX_TICK)) for total in sums]
+            allowed = [(total, most + (total.limit - most - other - _HAIR) / sides) for total, most, other in far]
+            before = _least(lambda ticks: all(total.before(ticks) <= most for total, most in allowed))
         if before is None:
             return None, None
         first = _after(own, before)
         if louder is None:
             return first, None
         after = _least(
-            lambda ticks: all(each.before(before) + each.after(ticks) + _HAIR <= each.limit for each in sums)
+            lambda ticks: all(total.before(before) + total.after(ticks) + _HAIR <= total.limit for total in sums)
         )
         end = None if after is None else _before([*own, *later[:louder]], after)
         until = -1 if end is None else min(end - self.promise.stretch_ticks + 1, own[-1].end)
@@ -260,7 +260,7 @@ class _Promise:
         joint = isinstance(self.policy.chains, JointChains)  # other streams tell something, too
         if self.promise.adversary == "universal" and self.root is not None and not joint:
             sums = self._exact_sums(as_decimal(fraction), ticks, past, future)
-            if all(each.before(MAX_TICK) + each.after(MAX_TICK) + _HAIR < each.limit for each in sums):
+            if all(total.before(MAX_TICK) + total.after(MAX_TICK) + _HAIR < total.limit for total in sums):
                 return sums
         limit = as_decimal(fraction - Fraction(_derived(self.policy.model_dump_json(), self.windows).epsilon(ticks)))
         before, after = (self._excess(runs, self.rates) for runs in (past, future))
@@ -328,7 +328,7 @@ class _Promise:
         later = [self._ratios(span) for span in spans[own:]]
         if None in later:
             return None
-        ratios, reach = largest(*(each for each in later if each is not None)), own
+        ratios, reach = largest(*(ratios_later for ratios_later in later if ratios_later is not None)), own
         past = _joined([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:own])])
         while True:
             rest = self._excess(past, _rates(ratios))

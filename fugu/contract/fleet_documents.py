@@ -372,7 +372,7 @@ def _difference(where: str, actual: Any, expected: Any) -> str:
 def _plain(value: Any) -> Any:
     """A compiled policy, or a part of it, as values that can be compared."""
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(part) for part in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: _plain(each) for name, each in asdict(value).items()}
-    return {name: _plain(each) for name, each in vars(value).items()} if hasattr(value, "__dict__") else value
+        return {name: _plain(part) for name, part in asdict(value).items()}
+    return {name: _plain(part) for name, part in vars(value).items()} if hasattr(value, "__dict__") else value

@@ -290,7 +290,7 @@ def symbol_bits(symbols: int) -> int:
 @cache
 def _unpacked(bits: int) -> list[bytes]:
     """Symbols of each byte; the first is in its highest bits."""
-    return [bytes(some) for some in product(range(1 << bits), repeat=8 // bits)]
+    return [bytes(symbols) for symbols in product(range(1 << bits), repeat=8 // bits)]
 
 
 WINDOW_NAME_PATTERN: Final = f"^[A-Za-z0-9_-]{{1,{MAX_WINDOW_NAME}}}$"

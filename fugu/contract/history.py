@@ -229,7 +229,7 @@ def louder_beside(policy: Policy, history: History) -> list[Interval]:
     names = streams_beside(policy)
     merged: list[Interval] = []
     for first, last in sorted(
-        ticks for each in history.beside if each.name in names for ticks in _louder(policy, each)
+        ticks for stream in history.beside if stream.name in names for ticks in _louder(policy, stream)
     ):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = merged[-1][0], max(merged[-1][1], last)
@@ -244,10 +244,10 @@ def _louder(policy: Policy, beside: Beside) -> list[Interval]:
         return always
     spans, chains = beside.history.spans, cast(JointChains, policy.chains)
     (shown,) = (stream for stream in chains.streams if _full_name(policy.device, stream.name) == beside.name)
-    fitting = [each for each in beside.policies if isinstance(each, Policy) and each.chains == chains]
+    fitting = [other for other in beside.policies if isinstance(other, Policy) and other.chains == chains]
     if not spans and beside.history.complete and beside.policies and not fitting:
         return always  # another policy may draw, and has not been heard of yet
-    states = {_digest(each.discretiser) for each in fitting}
+    states = {_digest(other.discretiser) for other in fitting}
     louder = [
         (_begin(span, spans), span.end)
         for span in spans
@@ -257,7 +257,7 @@ def _louder(policy: Policy, beside: Beside) -> list[Interval]:
     ]
     if not beside.history.complete:
         louder.append((0, _begin(spans[0], ()) - 1 if spans else MAX_TICK))
-    same = beside.name.startswith(f"{policy.device}/") and all(each.clock == policy.clock for each in fitting)
+    same = beside.name.startswith(f"{policy.device}/") and all(other.clock == policy.clock for other in fitting)
     return louder if same or not louder else always
 
 

@@ -163,7 +163,7 @@ class JsonMessage:
         properties: dict[str, Schema] = {}
         patterns: dict[str, Schema] = {}
         for name, field in schema["properties"].items():
-            column, about = cls.columns.get(name), _about(cls, name)
+            column, about = cls.columns.get(name), _description(cls, name)
             number = field.get("items") or field.get("additionalProperties")
             if column is None:
                 properties[name] = field | about
@@ -197,7 +197,7 @@ def _fields(cls: type[JsonMessage]) -> dict[str, FieldInfo]:
     return cls.__pydantic_fields__  # type: ignore[attr-defined,no-any-return]
 
 
-def _about(cls: type[JsonMessage], name: str) -> Schema:
+def _description(cls: type[JsonMessage], name: str) -> Schema:
     texts = [text for text in _fields(cls)[name].metadata if isinstance(text, str)]
     return {"description": texts[0]} if texts else {}
 

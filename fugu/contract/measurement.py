@@ -204,7 +204,7 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
         groups = {label: set_of(x for x, other in enumerate(value) if other == label) for label in set(value)}
         joined = [groups[label] for label in value]
     elif kind == "radius":
-        joined = _near(coordinates, min(Fraction(value), _WIDEST))
+        joined = _neighbours(coordinates, min(Fraction(value), _WIDEST))
     elif kind == "transition":
         for following in set(successors):
             for state in members(following):
@@ -218,7 +218,7 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
     return tuple(others & ~(1 << state) for state, others in enumerate(joined))
 
 
-def _near(coordinates: Sequence[Point], radius: Fraction) -> list[int]:
+def _neighbours(coordinates: Sequence[Point], radius: Fraction) -> list[int]:
     """For each point the set of those at a distance of at most a radius, itself included."""
     at: dict[Point, int] = {}
     for state, point in enumerate(coordinates):

@@ -117,7 +117,7 @@ class StretchBound:
         """The largest rate of a tick: of its own output, and of all windows around it."""
         return Fraction(self.rate) + total_rate(self.windows)
 
-    def _own(self, ticks: int) -> Fraction:
+    def _outputs_loss(self, ticks: int) -> Fraction:
         """Loss of the outputs of a stretch: of each tick the largest rate, with nothing taken off for gaps or borders.
 
         Which window a tick is in is for nobody to say: with a policy or a wall clock that is set begins another grid.
@@ -129,16 +129,16 @@ class StretchBound:
 
         Two courses of states are compared that agree in as many ticks before and after as the process looks back.
         """
-        return float_up(self._own(ticks))
+        return float_up(self._outputs_loss(ticks))
 
     def epsilon(self, ticks: int) -> float:
         """Loss of a stretch of at least one tick between any two courses of its states, in nats, rounded up."""
         if not math.isfinite(self.known) or ticks == self.ticks:
             return self.known
-        leakages = Fraction(self.known) - (0 if self.hidden and self.ticks == 1 else self._own(self.ticks))
+        leakages = Fraction(self.known) - (0 if self.hidden and self.ticks == 1 else self._outputs_loss(self.ticks))
         if self.ticks == 1 and not self.equal_leakages:
             leakages *= 2
-        bound = float_up(self._own(ticks) + leakages)
+        bound = float_up(self._outputs_loss(ticks) + leakages)
         return min(bound, self.known) if ticks < self.ticks else bound
 
     def longest(self, epsilon: float) -> int:

@@ -17,9 +17,9 @@ __all__ = ["pack_symbols", "symbol_frame", "window_frame"]
 def pack_symbols(symbols: "Sequence[int]", bits: int, size: int) -> bytes:
     """Symbols of some bits each, the first in the highest, in so many bytes."""
     packed = bytearray(size)
-    each = 8 // bits
+    per_byte = 8 // bits
     for i in range(len(symbols)):
-        packed[i // each] |= symbols[i] << (8 - bits - bits * (i % each))
+        packed[i // per_byte] |= symbols[i] << (8 - bits - bits * (i % per_byte))
     return bytes(packed)
 
 

@@ -198,7 +198,7 @@ def departures(policy: Policy, pinned: Policy) -> "Iterator[str]":
         yield "a weaker adversary"
     if other_windows([policy], pinned):
         yield "a window of the same name with other ticks"
-    mine, theirs = _alone(policy), _alone(pinned)
+    mine, theirs = _windows_claim(policy), _windows_claim(pinned)
     if mine and theirs:
         if mine[0] < theirs[0]:
             yield "windows with a weaker adversary"
@@ -228,7 +228,7 @@ def window_rate(policy: Policy) -> tuple[int, int]:
     return top, bottom
 
 
-def _alone(policy: Policy) -> "Claim | None":
+def _windows_claim(policy: Policy) -> "Claim | None":
     if policy.windows_guarantee is not None:
         return policy.windows_guarantee
     return policy.guarantee if policy.windows or policy.sums else None

@@ -252,7 +252,7 @@ def _document(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, A
             raise MessageError("bytes follow the end")
         if len(values) != len(names) + 1 or values["document"] != kind:
             raise MessageError("a field is missing, or it is of another kind")
-        if "version" in values and not _whole(values["version"], 1, _MOST_VERSION):
+        if "version" in values and not _is_integer(values["version"], 1, _MOST_VERSION):
             raise MessageError("a version that is none")
     except (MessageError, TypeError, RuntimeError) as error:  # a runtime error is one of too many levels
         raise RefusedError("malformed", "a signed %s document is malformed: %s" % (kind, error)) from None
@@ -263,7 +263,7 @@ def _all_bytes(values: object) -> bool:
     return isinstance(values, list) and all(isinstance(value, bytes) for value in values)
 
 
-def _whole(value: object, low: int, high: int) -> bool:
+def _is_integer(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
@@ -328,7 +328,7 @@ def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int) -> 
     names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled", "boards")
     values = _document("policy", envelope.payload, names)
     version, begin, end, to = values["version"], values["valid_from"], values["valid_until"], values["to"]
-    form = _whole(begin, 0, _MOST_TIME) and (end is None or _whole(end, begin + 1, _MOST_TIME))
+    form = _is_integer(begin, 0, _MOST_TIME) and (end is None or _is_integer(end, begin + 1, _MOST_TIME))
     form = form and values["on_expiry"] in ("hold", "stop") and isinstance(to, dict)
     if not form or len([name for name in to if to[name] is not None]) != 1 or not _all_bytes(values["boards"]):
         raise RefusedError("malformed", "a signed policy document is malformed")
@@ -365,7 +365,7 @@ def _time(envelope: Envelope, image: "Any", trusted: TrustState) -> TrustState |
     values = _document("time", envelope.payload, ("fleet", "time"))
     if values["fleet"] != image.FLEET:
         raise RefusedError("not_addressed", "the time of another fleet")
-    if not _whole(values["time"], 0, _MOST_TIME):
+    if not _is_integer(values["time"], 0, _MOST_TIME):
         raise RefusedError("malformed", "a time that is none")
     if values["time"] < trusted.time:
         raise RefusedError("replayed", "the time %d; %d has been before" % (values["time"], trusted.time))

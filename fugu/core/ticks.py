@@ -99,7 +99,7 @@ def find_place(streams: "Sequence[Pace]", anchored: Anchored, started: bool) -> 
 
 def multiple_of(streams: "Sequence[Pace]") -> int:
     """Return what the shift of streams of one clock is a multiple of: then all is at the same time of day."""
-    return common_multiple([each for stream in streams for each in stream.policy.repeats])
+    return common_multiple([period for stream in streams for period in stream.policy.repeats])
 
 
 class Ticker(Pace):

@@ -42,7 +42,7 @@ def number(text: str, name: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"{name} must be a number, got {_shown(text)}")
+        raise UsageError(f"{name} must be a number, got {_shortened(text)}")
     return value
 
 
@@ -72,7 +72,7 @@ def protected(text: str | None) -> int | None:
         return None if text is None else 0
     seconds = math.ceil(span(text, "protect")[0])
     if seconds > _LONGEST_STRETCH:
-        raise FuguError(f"protect must be at most {_LONGEST_STRETCH // 86_400} days, got {_shown(text)}")
+        raise FuguError(f"protect must be at most {_LONGEST_STRETCH // 86_400} days, got {_shortened(text)}")
     return seconds
 
 
@@ -113,7 +113,7 @@ def interval(text: str, name: str) -> tuple[float, float]:
     low, colon, high = text.partition(":")
     values = (number(low, name), number(high if colon else low, name))
     if not 0.0 < values[0] <= values[1] < 1.0:
-        raise FuguError(f"{name} must lie strictly inside (0, 1), as NUMBER or LOW:HIGH, got {_shown(text)}")
+        raise FuguError(f"{name} must lie strictly inside (0, 1), as NUMBER or LOW:HIGH, got {_shortened(text)}")
     return values
 
 
@@ -122,7 +122,7 @@ def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:
     for word in allowed:
         if text == word:
             return word
-    raise UsageError(f"{name} must be one of {', '.join(allowed)}, got {_shown(text)}")
+    raise UsageError(f"{name} must be one of {', '.join(allowed)}, got {_shortened(text)}")
 
 
 def states(text: str) -> tuple[int, ...]:
@@ -143,7 +143,7 @@ def adversary(text: str) -> Adversary:
     return one_of(text, "adversary", words)
 
 
-def _shown(text: str) -> str:
+def _shortened(text: str) -> str:
     """The text as an error shows it: short, on one line."""
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
@@ -156,5 +156,5 @@ def stream_units(texts: Sequence[str] | None) -> dict[str, Fraction]:
         try:
             fractions[stream] = Fraction(unit)
         except (ValueError, ZeroDivisionError):
-            raise UsageError(f"--unit must be like hr=1/10, got {_shown(text)}") from None
+            raise UsageError(f"--unit must be like hr=1/10, got {_shortened(text)}") from None
     return fractions

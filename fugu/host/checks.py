@@ -193,7 +193,7 @@ def broker(
 
 def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
     """State of a systemd unit; empty where systemd does not run or know it. `show` gives properties, a line each."""
-    properties = dict(line.split("=", 1) for line in (show or _shown)(name).splitlines() if "=" in line)
+    properties = dict(line.split("=", 1) for line in (show or _unit_state)(name).splitlines() if "=" in line)
     if properties.get("LoadState") != "loaded":
         return []
     findings = [Finding(name, "ok", "it runs")]
@@ -235,7 +235,7 @@ def versions(wanted: Iterable[str] | None = None) -> list[Finding]:
     return findings
 
 
-def _shown(name: str) -> str:
+def _unit_state(name: str) -> str:
     command = ["systemctl", "show", name, "-p", "LoadState,ActiveState,NRestarts,WatchdogUSec,Type"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout

@@ -347,21 +347,21 @@ class _HeldFiles:
         for file, before in self._known.items():
             status = self._look(file)
             if (status.st_dev, status.st_ino) != (before.st_dev, before.st_ino):
-                raise FileLostError(f"{self._what(file)} is another file now")
+                raise FileLostError(f"{self._file_words(file)} is another file now")
             if status.st_size < before.st_size:
-                raise FileLostError(f"{self._what(file)} has been cut short")
+                raise FileLostError(f"{self._file_words(file)} has been cut short")
             self._known[file] = status
             written = status.st_mtime_ns != before.st_mtime_ns and not own
             if file == self._main and written and (problem := _damage(file)):
-                raise FileLostError(f"{self._what(file)} has been overwritten, and is damaged ({problem})")
+                raise FileLostError(f"{self._file_words(file)} has been overwritten, and is damaged ({problem})")
 
     def _look(self, file: Path) -> os.stat_result:
         try:
             return file.stat()
         except OSError as error:
-            raise FileLostError(f"{self._what(file)} is gone: {error.strerror}") from None
+            raise FileLostError(f"{self._file_words(file)} is gone: {error.strerror}") from None
 
-    def _what(self, file: Path) -> str:
+    def _file_words(self, file: Path) -> str:
         return self._shown + next((end for end in _ENDS if file.name.endswith(end)), "")
 
 

@@ -349,17 +349,17 @@ def _day(plan: AutoPlan, best: Candidate) -> float | None:
 
 def _best(plan: AutoPlan, kind: str, *, near: bool = False) -> Candidate | None:
     """The most accurate candidate of a kind; of symbols, or with `near`, the one that comes nearest to half a guess."""
-    some = [
+    candidates = [
         candidate
         for candidate in plan.candidates
         if candidate.kind == kind and candidate.devices in (1, plan.question.devices)
     ]
-    some = [candidate for candidate in some if candidate.blocks is None] or some
+    candidates = [candidate for candidate in candidates if candidate.blocks is None] or candidates
     if near or kind == "symbols":
         return min(
-            some, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9), default=None
+            candidates, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9), default=None
         )
-    return min(some, key=lambda candidate: candidate.expected_error, default=None)
+    return min(candidates, key=lambda candidate: candidate.expected_error, default=None)
 
 
 def answer_words(plan: AutoPlan, candidate: Candidate) -> str:

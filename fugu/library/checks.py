@@ -323,7 +323,7 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
     yield Line(
         f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
     )
-    yield Line(f"  whole stream: {_whole(policy, check.loss)}")
+    yield Line(f"  whole stream: {_stream_loss_words(policy, check.loss)}")
     for line in stretch_lines(stretches, policy.discretiser):
         yield Line(f"  {line}")
     yield Line(f"  {missing_sentence(policy)}")
@@ -337,7 +337,7 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
         yield Line(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
 
 
-def _whole(policy: MeasurePolicy, derived: Any) -> str:
+def _stream_loss_words(policy: MeasurePolicy, derived: Any) -> str:
     """Words for what a whole measured stream loses."""
     from fugu.places.composition import START_WORDS
 

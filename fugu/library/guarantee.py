@@ -89,10 +89,10 @@ def stretch_table(
     columns = ("stream", *_COLUMNS) if streams else _COLUMNS
     if streams:
         rows = [(name, *row) for name, row in zip(streams, rows, strict=True)]
-    return Table(_TITLE + of + (f" ({_STATES})" if changes else _whose(discretiser)), columns, rows)
+    return Table(_TITLE + of + (f" ({_STATES})" if changes else _memory_warning(discretiser)), columns, rows)
 
 
-def _whose(discretiser: Discretiser | None) -> str:
+def _memory_warning(discretiser: Discretiser | None) -> str:
     """Warning about states that earlier readings have a part in."""
     return "" if discretiser is None or not discretiser.remembers else f" ({_STATES})"
 
@@ -112,7 +112,7 @@ def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None 
         ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
         alone = f"; {floor} if all else is as it was" if floor != epsilon else ""
         lines.append(f"  {stretch.name} ({ticks}): {epsilon}{alone}")
-    return [f"of a whole stretch, being one way or another{_whose(discretiser)}:", *lines]
+    return [f"of a whole stretch, being one way or another{_memory_warning(discretiser)}:", *lines]
 
 
 def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:

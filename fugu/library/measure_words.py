@@ -61,28 +61,28 @@ def _measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "run_in": plan.schedule.ticks[plan.schedule.start],
         "period": plan.schedule.period,
         "different_sets": len(set(map(bytes, plan.schedule.constraints))),
-        "sets": [_set_document(each) for each in plan.sets],
+        "sets": [_set_document(planned) for planned in plan.sets],
         "delta_set": None if plan.delta is None else _set_document(plan.delta),
         "notes": _notes(plan),
     }
 
 
-def _set_document(each: SetPlan) -> dict[str, Any]:
-    protection = each.protection
+def _set_document(planned: SetPlan) -> dict[str, Any]:
+    protection = planned.protection
     return {
-        "first_tick": each.first,
-        "repeats": each.repeats,
-        "possible": np.flatnonzero(each.possible).tolist(),
-        "likely": np.flatnonzero(each.likely).tolist(),
-        "hull": _vertices(each.hull),
-        "area": float(each.area),
-        "degree_of_protection": each.degrees.tolist(),
-        "exposed": list(each.exposed),
+        "first_tick": planned.first,
+        "repeats": planned.repeats,
+        "possible": np.flatnonzero(planned.possible).tolist(),
+        "likely": np.flatnonzero(planned.likely).tolist(),
+        "hull": _vertices(planned.hull),
+        "area": float(planned.area),
+        "degree_of_protection": planned.degrees.tolist(),
+        "exposed": list(planned.exposed),
         "added_edges": [list(edge) for edge in protection.added],
         "capped": protection.capped,
-        "factor": 1.0 if each.fallback else float(protection.factor),
-        "fallback": each.fallback,
-        "knorm_rmse_at_epsilon_1": math.sqrt(noise_error(each.hull)),
+        "factor": 1.0 if planned.fallback else float(protection.factor),
+        "fallback": planned.fallback,
+        "knorm_rmse_at_epsilon_1": math.sqrt(noise_error(planned.hull)),
     }
 
 
@@ -186,29 +186,31 @@ def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:
 
 
 def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
-    spec, each = plan.spec, plan.worst
-    shape = ("a point", "a segment", "a polygon", "a solid")[each.hull.rank]
-    size = "flat" if each.hull.rank < each.hull.dimensions else f"{float(each.area):g}"
-    corners = _vertices(each.hull)
+    spec, planned = plan.spec, plan.worst
+    shape = ("a point", "a segment", "a polygon", "a solid")[planned.hull.rank]
+    size = "flat" if planned.hull.rank < planned.hull.dimensions else f"{float(planned.area):g}"
+    corners = _vertices(planned.hull)
     listed = " ".join(f"({', '.join(f'{x:g}' for x in corner)})" for corner in corners[:_MOST_CORNERS])
     more = "" if len(corners) <= _MOST_CORNERS else f" and {len(corners) - _MOST_CORNERS} more"
-    inside = each.degrees[each.possible]
+    inside = planned.degrees[planned.possible]
     rows = [
         ("sensitivity hull", f"{shape} with {len(corners)} corners"),
         ("its corners", listed + more),
-        (("its size", "its length", "its area", "its volume")[each.hull.dimensions], size),
-        ("exposed by the graph alone", _listed([spec.names[state] for state in each.exposed])),
-        ("edges added for them", _listed([f"{spec.names[a]} - {spec.names[b]}" for a, b in each.protection.added])),
+        (("its size", "its length", "its area", "its volume")[planned.hull.dimensions], size),
+        ("exposed by the graph alone", _listed([spec.names[state] for state in planned.exposed])),
+        ("edges added for them", _listed([f"{spec.names[a]} - {spec.names[b]}" for a, b in planned.protection.added])),
     ]
     if spec.states <= _MOST_NAMED:
-        degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(each.degrees.tolist()) if count)
-        factors = zip(spec.names, each.possible.tolist(), plan.unbounded_factors, strict=True)
+        degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(planned.degrees.tolist()) if count)
+        factors = zip(spec.names, planned.possible.tolist(), plan.unbounded_factors, strict=True)
         factors_text = "  ".join(f"{name}: {float(factor):.4g}" for name, possible, factor in factors if possible)
         rows += [("degree of protection", degrees), ("factor against absence (unbounded)", factors_text)]
     else:
         low, middle, high = int(inside.min()), float(np.median(inside)), int(inside.max())
         rows.append(("degree of protection", f"{low} to {high} states, median {middle:g}"))
-        most = max(factor for factor, possible in zip(plan.unbounded_factors, each.possible, strict=True) if possible)
+        most = max(
+            factor for factor, possible in zip(plan.unbounded_factors, planned.possible, strict=True) if possible
+        )
         rows.append(("factor against absence (unbounded)", f"up to {float(most):.4g}"))
     return rows
 
@@ -248,16 +250,16 @@ def _sets(plan: MeasurePlan) -> Iterator[Part]:
         ("from tick", "states", "exposed", "edges added", "least protection", "area", "factor", "error"),
         [
             (
-                str(each.first) + (" *" if each.repeats else ""),
-                str(int(each.possible.sum())),
-                str(len(each.exposed)),
-                str(len(each.protection.added)),
-                "fallback" if each.fallback else str(int(each.degrees[each.possible].min())),
-                f"{float(each.area):g}",
-                "1" if each.fallback else f"{float(each.protection.factor):g}",
-                f"{math.sqrt(noise_error(each.hull)) / plan.spec.epsilon * worth:.4g}",
+                str(planned.first) + (" *" if planned.repeats else ""),
+                str(int(planned.possible.sum())),
+                str(len(planned.exposed)),
+                str(len(planned.protection.added)),
+                "fallback" if planned.fallback else str(int(planned.degrees[planned.possible].min())),
+                f"{float(planned.area):g}",
+                "1" if planned.fallback else f"{float(planned.protection.factor):g}",
+                f"{math.sqrt(noise_error(planned.hull)) / plan.spec.epsilon * worth:.4g}",
             )
-            for each in shown
+            for planned in shown
         ],
     )
     hidden = len(plan.schedule.constraints) - len(shown)
@@ -299,12 +301,12 @@ def _network_document(spec: NetworkSpec, plan: NetworkPlan) -> dict[str, Any]:
         "least": plan.least.mechanism,
         "mechanisms": [
             {
-                "mechanism": each.mechanism,
-                "scale": each.scale,
-                "protects_correlated": each.protects,
-                "reason": each.reason,
+                "mechanism": noise.mechanism,
+                "scale": noise.scale,
+                "protects_correlated": noise.protects,
+                "reason": noise.reason,
             }
-            for each in plan.found
+            for noise in plan.found
         ],
         "refused": plan.refused,
     }
@@ -314,12 +316,12 @@ def _network_report(spec: NetworkSpec, plan: NetworkPlan) -> Iterator[Part]:
     count = len(spec.values)
     rows = [
         (
-            each.mechanism + (" (least)" if each is plan.least else ""),
-            f"{each.scale:.6g}",
-            "yes" if each.protects else "no",
-            each.reason,
+            noise.mechanism + (" (least)" if noise is plan.least else ""),
+            f"{noise.scale:.6g}",
+            "yes" if noise.protects else "no",
+            noise.reason,
         )
-        for each in plan.found
+        for noise in plan.found
     ]
     title = f"Noise for one answer about {count} variable{'s' * (count > 1)} at epsilon {spec.epsilon:g}"
     yield Table(title, ("mechanism", "scale", "protects", "determined by"), rows)

@@ -85,7 +85,7 @@ def _quality(candidate: Candidate, *, least: bool = False) -> str:
 
 def place_words(plan: PlacePlan, candidate: Candidate) -> str:
     """Words for the answer of a candidate."""
-    side = plan.sides[next(i for i, each in enumerate(plan.candidates) if each.same_release(candidate))]
+    side = plan.sides[next(i for i, other in enumerate(plan.candidates) if other.same_release(candidate))]
     return f"a point {_every(plan, candidate.every)} for cells of {side:g} m"
 
 

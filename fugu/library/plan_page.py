@@ -81,8 +81,8 @@ def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
     if shown is None:
         return []
     lanes = []
-    for place, some in enumerate(plan.bins):
-        of = "the share" if len(plan.bins) == 1 else f"the share of {names[some[0]]}"
+    for place, states in enumerate(plan.bins):
+        of = "the share" if len(plan.bins) == 1 else f"the share of {names[states[0]]}"
         recorded, released = shown.truth[:, place], shown.told[:, place]
         if blocks is not None:
             recorded, released = shown.truth[-1], shown.told[-1]

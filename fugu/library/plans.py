@@ -226,7 +226,9 @@ class Plan:
             low, high = series.told[:, place] - within, series.told[:, place] + within
             axes.fill_between(places, low, high, alpha=0.2, color=line.get_color())
             if truth:
-                axes.step(places, series.truth[:, place], where="mid", color="black", label="recording")
+                axes.step(
+                    places, series.truth[:, place], where="mid", color=pyplot.rcParams["text.color"], label="recording"
+                )
         axes.set(xlabel="answer", ylabel="share", ylim=(-0.05, 1.05))
         axes.legend()
         return axes
@@ -505,7 +507,7 @@ def planner(
         try:
             return Plan(find(asked, np.random.default_rng(seed), **progress), file, whose)
         except TooShortError as error:
-            error.lines = tuple(line for each in facts for line in summary(source, each))
+            error.lines = tuple(line for fact in facts for line in summary(source, fact))
             raise
 
     return planned

@@ -133,7 +133,7 @@ def _table(name: str, cells: dict[str, list[str]], index: Any, options: ReadOpti
 def _cells(values: Iterable[Any], column: str, times: bool = False) -> list[str]:
     cells = []
     for row, value in enumerate(values, 1):
-        cell = (_at if times else _cell)(value)
+        cell = (_time_cell if times else _cell)(value)
         if cell is None:
             raise UsageError(
                 f"line {row}, column {column} is of type {type(value).__name__}, no number, word or truth value: "
@@ -154,7 +154,7 @@ def _cell(value: Any) -> str | None:
     return repr(float(value)) if isinstance(value, int | float | Decimal | np.integer | np.floating) else None
 
 
-def _at(value: Any) -> str | None:
+def _time_cell(value: Any) -> str | None:
     """A time as text: a date in seconds; in ISO 8601 where it has no zone."""
     if isinstance(value, datetime) and type(value).__name__ != "NaTType":
         return repr(value.timestamp()) if value.tzinfo else value.isoformat()

@@ -230,7 +230,7 @@ def compared_noise(
     refused: Mapping[Mechanism, str] | None = None,
 ) -> Result:
     """The noise of mechanisms, the best with its stretches; `refused` says why others cannot be had, if compared."""
-    every = [_noise_document(request, each) for each in planned_noises]
+    every = [_noise_document(request, plan) for plan in planned_noises]
     compared = {} if refused is None else {"mechanisms": every, "refused": refused}
     document = {**_noise_document(request, best), "notes": notes, **compared}
     return Result(document, _noise_report(request, notes, planned_noises, best, refused))
@@ -250,7 +250,7 @@ def _noise_report(
     if request.segments is not None:
         span += f", independent segments of at most {request.segments} ticks"
     title = f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span}"
-    yield Table(title, _COLUMNS, [_row(each, least=refused is not None and each is best) for each in planned_noises])
+    yield Table(title, _COLUMNS, [_row(plan, least=refused is not None and plan is best) for plan in planned_noises])
     for other, why in (refused or {}).items():
         yield Line(f"{other}: {why}")
     error = _error(request, best)
@@ -273,25 +273,25 @@ def _noise_report(
         yield Line("no policy can declare these chains with their start: a device cannot check this noise.")
 
 
-def _row(each: PlannedNoise, *, least: bool) -> tuple[str, ...]:
-    noise = each.noise
+def _row(plan: PlannedNoise, *, least: bool) -> tuple[str, ...]:
+    noise = plan.noise
     name = f"{noise.mechanism} (least)" if least else noise.mechanism
-    raised = f"; raised from {noise.scale:.6g} to what a device accepts" if each.raised else ""
+    raised = f"; raised from {noise.scale:.6g} to what a device accepts" if plan.raised else ""
     further = "yes" if noise.composes else "no"
-    return name, str(each.scale), f"{float(each.scale):.6g}", further, noise.start, noise.reason + raised
+    return name, str(plan.scale), f"{float(plan.scale):.6g}", further, noise.start, noise.reason + raised
 
 
-def _error(request: WindowRequest, each: PlannedNoise) -> WindowAccuracy:
+def _error(request: WindowRequest, plan: PlannedNoise) -> WindowAccuracy:
     """The error of a number; of a window that has no end in sight, cut off nowhere."""
-    return window_error(each.scale, _LONGEST if request.length is None else request.length)
+    return window_error(plan.scale, _LONGEST if request.length is None else request.length)
 
 
-def _noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]:
-    noise = each.noise
+def _noise_document(request: WindowRequest, plan: PlannedNoise) -> dict[str, Any]:
+    noise = plan.noise
     return {
-        **promise_document(request.epsilon, 0, 1, each.stretches),
+        **promise_document(request.epsilon, 0, 1, plan.stretches),
         "mechanism": noise.mechanism,
-        "scale": str(each.scale),
+        "scale": str(plan.scale),
         "epsilon": noise.epsilon,
         "adversary": noise.adversary,
         "start": noise.start,
@@ -300,13 +300,13 @@ def _noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any
         "segments": request.segments,
         "error": {
             name: value
-            for name, value in _error(request, each)._asdict().items()
+            for name, value in _error(request, plan)._asdict().items()
             if request.length is not None or name.startswith("count")
         },
         "composes": noise.composes,
         "protects_correlated": noise.mechanism != "entry",
-        "chains": None if each.device is None else each.device.model_dump(mode="json"),
-        "stretches": stretch_documents(each.stretches),
+        "chains": None if plan.device is None else plan.device.model_dump(mode="json"),
+        "stretches": stretch_documents(plan.stretches),
         "reason": noise.reason,
     }
 

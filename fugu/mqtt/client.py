@@ -67,12 +67,12 @@ _GATHER_SECONDS, _BUSY_SECONDS = 0.0005, 0.001
 @functools.cache
 def insides_fit() -> bool:
     """True if this version of paho-mqtt has the private names that are used here, with the same parameters."""
-    some = mqtt.Client(CallbackAPIVersion.VERSION2)
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
     for inside in INSIDES:
         name, called, _ = inside.partition("(")
-        if not hasattr(some, name):
+        if not hasattr(client, name):
             return False
-        if called and f"{name}({','.join(inspect.signature(getattr(some, name)).parameters)})" != inside:
+        if called and f"{name}({','.join(inspect.signature(getattr(client, name)).parameters)})" != inside:
             return False
     return True
 

@@ -63,7 +63,7 @@ def probe(
     late.daemon = True
     late.start()
     try:
-        failed, end = _reached(broker)
+        failed, end = _try_tls(broker)
     finally:
         late.cancel()
     if failed is not None:
@@ -71,7 +71,7 @@ def probe(
     return _log_in(broker, end, write, listen, waiting) if log_in else Probe("done", certificate_end=end)
 
 
-def _reached(broker: Broker) -> tuple[Probe | None, float | None]:
+def _try_tls(broker: Broker) -> tuple[Probe | None, float | None]:
     """Go as far as TLS: what failed, or when the broker's certificate ends."""
     try:
         context = broker.tls_context()

@@ -66,7 +66,7 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int
         return np.asarray(total[first + length] - total[first], dtype=np.int64)
 
     stated = inside(states >= 0)
-    counts = np.stack([inside(np.isin(states, some)) for some in bins], axis=1)
+    counts = np.stack([inside(np.isin(states, group)) for group in bins], axis=1)
     enough = stated >= _LEAST_STATED * length
     return Shares(counts[enough], counts[enough] / np.maximum(stated[enough], 1)[:, None], first[enough], length)
 

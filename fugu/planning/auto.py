@@ -539,7 +539,7 @@ def _learners(problem: _Problem, candidate: Candidate) -> Iterator[Attack]:
     """The attackers on all of the recording who learn habits and whose odds move furthest, one for each draw."""
     assert candidate.chains is not None
     parts = problem.data(candidate.every).whole
-    whole = Cut(*(np.concatenate(some) for some in zip(*parts, strict=True)))
+    whole = Cut(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     [rng] = problem.rng.spawn(1)  # what is drawn after this does not depend on it
     release = _attacked(problem, candidate, whole)
     for _ in range(_DRAWS):

@@ -242,7 +242,7 @@ def _central(places: Floats, recorded: Floats) -> tuple[float, float]:
     """How far places (n, 2) are from the middle of those that are known, in metres: on average, and 95 % of them."""
     middle = np.median(recorded, axis=0)
     narrow = np.array([1.0, math.cos(math.radians(float(middle[0])))])
-    off = METRES_PER_DEGREE * _off((places[~np.isnan(places[:, 0])] - middle) * narrow)
+    off = METRES_PER_DEGREE * _distances((places[~np.isnan(places[:, 0])] - middle) * narrow)
     return (float(off.mean()), float(np.quantile(off, 0.95))) if len(off) else (math.nan, math.nan)
 
 
@@ -286,12 +286,12 @@ def _returned_to(fit: Traces, model: GridModel) -> GridModel:
 
 def _guess(grid: _Grid) -> tuple[float, float]:
     """Mean distance to the most central cell of the first set: there, and in the second set."""
-    fit, choose = (_off(grid.metres(part.places)[:, None] - grid.centres) for part in (grid.fit, grid.choose))
+    fit, choose = (_distances(grid.metres(part.places)[:, None] - grid.centres) for part in (grid.fit, grid.choose))
     best = int(np.nanmean(fit, axis=0).argmin())
     return float(np.nanmean(fit[:, best])), float(np.nanmean(choose[:, best]))
 
 
-def _off(differences: Floats) -> Floats:
+def _distances(differences: Floats) -> Floats:
     return np.asarray(np.sqrt((differences**2).sum(axis=-1)))
 
 
@@ -330,7 +330,7 @@ def _assessed(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Gene
     for _ in range(runs):
         symbols = _released(distribution, part.cut, rng).symbols
         beliefs = filter_beliefs(symbols, usual, chain, distribution, lengths=lengths).beliefs
-        off = _off((beliefs @ grid.centres)[part.newest] - truth)
+        off = _distances((beliefs @ grid.centres)[part.newest] - truth)
         errors.append(off[~np.isnan(off)])
     return np.concatenate(errors)
 

@@ -268,8 +268,8 @@ def window_candidates(
         seconds, times = length * task.period, None
         if moments is not None:
             known_at, more = (
-                np.rint(some[shares.first] % _DAY / seconds).astype(np.int64) % max(1, round(_DAY / seconds))
-                for some, shares in zip(moments, (fitted, truth), strict=True)
+                np.rint(tick_times[shares.first] % _DAY / seconds).astype(np.int64) % max(1, round(_DAY / seconds))
+                for tick_times, shares in zip(moments, (fitted, truth), strict=True)
             )
             times = known_at, np.concatenate([known_at, more])
         for devices in sorted({1, task.question.devices}):
@@ -346,7 +346,7 @@ def _groups(answers: Floats, times: NDArray[Any], devices: int, rng: np.random.G
     """The averages of some groups of devices, as many of each time."""
     alike = [answers[times == time] for time in np.unique(times)]
     size = (math.ceil(_GROUPS / len(alike)), min(devices, 1000))
-    return np.concatenate([some[rng.integers(len(some), size=size)].mean(axis=1) for some in alike])
+    return np.concatenate([group[rng.integers(len(group), size=size)].mean(axis=1) for group in alike])
 
 
 class Assessed(NamedTuple):
@@ -367,11 +367,11 @@ def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.r
     k = table.states
     transition = mean_transitions(*fit, k, more=1.0)
     distribution = stationary_distribution(transition)
-    wrong = _wrong(table, judged, transition, distribution, rng)
-    alike = np.concatenate([wrong, _wrong(table, fit, transition, distribution, rng)])
+    wrong = _estimate_errors(table, judged, transition, distribution, rng)
+    alike = np.concatenate([wrong, _estimate_errors(table, fit, transition, distribution, rng)])
     blocks = [part.mean() for part in np.array_split(alike, _BLOCKS) if len(part)]
-    each = len(alike) / _BLOCKS
-    spread = float(np.std(blocks, ddof=1)) * math.sqrt(1.0 / len(blocks) + each / max(stretch, 1))
+    per_block = len(alike) / _BLOCKS
+    spread = float(np.std(blocks, ddof=1)) * math.sqrt(1.0 / len(blocks) + per_block / max(stretch, 1))
     most = float(np.mean(blocks)) + float(stdtrit(len(blocks) - 1, _CONFIDENCE)) * spread
     stated = judged.states[judged.states >= 0]
     # The state that is most frequent there: a guess learned elsewhere would make symbols look better after a drift.
@@ -398,7 +398,7 @@ def assess_shares(
         for _ in range(_SYMBOL_RUNS):
             seen = np.bincount(cells + _symbols(cut.states, table, rng)[rows], minlength=windows * m)
             states = seen.reshape(windows, m) / length @ inverse
-            answers = np.stack([states[:, list(some)].sum(axis=1) for some in bins], axis=1)
+            answers = np.stack([states[:, list(group)].sum(axis=1) for group in bins], axis=1)
             off.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
         errors.append(np.concatenate(off))
         truths.append(shares.truth)
@@ -410,7 +410,9 @@ def assess_shares(
     )
 
 
-def _wrong(table: NoiseTable, cut: Cut, transition: Floats, distribution: Floats, rng: np.random.Generator) -> Floats:
+def _estimate_errors(
+    table: NoiseTable, cut: Cut, transition: Floats, distribution: Floats, rng: np.random.Generator
+) -> Floats:
     symbols = _symbols(cut.states, table, rng)
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     lengths = np.diff(np.flatnonzero(np.diff(cut.segments, prepend=-1, append=-1)))

@@ -135,10 +135,10 @@ def prior_within(distribution: Floats, name: str, worst: SetPlan) -> tuple[Float
     return inside / inside.sum(), name + ("" if worst.possible.all() else " within the possible states")
 
 
-def optimum(spec: MeasureSpec, each: SetPlan, prior: Floats) -> TableWeights:
+def optimum(spec: MeasureSpec, planned: SetPlan, prior: Floats) -> TableWeights:
     """The table of least expected error for the states of a set."""
-    within = np.ones(spec.states, dtype=np.bool_) if each.fallback else each.likely
-    return optimal_table(each.hull, spec.values, within, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)
+    within = np.ones(spec.states, dtype=np.bool_) if planned.fallback else planned.likely
+    return optimal_table(planned.hull, spec.values, within, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)
 
 
 _SEED = 20202
@@ -323,7 +323,7 @@ def make_measure_plan(
     except (GraphError, PolicyError) as error:
         raise PlanningError(str(error)) from None
     place = max(
-        (index for index, each in enumerate(sets) if each.repeats), key=lambda index: noise_error(sets[index].hull)
+        (index for index, area in enumerate(sets) if area.repeats), key=lambda index: noise_error(sets[index].hull)
     )
     worst = sets[place]
     prior, prior_name = prior_within(distribution, distribution_name, worst)
@@ -389,16 +389,16 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
 def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:
     fallback = fallback_noise(spec.values, spec.epsilon)
     fallbacks = []
-    for each in sets:
-        if each.fallback:
+    for planned in sets:
+        if planned.fallback:
             fallbacks.append(fallback)
         elif spec.mechanism == "optimal":
-            best = optimum(spec, each, prior_within(distribution, "", each)[0])
+            best = optimum(spec, planned, prior_within(distribution, "", planned)[0])
             if len(best.outputs) < 2:
                 raise TableError("the optimal table always releases the same point: raise epsilon, or use staircases")
             fallbacks.append(noise_table(best))
         else:
-            fallbacks.append(compile_noise(each.hull, spec.values, each.possible, spec.epsilon, each.likely))
+            fallbacks.append(compile_noise(planned.hull, spec.values, planned.possible, spec.epsilon, planned.likely))
     return fallback, tuple(fallbacks)
 
 
@@ -412,17 +412,17 @@ def _promised(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan], noise
 
     Rounding of tables and of the device's bounds can take a little more than whole steps, so its check decides.
     """
-    drawn = [(each, noise) for each, noise in zip(sets, noises, strict=True) if not each.fallback]
-    least = max((math.ceil(each.protection.factor) for each, _ in drawn), default=1)
+    drawn = [(planned, noise) for planned, noise in zip(sets, noises, strict=True) if not planned.fallback]
+    least = max((math.ceil(planned.protection.factor) for planned, _ in drawn), default=1)
     most = least
-    for each, noise in drawn:
-        within = np.ix_(each.possible, each.possible)
+    for planned, noise in drawn:
+        within = np.ix_(planned.possible, planned.possible)
         most = max(most, math.ceil(float(noise_loss(noise, spec.values)[within].max()) / spec.epsilon))
     for factor in range(least, most + 1):
         measurement = _measurement(spec, initial, factor)
         try:
-            for each, noise in drawn:
-                check_noise(measurement, noise, set_of(np.flatnonzero(each.possible).tolist()))
+            for planned, noise in drawn:
+                check_noise(measurement, noise, set_of(np.flatnonzero(planned.possible).tolist()))
         except GuaranteeError:
             continue
         return factor

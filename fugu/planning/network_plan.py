@@ -84,29 +84,29 @@ def _spec(fields: dict[str, Any]) -> NetworkSpec:
     for entry in entries:
         variable = _variable(entry, variables)
         variables[variable.name] = variable
-    shapes = {name: len(each.values) for name, each in variables.items()}
+    shapes = {name: len(node.values) for name, node in variables.items()}
     network = BayesNet(
         tuple(
             BayesNode(
-                each.name,
-                each.parents,
-                np.array([[float(p) for p in row] for row in each.rows]).reshape(
-                    *(shapes[parent] for parent in each.parents), shapes[each.name]
+                node.name,
+                node.parents,
+                np.array([[float(p) for p in row] for row in node.rows]).reshape(
+                    *(shapes[parent] for parent in node.parents), shapes[node.name]
                 ),
             )
-            for each in variables.values()
+            for node in variables.values()
         )
     )
     adds, sensitivities = _query(fields.get("query"), variables)
     nodes = None
     if adds is not None:
-        nodes = tuple(ExactNode(each.name, each.parents, each.rows, adds[each.name]) for each in variables.values())
+        nodes = tuple(ExactNode(node.name, node.parents, node.rows, adds[node.name]) for node in variables.values())
     return NetworkSpec(
         epsilon=float(amount),
         network=network,
         nodes=nodes,
         sensitivities=sensitivities,
-        values={name: each.values for name, each in variables.items()},
+        values={name: node.values for name, node in variables.items()},
         secrets=_secrets(fields.get("secrets", "all"), variables),
     )
 
@@ -140,9 +140,9 @@ def _rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fraction, ...
     """The rows of a table that is nested as deep as there are parents, the last parent's values innermost."""
     level = [table]
     for size in shape:
-        if not all(isinstance(each, list) and len(each) == size for each in level):
+        if not all(isinstance(line, list) and len(line) == size for line in level):
             raise PlanningError(f"{where}its table needs {' x '.join(map(str, shape))} rows, a level for each parent")
-        level = [inner for each in level for inner in each]
+        level = [inner for line in level for inner in line]
     if not all(isinstance(row, list) and row for row in level) or len({len(row) for row in level}) != 1:
         raise PlanningError(f"{where}its table needs rows of probabilities, all of one length")
     rows = []
@@ -170,10 +170,10 @@ def _query(
         if name not in variables:
             raise PlanningError(f"query: there is no variable {name!r:.60}")
     adds = {}
-    for name, each in variables.items():
-        row = weight_of.get(name, [0] * len(each.values))
-        if not isinstance(row, list) or len(row) != len(each.values):
-            raise PlanningError(f"query: {name!r:.60} needs {len(each.values)} weights, one for each of its values")
+    for name, variable in variables.items():
+        row = weight_of.get(name, [0] * len(variable.values))
+        if not isinstance(row, list) or len(row) != len(variable.values):
+            raise PlanningError(f"query: {name!r:.60} needs {len(variable.values)} weights, one for each of its values")
         adds[name] = tuple(_number(weight, f"query: a weight of {name!r:.60}") for weight in row)
     sensitivities = {name: float(max(row) - min(row)) for name, row in adds.items()}
     if not any(sensitivities.values()):
@@ -244,7 +244,7 @@ class NetworkPlan(NamedTuple):
     @property
     def least(self) -> NetworkNoise:
         """The least noise that protects."""
-        return next(each for each in self.found if each.protects)
+        return next(noise for noise in self.found if noise.protects)
 
 
 def plan_network(spec: NetworkSpec) -> NetworkPlan:
@@ -276,20 +276,20 @@ def _possible(spec: NetworkSpec) -> Secrets:
     return secrets
 
 
-def _told(spec: NetworkSpec, node: str, values: tuple[int, int]) -> str:
+def _secret_words(spec: NetworkSpec, node: str, values: tuple[int, int]) -> str:
     first, second = (spec.values[node][x] for x in values)
     return f"{node}: {first} or {second}"
 
 
 def _exact(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
     exact_scale = spec.distributions.least_scale(secrets, spec.epsilon)
-    return exact_scale.scale, f"every outcome added up; {_told(spec, exact_scale.node, exact_scale.values)}"
+    return exact_scale.scale, f"every outcome added up; {_secret_words(spec, exact_scale.node, exact_scale.values)}"
 
 
 def _wasserstein(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
     furthest = spec.distributions.furthest(secrets)
     scale = float(furthest.distance) / spec.epsilon
-    return scale, f"distance {furthest.distance}; {_told(spec, furthest.node, furthest.values)}"
+    return scale, f"distance {furthest.distance}; {_secret_words(spec, furthest.node, furthest.values)}"
 
 
 def _mqm(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:

@@ -199,7 +199,7 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
     """The states that a question is about; PlanningError if the readings do not have such states."""
     many = readings.missing_share > MOST_MISSING
     missing = _MISSING if many and question.missing != "ignore" else None
-    discretiser, baseline, notes = _made(readings, question, missing)
+    discretiser, baseline, notes = _discretiser_of(readings, question, missing)
     names = discretiser.states[: len(discretiser.states) - (missing is not None)]
     if many:
         what = "a state of its own, protected like the others" if missing else "such ticks have no state"
@@ -214,7 +214,9 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
     return ChosenStates(discretiser, baseline, counted, histogram, share_of, notes)
 
 
-def _made(readings: Readings, question: Question, missing: str | None) -> tuple[Discretiser, int, tuple[str, ...]]:
+def _discretiser_of(
+    readings: Readings, question: Question, missing: str | None
+) -> tuple[Discretiser, int, tuple[str, ...]]:
     values = readings.values
     if isinstance(values, list):
         if question.baseline is not None or question.threshold is not None:
@@ -233,13 +235,11 @@ def _made(readings: Readings, question: Question, missing: str | None) -> tuple[
     if question.baseline is None and readings.kind == "on/off":
         return _thresholds((0.5,), ("off", "on"), missing), 0, ()
     if question.baseline is None and readings.kind == "levels":
-        some = np.unique(values[readings.present]).tolist()
-        note = (
-            f"the readings are {len(some)} whole numbers: each is a state (--baseline compares with their mean instead)"
-        )
-        return _levels([[level] for level in some], tuple(f"{level:g}" for level in some), missing), 0, (note,)
-    if question.baseline is None and len(some := np.unique(values[readings.present])) <= _MOST_CODES:
-        _refuse_codes(readings, some)
+        levels = np.unique(values[readings.present]).tolist()
+        note = f"the readings are {len(levels)} whole numbers: each is a state (--baseline compares with their mean)"
+        return _levels([[level] for level in levels], tuple(f"{level:g}" for level in levels), missing), 0, (note,)
+    if question.baseline is None and len(levels := np.unique(values[readings.present])) <= _MOST_CODES:
+        _refuse_codes(readings, levels)
     ticks, notes = _baseline_ticks(readings, question)
     low, high = _range(values)
     states = ("below", "above") if missing is None else ("below", "above", missing)
@@ -292,17 +292,17 @@ def _categories(
     return Categories(categories=categories, states=(*names, *extra), missing=missing)
 
 
-def _refuse_codes(readings: Readings, some: Floats) -> None:
+def _refuse_codes(readings: Readings, levels: Floats) -> None:
     """Refuse to average whole numbers that may be codes: there are few, or one follows another in no order."""
     values = np.asarray(readings.values)
-    if (some != np.floor(some)).any():
+    if (levels != np.floor(levels)).any():
         return
-    places = np.searchsorted(some, values[readings.present])
+    places = np.searchsorted(levels, values[readings.present])
     moves = np.diff(places) != 0
     followed = np.corrcoef(places[:-1][moves], places[1:][moves])[0, 1]
-    if len(some) <= _FEW_CODES or not followed >= _ORDERED:
+    if len(levels) <= _FEW_CODES or not followed >= _ORDERED:
         raise PlanningError(
-            f"{readings.source}: column {readings.column} holds {len(some)} different whole numbers: are they codes, "
+            f"{readings.source}: column {readings.column} holds {len(levels)} different whole numbers: are they codes, "
             "or amounts? Of codes say what is a state, as --states 0,1+2,3+4; of amounts, --baseline 300 or --threshold"
         )
 
@@ -432,7 +432,7 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURN
             end = begin + int(usable / turns * share)
             blocks[place].append(np.arange(begin, end, dtype=np.int64))
             begin = end + apart
-    fit, choose, test = (_part(some, segments) for some in blocks)
+    fit, choose, test = (_part(rows, segments) for rows in blocks)
     return ThreeSets(fit, choose, test, apart)
 
 
@@ -474,8 +474,8 @@ def one_in(segments: Ints, every: int) -> NDArray[np.bool_]:
 def states_of_some(discretiser: Discretiser, readings: Readings, selected: NDArray[np.bool_]) -> Ints:
     """The states of the ticks that are taken, as if there were no others."""
     rows, values = np.flatnonzero(selected), readings.values
-    some = [values[row] for row in rows.tolist()] if isinstance(values, list) else values[rows]
-    return states_of(discretiser, some, readings.segments[rows])
+    chosen = [values[row] for row in rows.tolist()] if isinstance(values, list) else values[rows]
+    return states_of(discretiser, chosen, readings.segments[rows])
 
 
 def sampled(readings: Readings, chosen: ChosenStates, sets: ThreeSets, every: int = 1) -> Sampled:

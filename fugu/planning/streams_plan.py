@@ -122,7 +122,7 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
 
     total = _largest(lambda rate: bound([part * rate for part in parts]).epsilon(stretch), request.epsilon)
     chains = class_of([part * total for part in parts])
-    lone = [_alone(request, i) for i in range(len(shares))]
+    lone = [_rate_alone(request, i) for i in range(len(shares))]
     streams = tuple(_stream(request, chains, i, lone[i], ticks) for i in range(len(shares)))
     apart = None
     if None not in lone:
@@ -225,7 +225,7 @@ def _windows(wanted: Sequence[WantedWindow], shown: Shown, symbols: float) -> tu
     return tuple(windows)
 
 
-def _alone(request: StreamsRequest, column: int) -> float | None:
+def _rate_alone(request: StreamsRequest, column: int) -> float | None:
     """The rate of a stream that is planned by itself: for its own class, as a plan of one stream has it."""
     model = request.model
     if model.order == 2 or len(model.streams) == 1:

@@ -281,11 +281,11 @@ def _kind(day: date) -> bool:
 def _by_date(homes: Sequence[Home]) -> list[dict[date, Floats]]:
     """The days of several homes that share enough dates for a comparison; none otherwise."""
     days = [dict(home.days) for home in homes]
-    dates = {day for some in days for day in some}
-    common = {day for day in dates if 2 * sum(day in some for some in days) >= len(days)}
+    dates = {day for dated in days for day in dated}
+    common = {day for day in dates if 2 * sum(day in dated for dated in days) >= len(days)}
     if len(homes) == 1 or len(common) < _LEAST_DATES:
         return []
-    return [{day: shares for day, shares in some.items() if day in common} for some in days]
+    return [{day: shares for day, shares in dated.items() if day in common} for dated in days]
 
 
 def _size(
@@ -299,7 +299,9 @@ def _size(
 ) -> Size:
     """Errors of sums over so many homes, of which a fifth is away, by several draws of the homes."""
     there = max(1, round((1.0 - _AWAY) * number))
-    dates = sorted({day for some in by_date for day in some} or {day for home in homes for day, _ in home.days})
+    dates = sorted(
+        {day for home_days in by_date for day in home_days} or {day for home in homes for day, _ in home.days}
+    )
     dates = dates if len(dates) <= _MOST_DATES else sorted(dates[i] for i in rng.permutation(len(dates))[:_MOST_DATES])
     kinds = np.array([_kind(day) for day in dates])
     off = np.zeros(2)
@@ -319,7 +321,9 @@ def _of_dates(
     drawn = rng.permutation(len(days))[:there] if few else rng.integers(len(days), size=there)
     rows = []
     for day in dates:
-        present = [days[i][day] for i in drawn if day in days[i]] or [some[day] for some in days if day in some]
+        present = [days[i][day] for i in drawn if day in days[i]] or [
+            home_days[day] for home_days in days if day in home_days
+        ]
         rows.append(np.mean(present, axis=0))
     return np.array(rows)
 
@@ -330,7 +334,7 @@ def _of_days(homes: Sequence[Home], dates: Sequence[date], there: int, rng: np.r
     for home in homes:
         for day, shares in home.days:
             by_kind.setdefault(_kind(day), []).append(shares)
-    days = {kind: np.array(some) for kind, some in by_kind.items()}
+    days = {kind: np.array(answers) for kind, answers in by_kind.items()}
     return np.array([days[_kind(day)][rng.integers(len(days[_kind(day)]), size=there)].mean(axis=0) for day in dates])
 
 

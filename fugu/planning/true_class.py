@@ -68,13 +68,13 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
     The attack that may be farthest beyond its ceiling is chosen, among those that refute the class. If there are none,
     it is among those that are unclear, else among those that gained. It is the most successful if none gained.
     """
-    for some in (
+    for refuting in (
         [attempt for attempt in attacks if attempt.refutes],
         [attempt for attempt in attacks if attempt.unclear],
         [attempt for attempt in attacks if attempt.success > attempt.guess],
     ):
-        if some:
-            return max(some, key=lambda attacked: attacked.high - attacked.ceiling)
+        if refuting:
+            return max(refuting, key=lambda attacked: attacked.high - attacked.ceiling)
     return attacks[0]
 
 
@@ -136,7 +136,7 @@ def true_class(
             return TrueClass(covered, chains, tuple(steps), None)
         chains = widened(chains, _WIDER)
     try:
-        reason = _why(steps, epsilon)
+        reason = _why_refused(steps, epsilon)
     except FuguError as error:  # no counts could be told for so wide a class
         reason = str(error)
     return TrueClass(covered, None, tuple(steps), reason)
@@ -194,7 +194,7 @@ def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs],
     return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
 
-def _why(steps: Sequence[Step], epsilon: float) -> str:
+def _why_refused(steps: Sequence[Step], epsilon: float) -> str:
     """Why the widest class that was tried did not pass: attackers were right too often, or may have been."""
     strongest, scale = steps[-1].strongest, count_scale(steps[-1].chains, epsilon)
     seen = any(attack.refutes for step in steps for attack in step.attacks)

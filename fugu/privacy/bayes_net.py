@@ -100,11 +100,11 @@ class BayesNet:
     def connected(self, node: str, evidence: Iterable[str]) -> frozenset[str]:
         """The nodes that are not d-separated from a node given the observed ones: itself among them, none of those."""
         seen = set(evidence)
-        parents = {each.name: each.parents for each in self.nodes}
-        children: dict[str, list[str]] = {each.name: [] for each in self.nodes}
-        for each in self.nodes:
-            for parent in each.parents:
-                children[parent].append(each.name)
+        parents = {member.name: member.parents for member in self.nodes}
+        children: dict[str, list[str]] = {member.name: [] for member in self.nodes}
+        for member in self.nodes:
+            for parent in member.parents:
+                children[parent].append(member.name)
         # a path arrives at a node from a child ("up") or from a parent ("down"), and that decides where it may go on.
         # An observed node sends what comes from a parent back to its parents, which opens colliders above it.
         waiting, visited = [(node, True)], set()
@@ -122,10 +122,10 @@ class BayesNet:
     @cached_property
     def moral(self) -> dict[str, frozenset[str]]:
         """The neighbours of each node in the moral graph: its parents, its children, and their other parents."""
-        families = [frozenset((*each.parents, each.name)) for each in self.nodes]
+        families = [frozenset((*node.parents, node.name)) for node in self.nodes]
         return {
-            each.name: frozenset[str]().union(*(family for family in families if each.name in family)) - {each.name}
-            for each in self.nodes
+            node.name: frozenset[str]().union(*(family for family in families if node.name in family)) - {node.name}
+            for node in self.nodes
         }
 
     def layers(self, node: str) -> list[tuple[str, ...]]:
@@ -133,7 +133,7 @@ class BayesNet:
         seen, layer, names = {node}, {node}, []
         while layer := set[str]().union(*(self.moral[name] for name in layer)) - seen:
             seen |= layer
-            names.append(tuple(each.name for each in self.nodes if each.name in layer))
+            names.append(tuple(member.name for member in self.nodes if member.name in layer))
         return names
 
     def influence(
@@ -144,7 +144,7 @@ class BayesNet:
         It is the largest log Pr(quilt | node = x) / Pr(quilt | node = x') over the node's possible states;
         `secret_pairs` of its values are compared, in either order, or all.
         """
-        names = [each.name for each in self.nodes]
+        names = [variable.name for variable in self.nodes]
         at, keep = names.index(node), {names.index(name) for name in quilt}
         others = tuple(axis for axis in range(len(names)) if axis != at and axis not in keep)
         together = np.moveaxis(self.joint.sum(axis=others, keepdims=True), at, 0)
@@ -214,13 +214,13 @@ def _node_scale(
     secret_pairs: Sequence[tuple[int, int]] | None,
 ) -> NetworkQuilt:
     """The best quilt of one node, or any with a scale not above `enough`; the scale is not rounded."""
-    everything = frozenset(each.name for each in network.nodes)
+    everything = frozenset(other.name for other in network.nodes)
     best = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), everything, 0.0)
-    others = [each.name for each in network.nodes if each.name != node]
+    others = [other.name for other in network.nodes if other.name != node]
     quilts = {*chain.from_iterable(combinations(others, size) for size in range(largest_quilt + 1))}
     candidates = [(network.connected(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
     sized = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in candidates]
-    for size, nearby, quilt in sorted(sized, key=lambda each: each[0]):
+    for size, nearby, quilt in sorted(sized, key=lambda other: other[0]):
         # no influence could make up for this much nearby, nor for any later one
         if best.scale <= enough or size / epsilon >= best.scale:
             break

@@ -191,7 +191,7 @@ def learned_class(transition: Floats, information: Floats, ticks: int, levels: S
     covariance = np.asarray(np.linalg.inv(information), dtype=np.float64)
     spreads = (level.deviations.T @ level.deviations / len(level.ticks) ** 2 for level in levels)
     errors = [covariance, *(np.asarray(spread, dtype=np.float64) for spread in spreads)]
-    error = np.sqrt(np.max([_variances(sums, each) for each in errors], axis=0))
+    error = np.sqrt(np.max([_variances(sums, matrix_of) for matrix_of in errors], axis=0))
     middle = sums @ ratios + _quantile(1.0 - _TAIL) * error
     scales, largest = [], float(middle.max())
     for level in levels:
@@ -248,21 +248,21 @@ def _quantile(probability: float) -> float:
     return float(special.ndtri(probability))
 
 
-def _covering(some: Deviations, sums: Floats, middle: Floats) -> float:
+def _covering(sample: Deviations, sums: Floats, middle: Floats) -> float:
     """The largest logarithm of an odds ratio of all stretches but a share, each at the far end of its range."""
-    count = len(some.ticks)
-    single = np.array([_variances(sums, noise_row) for noise_row in some.noise])
-    weights = np.bincount(some.kinds, 1.0 / some.ticks, len(single)) / count
+    count = len(sample.ticks)
+    single = np.array([_variances(sums, noise_row) for noise_row in sample.noise])
+    weights = np.bincount(sample.kinds, 1.0 / sample.ticks, len(single)) / count
     noise = weights @ single
-    squares = _variances(sums, some.deviations.T @ some.deviations)
+    squares = _variances(sums, sample.deviations.T @ sample.deviations)
     differ = np.maximum(squares / special.chdtri(count, 1.0 - _TAIL) - noise, 0.0)
     largest = np.empty(count)
     for low in range(0, count, _AT_ONCE):
         part = slice(low, low + _AT_ONCE)
-        own = single[some.kinds[part]] / some.ticks[part, None]
+        own = single[sample.kinds[part]] / sample.ticks[part, None]
         share = differ / (differ + own)
         tail = _quantile(1.0 - _TAIL) * np.sqrt(differ * (1.0 - share))
-        largest[part] = (middle + share * (some.deviations[part] @ sums.T) + tail).max(axis=1)
+        largest[part] = (middle + share * (sample.deviations[part] @ sums.T) + tail).max(axis=1)
     return float(np.sort(largest)[math.ceil(count * (1.0 - _SHARE)) - 1])
 
 
@@ -275,7 +275,7 @@ def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Fl
         others = [z for z in range(k) if z != x]
         for y in range(k):
             slope = np.array([(z == y) - transition[x, z] for z in others]) / (1.0 - transition[x, y])
-            off = _quantile(1.0 - _TAIL) * math.sqrt(max(float(slope @ each[own, own] @ slope) for each in errors))
+            off = _quantile(1.0 - _TAIL) * math.sqrt(max(float(slope @ matrix[own, own] @ slope) for matrix in errors))
             middle = float(special.logit(transition[x, y]))
             low[x, y], high[x, y] = special.expit(middle - off), special.expit(middle + off)
     return low, high

@@ -68,10 +68,12 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
     if states is not None and not (states and set(states) <= set(range(k))):
         raise ChainClassError(f"states to count are some of 0 to {k - 1}, got {list(states)}")
     # A set and its complement: the counts add up to T, so that one distribution is the other's mirror image.
-    sets = [each for size in range(1, k) for each in combinations(range(1, k), size)]
+    sets = [group for size in range(1, k) for group in combinations(range(1, k), size)]
     sets = sets if states is None else [tuple(sorted(set(states)))]
-    bounds = [CountBound(wasserstein_count(chains, length, [int(x in each) for x in range(k)]), each) for each in sets]
-    return max(bounds, key=lambda each: each.bound.distance)
+    bounds = [
+        CountBound(wasserstein_count(chains, length, [int(x in group) for x in range(k)]), group) for group in sets
+    ]
+    return max(bounds, key=lambda group: group.bound.distance)
 
 
 def wasserstein_count(

@@ -339,10 +339,10 @@ def compare_noise(
             noises.append(plan_noise(request, name, period_us))
         except FuguError as error:
             refused[name] = str(error)
-    composing = [each for each in noises if each.noise.mechanism in COMPOSING]
+    composing = [planned for planned in noises if planned.noise.mechanism in COMPOSING]
     if not composing:
         raise ChainClassError(refused.get("chain", "no mechanism protects this class of chains"))
-    return tuple(noises), min(composing, key=lambda each: each.scale), refused
+    return tuple(noises), min(composing, key=lambda planned: planned.scale), refused
 
 
 _MOST_TICKS = 10_000
@@ -430,14 +430,14 @@ def lost_together(request: WindowRequest, releases: Sequence[WindowRelease]) -> 
 
     adversaries: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
     finds: dict[str, Callable[[], tuple[float, str]]] = {
-        **{f"chain accountant, {each}": partial(accounted, each) for each in adversaries},
+        **{f"chain accountant, {attacker}": partial(accounted, attacker) for attacker in adversaries},
         "quilt accountant": by_quilts,
         "every tick in full": in_full,
     }
-    return [_found(name, find) for name, find in finds.items()]
+    return [_bounded_loss(name, find) for name, find in finds.items()]
 
 
-def _found(name: str, find: Callable[[], tuple[float, str]]) -> Together:
+def _bounded_loss(name: str, find: Callable[[], tuple[float, str]]) -> Together:
     try:
         return Together(name, *find())
     except FuguError as error:

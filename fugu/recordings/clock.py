@@ -83,15 +83,15 @@ class Clock(NamedTuple):
 
 def looks_like_time(cells: Sequence[str]) -> bool:
     """Return whether most cells are dates, or numbers that nearly always rise, or nearly always fall."""
-    some = [cell for cell in cells if cell.strip()]
-    numbers = some_floats(some)
+    filled = [cell for cell in cells if cell.strip()]
+    numbers = some_floats(filled)
     usable = np.isfinite(numbers)
-    if some and _COMMA.fullmatch(some[0]):
-        return looks_like_time([cell.replace(",", ".") for cell in some])
-    if usable.sum() >= _MOST * len(some):
+    if filled and _COMMA.fullmatch(filled[0]):
+        return looks_like_time([cell.replace(",", ".") for cell in filled])
+    if usable.sum() >= _MOST * len(filled):
         steps = np.diff(numbers[usable])
-        return bool(max((steps >= 0.0).mean(), (steps <= 0.0).mean()) >= _RISES) if steps.size else bool(some)
-    return sum(map(is_date, some[:20])) >= _MOST * len(some[:20])
+        return bool(max((steps >= 0.0).mean(), (steps <= 0.0).mean()) >= _RISES) if steps.size else bool(filled)
+    return sum(map(is_date, filled[:20])) >= _MOST * len(filled[:20])
 
 
 def floats(cells: Sequence[str]) -> Floats:
@@ -104,8 +104,8 @@ def floats(cells: Sequence[str]) -> Floats:
 
 def some_floats(cells: Sequence[str]) -> Floats:
     """Read cells as numbers; only the first ones if none of these is a number."""
-    some = floats(cells[:_LOOKED_AT])
-    return floats(cells) if np.isfinite(some).any() else some
+    sample = floats(cells[:_LOOKED_AT])
+    return floats(cells) if np.isfinite(sample).any() else sample
 
 
 def number_of(cell: str) -> float | None:

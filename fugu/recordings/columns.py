@@ -159,10 +159,10 @@ def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
 def _joined(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
     """The cells of a column of times; a time of day takes its date from the column beside that has it, or back."""
     cells = table.columns[name]
-    if _all(cells, _HHMM.fullmatch) and (day := _beside(table, name, _YYYYMMDD.fullmatch)):
+    if _all(cells, _HHMM.fullmatch) and (day := _partner(table, name, _YYYYMMDD.fullmatch)):
         return _together(table, day, name, unit, [":".join(re.findall("..", cell.strip())) for cell in cells], "T")
     of_day = _all(cells, is_time_of_day)
-    other = _beside(table, name, is_date if of_day else is_time_of_day) if of_day or _all(cells, _is_day) else None
+    other = _partner(table, name, is_date if of_day else is_time_of_day) if of_day or _all(cells, _is_day) else None
     if of_day and other is None:
         raise FuguError(
             f"{file}: column {name} has times of day, and no column has dates: add one, or leave the times out "
@@ -174,7 +174,7 @@ def _joined(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
     return _together(table, day, time, unit, table.columns[time], " ")
 
 
-def _beside(table: Table, name: str, test: Callable[[str], object]) -> str | None:
+def _partner(table: Table, name: str, test: Callable[[str], object]) -> str | None:
     """Another column whose cells pass a test."""
     return next((other for other, cells in table.columns.items() if other != name and _all(cells, test)), None)
 
@@ -192,8 +192,8 @@ def _is_day(cell: str) -> bool:
 
 def _all(cells: Sequence[str], test: Callable[[str], object]) -> bool:
     """Return whether the first cells that are not missing, and the last, all pass a test."""
-    some = [cell for cell in (*cells[:_LOOKED_AT], *cells[-_LOOKED_AT:]) if not is_missing(cell)]
-    return bool(some) and all(map(test, some))
+    sample = [cell for cell in (*cells[:_LOOKED_AT], *cells[-_LOOKED_AT:]) if not is_missing(cell)]
+    return bool(sample) and all(map(test, sample))
 
 
 def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chosen]:

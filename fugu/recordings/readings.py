@@ -284,7 +284,7 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
     )
     rows = _ordered(clock, recording.segments)
     steps = steps_of(rows.times, rows.parts)
-    readings, works = _at(values.readings, rows.at), values.works[rows.at]
+    readings, works = _values_of_rows(values.readings, rows.at), values.works[rows.at]
     kinds = (options.rows, "was said") if options.rows else _kind_of_rows(table, readings, rows, steps, changes, facts)
     kind, why = kinds or (None, "")
     earlier = (np.diff(clock.times) < 0.0) & (np.diff(recording.segments) == 0)
@@ -343,7 +343,7 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
         period_seconds=ticks.period_seconds,
     )
     return recording._replace(
-        values=_at(readings, ticks.rows),
+        values=_values_of_rows(readings, ticks.rows),
         segments=ticks.segments,
         period_seconds=ticks.period_seconds,
         steady=ticks.steady,
@@ -424,7 +424,7 @@ def _only_name(table: Table) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def _at(values: Floats | list[str | None], rows: Ints) -> Floats | list[str | None]:
+def _values_of_rows(values: Floats | list[str | None], rows: Ints) -> Floats | list[str | None]:
     """Readings of rows, none where a row is -1."""
     if isinstance(values, list):
         return [None if row < 0 else values[row] for row in rows.tolist()]
@@ -452,12 +452,12 @@ def kind_of_values(readings: Readings) -> Kind:
     numbers = readings.values[present]
     if not few(numbers):
         return "numbers"
-    some = np.unique(numbers)
-    if len(some) == 1:
+    levels = np.unique(numbers)
+    if len(levels) == 1:
         raise _constant(readings)
-    if (some != np.floor(some)).any() or np.abs(some).max() > 2**53:
+    if (levels != np.floor(levels)).any() or np.abs(levels).max() > 2**53:
         return "numbers"
-    return "on/off" if some.tolist() == [0.0, 1.0] else "levels"
+    return "on/off" if levels.tolist() == [0.0, 1.0] else "levels"
 
 
 def _constant(readings: Readings) -> FuguError:

@@ -117,11 +117,11 @@ def at_hand(files: Sequence[Path] | None) -> Passphrases:
     """
     from_environment = os.environ.get(_VARIABLE)
     return Passphrases(
-        [read_passphrase(file) for file in files or ()] or ([from_environment] if from_environment else []), _asked
+        [read_passphrase(file) for file in files or ()] or ([from_environment] if from_environment else []), _typed
     )
 
 
-def _asked(prompt: str) -> str:
+def _typed(prompt: str) -> str:
     if not sys.stdin.isatty():
         raise FuguError(f"no passphrase: give --passphrase-file or {_VARIABLE}, or run it at a terminal")
     with suppress(EOFError):

@@ -94,12 +94,12 @@ def run(
         from gateway.cluster.duties import duty_of
 
         duty = duty_of(settings, shard)
-    with _beside(page), ExitStack() as starting:
+    with _page_context(page), ExitStack() as starting:
         starting.enter_context(working(f"checking {settings.store}, and starting"))
         return serve(settings, starting.close, duty)
 
 
-def _beside(page: PageSettings | None) -> AbstractContextManager[object]:
+def _page_context(page: PageSettings | None) -> AbstractContextManager[object]:
     """The page, which listens already, and begins with the context."""
     if page is None:
         return nullcontext()

@@ -86,9 +86,9 @@ def _named(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Str
     usual = [stream.readings.column for stream in streams], [rule.path.name.split(".")[0] for rule in rules]
     if names is not None and len(_words(names)) != len(streams):
         raise UsageError(f"there are {len(streams)} streams and {len(_words(names))} names")
-    for some in usual if names is None else [_words(names)]:
-        if len(set(some)) == len(some) and all(re.fullmatch(NAME_PATTERN, column) for column in some):
-            return some
+    for tried in usual if names is None else [_words(names)]:
+        if len(set(tried)) == len(tried) and all(re.fullmatch(NAME_PATTERN, column) for column in tried):
+            return tried
     if names is None and len(streams) == 1:
         return ["readings"]
     what = "columns and files do not name the streams" if names is None else "these are no names of streams"

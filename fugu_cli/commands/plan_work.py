@@ -230,7 +230,7 @@ def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOpt
     source = chain_source(chains)
     discretiser = chosen_discretiser(policy, source)
     period = arguments.period(options.period, source.period_seconds)
-    wanted = _wanted(options, source, period)
+    wanted = _wanted_windows(options, source, period)
     epsilon, asked = arguments.positive(options.epsilon, "epsilon"), arguments.protected(options.protect)
     if mechanism != "chain" and asked is None:
         asked = 0  # the published mechanisms are for single ticks
@@ -259,7 +259,7 @@ def _composing(options: WindowOptions) -> Composing:
     return COMPOSING[COMPOSING.index(name)]
 
 
-def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
+def _wanted_windows(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
     """The windows that are asked for, all with the same query."""
     try:
         name, _, parts = options.query.partition(":")

@@ -282,7 +282,7 @@ class Replay:
         span = self.states[first : first + window.length]
         if query.blocks is None:
             groups = window.groups(self.policy.discretiser.states)
-            return np.array([np.isin(span, some).sum() for some in groups]), np.full(len(groups), span.size)
+            return np.array([np.isin(span, group).sum() for group in groups]), np.full(len(groups), span.size)
         blocks = np.array(
             [query.blocks.at(clock.epoch_us + t * clock.period_us) for t in range(first, first + span.size)]
         )

@@ -278,7 +278,7 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
     share = [(hour.number + 0.5, hour.told) for hour in hours]
     truth = [(hour.number + side, hour.truth) for hour in hours for side in (0.0, 1.0)]
     top = share_scale([*(hour.told for hour in hours), *habit])
-    off = f", off by {error_words(_off(hours))} on average".replace("point", "percentage point") if hours else ""
+    off = f", off by {error_words(_mean_error(hours))} on average".replace("point", "percentage point") if hours else ""
     words = "at most sure of what went on in any hour of a home, if 50 % sure before; the helper must keep its word"
     sure = most_sure(epsilon)
     rows, sums = "a row for each home: when water ran", f"of {count} hourly sum{'s' * (count > 1)} of all homes{off}"
@@ -312,13 +312,13 @@ def _watched(scene: _Scene, watcher: _Watcher) -> list[str]:
         say(f"{_clock(number, 15)} {victim.name} is killed, and begins anew")
         victim.start()
         if number:
-            missing += _told(scene, watcher, number - 1)
+            missing += _hour_lines(scene, watcher, number - 1)
     end = scene.begins(scene.hours) + _DEADLINE
     watcher.wait("the last hour", end - time.time())
-    return missing + _told(scene, watcher, scene.hours - 1)
+    return missing + _hour_lines(scene, watcher, scene.hours - 1)
 
 
-def _told(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
+def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
     """Wait for a sum, and hold it against what was true; a sentence if it does not come."""
     when = f"{_clock(number)} to {_clock(number + 1)}"
     watcher.wait(f"waiting for the sum of {when}", _PATIENCE_SECONDS, lambda: number in watcher.sums)
@@ -342,7 +342,7 @@ def _told(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
     return [sentence]
 
 
-def _off(hours: Sequence[Hour]) -> float:
+def _mean_error(hours: Sequence[Hour]) -> float:
     """Mean absolute error."""
     return float(np.mean([abs(hour.told - hour.truth) for hour in hours]))
 

@@ -172,7 +172,9 @@ class TrialNumbers:
 
 def _words(report: dict[str, Any]) -> str:
     """A message with numbers in one line."""
-    numbers = [f"{name.removeprefix('value_')}: {each:g}" for name, each in report.items() if name.startswith("value")]
+    numbers = [
+        f"{name.removeprefix('value_')}: {number:g}" for name, number in report.items() if name.startswith("value")
+    ]
     of = f" of {report['observed']} {report.get('unit', 'ticks')}" if "observed" in report else ""
     return f"{report.get('time', '')} {', '.join(numbers) or report.get('state', '')}{of}"
 

@@ -200,7 +200,7 @@ class _Wizard:
         """Say what an upload is, as `fugu read` does, or ask; a large one is read when it is planned from."""
         stage, stalled, offers, understood = "", "", list[dict[str, Any]](), list[str]()
         try:
-            stage = _here(path)
+            stage = _arrival_words(path)
             if path.stat().st_size <= _MOST_READ:
                 recording = read(path)
                 understood = [*recording.summary]
@@ -237,7 +237,7 @@ class _Wizard:
                 self.page.show(stalled="", ended=False)
                 does[asked["do"]](asked)
             except Exception as error:  # of whatever kind: a day's recording must not end with it
-                stage = _BEGIN if self._recording is None else _here(self._recording)
+                stage = _BEGIN if self._recording is None else _arrival_words(self._recording)
                 offers = _answers(error, asked) if isinstance(error, QuestionError) else []
                 self.page.show(stage=stage, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)), offers=offers)
             finally:
@@ -421,7 +421,7 @@ def _refuse_fleets(sensor: Mqtt, fleet: Broker, *, reached: bool) -> None:
             raise FuguError(f"the topic's broker cannot be reached: {cause(error)}") from None
 
 
-def _here(recording: Path) -> str:
+def _arrival_words(recording: Path) -> str:
     return f"{recording.name} is here."
 
 

@@ -207,9 +207,9 @@ def _stream(audit: StreamAudit) -> Iterator[Part]:
     rows = []
     for audience in audit.audiences:
         stated = f"{audience.promised:.6g}", f"{audience.certified:.6g}"
-        reached = f"{audience.least:.4g}", _shown(audience.extended), _shown(audience.witness)
+        reached = f"{audience.least:.4g}", _rounded(audience.extended), _rounded(audience.witness)
         happened = f"{audience.hits} and {audience.alarms} of {audience.trials}"
-        about = _about(audience.audience, audience.ticks)
+        about = _audience(audience.audience, audience.ticks)
         rows.append((about, audience.heard, audience.draws, *stated, *reached, happened))
     titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
     yield Table("Epsilon of all that an audience may read", titles, rows)
@@ -230,14 +230,14 @@ def _stream(audit: StreamAudit) -> Iterator[Part]:
         yield Line("No attacker refutes what is promised.", bold=True)
 
 
-def _about(audience: str, ticks: int) -> str:
+def _audience(audience: str, ticks: int) -> str:
     return audience if ticks == 1 else f"{audience}, {ticks} ticks"
 
 
 def _stretch_trials(trials: Sequence[StretchTrial]) -> Iterator[Part]:
     rows = []
     for trial in trials:
-        about, allowed = _about(f"{trial.source}: {trial.released}", trial.ticks), f"x {math.exp(trial.epsilon):.3g}"
+        about, allowed = _audience(f"{trial.source}: {trial.released}", trial.ticks), f"x {math.exp(trial.epsilon):.3g}"
         for attack in trial.attacks:
             odds = f"x {attack.furthest:.3g}"
             rows.append((about, attack.secret, str(attack.scored), *_rates(attack), odds, allowed))
@@ -254,5 +254,5 @@ def _finite(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def _shown(bound: float | None) -> str:
+def _rounded(bound: float | None) -> str:
     return "-" if bound is None else f"{bound:.4g}"

@@ -240,9 +240,9 @@ def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
         title = f"{_named(change.devices)}: from {old} to version {version}"
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
         yield Table(title, columns, [_stream_row(stream, change.unknown) for stream in change.streams])
-        stretches = [(each, name) for name, _, after, *_ in change.streams if after for each in after.stretches]
+        stretches = [(stretch, name) for name, _, after, *_ in change.streams if after for stretch in after.stretches]
         if stretches:
-            yield stretch_table([each for each, _ in stretches], streams=[name for _, name in stretches])
+            yield stretch_table([stretch for stretch, _ in stretches], streams=[name for _, name in stretches])
         for stream in change.streams:
             for condition in stream.after.conditions if stream.after else ():
                 yield Line(f"{stream.stream}: {condition}.")

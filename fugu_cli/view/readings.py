@@ -145,7 +145,7 @@ class ReadingLines:
             return "\n".join((headline, *body))
         if isinstance(reading, ReleaseReading):
             return printable(_release_line(reading.release))
-        return printable(f"{_when(reading)}  {reading.device}/{reading.stream}: {_what(reading)}")
+        return printable(f"{_time_words(reading)}  {reading.device}/{reading.stream}: {_reading_words(reading)}")
 
 
 def local(time: datetime) -> str:
@@ -154,7 +154,7 @@ def local(time: datetime) -> str:
     return here.isoformat(" ", "milliseconds" if here.microsecond else "seconds")
 
 
-def _when(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:
+def _time_words(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:
     """When it happened; the number of the tick, if that cannot be known."""
     if isinstance(reading, EstimateReading):
         return local(reading.estimate.time)
@@ -173,7 +173,7 @@ def _span(since: datetime, time: datetime) -> str:
     return f"{first} to {last[11:] if last[:10] == first[:10] else last}"
 
 
-def _what(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:
+def _reading_words(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:
     if isinstance(reading, SymbolReading):
         return f"symbol {reading.symbol if reading.label is None else reading.label} (randomised)"
     if isinstance(reading, PointReading):

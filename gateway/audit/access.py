@@ -48,7 +48,7 @@ class Listed(NamedTuple):
 
     def may_read(self, user: str, topic: str) -> bool:
         """True if an account may read a topic: if something grants it, and nothing denies it."""
-        mine = [rule for rule in self.rules if rule.user in (user, None) and matches(_of(rule, user), topic)]
+        mine = [rule for rule in self.rules if rule.user in (user, None) and matches(_filter_of(rule, user), topic)]
         return any(rule.access in _PERMITS for rule in mine) and not any(rule.access == "deny" for rule in mine)
 
     def readers(self, topic: str) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ def read_access(text: str) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _of(rule: Rule, user: str) -> str:
+def _filter_of(rule: Rule, user: str) -> str:
     return rule.filter if rule.user is not None else rule.filter.replace("%u", user).replace("%c", "+")
 
 

@@ -80,9 +80,9 @@ def extended_epsilon(
 def symbol_bounds(drawn: Sequence[Ints], level: float) -> tuple[Floats, Floats]:
     """Bounds (k, m), low and high, that all probabilities of symbols are within (Clopper and Pearson)."""
     symbols = max(int(own.max(initial=0)) for own in drawn) + 1
-    each = level / (2 * len(drawn) * symbols)
+    error = level / (2 * len(drawn) * symbols)
     counts = [np.bincount(own, minlength=symbols).tolist() for own in drawn]
-    bounds = np.array([[share_bounds(hits, sum(row), each) for hits in row] for row in counts])
+    bounds = np.array([[share_bounds(hits, sum(row), error) for hits in row] for row in counts])
     return bounds[..., 0], bounds[..., 1]
 
 
@@ -173,7 +173,7 @@ def attack_audiences(
         recorded: draws of the first policy that were really made; audiences' outputs of other kinds are then left out.
     """
     joint = JointStreams.of(policies)
-    told_to = [reader for audience in audiences for reader in _told(joint, audience, definitions, recorded)]
+    told_to = [reader for audience in audiences for reader in _releases_heard(joint, audience, definitions, recorded)]
     every = [(reader, ticks) for reader in told_to for ticks in dict.fromkeys((1, _stretch_ticks(joint, reader)))]
     for number, (reader, ticks) in enumerate(every):
         generator, share = np.random.default_rng([seed, number]), LEVEL / len(every) / 2
@@ -201,7 +201,7 @@ def attack_audiences(
         yield Attacked(*promise, shown, extended, draws, *event[:4], about, ticks)
 
 
-def _told(
+def _releases_heard(
     joint: JointStreams, audience: Audience, definitions: Sequence[Definition], recorded: Recorded | None
 ) -> Iterator[_Told]:
     """Releases that an audience hears together; and alone, if a mechanism does not compose."""

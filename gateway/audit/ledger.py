@@ -188,7 +188,7 @@ def _after_louder(alone: Disclosure, every: Sequence[Disclosure], history: Histo
     ticks leak over a change. Where those before are not known to be far enough, all count as such, and always where
     louder ones follow: no release waits for these.
     """
-    most = max(each.charge for each in every if each.after >= alone.after)
+    most = max(charged.charge for charged in every if charged.after >= alone.after)
     charge = alone if most == alone.charge else alone._replace(charge=most, runs=())
     louder = [before for before in every if before.after < charge.after and before.charge > charge.charge]
     if not louder:
@@ -207,7 +207,7 @@ def _far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history: H
         classes = classes_of(disclosure.chains)
     except (ValidationError, ValueError):  # `verify` says so of the allowance
         return False
-    ticks, odds = history(disclosure.key.device, disclosure.key.stream), [each.worst_odds for each in classes]
+    ticks, odds = history(disclosure.key.device, disclosure.key.stream), [chains.worst_odds for chains in classes]
     since = quiet_from(ticks, odds, loud, excess, slack)
     return since is not None and since <= disclosure.first
 

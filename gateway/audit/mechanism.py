@@ -171,7 +171,7 @@ def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Q
         groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
     alone = plan.mechanism in ALONE
     if alone:
-        scale = _whole(policy, plan, config, query, len(groups))
+        scale = _window_loss(policy, plan, config, query, len(groups))
     elif plan.scale is not None:
         scale = Fraction(plan.scale)
     else:
@@ -184,7 +184,7 @@ def _called(policy: Policy, plan: Scheduled) -> str:
     return f"{plan.name}-{policy.device}" if plan.per_device else plan.name
 
 
-def _whole(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, numbers: int) -> Fraction:
+def _window_loss(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, numbers: int) -> Fraction:
     assert policy.table is not None
     if plan.mechanism == "wasserstein":
         distribution = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)

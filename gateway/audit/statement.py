@@ -217,10 +217,10 @@ def policy_statement(
         with histories_in(store, policy.fleet) as histories:
             history = histories(policy.device, policy.stream)
     claimed = (tuple(outputs), stated, bounds, windows, others, tuple(findings))
-    return Statement(policy, digest, *claimed, _when(policy, history))
+    return Statement(policy, digest, *claimed, _periods(policy, history))
 
 
-def _when(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:
+def _periods(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:
     if history is None or not history.spans:
         history = history_alone(policy)
     try:
@@ -256,8 +256,8 @@ def _outputs(policy: AnyPolicy) -> list[Output]:
     elif policy.table is not None:
         published["symbols"] = f"a random symbol of {policy.table.symbols} every {seconds:g} s"
     if isinstance(policy, Policy) and policy.windows:
-        each = (f"{window.name} ({window.length} ticks, noise of scale {window.scale})" for window in policy.windows)
-        published["window"] = f"noisy counts: {', '.join(each)}"
+        counts = (f"{window.name} ({window.length} ticks, noise of scale {window.scale})" for window in policy.windows)
+        published["window"] = f"noisy counts: {', '.join(counts)}"
         published["count"] = "the same counts, as the gateway reports them"
     published |= {"estimate": "what the gateway makes of these", "description": "the policy's constants"}
     name = (policy.fleet, policy.device, policy.stream)

@@ -402,14 +402,14 @@ class Cluster:
 
     def states(self) -> dict[str, State]:
         """How each actor is that answers: one that is being started again does not, nor does one that is cut off."""
-        return self._asked("state", self._living(), _ANSWER_SECONDS)
+        return self._answers("state", self._living(), _ANSWER_SECONDS)
 
     def stop(self, names: Iterable[str]) -> None:
         """Stop actors in order, and what they serve, and end their processes."""
         gone = set(names)
         asked = gone & set(self._living())
         for step in ("rest", "stop"):  # what the fleet has once is first, so that it misses no shard
-            answered = self._asked(step, asked, _ORDERLY_SECONDS)
+            answered = self._answers(step, asked, _ORDERLY_SECONDS)
             for name in asked - answered.keys():
                 _log.error("the actor %s does not answer: it is ended as it is", name)
             asked &= answered.keys()
@@ -420,7 +420,7 @@ class Cluster:
         nodes = set(self.nodes)
         return [name for name in self._actors if name.partition("-")[0] in nodes]
 
-    def _asked(self, method: str, names: Iterable[str], seconds: float) -> dict[str, Any]:
+    def _answers(self, method: str, names: Iterable[str], seconds: float) -> dict[str, Any]:
         calls = {name: getattr(self._actors[name], method).remote() for name in names}
         answers: dict[str, Any] = {}
         done = self._ray.wait([*calls.values()], num_returns=len(calls), timeout=seconds)[0] if calls else ()

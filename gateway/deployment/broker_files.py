@@ -260,7 +260,7 @@ class BrokerFolder:
             adversary=adversary or first.adversary,
             seconds=first.protect if limit is None else limit.seconds,
         )
-        return account, self._told(account, releases, policies)
+        return account, self._bounds_of_reader(account, releases, policies)
 
     def join(self, name: str, audience: str, releases: Path, policies: Path) -> tuple[Account, list[Bound]]:
         """Let a reader belong to one audience more; what it is then, and may be told. Raises as `new_reader`."""
@@ -269,7 +269,7 @@ class BrokerFolder:
             raise FuguError(f"the account {name} belongs to audience {audience}")
         left_audiences = tuple(former for former in account.left if former != audience)
         account = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left_audiences})
-        bounds = self._told(account, releases, policies)
+        bounds = self._bounds_of_reader(account, releases, policies)
         self.change(account)
         return account, bounds
 
@@ -288,7 +288,7 @@ class BrokerFolder:
             raise FuguError(f"the account {name} is no reader of audiences, but {account.role}{reads}")
         return account
 
-    def _told(self, account: Account, releases: Path, policies: Path) -> list[Bound]:
+    def _bounds_of_reader(self, account: Account, releases: Path, policies: Path) -> list[Bound]:
         """The most that a reader may be told about each stream, within its limit. Raises FuguError if it is not."""
         from gateway.estimates.catalogue import Catalogue
         from gateway.releases.config import Reader, ReleaseConfig

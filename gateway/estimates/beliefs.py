@@ -157,8 +157,8 @@ def _follow(
 
 @part
 def _symbol(packed: Bytes, start: int, t: int, bits: int) -> int:
-    each = 8 // bits
-    return int((packed[start + t // each] >> (8 - bits - bits * (t % each))) & ((1 << bits) - 1))
+    per_byte = 8 // bits
+    return int((packed[start + t // per_byte] >> (8 - bits - bits * (t % per_byte))) & ((1 << bits) - 1))
 
 
 @part
@@ -169,11 +169,11 @@ def _two(
     """A frame of a stream of two states; the same operations as for more."""
     p00, p01, p10, p11 = numbers[chain], numbers[chain + 1], numbers[chain + 2], numbers[chain + 3]
     a, b = distribution[s, 0], distribution[s, 1]
-    each, mask = 8 // bits, (1 << bits) - 1
+    per_byte, mask = 8 // bits, (1 << bits) - 1
     for t in range(count):
         if t:
             a, b = a * p00 + b * p10, a * p01 + b * p11
-        at = rows + 2 * ((packed[start + t // each] >> (8 - bits - bits * (t % each))) & mask)
+        at = rows + 2 * ((packed[start + t // per_byte] >> (8 - bits - bits * (t % per_byte))) & mask)
         c, d = a * numbers[at], b * numbers[at + 1]
         if not c + d > 0.0:
             a, b = numbers[initial], numbers[initial + 1]

@@ -76,11 +76,11 @@ def _values(store: Store, catalogue: Catalogue, of: Place, first: int, last: int
         if frame.first > last + lag:
             break
         now = points.estimate(of, frame.first)
-        for some in (*points.lagged(of, frame.first), *([] if now is None else [now])):
-            columns = zip(some.means, some.covariances, some.protection, strict=True)
-            for tick, row in enumerate(columns, some.first):
+        for lagged in (*points.lagged(of, frame.first), *([] if now is None else [now])):
+            columns = zip(lagged.means, lagged.covariances, lagged.protection, strict=True)
+            for tick, row in enumerate(columns, lagged.first):
                 if first <= tick <= last:
-                    value_rows[tick, some.lag] = ValueRow(of.device, of.stream, tick, *row, some.lag, some.shift)
+                    value_rows[tick, lagged.lag] = ValueRow(of.device, of.stream, tick, *row, lagged.lag, lagged.shift)
         for key in sorted(key for key in value_rows if key[0] < frame.first - lag):  # nothing later changes them
             yield value_rows.pop(key)
     yield from (value_rows[key] for key in sorted(value_rows))

@@ -168,12 +168,12 @@ class Past:
             end = stretch.last
             waiting.append(stretch)
             while len(waiting) > 1 and waiting[0].last + self._lag < stretch.first:
-                yield from self._told(place, waiting, first, last, MAX_TICK)
+                yield from self._smoothed_ticks(place, waiting, first, last, MAX_TICK)
                 del waiting[0]
             if end >= last + self._lag:
                 break
         while waiting:
-            yield from self._told(place, waiting, first, last, MAX_TICK if newest else end - self._lag)
+            yield from self._smoothed_ticks(place, waiting, first, last, MAX_TICK if newest else end - self._lag)
             del waiting[0]
 
     def _stretches(self, place: Place, first: int) -> Iterator[_Stretch]:
@@ -196,13 +196,13 @@ class Past:
                 yield _Stretch(*place_of, symbols.astype(np.int64), distribution)
             size = min(2 * size, most)
 
-    def _told(
-        self, place: Place, some: list[_Stretch], first: int, last: int, newest: int
+    def _smoothed_ticks(
+        self, place: Place, stretches: list[_Stretch], first: int, last: int, newest: int
     ) -> Iterator[TickProbabilities]:
         """The ticks first..last, and up to `newest`, of the first of some stretches, and of a short gap after it."""
-        head = some[0]
+        head = stretches[0]
         model, parts, at, ticks = self._model(place, head), [head.symbols], head.last, len(head.symbols)
-        for later in some[1:]:
+        for later in stretches[1:]:
             gap = later.first - at - 1
             if self._model(place, later) is not model or later.shift != head.shift or gap >= max(self._lag, 1):
                 break
@@ -301,8 +301,8 @@ def cut(
     every = list(zip(*(column.tolist() for column in (version, shift, first, ticks, bits)), strict=True))
     for row, (low, high) in zip(rows.tolist(), pairwise([*run_of[rows].tolist(), runs]), strict=True):
         start = every[low][2]
-        some = tuple((version, shift, at - start, count, bits) for version, shift, at, count, bits in every[low:high])
-        yield row, start, some, stored[begins[low] : begins[high]]
+        pieces = tuple((version, shift, at - start, count, bits) for version, shift, at, count, bits in every[low:high])
+        yield row, start, pieces, stored[begins[low] : begins[high]]
 
 
 @kernel
@@ -337,14 +337,14 @@ def _join(count: Ints, bits: Ints, start: Ints, packed: Bytes, run_of: Ints, beg
         if run_of[row] != run:
             run, to = run_of[row], 0
         wide, at, base = bits[row], start[row], begins[run]
-        each, mask = 8 // wide, (1 << wide) - 1
-        if to % each == 0:  # whole bytes
-            size = (count[row] + each - 1) // each
+        per_byte, mask = 8 // wide, (1 << wide) - 1
+        if to % per_byte == 0:  # whole bytes
+            size = (count[row] + per_byte - 1) // per_byte
             for i in range(size):
-                out[base + to // each + i] = packed[at + i]
+                out[base + to // per_byte + i] = packed[at + i]
             to += count[row]
             continue
         for i in range(count[row]):
-            symbol = (packed[at + i // each] >> (8 - wide - wide * (i % each))) & mask
-            out[base + to // each] |= np.uint8(symbol << (8 - wide - wide * (to % each)))
+            symbol = (packed[at + i // per_byte] >> (8 - wide - wide * (i % per_byte))) & mask
+            out[base + to // per_byte] |= np.uint8(symbol << (8 - wide - wide * (to % per_byte)))
             to += 1

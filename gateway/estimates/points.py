@@ -138,14 +138,14 @@ class MeasureModel:
         """Distributions (N,) or (n, N) so many ticks after a tick, at most a cycle of which changes."""
         while ticks > 0:
             _, until = self.measurement.steps(tick)
-            some = min(until - tick, ticks) if self._changes else ticks
+            steps = min(until - tick, ticks) if self._changes else ticks
             matrix = self._matrices[self._part(tick)]
-            if some > len(matrix):  # then powers of the matrix are quicker
-                distributions = distributions @ np.linalg.matrix_power(matrix, some)
+            if steps > len(matrix):  # then powers of the matrix are quicker
+                distributions = distributions @ np.linalg.matrix_power(matrix, steps)
             else:
-                for _ in range(some):
+                for _ in range(steps):
                     distributions = distributions @ matrix
-            tick, ticks = tick + some, ticks - some
+            tick, ticks = tick + steps, ticks - steps
         return distributions
 
     def _part(self, tick: int) -> int:
@@ -335,8 +335,10 @@ class Points(Kind[MeasureFrame]):
             later: list[Released | None] = [None] * max(frame.first + ticks.stop - 1 + self._lag - frame.last, 0)
             for later_frame in self._frames.holding(place.number, frame.last + 1, frame.last + len(later)):
                 if (later_frame.policy_version, later_frame.shift) == (frame.policy_version, frame.shift):
-                    some = later_frame.released[: frame.last + len(later) - later_frame.first + 1]
-                    later[later_frame.first - frame.last - 1 : later_frame.first - frame.last - 1 + len(some)] = some
+                    points = later_frame.released[: frame.last + len(later) - later_frame.first + 1]
+                    later[later_frame.first - frame.last - 1 : later_frame.first - frame.last - 1 + len(points)] = (
+                        points
+                    )
             distribution, tables = self._distribution(place, frame), self._tables(place, model)
             yield model.estimate(distribution, frame, tables, later, self._lag, ticks)
 
@@ -398,7 +400,7 @@ def measured_estimate(
     mean = distribution @ values
     time, promise = wall_time(policy.clock, tick - shift), policy.stream_loss
     guarantee = (protection, promise.epsilon, promise.adversary)
-    rows = [(some, *row) for some in lagged for row in zip(count(some.first), some.means, some.covariances)]
+    rows = [(points, *row) for points in lagged for row in zip(count(points.first), points.means, points.covariances)]
     if model.grid is not None:
         latitude, longitude = model.grid.located(float(mean[0]), float(mean[1]))
         accuracy = round(_accuracy(model.grid, latitude, values - mean, distribution), _METRE_DIGITS)
@@ -415,7 +417,7 @@ def measured_estimate(
 
 
 def _smoothed_place(
-    grid: PlaceGrid, policy: PolicyHeader, some: PointEstimates, tick: int, mean: _Row, covariance: _Row
+    grid: PlaceGrid, policy: PolicyHeader, points: PointEstimates, tick: int, mean: _Row, covariance: _Row
 ) -> SmoothedPlace:
     latitude, longitude = grid.located(*mean)
     east, north = grid.metres(latitude)
@@ -423,17 +425,17 @@ def _smoothed_place(
         math.hypot(*(step * math.sqrt(v) for step, v in ((east, covariance[0]), (north, covariance[2])))), _METRE_DIGITS
     )
     degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
-    return SmoothedPlace(wall_time(policy.clock, tick - some.shift), tick, some.lag, *degrees, deviation)
+    return SmoothedPlace(wall_time(policy.clock, tick - points.shift), tick, points.lag, *degrees, deviation)
 
 
 def _smoothed_value(
-    policy: PolicyHeader, some: PointEstimates, tick: int, mean: _Row, covariance: _Row
+    policy: PolicyHeader, points: PointEstimates, tick: int, mean: _Row, covariance: _Row
 ) -> SmoothedValue:
     axes = len(mean)
     variances = [covariance[axis * axes - axis * (axis - 1) // 2] for axis in range(axes)]  # of the upper triangle
     values = tuple(round(value, _DIGITS) for value in mean)
     deviations = tuple(round(math.sqrt(variance), _DIGITS) for variance in variances)
-    return SmoothedValue(wall_time(policy.clock, tick - some.shift), tick, some.lag, values, deviations)
+    return SmoothedValue(wall_time(policy.clock, tick - points.shift), tick, points.lag, values, deviations)
 
 
 def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, distribution: Floats) -> float:

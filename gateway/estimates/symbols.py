@@ -187,7 +187,7 @@ class Symbols(Kind[SymbolFrame]):
         rows = np.flatnonzero(now.taken)
         batch, slots, models = columns.take(rows), now.arrivals.slots[rows], now.models[rows]
         if now.closer or now.accounted:
-            closer = [(slot, *gap) for slot, some in now.closer.items() for gap in some]
+            closer = [(slot, *gap) for slot, gaps in now.closer.items() for gap in gaps]
             named = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in closer]
             parts = (batch, Columns.of((number, frame) for _, number, frame in closer), _accounting(now.accounted))
             slots = np.concatenate((slots, np.array([slot for slot, *_ in closer], dtype=np.int64)))
@@ -199,8 +199,8 @@ class Symbols(Kind[SymbolFrame]):
 
     def confirm(self) -> None:
         """Note that what was written is durable."""
-        for some in self._round.newest:
-            self.reports.put(*some)
+        for arguments in self._round.newest:
+            self.reports.put(*arguments)
         self._round = _Round(Arrivals.of(self._streams, ()))
 
     def read_again(self) -> None:
@@ -236,16 +236,16 @@ class Symbols(Kind[SymbolFrame]):
 
     def _follow(self, batch: Columns, slots: Ints, models: Ints) -> None:
         """Bring beliefs up to date with rows, of which the last ones may only account for ticks."""
-        now, some = self._round, slots.tolist()
+        now, slot_list = self._round, slots.tolist()
         self._beliefs = self._beliefs.widened(self.past.bank.states)
-        order = np.lexsort((batch.first[: len(some)], slots))
+        order = np.lexsort((batch.first[: len(slot_list)], slots))
         if now.anew:
             order = order[~np.isin(slots[order], np.array([*now.anew], dtype=np.int64))]
         firsts = follow(self._beliefs, self.past.bank.arrays, slots, models, batch, order)
         ends = order[np.flatnonzero(np.diff(slots[order], append=-1))]
         now.newest.append((_Fresh(batch, firsts, models), batch.number[ends].tolist(), ends.tolist(), len(order)))
         for slot in now.anew:
-            if (fresh := self._anew(slot)) is not None and (frames := some.count(slot)):
+            if (fresh := self._anew(slot)) is not None and (frames := slot_list.count(slot)):
                 number = int(self._marks[slot, NUMBER])
                 now.newest.append((fresh, [number], [0], frames))
 
@@ -259,7 +259,7 @@ class Symbols(Kind[SymbolFrame]):
         self._beliefs = self._beliefs.widened(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]
         self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
-        return self._alone(place, rows.frame(rows.rows - 1), firsts[-1]) if rows.rows else None
+        return self._fresh_frame(place, rows.frame(rows.rows - 1), firsts[-1]) if rows.rows else None
 
     def _look_up(self, number: int) -> _Fresh | None:
         """The newest frame of a stream as it is stored; of what is sealed as many ticks as its policy sends."""
@@ -271,11 +271,11 @@ class Symbols(Kind[SymbolFrame]):
             return None
         else:
             policy = self._catalogue.policy(place.device, place.stream, frames[0].policy_version)
-            some = self._frames.holding(number, max(end - policy.frame_ticks + 1, 0), end)
-            frame = some[-1]
-        return self._alone(place, frame, self.past.distribution_at(place, frame))
+            holding = self._frames.holding(number, max(end - policy.frame_ticks + 1, 0), end)
+            frame = holding[-1]
+        return self._fresh_frame(place, frame, self.past.distribution_at(place, frame))
 
-    def _alone(self, place: Place, frame: SymbolFrame, distribution: Floats) -> _Fresh:
+    def _fresh_frame(self, place: Place, frame: SymbolFrame, distribution: Floats) -> _Fresh:
         model = self.past.model(place.device, place.stream, frame.policy_version)
         return _Fresh(Columns.of([(place.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64))
 
@@ -312,9 +312,9 @@ class _Round:
         return [*map(self.arrivals.symbols.frame, rows), *closer]
 
 
-def _accounting(some: Sequence[tuple[int, int, int]]) -> Columns:
+def _accounting(rows: Sequence[tuple[int, int, int]]) -> Columns:
     """Rows without symbols that account for ticks (after, through] of sequences."""
-    number, previous, last = np.array(some, dtype=np.int64).reshape(-1, 3).T.copy()
+    number, previous, last = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
     none = np.zeros(len(number), dtype=np.int64)
     return Columns(number, none, none, previous, last + 1, none, none + 1, none, np.zeros(0, dtype=np.uint8))
 
@@ -429,11 +429,11 @@ class Reports:
         taken = {number: self._waiting.pop(number) for number in [*islice(self._waiting, max(capacity, 0))]}
         reports: list[_Report] = []
         for (columns, distributions, models), numbers, rows in self._groups(taken):
-            places, some = [self._place(number) for number in numbers], columns.take(rows)
+            places, chosen = [self._place(number) for number in numbers], columns.take(rows)
             wide = np.zeros((len(rows), self._bank.states))
             wide[:, : distributions.shape[1]] = distributions[rows]
-            shares, now = look_back(self._bank.arrays, models[rows], some, wide, self._lag)
-            reports += [self._report(place, some, row, shares[row], now[row]) for row, place in enumerate(places)]
+            shares, now = look_back(self._bank.arrays, models[rows], chosen, wide, self._lag)
+            reports += [self._report(place, chosen, row, shares[row], now[row]) for row, place in enumerate(places)]
         return reports
 
     @staticmethod
@@ -446,13 +446,13 @@ class Reports:
             rows.append(row)
         return [(fresh, numbers, np.array(rows, dtype=np.int64)) for fresh, numbers, rows in groups.values()]
 
-    def _report(self, place: Place, some: Columns, row: int, shares: Floats, now: Floats) -> _Report:
+    def _report(self, place: Place, columns: Columns, row: int, shares: Floats, now: Floats) -> _Report:
         version, shift, first, count = (
-            int(column[row]) for column in (some.version, some.shift, some.first, some.ticks)
+            int(column[row]) for column in (columns.version, columns.shift, columns.first, columns.ticks)
         )
         model = self._catalogue.recall(place.device, place.stream, version, SymbolModel)
         states = len(model.numbers.initial)
-        shares, now = (stream_beliefs(model.numbers, each[:states]) for each in (shares, now))
+        shares, now = (stream_beliefs(model.numbers, distribution[:states]) for distribution in (shares, now))
         last = first + count - 1
         try:
             return _Report(place, last, state_estimate(model.policy, first, last, shift, shares, now))

@@ -330,14 +330,14 @@ def rotate(
     document = old.document
     replaced = _replaced(document, role, key)
     fresh = [Ed25519PrivateKey.generate() for _ in range(len(replaced) if count is None else count)]
-    publics = {each: {name: document.keys[name] for name in role_of(document, each).keys} for each in ROLES}
+    publics = {other: {name: document.keys[name] for name in role_of(document, other).keys} for other in ROLES}
     publics[role] = {name: public for name, public in publics[role].items() if name not in replaced} | _publics(fresh)
-    thresholds = {each: role_of(document, each).threshold for each in ROLES}
+    thresholds = {other: role_of(document, other).threshold for other in ROLES}
     thresholds[role] = thresholds[role] if threshold is None else threshold
     new = _document(document.fleet, document.version + 1, publics, thresholds)
     root = _signed(new, _signing(document, new, files, fresh if role == "root" else [], passphrases))
     old.trust().judge(encode_roots([root.payload]), "root", 0)
-    paths = [write_key(folders[0], role, each, new_passphrase) for each in fresh]
+    paths = [write_key(folders[0], role, other, new_passphrase) for other in fresh]
     _write(folders[0], root)
     return root, paths
 

@@ -362,21 +362,21 @@ class Registry:
         )
         return [Due._make(row) for row in self._rows(query, limit)]
 
-    def send(self, some: Iterable[tuple[str, int]]) -> None:
+    def send(self, documents: Iterable[tuple[str, int]]) -> None:
         """Note that devices may get documents from now on; once for each."""
         with self.transaction():
             query = "INSERT INTO sent (device, version) VALUES (?, ?) ON CONFLICT DO NOTHING"
-            self.db.executemany(query, list(some))
+            self.db.executemany(query, list(documents))
 
     def sent(self, after: int = 0) -> list[tuple[int, str, int]]:
         """Number, device and version of all documents above a number that devices may have got."""
         return self._rows("SELECT number, device, version FROM sent WHERE number>? ORDER BY number", after)
 
-    def published(self, some: Iterable[tuple[str, int]]) -> None:
+    def published(self, documents: Iterable[tuple[str, int]]) -> None:
         """The broker has these documents; if a device should have a newer one by now, that is still to come."""
         with self.transaction():
             query = "UPDATE desired SET published=1 WHERE device=? AND version=? AND NOT published"
-            self.db.executemany(query, list(some))
+            self.db.executemany(query, list(documents))
 
     def publish_again(self, held: Mapping[str, int]) -> int:
         """Publish anew what the broker has lost, and count it; `held` is the version that it has, by device."""

@@ -506,7 +506,7 @@ def asked(store: Location) -> dict[str, Any]:
     here are asked. Raises NotRunningError if none answers this account, FuguError for an answer of another.
     """
     own, *others = sockets(store)
-    report, reports = _said(own, store), list(filter(None, (_said(path, store) for path in others)))
+    report, reports = _answer_of(own, store), list(filter(None, (_answer_of(path, store) for path in others)))
     if report is None and not reports:
         raise NotRunningError(
             f"no gateway answers for the store {store.name}: it does not run, or as another account (try sudo -u)"
@@ -518,7 +518,7 @@ def asked(store: Location) -> dict[str, Any]:
     return whole
 
 
-def _said(path: Path, store: Location) -> dict[str, Any] | None:
+def _answer_of(path: Path, store: Location) -> dict[str, Any] | None:
     if not (answer := ask(path, owner_of_folder=not _has_own_folder(store))):
         return None
     try:

@@ -92,8 +92,8 @@ def _day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: int) ->
     before = sum(folder.rows.values())
     for stream in history.streams():
         pieces = history.pieces(stream, span)
-        while some := list(islice(pieces, _MOST_PIECES)):
-            folder.add("symbols", symbol_rows(stream, some))
+        while chunk := list(islice(pieces, _MOST_PIECES)):
+            folder.add("symbols", symbol_rows(stream, chunk))
         for run in history.estimates(stream, span, lag):
             folder.add("estimates", marginal_rows("estimates", stream, run))
     for measured in history.measured():
@@ -171,9 +171,9 @@ def ticks(table: str, policy: AnyPolicy, first: int, shift: int, count: int, col
     return batch(table, tick_times(policy.clock, first, shift, count), place | columns)
 
 
-def rows(table: str, some: Sequence[dict[str, Any]]) -> Any:
+def rows(table: str, values: Sequence[dict[str, Any]]) -> Any:
     """Rows of a table from one mapping each; times in microseconds of Unix time."""
-    return pa.RecordBatch.from_pylist(list(some), schema=TABLES[table])
+    return pa.RecordBatch.from_pylist(list(values), schema=TABLES[table])
 
 
 def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
@@ -181,11 +181,11 @@ def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
     return rows("policies", [_policy_row(policy) for policy in policies])
 
 
-def marginal_rows(table: str, stream: SymbolStream, some: TickProbabilities) -> Any:
+def marginal_rows(table: str, stream: SymbolStream, ticks_told: TickProbabilities) -> Any:
     """Rows with the marginals of some ticks of a stream."""
-    policy = stream.policy(some.version)
-    columns = marginals(some.probabilities, policy.discretiser.states)
-    return ticks(table, policy, some.first, some.shift, len(some.probabilities), columns)
+    policy = stream.policy(ticks_told.version)
+    columns = marginals(ticks_told.probabilities, policy.discretiser.states)
+    return ticks(table, policy, ticks_told.first, ticks_told.shift, len(ticks_told.probabilities), columns)
 
 
 def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
@@ -217,22 +217,22 @@ def point_rows(policy: MeasurePolicy, frame: MeasureFrame) -> Any:
     return ticks("points", policy, frame.first, frame.shift, len(points), columns)
 
 
-def measurement_rows(policy: MeasurePolicy, some: PointEstimates) -> Any:
+def measurement_rows(policy: MeasurePolicy, estimates: PointEstimates) -> Any:
     """Estimates of a measurement, one a row; of places in degrees, too."""
-    means, grid = np.array(some.means), place_grid(policy)
+    means, grid = np.array(estimates.means), place_grid(policy)
     places = np.full((2, len(means)), np.nan)
     if grid is not None:
-        places = np.array([grid.located(float(x), float(y)) for x, y in some.means]).reshape(-1, 2).T
+        places = np.array([grid.located(float(x), float(y)) for x, y in estimates.means]).reshape(-1, 2).T
     columns = {
-        "lag": some.lag,
+        "lag": estimates.lag,
         "means": lists(means.reshape(len(means), -1)),
-        "covariance": lists(np.array(some.covariances).reshape(len(means), -1)),
+        "covariance": lists(np.array(estimates.covariances).reshape(len(means), -1)),
         "unit": policy.unit or None,
         "latitude": pa.array(places[0], from_pandas=True),
         "longitude": pa.array(places[1], from_pandas=True),
-        "protection": np.array(some.protection, dtype=np.int32),
+        "protection": np.array(estimates.protection, dtype=np.int32),
     }
-    return ticks("measurements", policy, some.first, some.shift, len(means), columns)
+    return ticks("measurements", policy, estimates.first, estimates.shift, len(means), columns)
 
 
 def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:
@@ -243,8 +243,8 @@ def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:
 def _counts(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]]:
     policy = sequence.policies[frame.policy_version]
     count = window_count(policy, frame)
-    each = not count.blocks and len(frame.counts) == len(count.states)
-    states = [[state] for state in count.states] if each else [list(count.states)] * len(frame.counts)
+    by_state = not count.blocks and len(frame.counts) == len(count.states)
+    states = [[state] for state in count.states] if by_state else [list(count.states)] * len(frame.counts)
     promise = policy.windows_alone or policy.guarantee
     whole = {
         **{"time": unix_us(count.time), "since": unix_us(count.since), "device": sequence.device},

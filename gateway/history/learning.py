@@ -73,8 +73,8 @@ class Sequences(NamedTuple):
     def take(self, chosen: Sequence[int] | Ints) -> Sequences:
         """Some of the sequences."""
         parts = [self.symbols[self.starts[i] : self.starts[i + 1]] for i in chosen]
-        some = np.asarray(chosen, dtype=np.int64)
-        return self.of(parts, [len(part) for part in parts], self.streams[some], self.tables[some], *self[4:])
+        rows = np.asarray(chosen, dtype=np.int64)
+        return self.of(parts, [len(part) for part in parts], self.streams[rows], self.tables[rows], *self[4:])
 
 
 def read_sequences(group: Group) -> Sequences:
@@ -82,12 +82,12 @@ def read_sequences(group: Group) -> Sequences:
     indices: dict[tuple[tuple[int, ...], ...], int] = {}
     symbols, streams, tables = list[NDArray[np.int8 | np.int16]](), list[int](), list[int]()
     since, until = group.source.span.until, group.source.span.since
-    with group.open() as (history, some):
-        span, pieces = group.source.span, list[list[Piece]]([] for _ in some)
-        for day in sorted({day for stream in some for day in history.days(stream, span)}):
-            for stream, collected in zip(some, pieces, strict=True):
+    with group.open() as (history, opened):
+        span, pieces = group.source.span, list[list[Piece]]([] for _ in opened)
+        for day in sorted({day for stream in opened for day in history.days(stream, span)}):
+            for stream, collected in zip(opened, pieces, strict=True):
                 collected.extend(history.pieces(stream, span.day(day)))
-        for number, (stream, collected) in enumerate(zip(some, pieces, strict=True), group.first):
+        for number, (stream, collected) in enumerate(zip(opened, pieces, strict=True), group.first):
             for block in blocks(collected, SEQUENCE_TICKS):
                 policy = stream.policy(block.version)
                 if policy.table is None:
@@ -115,26 +115,26 @@ def joined(parts: Sequence[Sequences]) -> Sequences:
     return Sequences.of(symbols, ticks, *columns)
 
 
-def expected(some: Sequences, transition: Floats, initial: Floats) -> Expected:
+def expected(part: Sequences, transition: Floats, initial: Floats) -> Expected:
     """Expected moves under a chain given symbols, each sequence begun by a distribution (k,)."""
     total, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
-    for problem in _problems(some, transition, initial):
+    for problem in _problems(part, transition, initial):
         expected = expectations(problem)
         total, first, moves = total + expected.log_likelihood, first + expected.first, moves + expected.moves
     return Expected(total, first, moves)
 
 
-def _problems(some: Sequences, transition: Floats, initial: Floats) -> Iterator[Problem]:
-    rows = [likelihood_rows(emission) for emission in some.emissions]
+def _problems(part: Sequences, transition: Floats, initial: Floats) -> Iterator[Problem]:
+    rows = [likelihood_rows(emission) for emission in part.emissions]
     low = 0
-    while low < len(some.tables):
-        limit = int(np.searchsorted(some.starts, some.starts[low] + _CHUNK, side="right")) - 1
-        others = np.flatnonzero(some.tables[low:limit] != some.tables[low])
+    while low < len(part.tables):
+        limit = int(np.searchsorted(part.starts, part.starts[low] + _CHUNK, side="right")) - 1
+        others = np.flatnonzero(part.tables[low:limit] != part.tables[low])
         high = max(low + int(others[0]) if len(others) else limit, low + 1)
-        begin, end = some.starts[low], some.starts[high]
+        begin, end = part.starts[low], part.starts[high]
         distributions = np.ascontiguousarray(np.broadcast_to(initial, (high - low, len(initial))))
-        symbols = some.symbols[begin:end].astype(np.int64)
-        yield Problem(symbols, some.starts[low : high + 1] - begin, distributions, transition, rows[some.tables[low]])
+        symbols = part.symbols[begin:end].astype(np.int64)
+        yield Problem(symbols, part.starts[low : high + 1] - begin, distributions, transition, rows[part.tables[low]])
         low = high
 
 
@@ -165,8 +165,8 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
     k = len(policy.discretiser.states)
     progress("reading symbols")
     parts = tasks.hold(read_sequences, [(group,) for group in Group.all(source)])
-    each, lengths, since, until = zip(*tasks.map(_sizes, [(part,) for part in parts]), strict=True)
-    if not (ticks := sum(each)):
+    ticks_of_parts, lengths, since, until = zip(*tasks.map(_sizes, [(part,) for part in parts]), strict=True)
+    if not (ticks := sum(ticks_of_parts)):
         raise FuguError(f"{source.path.name} has no symbols of that time")
     step = -(-sum(lengths) // _SAMPLE_TICKS)
     sample = joined(tasks.map(_thinned, [(part, step) for part in parts]))
@@ -199,12 +199,12 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
     return _model(source, streams, policy, learned, ticks, Span(min(since), max(until)))
 
 
-def _sizes(some: Sequences) -> tuple[int, int, int, int]:
-    return some.ticks, len(some.symbols), some.since, some.until
+def _sizes(part: Sequences) -> tuple[int, int, int, int]:
+    return part.ticks, len(part.symbols), part.since, part.until
 
 
-def _thinned(some: Sequences, step: int) -> Sequences:
-    return some.take(np.arange(0, len(some.tables), step))
+def _thinned(part: Sequences, step: int) -> Sequences:
+    return part.take(np.arange(0, len(part.tables), step))
 
 
 def _common(streams: list[SymbolStream]) -> Policy:
@@ -291,7 +291,11 @@ class _Chains(NamedTuple):
 
 def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
     """Deviation of whole streams, each by its own chain; these chains, if they deviate."""
-    rows = [row for some in tasks.map(_own, [(part, chains.all, initial) for part in parts]) for row in some]
+    rows = [
+        row
+        for part_rows in tasks.map(_chains_of_streams, [(part, chains.all, initial) for part in parts])
+        for row in part_rows
+    ]
     numbers, ticks, own, noises = zip(*rows, strict=True)
     away = np.array([log_ratios(chain) for chain in own]) - log_ratios(chains.all)
     whole = Deviations(np.array(ticks, dtype=np.int64), away, np.zeros(len(ticks), dtype=np.int64), chains.noise)
@@ -303,11 +307,11 @@ def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -
     return _Chains(chains.all, dict(zip(numbers, own, strict=True)), noise), whole._replace(kinds=places, noise=noise)
 
 
-def _own(some: Sequences, transition: Floats, initial: Floats) -> list[tuple[int, int, Floats, Floats]]:
+def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> list[tuple[int, int, Floats, Floats]]:
     """Of each stream its number, ticks and chain, and the inverse (d, d) of what one of its ticks tells."""
     rows = []
-    for stream in np.unique(some.streams).tolist():
-        mine = some.take(np.flatnonzero(some.streams == stream))
+    for stream in np.unique(part.streams).tolist():
+        mine = part.take(np.flatnonzero(part.streams == stream))
 
         def evaluate(chain: Floats, mine: Sequences = mine) -> tuple[float, Floats]:
             moves = expected(mine, chain, initial)
@@ -340,15 +344,15 @@ def _stretches(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats)
         streams = streams[first]
 
 
-def _scores(some: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, Ints, Ints]:
+def _scores(part: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, Ints, Ints]:
     """The gradient of each sequence's log-likelihood at its stream's chain, its ticks, and its stream."""
     gradients = []
-    for i, stream in enumerate(some.streams.tolist()):
+    for i, stream in enumerate(part.streams.tolist()):
         chain = chains.of(stream)
-        gradients.append(_gradient(chain, expected(some.take([i]), chain, initial).moves))
-    seen = np.add.reduceat(some.symbols >= 0, some.starts[:-1], dtype=np.int64) if gradients else np.empty(0, np.int64)
+        gradients.append(_gradient(chain, expected(part.take([i]), chain, initial).moves))
+    seen = np.add.reduceat(part.symbols >= 0, part.starts[:-1], dtype=np.int64) if gradients else np.empty(0, np.int64)
     d = len(chains.all) * (len(chains.all) - 1)
-    return np.array(gradients).reshape(-1, d), seen, some.streams
+    return np.array(gradients).reshape(-1, d), seen, part.streams
 
 
 def _model(

@@ -90,17 +90,17 @@ class SmoothedStream:
 
     def look_back(self, day: int) -> None:
         """Store what the symbols after a day say about its end."""
-        for track, some in self._blocks(day).items():
+        for track, pieces in self._blocks(day).items():
             if track in self._later:
                 self._after[day, track] = self._later[track]
-            self._later[track] = self._messages(some, self._later.get(track))[0]
+            self._later[track] = self._messages(pieces, self._later.get(track))[0]
 
     def day(self, day: int) -> Iterator[TickProbabilities]:
         """The marginals of a day's ticks that have a symbol."""
-        for track, some in self._blocks(day).items():
+        for track, pieces in self._blocks(day).items():
             after = self._after.pop((day, track), None)
-            laters = [*self._messages(some, after)[1:], after] if len(some) > 1 else [after]
-            for block, later in zip(some, laters, strict=True):
+            laters = [*self._messages(pieces, after)[1:], after] if len(pieces) > 1 else [after]
+            for block, later in zip(pieces, laters, strict=True):
                 model, before = self._stream.model(block.version), self._before.get(track)
                 distribution = model.initial
                 if before is not None and before.model.meaning == model.meaning:
@@ -121,10 +121,10 @@ class SmoothedStream:
             pieces.setdefault((self._stream.policy(block.version).clock, block.shift), []).append(block)
         return pieces
 
-    def _messages(self, some: list[Piece], after: _Said | None) -> list[_Said]:
+    def _messages(self, pieces: list[Piece], after: _Said | None) -> list[_Said]:
         """Messages of the symbols from the first tick of each block on."""
         messages: list[_Said] = []
-        for block in reversed(some):
+        for block in reversed(pieces):
             model = self._stream.model(block.version)
             message = _message(model, block.last, after)
             if len(block.symbols) > 1:
@@ -195,8 +195,8 @@ def smooth_history(
         if not (rows := sum(done)):
             raise FuguError(f"{source.path.name} has no symbols of that time")
         with source.open() as history:
-            some = source.streams(history)
-            folders.add("policies", policy_rows(policy for stream in some for policy in stream.policies.values()))
+            streams = source.streams(history)
+            folders.add("policies", policy_rows(policy for stream in streams for policy in stream.policies.values()))
         return {"smoothed": rows, **folders.rows}
 
 
@@ -210,7 +210,7 @@ def _smooth(group: Group, folder: Path) -> int:
                 smoother.look_back(day)
         for day in days:
             for stream, smooth in smoothed:
-                for some in smooth.day(day):
-                    parquet.add("smoothed", marginal_rows("smoothed", stream, some))
+                for probabilities in smooth.day(day):
+                    parquet.add("smoothed", marginal_rows("smoothed", stream, probabilities))
         parquet.close()
         return parquet.rows.get("smoothed", 0)

@@ -164,13 +164,13 @@ class StoredHistory:
 
     def _with_frames(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
         for (device, stream), versions in sorted(self._policies.items()):
-            if (policies := _of(versions, kind)) and (device, stream, "") in self._numbers:
+            if (policies := _policies_of(versions, kind)) and (device, stream, "") in self._numbers:
                 yield device, stream, policies
 
     def windows(self) -> list[WindowSequence]:
         """Every sequence of windows, by device, stream and name."""
         return [
-            WindowSequence(device, stream, window, _of(self._policies.get((device, stream), {}), Policy))
+            WindowSequence(device, stream, window, _policies_of(self._policies.get((device, stream), {}), Policy))
             for device, stream, window in sorted(self._numbers)
             if window
         ]
@@ -280,7 +280,7 @@ class StoredHistory:
                     yield number, clock, first, last
 
 
-def _of(policies: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyKind]:
+def _policies_of(policies: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyKind]:
     return {version: policy for version, policy in sorted(policies.items()) if isinstance(policy, kind)}
 
 

@@ -81,16 +81,16 @@ class Group(NamedTuple):
 class Tasks:
     """Runs functions in this process."""
 
-    def hold(self, function: Callable[..., Any], some: _Arguments) -> list[Any]:
+    def hold(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
         """Results of a function for each argument, for `map` to give to others; they stay where they are made."""
-        return self.map(function, some)
+        return self.map(function, calls)
 
     def map(
-        self, function: Callable[..., _Result], some: _Arguments, progress: _Told = lambda _: None
+        self, function: Callable[..., _Result], calls: _Arguments, progress: _Told = lambda _: None
     ) -> list[_Result]:
         """Results of a function for each argument, in their order; `progress` is called with how many are done."""
         outcomes = []
-        for arguments in some:
+        for arguments in calls:
             outcomes.append(function(*arguments))
             progress(len(outcomes))
         return outcomes
@@ -104,15 +104,15 @@ class _RayTasks(Tasks):
         remote = self._ray.remote(function)
         return [remote.remote(*arguments) for arguments in some]
 
-    def hold(self, function: Callable[..., Any], some: _Arguments) -> list[Any]:
-        references = self._begun(function, some)
+    def hold(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
+        references = self._begun(function, calls)
         self._ray.wait(references, num_returns=len(references), fetch_local=False)
         return references
 
     def map(
-        self, function: Callable[..., _Result], some: _Arguments, progress: _Told = lambda _: None
+        self, function: Callable[..., _Result], calls: _Arguments, progress: _Told = lambda _: None
     ) -> list[_Result]:
-        waiting = references = self._begun(function, some)
+        waiting = references = self._begun(function, calls)
         while waiting:
             _, waiting = self._ray.wait(waiting)
             progress(len(references) - len(waiting))

@@ -171,15 +171,15 @@ class Inbox:
             self._changed.wait_for(lambda: self.waiting > 0, timeout=timeout)
             return self._take(self._count, self._count)
 
-    def _take(self, most: int, each: int = _AT_ONCE) -> list[_Event]:
+    def _take(self, most: int, per_device: int = _AT_ONCE) -> list[_Event]:
         taken: list[_Event] = [*self._answers]
         self._answers.clear()
         slow = self._slow if self._slow_due <= (now := time.monotonic()) or self._closed else {}
         if slow:
             self._slow, self._slow_due = {}, now + self._pause
             self._queues |= slow
-        shares = dict.fromkeys(self._queues, each)
-        for device in self._costs.keys() & shares.keys() if each == _AT_ONCE else ():
+        shares = dict.fromkeys(self._queues, per_device)
+        for device in self._costs.keys() & shares.keys() if per_device == _AT_ONCE else ():
             shares[device] = max(1, int(_SECONDS / self._costs[device]))
         self._served.clear()
         while most and shares:

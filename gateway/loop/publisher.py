@@ -259,7 +259,7 @@ class Publisher(Part):
 
     def _send(self, outgoing: Outgoing) -> bool:
         """Publish what is known of a frame, unless that is nothing or a newer one was; whether it is dealt with."""
-        if (report := self._made(outgoing)) is None:
+        if (report := self._report_of(outgoing)) is None:
             self._done.append(outgoing.serial)
             return True
         if (time := self._last_told(outgoing)) is not None and report.time < time:
@@ -274,7 +274,7 @@ class Publisher(Part):
         self._counters["counts" if place.window else "estimates"] += 1
         return True
 
-    def _made(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
+    def _report_of(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
         try:
             return self._recorder.report(outgoing)
         except FuguError as error:
@@ -286,6 +286,6 @@ class Publisher(Part):
         number = outgoing.place.number
         if number not in self._told:
             frame = self._before.pop(number, None)
-            newest = None if frame is None else self._made(outgoing._replace(frame=frame))
+            newest = None if frame is None else self._report_of(outgoing._replace(frame=frame))
             self._told[number] = None if newest is None else newest.time
         return self._told[number]

@@ -55,13 +55,13 @@ class LedgerView:
 
     def page(self, audience: str, before: int) -> dict[str, Any]:
         """Entries below a number, newest first, or what is wrong in `problem` (`audience` empty: all shown)."""
-        return self._asked(("page", audience, before), lambda ledger: self._page(ledger, audience, before))
+        return self._cached(("page", audience, before), lambda ledger: self._page(ledger, audience, before))
 
     def budgets(self, device: str) -> dict[str, Any]:
         """Used and remaining budget of each audience for a device's streams, or the fault in `problem`."""
-        return self._asked(("budgets", device), lambda ledger: self._budgets(ledger, device))
+        return self._cached(("budgets", device), lambda ledger: self._budgets(ledger, device))
 
-    def _asked(self, key: object, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
+    def _cached(self, key: object, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
             at, answer = self._known.pop(key, (-math.inf, {}))
             if time.monotonic() - at >= _FRESH_SECONDS:

@@ -66,20 +66,20 @@ def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) 
     time = unix_us(report.time) / 1e6
     if isinstance(report, StateEstimate):
         shares = list(report.shares.items())
-        names, each = tuple(name for name, _ in shares), tuple((share, math.nan, math.nan) for _, share in shares)
-        some = slice(1 if len(shares) == 2 else 0, _MOST_NAMES)
-        return Said("", time, names[some], _SHARE, each[some], report.useful)
-    each = tuple(zip(report.values, report.low, report.high, strict=True))
+        names, intervals = tuple(name for name, _ in shares), tuple((share, math.nan, math.nan) for _, share in shares)
+        slots = slice(1 if len(shares) == 2 else 0, _MOST_NAMES)
+        return Said("", time, names[slots], _SHARE, intervals[slots], report.useful)
+    intervals = tuple(zip(report.values, report.low, report.high, strict=True))
     if not isinstance(report, WindowCount):
-        return Said("", time, tuple(report.labels()) or ("",), report.unit or "", each, report.useful)
+        return Said("", time, tuple(report.labels()) or ("",), report.unit or "", intervals, report.useful)
     window = next((window for window in windows if window.name == report.window), None)
     if window is None or report.blocks:
         return None
     names = tuple(report.labels()) or (" or ".join(report.states),)
-    some = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
-    shown = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in each[some]]
+    slots = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
+    shown = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[slots]]
     numbers = tuple((value, low, high) for value, low, high in shown)
-    return Said(report.window, time, names[some], _SHARE, numbers, report.useful)
+    return Said(report.window, time, names[slots], _SHARE, numbers, report.useful)
 
 
 class Memory:

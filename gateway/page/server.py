@@ -145,7 +145,7 @@ class PageBeside:
 
     def _watch(self) -> None:
         pause = _FIRST_PAUSE
-        while (process := self._started()) is not None:
+        while (process := self._start_process()) is not None:
             process.join()
             if self._ending.is_set() or process.exitcode == 0:
                 return
@@ -154,7 +154,7 @@ class PageBeside:
                 return
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
-    def _started(self) -> SpawnProcess | None:
+    def _start_process(self) -> SpawnProcess | None:
         with self._lock:
             if self._ending.is_set():
                 return None

@@ -135,7 +135,7 @@ def _components(description: Description) -> dict[str, Component]:
         "privacy": _entity(
             *("sensor", f"{description.stream} privacy", _topic("description", description), _MOST_SURE),
             {"promise": _literal(promise)}
-            | _said("guarantee.epsilon", "guarantee.adversary", "confirmed", "protects", "does_not_protect", *_WHEN),
+            | _members("guarantee.epsilon", "guarantee.adversary", "confirmed", "protects", "does_not_protect", *_WHEN),
             unit_of_measurement="%",
             entity_category="diagnostic",
             icon="mdi:shield-lock-outline",
@@ -165,7 +165,7 @@ def _entity(
     return entity | more
 
 
-def _said(*names: str) -> dict[str, str]:
+def _members(*names: str) -> dict[str, str]:
     """Members of a message as attributes, each under its last name."""
     return {name.rpartition(".")[2]: f"value_json.{name}" for name in names}
 
@@ -187,7 +187,7 @@ def _counted(description: Description) -> dict[str, Component]:
     topic, single, components = _topic("count", description), len(description.windows) == 1, {}
     for window in description.windows:
         if window.query.each:
-            every = {f".{index}": (f"_{label}", label) for index, label in _shown(description.states)}
+            every = {f".{index}": (f"_{label}", label) for index, label in _shown_states(description.states)}
         else:
             states, *others = window.groups(description.states)
             of = " or ".join(states) if len(states) <= _MOST_NAMED else f"{len(states)} states"
@@ -204,7 +204,7 @@ def _counted(description: Description) -> dict[str, Component]:
             value = f"{{% if {ours} %}}{{{{ {numbers.pop('value')} }}}}{{% endif %}}"
             of += "" if single else f" ({window.name})"
             # With several windows the messages of another would have no such attributes.
-            attributes = numbers | _said("confidence", "since", "time", "useful") if single else None
+            attributes = numbers | _members("confidence", "since", "time", "useful") if single else None
             name, unit = f"share of {of}", "%"
             seconds = window.stride * description.period_seconds
             sensor = _number(f"{description.stream} {name}", topic, value, attributes, seconds, unit)
@@ -213,9 +213,9 @@ def _counted(description: Description) -> dict[str, Component]:
 
 
 def _estimated(description: Description) -> dict[str, Component]:
-    topic, attributes = _topic("estimate", description), _said("since", "time", "useful")
+    topic, attributes = _topic("estimate", description), _members("since", "time", "useful")
     components = {}
-    for index, label in _shown(description.states):
+    for index, label in _shown_states(description.states):
         member = _member(f"share_{label}")
         share = _useful(f"(100 * {member}) | round(2)")
         value = f"{{% if {member} is defined %}}{{{{ {share} }}}}{{% endif %}}"
@@ -225,7 +225,7 @@ def _estimated(description: Description) -> dict[str, Component]:
 
 
 def _state(description: Description) -> Component:
-    label = description.states[_on(description.states)]
+    label = description.states[_on_state(description.states)]
     state = _entity(
         *("binary_sensor", f"{description.stream} {label}", _topic("estimate", description)),
         f"{{% if value_json.probability >= {LIKELY} %}}"
@@ -240,13 +240,13 @@ def _points(description: Description) -> dict[str, Component]:
     """A place on the map, with how far off it can be; or a value, with the interval that it is in."""
     topic = _topic("estimate", description)
     if description.place is not None:
-        attributes = _said("time", "useful") | {"gps_accuracy": "value_json.accuracy"}
+        attributes = _members("time", "useful") | {"gps_accuracy": "value_json.accuracy"}
         attributes |= {name: _useful(f"value_json.{name}") for name in ("latitude", "longitude")}
         more = {"source_type": "gps", "icon": "mdi:map-marker-radius"}
         return {"place": _entity("device_tracker", description.stream, topic, "", attributes, **more)}
     value = _entity(
         *("sensor", description.stream, topic, "{% if value_json.value is defined %}{{ value_json.value }}{% endif %}"),
-        _said("low", "high", "time", "useful"),
+        _members("low", "high", "time", "useful"),
         state_class="measurement",
         expire_after=_expires(description.frame_ticks * description.period_seconds),
         icon="mdi:chart-bell-curve",
@@ -260,13 +260,13 @@ def _useful(value: str) -> str:
     return f"{value} if value_json.useful else None"
 
 
-def _shown(states: tuple[str, ...]) -> list[tuple[int, str]]:
+def _shown_states(states: tuple[str, ...]) -> list[tuple[int, str]]:
     """The states whose shares are shown, with their numbers: of two the one that is on, of too many none."""
     every = list(enumerate(states))
-    return every[_on(states) :][:1] if len(states) == 2 else every if len(states) <= MOST_STATES else []
+    return every[_on_state(states) :][:1] if len(states) == 2 else every if len(states) <= MOST_STATES else []
 
 
-def _on(states: tuple[str, ...]) -> int:
+def _on_state(states: tuple[str, ...]) -> int:
     """Which of two states is the one that is on; the second, unless names say otherwise."""
     return next((index for index, label in enumerate(states) if label.casefold() in _ON), 1)
 

@@ -176,7 +176,7 @@ class TableSender(Part):
         if newest is not None:
             tick += newest.frame.shift  # tables are for the device's own numbers
         sent = self._sent[key] = {number: until for number, until in self._sent[key].items() if until > tick}
-        for table in self._wanted(key, model, newest, tick):
+        for table in self._due_tables(key, model, newest, tick):
             if sent.get(table.number) == table.until:
                 continue
             if self._link.publish(topic_of("table", self._catalogue.fleet, *key), self._sealed(*key, table)) is None:
@@ -193,7 +193,7 @@ class TableSender(Part):
         assert policy is not None
         return self._catalogue.find(*key, policy.version, MeasureModel)
 
-    def _wanted(self, key: _Key, model: MeasureModel, newest: Measured | None, tick: int) -> Iterator[TimedTable]:
+    def _due_tables(self, key: _Key, model: MeasureModel, newest: Measured | None, tick: int) -> Iterator[TimedTable]:
         policy = model.policy
         ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
         yield from self._scheduled(key, model, tick, ahead)

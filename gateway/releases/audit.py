@@ -223,7 +223,7 @@ def _frame(entry: Mapping[str, Any], charges: Mapping[str, int]) -> tuple[Releas
         return None, f"holds no release: {error}"
     names = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")
     if (
-        any(getattr(frame, each) != entry[each] for each in names)
+        any(getattr(frame, name) != entry[name] for name in names)
         or frame.entry != number
         or frame.devices != len(charges)
     ):
@@ -284,8 +284,8 @@ def _basis_problem(
             if policy.table is not None
             for classes in [question.classes([policy])]
         ]
-        rules = {(symbol.hits, each) for symbol in basis.symbols for each in symbol.chains}
-        if not any({(hits, each) for each in classes} <= rules for hits, classes in wanted):
+        rules = {(symbol.hits, chain) for symbol in basis.symbols for chain in symbol.chains}
+        if not any({(hits, chain) for chain in classes} <= rules for hits, classes in wanted):
             return f"its noise is not for the table and the class of chains of {device}"
     return ""
 
@@ -402,7 +402,7 @@ class _Account:
             newest = self.told[-1]
             chains = with_classes(newest.chains, (chains for chains, _ in every))
             self.told[-1] = newest._replace(
-                chains=chains, period_us=min(newest.period_us, *(each for _, each in every))
+                chains=chains, period_us=min(newest.period_us, *(period_us for _, period_us in every))
             )
 
     def history(self) -> list[Disclosure]:
@@ -455,7 +455,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
         shifts[group, device] = shift
     outlived: dict[Stream, list[tuple[int, ReleaseClass, int]]] = defaultdict(list)
     for device, stream, chains, period_us, after in rows.outlived():
-        outlived[device, stream] += [(after, each, period_us) for each in classes_written(chains)]
+        outlived[device, stream] += [(after, chain, period_us) for chain in classes_written(chains)]
     together = _Together(rows, accounts.values())
     together.change(0)
     problems += _change(accounts, changes.pop(0, []), policies, 0)
@@ -496,14 +496,14 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
             account.exclusive = number if exclusive else account.exclusive
             account.shifted |= paid > 0 and shift != 0
             account.together |= len(every) > 1
-            near = [run for charge in every for run in _told(charge, first, last, shift, account.key.device)]
+            near = [run for charge in every for run in _charges_at(charge, first, last, shift, account.key.device)]
             reached = peak_of_sum(near) + account.base
             account.reach(reached, near, first)
             account.reach_ticks(first, last)
             if problem := _period_problem(account, row["payload"]):
                 problems.append(f"entry {number}: {account.key}: {problem}")
             for member in together.members(account.key) if outlived else ():
-                account.hold((each, period) for after, each, period in outlived.get(member, ()) if number > after)
+                account.hold((chain, period) for after, chain, period in outlived.get(member, ()) if number > after)
             if policies and (problem := _made_by(account, policies, row["inputs"], paid)):
                 problems.append(f"entry {number}: {account.key}: {problem}")
             if reached > account.allowance:
@@ -538,7 +538,7 @@ def _made_by(account: _Account, policies: TrustedPolicies, inputs: str, charge: 
     return policies.base_problem(own, makers, account.base)
 
 
-def _told(account: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
+def _charges_at(account: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
     """Charge of an account at ticks of a device; of another device by wall time, as far as that is known."""
     if account.key.device == device:
         return clipped(account.runs[account.near(first, last)], first, last)
@@ -581,7 +581,7 @@ def _change(accounts: dict[int, _Account], changes: list[_Row], policies: Truste
             if mechanism != account.mechanism:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             problems += [f"{account.key}: {problem}"] if problem else []
-            written = {each for each in classes_written(chains) if not isinstance(each, ListedChains)}
+            written = {chain for chain in classes_written(chains) if not isinstance(chain, ListedChains)}
             if policies and written - policies.classes({account.key[:2], *account.named}):
                 problems.append(f"{account.key}: its allowance is for a class of chains of no policy that was given")
     return problems

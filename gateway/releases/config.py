@@ -324,15 +324,15 @@ def _bound(
     by then. What leaks over a change is within each audience's slack: releases stop until it is (`Maker.make`).
     """
     audiences = [config.audience_of(reader.name, name) for name in reader.audiences]
-    bounds = _alone(reader, config, device, stream)
+    bounds = _exclusive_epsilons(reader, config, device, stream)
     try:
         classes = [
             (policy.chains, policy.clock.period_us, units_above(policy.window_rate))
             for policy in catalogue.charged(device, stream)
         ]
-        base = max((each for *_, each in classes), default=0)
-        classes += [(each, period, base) for each, period in past.classes if not isinstance(each, ListedChains)]
-        several = len({each[:2] for each in classes}) > 1 or past.lost
+        base = max((row for *_, row in classes), default=0)
+        classes += [(row, period, base) for row, period in past.classes if not isinstance(row, ListedChains)]
+        several = len({row[:2] for row in classes}) > 1 or past.lost
         leaks = (
             float_up(sum((SLACK * Fraction(audience.epsilon) for audience in audiences), Fraction(0)))
             if several
@@ -375,7 +375,7 @@ def joint_charge(allowances: Sequence[int], base: int) -> int:
     return excess + base if any(allowance >= base for allowance in allowances) else 0
 
 
-def _alone(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> list[float]:
+def _exclusive_epsilons(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> list[float]:
     for release in config.releases:
         about = release.stream == stream and (release.devices == "all" or device in release.devices)
         if about and release.audience in reader.audiences and (release.mechanism in ALONE or release.chains):

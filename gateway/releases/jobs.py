@@ -55,10 +55,10 @@ def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
                 joined = named.union(*(groups.get(member, ()) for member in named))
                 groups |= dict.fromkeys(joined, joined)
     streams = list(dict.fromkeys(groups.values()))
-    for each in streams:
-        if len(set[Clock]().union(*(clocks.get(member, set()) for member in each))) > 1:
+    for members in streams:
+        if len(set[Clock]().union(*(clocks.get(member, set()) for member in members))) > 1:
             raise FuguError(
-                f"streams {together_name(each)} move together and do not have one clock: plan them with one --epoch"
+                f"streams {together_name(members)} move together and do not have one clock: plan them with one --epoch"
             )
     return streams
 
@@ -252,9 +252,11 @@ def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST)
     period = min(policy.clock.period_us for policy in policies)
     own = classes_of_release(chains, policies)
     classes = (
-        [(each, period) for each in own] if chains else [(policy.chains, policy.clock.period_us) for policy in policies]
+        [(chain, period) for chain in own]
+        if chains
+        else [(policy.chains, policy.clock.period_us) for policy in policies]
     )
-    before = [each for each in past.classes if isinstance(each[0], ListedChains) == bool(chains)]
+    before = [chain for chain in past.classes if isinstance(chain[0], ListedChains) == bool(chains)]
     return list(dict.fromkeys([*classes, *before]))
 
 
@@ -325,9 +327,9 @@ def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
 def _site(name: str, counted: Sequence[Counted]) -> tuple[Audience, int]:
     """Promise to the site: the weakest of the streams' guarantees, about the shortest stretch of any of them."""
     ranks: tuple[Adversary, ...] = get_args(Adversary)
-    weakest = min((each.policy.guarantee.adversary for each in counted), key=ranks.index)
-    ticks = min(each.policy.guarantee.stretch_ticks for each in counted)
-    worst = max(counted, key=lambda each: each.epsilon(ticks))
+    weakest = min((counted_stream.policy.guarantee.adversary for counted_stream in counted), key=ranks.index)
+    ticks = min(counted_stream.policy.guarantee.stretch_ticks for counted_stream in counted)
+    worst = max(counted, key=lambda counted_stream: counted_stream.epsilon(ticks))
     if math.isinf(epsilon := worst.epsilon(ticks)):
         stream = f"{worst.policy.device}/{worst.policy.stream}"
         raise FuguError(
@@ -366,20 +368,20 @@ def allowances(
         key, names = Key(device, stream, name), [asker for asker, _ in asked_by]
         audience = config.audiences[name]
         streams = sorted(groups.get((device, stream), [(device, stream)]))
-        members = {each: charged for each in streams if (charged := catalogue.charged(*each))}
+        members = {row: charged for row in streams if (charged := catalogue.charged(*row))}
         if (device, stream) not in members:  # nothing that could be told, and no tick to be charged for it
             continue
         policies = [policy for charged in members.values() for policy in charged]
         base = sum(max(units_above(policy.window_rate) for policy in charged) for charged in members.values())
         before = past(members)
         try:
-            classes = list(dict.fromkeys(each for _, own in asked_by for each in _classes(own, policies, before)))
+            classes = list(dict.fromkeys(row for _, own in asked_by for row in _classes(own, policies, before)))
             most = _allowance(classes, audience, mechanism, before)
         except ChainClassError as error:
             impossible |= dict.fromkeys(names, f"{key}: nothing can be released: {error}")
             continue
         if problem := standing_problem(key, most, base):
             impossible |= dict.fromkeys(names, problem)
-        chains, period = tuple(dict.fromkeys(each for each, _ in classes)), min(each for _, each in classes)
+        chains, period = tuple(dict.fromkeys(row for row, _ in classes)), min(row for _, row in classes)
         allowances.append(Allowance(key, most, base, audience.promise, period, mechanism, chains))
     return allowances, impossible

@@ -93,7 +93,9 @@ class _Books(NamedTuple):
 
     def beside(self, key: Key) -> list[_Row]:
         """The other accounts whose streams share a stream's charges."""
-        return [self.rows[each] for each in sorted(self.together(key)[1]) if each != key[:2] and each in self.rows]
+        return [
+            self.rows[member] for member in sorted(self.together(key)[1]) if member != key[:2] and member in self.rows
+        ]
 
 
 class _RehearsalError(Exception):
@@ -235,12 +237,14 @@ class Ledger:
     def _books(self, audience: str, streams: Collection[Stream]) -> _Books:
         """An audience's accounts of some streams, and of those that move with them."""
         ties = self._ties([device for device, _ in streams])
-        devices = {device for each in (streams, *{members for _, members in ties.values()}) for device, _ in each}
+        devices = {
+            device for members_of in (streams, *{members for _, members in ties.values()}) for device, _ in members_of
+        }
         rows = among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience)
         return _Books({(row.device, row.stream): row for row in map(_Row._make, rows)}, ties)
 
     def _class(self, classes: tuple[ReleaseClass, ...]) -> int:
-        chains = json.dumps([each.model_dump(mode="json") for each in classes])
+        chains = json.dumps([chain.model_dump(mode="json") for chain in classes])
         return self._find("classes", "chains", chains) or self._insert("classes", "chains", chains)
 
     def _keep_promise(self, audience: str, wanted: Promise) -> None:
@@ -380,14 +384,14 @@ class Ledger:
         account, others, (together, _) = books.account(key), books.beside(key), books.together(key)
         shift, charge, base = release.shifts.get(key.device, 0), release.charges[key.device], account.base
         first, last = release.first + shift, release.last + shift
-        exclusive = next((each.exclusive for each in (account, *others) if each.exclusive), 0)
+        exclusive = next((book.exclusive for book in (account, *others) if book.exclusive), 0)
         problem = ""
         if release.mechanism != account.mechanism:
             rule = account.mechanism
             problem = f"mechanism {release.mechanism} keeps no promise whose releases are charged by {rule}"
         elif exclusive:
             problem = f"entry {exclusive} does not compose with any other release of {together or 'this stream'}"
-        elif release.exclusive and (base or any(self._runs(each.id) for each in (account, *others))):
+        elif release.exclusive and (base or any(self._runs(book.id) for book in (account, *others))):
             problem = (
                 f"mechanism {release.mechanism} does not compose and something was charged to "
                 f"{together or 'this stream'} before"
@@ -401,7 +405,7 @@ class Ledger:
         total = total if charge else [ChargedTicks(first, last, peak(total))]
         for other in others:
             ahead = 0 if other.device == key.device else None if other.shifted else shift  # a device has one clock
-            runs = self._runs(other.id) if ahead is None else self._near(other.id, first - ahead, last - ahead)
+            runs = self._runs(other.id) if ahead is None else self._runs_at(other.id, first - ahead, last - ahead)
             for run in beside(runs, first, last, ahead):
                 total = overlay(total, *run)
         above = [run for run in total if run.charge + base > account.allowance]
@@ -412,7 +416,7 @@ class Ledger:
         query = "SELECT first, last, charge FROM intact_runs WHERE account=?"
         return [ChargedTicks._make(row) for row in self._db.execute(query, (account,))]
 
-    def _near(self, account: int, first: int, last: int) -> list[ChargedTicks]:
+    def _runs_at(self, account: int, first: int, last: int) -> list[ChargedTicks]:
         """The runs that overlap or touch the ticks; at most one of them begins before the first."""
         rows = self._db.execute(
             "SELECT first, last, charge FROM intact_runs WHERE account=? AND first<=? AND first>=COALESCE("
@@ -422,7 +426,7 @@ class Ledger:
         return [run for run in map(ChargedTicks._make, rows) if run.last >= first - 1]
 
     def _near_members(self, release: Release, group: int) -> dict[int, list[ChargedTicks]]:
-        """By account of a release's devices, which are the members of a group, the runs of `_near`."""
+        """By account of a release's devices, which are the members of a group, the runs of `_runs_at`."""
         rows = self._db.execute(
             "SELECT runs.account, runs.first, runs.last, runs.charge, shift FROM intact_runs runs "
             "JOIN accounts ON accounts.id=runs.account JOIN members ON members.device=accounts.device "
@@ -692,7 +696,7 @@ class Ledger:
 
     def spent(self, key: Key, first: int, last: int) -> list[ChargedTicks]:
         """The charges of releases for ticks first..last; ticks between runs have 0. LedgerError if no account."""
-        return clipped(self._near(self._account(key).id, first, last), first, last)
+        return clipped(self._runs_at(self._account(key).id, first, last), first, last)
 
     def _account(self, key: Key) -> _Row:
         if (row := self._one(f"{_ACCOUNT} WHERE (device, stream, audience)=(?, ?, ?)", *key)) is None:

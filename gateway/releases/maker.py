@@ -133,7 +133,7 @@ def device_symbols(
             for device, place in lines[table].items():
                 if device in device_symbols:
                     device_symbols[device].tables[table] = laid[place]
-        symbols |= {device: each for device, each in device_symbols.items() if each.tables}
+        symbols |= {device: symbols_of for device, symbols_of in device_symbols.items() if symbols_of.tables}
     return symbols
 
 
@@ -146,9 +146,9 @@ def device_windows(
         if (window := question.windows.get(device)) is not None:
             asked.setdefault(window, []).append(device)
     answered: dict[str, DeviceWindows] = {}
-    for wanted, some in asked.items():
+    for wanted, owners_asked in asked.items():
         name = sequence_name(question.stream, wanted.name)
-        for shift, owners in _by_shift(store, name, some, (wall, wall + question.length - 1), wanted).items():
+        for shift, owners in _by_shift(store, name, owners_asked, (wall, wall + question.length - 1), wanted).items():
             first = wall + shift
             frames: dict[str, list[WindowFrame]] = {}
             for number, frame in store.windows.across([*owners], first, first + question.length - 1):
@@ -362,10 +362,10 @@ class Maker:
             if since_us:
                 louder.append(Louder(-(-since_us // job.clock.period_us) - 1 + ahead, None))
             # The ledger itself refuses what lies before a border.
-            louder = [each for each in louder if each.excess is not None or each.last < first]
+            louder = [stretch for stretch in louder if stretch.excess is not None or stretch.last < first]
             if not louder:
                 continue
-            worst_odds = [each.worst_odds for each in classes_of(self.ledger.classes(key))]
+            worst_odds = [stretch.worst_odds for stretch in classes_of(self.ledger.classes(key))]
             history, slack = self.history(device, job.plan.stream), SLACK * Fraction(job.epsilon) / len(louder)
             since: int | None = 0
             for last, excess in louder:
@@ -413,8 +413,8 @@ class Maker:
                     counts.counted[device] = self._counted(question, device, symbols)
                 for table, laid_out in symbols.items():
                     rows.setdefault((both, table), []).append(laid_out)
-        for (both, table), some in rows.items():
-            (counts.beside if both else counts.tally).add(np.stack(some), table)
+        for (both, table), laid in rows.items():
+            (counts.beside if both else counts.tally).add(np.stack(laid), table)
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
         if len(symbols) > 1:

@@ -76,7 +76,7 @@ class SumReleases:
         return frozenset(
             topic_of("release", group.fleet, audience, name)
             for group in groups
-            for audience in self._told(group)
+            for audience in self._audiences_of(group)
             for name in group.release_names
         )
 
@@ -107,7 +107,7 @@ class SumReleases:
                     ledger.reserve(telling.release, draw, time_us=self._maker.now_us(), progress=progress)
         return refused
 
-    def _told(self, group: GroupDocument) -> list[str]:
+    def _audiences_of(self, group: GroupDocument) -> list[str]:
         return [name for name, terms in self._audiences.items() if terms is None or group.name in terms.sums]
 
     def _tellings(self, window: SumWindow) -> tuple[list[list[_Telling]], dict[str, str]]:
@@ -121,14 +121,14 @@ class SumReleases:
         }
         counted = [self._counted(policy, window) for policy in policies.values()]
         allowed, refused = list[list[_Telling]](), dict[str, str]()
-        for audience in self._told(group):
+        for audience in self._audiences_of(group):
             try:
-                allowed.append([self._telling(audience, name, window, counted) for name in group.release_names])
+                allowed.append([self._sum_release(audience, name, window, counted) for name in group.release_names])
             except FuguError as error:
                 refused[audience] = str(error)
         return allowed, refused
 
-    def _telling(self, audience: str, name: str, window: SumWindow, counted: Sequence[Counted]) -> _Telling:
+    def _sum_release(self, audience: str, name: str, window: SumWindow, counted: Sequence[Counted]) -> _Telling:
         """A release to an audience that may be told. Raises FuguError if it may not be told."""
         group = window.group
         job = _job(group, audience, self._audiences[audience], name, [report.policy for report in counted])

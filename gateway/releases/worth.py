@@ -166,7 +166,7 @@ def _guess(job: Job, kinds: Counter[_Kind], length: int) -> float:
     own, groups = job.question.chains, job.question.query.groups
     classes = {kind: ListedChains(transitions=own) if own else kind.chains for kind in kinds}
     spreads = [(count, *_class_spread(classes[kind], groups, length)) for kind, count in kinds.items()]
-    apart = sum(count * each for count, each, _ in spreads)
+    apart = sum(count * width for count, width, _ in spreads)
     return math.sqrt(float(np.sum(apart**2)) + sum(count * float(variances.sum()) for count, _, variances in spreads))
 
 

@@ -103,9 +103,9 @@ class AgedStore:
         for number in numbers:
             mine = np.flatnonzero(journal.number == number)
             if len(mine):
-                some = zip(journal.previous[mine].tolist(), journal.last[mine].tolist(), strict=True)
+                spans = zip(journal.previous[mine].tolist(), journal.last[mine].tolist(), strict=True)
                 query = "SELECT after, through FROM intact_coverage WHERE stream=?"
-                self.put_coverage(number, Coverage([*self._db.execute(query, (number,)), *some]).intervals)
+                self.put_coverage(number, Coverage([*self._db.execute(query, (number,)), *spans]).intervals)
             (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (number,)).fetchone()
             self._keep(number, -1 if last is None else last + 1)
             symbols += self._symbols.erase(number)

@@ -92,8 +92,8 @@ MOST_VALUES = 500
 def among(db: Database, query: str, values: Sequence[object], *rest: object) -> Iterator[Any]:
     """The rows that a query finds, whose last condition is that something is among some values, after those given."""
     for i in range(0, len(values), MOST_VALUES):
-        some = values[i : i + MOST_VALUES]
-        yield from db.execute(f"{query} IN ({', '.join('?' * len(some))})", (*rest, *some))
+        part = values[i : i + MOST_VALUES]
+        yield from db.execute(f"{query} IN ({', '.join('?' * len(part))})", (*rest, *part))
 
 
 class Rows(Protocol):

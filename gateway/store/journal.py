@@ -115,9 +115,9 @@ def _check(
             version[row] == rule_version and bits[row] == wide and first[row] + count[row] - 1 - shift[row] <= newest
         )
         if right and symbols < 1 << wide:
-            each, mask = 8 // wide, (1 << wide) - 1
+            per_byte, mask = 8 // wide, (1 << wide) - 1
             for i in range(count[row]):
-                right &= (packed[start[row] + i // each] >> (8 - wide - wide * (i % each))) & mask < symbols
+                right &= (packed[start[row] + i // per_byte] >> (8 - wide - wide * (i % per_byte))) & mask < symbols
         is_right[row] = right
 
 
@@ -208,15 +208,15 @@ class Arrivals(NamedTuple):
     @classmethod
     def of(cls, streams: Streams, received: Iterable[Received]) -> Arrivals:
         """Frames one by one."""
-        some = list(received)
+        arrived = list(received)
         rows = [
-            (streams.slot(device, stream), frame) for device, stream, frame in some if isinstance(frame, SymbolFrame)
+            (streams.slot(device, stream), frame) for device, stream, frame in arrived if isinstance(frame, SymbolFrame)
         ]
         slots = np.array([slot for slot, _ in rows], dtype=np.int64)
         return cls(
             slots,
             Columns.of([(0, frame) for _, frame in rows]),
-            [frame for frame in some if not isinstance(frame.frame, SymbolFrame)],
+            [frame for frame in arrived if not isinstance(frame.frame, SymbolFrame)],
         )
 
     @property

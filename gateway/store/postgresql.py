@@ -107,7 +107,7 @@ class PostgresDatabase:
         except psycopg.Error as error:
             raise kind.refused(f"cannot open {what}: {_line(error)}") from None
         try:
-            self._identity = self._found()
+            self._identity = self._server_identity()
             *_, self._schema = self._identity
             self._prepare(create)
             if lease is not None and not self._take(lease):
@@ -267,7 +267,7 @@ class PostgresDatabase:
             raise
         return connection
 
-    def _found(self) -> tuple[int, int, int, str]:
+    def _server_identity(self) -> tuple[int, int, int, str]:
         """Server, its history (another one after a copy was put back or a standby took over), database and schema."""
         query = (
             "SELECT system_identifier, timeline_id, "
@@ -432,7 +432,7 @@ class PostgresDatabase:
 
     def _take_again(self) -> None:
         """Be sure that the server is the same, and nobody has taken what this process holds. Raises FileLostError."""
-        identity = self._found()
+        identity = self._server_identity()
         if identity != self._identity:
             raise FileLostError(f"{self._server.name} is another server now, or has another history")
         if self._lease is not None:
@@ -464,8 +464,8 @@ def _writer(lease: Lease) -> str:
 def _epochs(lease: Lease) -> str:
     """A query for the epoch of a lease, and that of its generation if it shares; 0 for what nobody has had."""
     names = (lease.name, _GENERATION) if lease.shares else (lease.name,)
-    each = [f"coalesce((SELECT epoch FROM holders WHERE name='{name}'), 0)" for name in names]
-    return f"SELECT {', '.join([*each, '0'][:2])}"
+    queries = [f"coalesce((SELECT epoch FROM holders WHERE name='{name}'), 0)" for name in names]
+    return f"SELECT {', '.join([*queries, '0'][:2])}"
 
 
 @lru_cache(maxsize=256)

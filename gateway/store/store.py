@@ -360,7 +360,7 @@ class Store:
         spans: dict[int, list[Span]] = {number: [] for number in numbers}
         for number, *span in among(self._db, "SELECT * FROM intact_shifts WHERE stream", numbers):
             spans[number].append(Span(*span))
-        return {number: Shifts(some) for number, some in spans.items()}
+        return {number: Shifts(rows) for number, rows in spans.items()}
 
     def put_shifts(self, stream: int, spans: Iterable[Span], oldest: int) -> None:
         """Follow a change of the shifts; those below the oldest are forgotten."""

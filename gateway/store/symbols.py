@@ -71,15 +71,15 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, rows: Iterable[tuple[int, SymbolFrame]]) -> Columns:
         """Frames as columns, from the numbers of their sequences and themselves."""
-        some = list(rows)
+        frames = list(rows)
         fields = [
-            (number, f.policy_version, f.shift, f.previous, f.first, len(f.symbols), f.bits) for number, f in some
+            (number, f.policy_version, f.shift, f.previous, f.first, len(f.symbols), f.bits) for number, f in frames
         ]
-        table = np.array(fields, dtype=np.int64).reshape(len(some), 7).T.copy()
+        table = np.array(fields, dtype=np.int64).reshape(len(frames), 7).T.copy()
         sizes = packed_size(table[5], table[6])
         start = np.cumsum(sizes) - sizes
         packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
-        for at, (_, frame) in zip(start, some, strict=True):
+        for at, (_, frame) in zip(start, frames, strict=True):
             pack(np.frombuffer(frame.symbols, dtype=np.uint8), frame.bits, packed, int(at))
         return cls._make((*table, start, packed))
 
@@ -155,27 +155,27 @@ def packed_size(count: Ints, bits: Ints) -> Ints:
 @kernel
 def pack(symbols: Bytes, bits: int, out: Bytes, at: int) -> None:
     """Write symbols into zeroed bytes from `at` on, the first into the highest bits."""
-    each = 8 // bits
+    per_byte = 8 // bits
     for i in range(symbols.size):
-        out[at + i // each] |= np.uint8(symbols[i] << (8 - bits - bits * (i % each)))
+        out[at + i // per_byte] |= np.uint8(symbols[i] << (8 - bits - bits * (i % per_byte)))
 
 
 @kernel
 def unpack(packed: Bytes, at: int, count: int, bits: int, out: Bytes, to: int) -> None:
     """Read symbols from bytes from `at` on into `out` from `to` on."""
-    each, mask = 8 // bits, (1 << bits) - 1
+    per_byte, mask = 8 // bits, (1 << bits) - 1
     for i in range(count):
-        out[to + i] = (packed[at + i // each] >> (8 - bits - bits * (i % each))) & mask
+        out[to + i] = (packed[at + i // per_byte] >> (8 - bits - bits * (i % per_byte))) & mask
 
 
 @kernel
 def lay_out(packed: Bytes, starts: Ints, counts: Ints, bits: Ints, places: Ints, lines: Ints, out: Ints) -> None:
     """Read symbols into lines of `out`, each row's from its place on; what lies beside a line is left out."""
     for row in range(starts.size):
-        each, mask = 8 // bits[row], (1 << bits[row]) - 1
+        per_byte, mask = 8 // bits[row], (1 << bits[row]) - 1
         for i in range(max(0, -places[row]), min(counts[row], out.shape[1] - places[row])):
-            shift = 8 - bits[row] - bits[row] * (i % each)
-            out[lines[row], places[row] + i] = (packed[starts[row] + i // each] >> shift) & mask
+            shift = 8 - bits[row] - bits[row] * (i % per_byte)
+            out[lines[row], places[row] + i] = (packed[starts[row] + i // per_byte] >> shift) & mask
 
 
 def unpacked(packed: Bytes, at: int, count: int, bits: int) -> Bytes:
@@ -224,8 +224,8 @@ class Tail:
         """Append a batch."""
         every, place = self._rows, len(self._batches) << _BATCH
         self._batches.append(columns)
-        some = (columns.number.tolist(), columns.first.tolist(), columns.ticks.tolist())
-        for number, first, count in zip(*some, strict=True):
+        lists = (columns.number.tolist(), columns.first.tolist(), columns.ticks.tolist())
+        for number, first, count in zip(*lists, strict=True):
             if (rows := every.get(number)) is None:
                 rows = every[number] = _Rows()
             if not count:

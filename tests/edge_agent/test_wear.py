@@ -37,7 +37,7 @@ for tick in range({TICKS} * ({FRAMES} + 1)):
     agent._ticks.catch_up()
     agent._ticks.prepare()
     agent._communicate()
-    agent._local.answer(agent._told)
+    agent._local.answer(agent._status_now)
     if tick % {TICKS} == 7:
         newest = agent._outbox.frames.newest
         agent._outbox.frames.forget_committed("hr", tick, (), sent_through=newest, grace=0.0)

@@ -160,10 +160,10 @@ class Board:
                 status = self.following.next_status(self._seconds())
                 if status != answer and await self.link.publish(self._name + "policy/status", status, True):
                     answer = status
-            some = False
+            sent = False
             for line in self.lines:
-                some = await self._send_next(line) or some
-            if not some:
+                sent = await self._send_next(line) or sent
+            if not sent:
                 try:
                     await asyncio.wait_for_ms(self._fresh.wait(), 1000)
                 except asyncio.TimeoutError:

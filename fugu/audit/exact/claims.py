@@ -61,11 +61,11 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
         }
         asked.append(("windows alone", policy["windows_guarantee"], alone, (exp_up(rate),) * 2))
     claims = []
-    for of, stated, each, ratios in asked:
+    for of, stated, ticks, ratios in asked:
         symbols = Fraction(0)
         if "symbols" in of:
             symbols = log_up(max(tick_ratios({**policy, "windows": (), "sums": ()})))
-        loss = partial(_stretch_loss, policy, each, ratios, stated, symbols)
+        loss = partial(_stretch_loss, policy, ticks, ratios, stated, symbols)
         claims.append(_claim(of, stated["epsilon"], stated["adversary"], loss))
     return [*claims, *(Claim("a tick of the stream", Fraction(loss), "any", log_up(max(most))) for loss in own)]
 
@@ -122,8 +122,8 @@ def window_rate(policy: Mapping[str, Any]) -> Fraction:
 
     A sum over homes adds -log p, p the ratio of the discrete Laplace noise that `honest` shares are together.
     """
-    each = ((window, 2 if window["states"] == "histogram" else 1) for window in policy.get("windows") or ())
-    own = sum((-(-w["length"] // w["stride"]) * most / Fraction(w["scale"]) for w, most in each), Fraction(0))
+    moved = ((window, 2 if window["states"] == "histogram" else 1) for window in policy.get("windows") or ())
+    own = sum((-(-w["length"] // w["stride"]) * most / Fraction(w["scale"]) for w, most in moved), Fraction(0))
     groups = (shared["group"] for shared in policy.get("sums") or ())
     return own + sum((log_up(1 / (1 - Fraction(g["noise"], 1 << 32) ** g["honest"])) for g in groups), Fraction(0))
 

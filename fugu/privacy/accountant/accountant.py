@@ -230,7 +230,7 @@ class ChainAccountant:
             return losses_of[rate]
 
         if self.states > EXACT_STATES:
-            return self._rough(excess, epsilon, *self._quick(epsilon, adversary))
+            return self._rough(excess, epsilon, *self._rough_rate(epsilon, adversary))
         low, high = self._bracket(excess, epsilon)
         if low == high:
             return low
@@ -273,7 +273,7 @@ class ChainAccountant:
                 rate = math.sqrt(low * high) if low > 0.0 else high / 2.0
             _not_none(rate, epsilon)
 
-    def _quick(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
+    def _rough_rate(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
         """A rate near the allowance and the power of rates that losses grow like, from bounds that are had at once."""
         if adversary != "ignorant":
             return 0.0, 1.0

@@ -291,7 +291,7 @@ def past_leakages(chain: MarkovChain, rates: Floats) -> Floats:
     backward = reversed_stationary(chain) if chain.is_stationary else None
     if backward is not None:  # the reversed chain is one, too
         return _future_leakages(backward[1], rates[::-1], reversal_error(chain.states))[::-1]
-    return _left(chain, rates, _supports(chain, len(rates)))
+    return _started_leakage(chain, rates, _supports(chain, len(rates)))
 
 
 def _supports(chain: MarkovChain, ticks: int) -> list[Bools]:
@@ -329,7 +329,7 @@ def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> F
     return leakages
 
 
-def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
+def _started_leakage(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
     """Leakage of the past, (n, k, k), for a given initial distribution."""
     assert chain.initial is not None
     leakages = np.zeros_like(rates)

@@ -129,7 +129,7 @@ def is_data(header: list[str], body: list[list[str]]) -> bool:
     if any(_is_amount(cell) for cell in header) or not any(header):
         return True
     shapes = [{_shape(row[place]) for row in body if place < len(row)} for place in range(len(header))]
-    if any(_shape(cell) != cell and _shape(cell) in some for cell, some in zip(header, shapes, strict=True)):
+    if any(_shape(cell) != cell and _shape(cell) in common for cell, common in zip(header, shapes, strict=True)):
         return True
     below = [{row[place].strip() for row in body if place < len(row)} for place in range(len(header))]
     return any(cell and cell in cells for cell, cells in zip(header, below, strict=True))

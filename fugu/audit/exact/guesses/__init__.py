@@ -109,12 +109,12 @@ def useful_distances(
     `unit` is a ratio of 1; `most` is infinite.
     """
     power, columns = rows, list(zip(*rows, strict=True))
-    near = _told(power, unit, most)
+    near = _quotients(power, unit, most)
     best: Matrix = [[most] * len(rows) for _ in rows]
     used: Matrix = [[0] * len(rows) for _ in rows]
     for n in range(1, _MOST_DISTANCE):
         power = [[sum(map(mul, row, column)) for column in columns] for row in power]
-        far, all_told = _told(power, unit, most), paid(n)
+        far, all_told = _quotients(power, unit, most), paid(n)
         value = worth(all_told, near, far)
         used = _cells(lambda a, b, last, n=n: n if a < b else last, value, best, used)
         best, near = _cells(min, best, value), far
@@ -123,6 +123,6 @@ def useful_distances(
     return {n for x, row in enumerate(used) for y, n in enumerate(row) if n and x != y}
 
 
-def _told(power: Rows, unit: int, most: int) -> Matrix:
+def _quotients(power: Rows, unit: int, most: int) -> Matrix:
     quotients = ((max(a / b if b else math.inf for a, b in zip(x, y, strict=True) if a) for y in power) for x in power)
     return [[int(min(quotient, most / unit) * unit) for quotient in row] for row in quotients]
