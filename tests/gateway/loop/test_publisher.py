@@ -268,7 +268,7 @@ def test_what_was_under_way_with_a_client_that_is_gone_is_published_again_and_ta
         assert service.heard(device)[-1].tick == newest
     send(service, DEVICES, SymbolFrame(1, newest, newest + 1, b"\1"))
     service.publisher.pump(idle=False)  # all is under way, and nothing waits
-    service.publisher.begin_anew()
+    service.publisher.connected(begun_anew=True)
     service.drain()
     for device in DEVICES:
         assert [estimate.tick for estimate in service.heard(device)[-2:]] == [newest + 1] * 2
