@@ -13,8 +13,8 @@ from html import escape
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 __all__ = [
-    *("Lane", "Look", "Plot", "Shape", "certainty_lane", "lanes_document", "lanes_svg", "part_shapes", "room_beside"),
-    *("share_scale", "share_shapes", "shares_lane", "time_marks"),
+    *("Lane", "Look", "Plot", "Shape", "certainty_lane", "lanes_document", "lanes_svg", "part_shapes", "percent_marks"),
+    *("room_beside", "share_scale", "share_shapes", "shares_lane", "time_marks"),
 ]
 
 Look: TypeAlias = Literal["stays", "leaves", "attacker"]
@@ -88,10 +88,15 @@ def _unbroken(words: str) -> str:
     return words.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
+def percent_marks(shares: Sequence[float]) -> list[tuple[float, str]]:
+    """Shares, in percent."""
+    return [(share, f"{100 * share:g} %") for share in shares]
+
+
 def _in_percent(lane: Lane) -> Lane:
     """The lane, with the ends and the middle of its upright axis in percent."""
     low, high = lane.range
-    return lane._replace(levels=[(share, f"{100 * share:g} %") for share in (low, (low + high) / 2, high)])
+    return lane._replace(levels=percent_marks((low, (low + high) / 2, high)))
 
 
 def shares_lane(

@@ -66,7 +66,7 @@ def test_a_street_is_drawn_with_its_sums_and_lies_well_at_every_width(browser: B
 @pytest.mark.long
 def test_simulated_homes_report_what_agents_would_and_the_helper_opens_their_sum(tmp_path: Path) -> None:
     document = group(
-        noise=4_294_900_000, honest=20, colluding=4, period_us=100_000, length=20,
+        noise=4_294_900_000, honest=20, colluding=4, period_us=100_000, length=40,
         epoch_us=int(time.time() * 1e6) // 100_000 * 100_000,
     )  # fmt: skip
     chance = random.Random(1)
@@ -84,7 +84,7 @@ def test_simulated_homes_report_what_agents_would_and_the_helper_opens_their_sum
                 leader.ask(number, reports)
                 answer = leader.answered()
                 noise = sum(homes.shares[number][report.sealed.device] for report in reports)
-                counts = [sum(states[report.sealed.device][20 * number : 20 * number + 20]) for report in reports]
+                counts = [sum(states[report.sealed.device][40 * number : 40 * number + 40]) for report in reports]
                 assert opened(answer, reports) == [sum(counts) + noise]
         finally:
             homes.stop()
