@@ -337,7 +337,7 @@ def rotate(
     new = _document(document.fleet, document.version + 1, publics, thresholds)
     root = _signed(new, _signing(document, new, files, fresh if role == "root" else [], passphrases))
     old.trust().judge(encode_roots([root.payload]), "root", 0)
-    paths = [write_key(folders[0], role, other, new_passphrase) for other in fresh]
+    paths = [write_key(folders[0], role, private, new_passphrase) for private in fresh]
     _write(folders[0], root)
     return root, paths
 
