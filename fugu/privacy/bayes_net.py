@@ -220,7 +220,7 @@ def _node_scale(
     quilts = {*chain.from_iterable(combinations(others, size) for size in range(largest_quilt + 1))}
     candidates = [(network.connected(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
     sized = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in candidates]
-    for size, nearby, quilt in sorted(sized, key=lambda other: other[0]):
+    for size, nearby, quilt in sorted(sized, key=lambda triple: triple[0]):
         # no influence could make up for this much nearby, nor for any later one
         if best.scale <= enough or size / epsilon >= best.scale:
             break

@@ -73,7 +73,7 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
     bounds = [
         CountBound(wasserstein_count(chains, length, [int(x in group) for x in range(k)]), group) for group in sets
     ]
-    return max(bounds, key=lambda group: group.bound.distance)
+    return max(bounds, key=lambda bound: bound.bound.distance)
 
 
 def wasserstein_count(
