@@ -58,9 +58,9 @@ class Contradictions(Part):
         self._due = set(self._stops)
         self._found: dict[str, int] = {}
         self._look_at = 0.0
-        for device, sequence, first, since, last, times in self._conflicts.every():
-            name, detail = _words(device, sequence, first)
-            monitor.remember(AlarmCode.CONFLICT, name, detail, times, since=since, last=last)
+        for conflict in self._conflicts.every():
+            name, detail = _words(conflict.device, conflict.sequence, conflict.first)
+            monitor.remember(AlarmCode.CONFLICT, name, detail, conflict.times, since=conflict.since, last=conflict.last)
 
     def record(self, device: str, sequence: str, frame: AnyFrame) -> None:
         """Take a frame that contradicts a stored one, within the transaction in which that was seen."""

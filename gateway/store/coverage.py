@@ -48,6 +48,14 @@ class FrameSpan(NamedTuple):
     last: int
 
 
+class Merge(NamedTuple):
+    """Effect of an interval on the set: it became part of (after, through] and `absorbed` those that began there."""
+
+    absorbed: tuple[int, ...]
+    after: int
+    through: int
+
+
 class Coverage:
     """A set of ticks as disjoint intervals, none touching the next; given as pairs (after, through) in any order."""
 
@@ -57,11 +65,8 @@ class Coverage:
         for after, through in intervals:
             self.add(after, through)
 
-    def add(self, after: int, through: int) -> tuple[tuple[int, ...], int, int] | None:
-        """Account for the ticks (after, through]; None if every tick was in the set before.
-
-        Else where the intervals began that it has absorbed, and (after, through] that it has become a part of.
-        """
+    def add(self, after: int, through: int) -> Merge | None:
+        """Account for the ticks (after, through]; None if every tick was in the set before."""
         low = bisect_left(self._through, after)  # the first interval that reaches `after`
         high = bisect_right(self._after, through)  # the first interval that begins beyond `through`
         if low < high:
@@ -72,7 +77,7 @@ class Coverage:
         absorbed = tuple(self._after[low:high])
         self._after[low:high] = [after]
         self._through[low:high] = [through]
-        return absorbed, after, through
+        return Merge(absorbed, after, through)
 
     @property
     def last(self) -> tuple[int, int]:

@@ -101,6 +101,20 @@ class DiscoveryStore:
         self._db.execute("DELETE FROM discovered WHERE device=?", (device,))
 
 
+class Conflict(NamedTuple):
+    """The conflicts of one sequence, and how many `times`; `since` and `last` are Unix seconds.
+
+    `first` is the first tick of the frame that came first, also of windows.
+    """
+
+    device: str
+    sequence: str
+    first: int
+    since: int
+    last: int
+    times: int
+
+
 class ConflictStore:
     """A part of the store."""
 
@@ -123,12 +137,9 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
             (device, sequence, first, now, now),
         )
 
-    def every(self) -> list[tuple[str, str, int, int, int, int]]:
-        """Of each sequence with conflicts: device, name, first tick of the frame that came first, since, last, times.
-
-        `since` and `last` are Unix seconds; the first tick is one also of windows.
-        """
-        return [tuple(row) for row in self._db.execute("SELECT * FROM intact_conflicts") if self._owns(row[0])]
+    def every(self) -> list[Conflict]:
+        """All of them."""
+        return [Conflict(*row) for row in self._db.execute("SELECT * FROM intact_conflicts") if self._owns(row[0])]
 
     def stop(self, device: str, version: int) -> None:
         """Note that a device is to draw nothing under policy documents up to a version."""

@@ -20,10 +20,9 @@ def test_holds_exactly_the_ticks_that_were_added_and_follows_them_row_by_row(int
         assert (merge is None) == (not new)
         ticks |= new
         if merge is not None:
-            absorbed, begin, end = merge
-            for interval in absorbed:
-                del rows[interval]
-            rows[begin] = end
+            for absorbed in merge.absorbed:
+                del rows[absorbed]
+            rows[merge.after] = merge.through
     assert coverage.intervals == sorted(rows.items())
     assert {tick for after, through in rows.items() for tick in range(after + 1, through + 1)} == ticks
     assert all(end < start for (_, end), (start, _) in zip(coverage.intervals, coverage.intervals[1:], strict=False))

@@ -29,7 +29,7 @@ from gateway.store import points
 from gateway.store.coverage import Coverage, Span
 from gateway.store.engine import Lease
 from gateway.store.location import Location, Server, store_location
-from gateway.store.store import KIND, Charged, Store, StoreError
+from gateway.store.store import KIND, Charged, Conflict, Store, StoreError
 from gateway.store.store import Released as Told
 from tests.support.scenes import OTHER, Scene, frames, policy
 
@@ -153,7 +153,7 @@ def test_what_was_released_never_goes_back(store: Store, tmp_path: Path) -> None
 def test_contradictions_are_counted_and_stops_end(store: Store) -> None:
     for now in (100, 200):
         store.conflicts.note("watch", "hr", 7, now)
-    assert store.conflicts.every() == [("watch", "hr", 7, 100, 200, 2)]
+    assert store.conflicts.every() == [Conflict("watch", "hr", 7, 100, 200, 2)]
     store.conflicts.stop("watch", 3)
     store.conflicts.go_on("watch")
     store.conflicts.stop("ring", 1)
