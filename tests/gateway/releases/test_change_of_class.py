@@ -187,6 +187,21 @@ def test_between_devices_whose_clocks_were_set_an_audit_takes_no_numbers_for_a_w
     assert (truth > 1.0) is loss.wrong
 
 
+def test_an_audit_counts_louder_ticks_that_follow_quieter_ones_of_a_wider_class(tmp_path: Path) -> None:
+    """No ledger grants them; whoever writes into its file can."""
+    with closing(Ledger(tmp_path / "l.sqlite")) as ledger:
+        quiet = allow_by(ledger, WIDE, "watch")
+        reserve(ledger, release(0, 59, quiet))
+        loud = allow_by(ledger, NARROW, "watch")
+        with ledger.transaction():
+            ledger._db.execute("UPDATE accounts SET allowance=?", (loud,))
+        reserve(ledger, release(60, 119, loud))
+        (stream,) = audit_ledger(ledger).streams
+    assert stream.epsilon is not None
+    assert float(losses(0.05, (60, quiet), (60, loud)).max()) <= stream.epsilon
+    assert stream.wrong
+
+
 def test_a_class_that_outlived_a_store_counts_for_nothing_that_was_told_before_it(location: Location) -> None:
     history = History((Span(1, None, 0, 599), Span(2, None, 600)))
     with closing(Ledger(location)) as ledger:
