@@ -16,7 +16,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import chain
-from pathlib import Path
 
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FuguError, Reason, StatusCode
@@ -24,8 +23,8 @@ from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.trust import FAR_AHEAD_SECONDS
 from fugu.host.clock import synchronised
-from fugu.host.files import hold
-from fugu.mqtt import Broker, Link
+from fugu.host.files import hold as hold_file
+from fugu.mqtt import Link
 from gateway.config import FleetConfig
 from gateway.fleet.enrolled import Enrolled
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
@@ -38,47 +37,58 @@ __all__ = ["FleetService"]
 
 _log = logging.getLogger(__name__)
 _STEP_SECONDS = 1.0
+_MOST_A_STEP = 50
+"""Documents that are published, at most."""
 _SETTLE_SECONDS = 5.0
 _REFUSED_SECONDS = 60.0
+_TIME_SECONDS = 300.0
 _MOST_STRANGERS = 64
 """Devices that are not enrolled, as far as is known, of which statuses and answers are looked up in the registry."""
 
 
-class FleetLink:
-    """A fleet's registry, which must be there, at a broker; one thread uses it.
+class FleetService(Part):
+    """Used by the gateway's worker; made, started and closed by the starting thread. The registry must be there.
 
-    The link has the operator's credentials, for nobody else; it is subscribed, started and stopped here. Counts
-    `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `policies_lost` (by the broker, which
-    had them), `fleet_strangers` (devices that are not enrolled), `fleet_dropped`, `fleet_errors`, and every answer that
-    is none by its reason. `connections` is how often the broker has accepted the connection.
+    Counts `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `policies_lost` (by the broker,
+    which had them), `fleet_strangers` (devices that are not enrolled), `fleet_dropped`, `fleet_errors`, and every
+    answer that is none by its reason. `connections` is how often the broker has accepted the operator's connection.
+
+    Args:
+        operator: a link with the operator's credentials, for nobody else; it is subscribed, started and stopped here.
+        link: the gateway's own, by which devices are heard.
+        ahead: by how many seconds this clock is ahead of the devices', `None` if no device says.
+        hold: is told who has an alarm about the time: devices, and "" for the gateway.
+        refused: is told of whom an answer cannot be read, and why.
+        sure: whether this clock is synchronised.
 
     Raises RegistryError if the registry cannot be opened.
     """
 
     def __init__(
         self,
-        path: Path,
+        files: FleetConfig,
+        operator: Link,
         link: Link,
+        enrolled: Enrolled,
         counters: Counter[str],
+        ahead: Callable[[], float | None],
+        hold: Callable[[Iterable[str]], None],
+        refused: Callable[[str, Reason], None],
+        sure: Callable[[], bool] = synchronised,
         *,
-        knows: Callable[[str], bool],
-        messages_per_second: int = 50,
-        settle_seconds: float = _SETTLE_SECONDS,
         seconds: Callable[[], float] = time.monotonic,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-        refused: Callable[[str, Reason], None] = lambda _device, _reason: None,
     ) -> None:
-        self._registry = Registry(path)
-        self._running = hold(serving(path))
+        self._registry = Registry(files.registry)
+        self._running = hold_file(serving(files.registry))
         self._rollouts = Rollouts(self._registry)
-        self._link = link
-        self._counters = counters
-        self._most = messages_per_second
-        self._settle_seconds = settle_seconds
-        self._seconds = seconds
-        self._now_us = now_us
-        self._refused = refused
-        self._knows = knows
+        self._fleet = fleet = self._registry.fleet
+        self._operator, self._link = operator, link
+        self._enrolled, self._counters = enrolled, counters
+        self._chain = encode_roots([payload for _, payload in enrolled.roots])
+        self._trusted = files.trusted_clock
+        self._ahead, self._hold, self._refused, self._sure = ahead, hold, refused, sure
+        self._seconds, self._now_us = seconds, now_us
         self._strangers: set[str] = set()
         self._sightings: dict[str, list[Sighting]] = {}
         self._reports: dict[str, tuple[PolicyStatus, int]] = {}
@@ -87,25 +97,25 @@ class FleetLink:
         self._answers: deque[tuple[int, bool]] = deque()
         self._acknowledged: list[tuple[str, int]] = []
         self._not_before: dict[str, float] = {}
-        self.connections = 0
-        self._listens = 0
+        self.connections = self._listens = self._rooted = 0
         self._held: dict[str, bytes] = {}
-        self._held_since = 0.0
-        self._ready = 0.0
+        self._held_since = self._ready = self._next_step = self._time_at = 0.0
         self._compared = False
-        self._next_step = 0.0
-        link.subscriptions = (topic_of("policy_set", self._registry.fleet, "+"),)
-        link.on_connected = self._connected
-        link.on_message = self._delivered
-        link.on_published = lambda message_id, accepted: self._answers.append((message_id, accepted))
+        self._unsigned = ""
+        self._doubting: set[str] = set()
+        self.topics = topic_of("status", fleet, "+"), topic_of("policy_status", fleet, "+")
+        operator.subscriptions = (topic_of("policy_set", fleet, "+"),)
+        operator.on_connected = self._operator_connected
+        operator.on_message = self._delivered
+        operator.on_published = lambda message_id, accepted: self._answers.append((message_id, accepted))
 
     def start(self) -> None:
-        """Connect, in the background; a `LinkError` if TLS or password files cannot be read."""
-        self._link.start()
+        """Connect as the operator, in the background; a `LinkError` if TLS or password files cannot be read."""
+        self._operator.start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Disconnect, and write down what has arrived."""
-        self._link.stop()
+        self._operator.stop()
         try:
             self._note()
         except RegistryError as error:  # devices' answers are retained: they come again
@@ -114,18 +124,33 @@ class FleetLink:
         if self._running is not None:
             self._running.close()
 
-    def seen(self, device: str, status: Status) -> None:
-        """A device's birth, status or last will has arrived; of a second the newest counts, and a birth before it."""
-        if not self._takes(device):
-            return
-        entry = Sighting(
-            *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),
-            self._now_us(),
-        )
-        before = () if status.online else self._sightings.get(device, ())
-        self._sightings[device] = [*(earlier for earlier in before if earlier.online), entry]
+    def heard(self, message: Message) -> bool:
+        """Take note of what a device says of itself; whether the message was for nobody else."""
+        try:
+            parsed = message.parsed
+            if parsed.kind == "status" and parsed.fleet == self._fleet:
+                self._seen(parsed.device, message.words(Status))
+            elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
+                self._reported(parsed.device, message)
+                return True
+        except FuguError:
+            return False  # whoever else reads it counts it
+        return False
 
-    def reported(self, device: str, message: Message) -> None:
+    def _seen(self, device: str, status: Status) -> None:
+        """A device's birth, status or last will has arrived; of a second the newest counts, and a birth before it."""
+        if self._takes(device):
+            entry = Sighting(
+                *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),
+                self._now_us(),
+            )
+            before = () if status.online else self._sightings.get(device, ())
+            self._sightings[device] = [*(earlier for earlier in before if earlier.online), entry]
+        self._doubting.discard(device)
+        if StatusCode.GATEWAY_CLOCK in status.codes and self._enrolled.has(device):
+            self._doubting.add(device)
+
+    def _reported(self, device: str, message: Message) -> None:
         """A device's answer to a document has arrived; of several within a second the last one counts."""
         try:
             answer = message.words(PolicyStatus)
@@ -139,7 +164,7 @@ class FleetLink:
 
     def _takes(self, device: str) -> bool:
         """True if a device is of the registry, or may be by now, as few unknown ones are until the next step."""
-        if self._knows(device) or device in self._strangers:
+        if self._enrolled.has(device) or device in self._strangers:
             return True
         if len(self._strangers) >= _MOST_STRANGERS:
             self._counters["fleet_dropped"] += 1
@@ -147,21 +172,27 @@ class FleetLink:
         self._strangers.add(device)
         return True
 
-    def pump(self, *, listening: bool = True) -> None:
-        """Do what is due, several times a second; `listening` if devices' statuses and answers can arrive."""
-        self._link.maintain()
+    def connected(self, *, begun_anew: bool) -> None:
+        """The gateway has a new connection, to a broker that may have forgotten the time."""
+        self._time_at = 0.0
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Do what is due, several times a second."""
         now = self._seconds()
-        if now < self._next_step:
-            return
-        self._next_step = now + _STEP_SECONDS
-        try:
-            self._note()
-            if self._listened(now, self._link.connected and listening):
-                self._send(now)
-        except RegistryError as error:
-            self._counters["fleet_errors"] += 1
-            if self._counters["fleet_errors"] == 1:
-                _log.error("rollouts wait: %s", error)
+        self._operator.maintain()
+        if now >= self._next_step:
+            self._next_step = now + _STEP_SECONDS
+            try:
+                self._note()
+                if self._listened(now, self._operator.connected and self._link.connected):
+                    self._send(now)
+            except RegistryError as error:
+                self._counters["fleet_errors"] += 1
+                if self._counters["fleet_errors"] == 1:
+                    _log.error("rollouts wait: %s", error)
+        self._publish_root()
+        self._publish_time(now)
+        self._hold([*([""] if self._unsigned else []), *sorted(self._doubting)])
 
     def _note(self) -> None:
         while self._answers:
@@ -203,14 +234,14 @@ class FleetLink:
             }
         return self._judged.get(judged, 0)
 
-    def _connected(self) -> None:
+    def _operator_connected(self) -> None:
         """The broker may have forgotten everything; called in the network thread."""
         self._held = {}
         self.connections += 1
 
     def _delivered(self, topic: str, payload: bytes, _retained: bool) -> None:
         """The broker has a document; called in the network thread."""
-        if not self._knows(device := parse_topic(topic).device):
+        if not self._enrolled.has(device := parse_topic(topic).device):
             return
         self._held[device] = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
         self._held_since = self._seconds()
@@ -223,7 +254,7 @@ class FleetLink:
         if self._listens != self.connections:
             self._listens, self._compared = self.connections, False
             self._in_flight.clear()
-            self._ready = now + self._settle_seconds
+            self._ready = now + _SETTLE_SECONDS
         if not self._compared and now >= max(self._ready, self._held_since + _STEP_SECONDS):
             held = {device: self._version_of(document) for device, document in dict(self._held).items()}
             self._counters["policies_lost"] += self._registry.publish_again(held)
@@ -234,101 +265,34 @@ class FleetLink:
         """Let rollouts go on, and publish the documents that wait longest."""
         self._not_before = {device: until for device, until in self._not_before.items() if until > now}
         under_way = set(self._in_flight.values())
-        waiting = self._rollouts.due(self._now_us(), self._most + len(under_way) + len(self._not_before))
+        waiting = self._rollouts.due(self._now_us(), _MOST_A_STEP + len(under_way) + len(self._not_before))
         ready = [due for due in waiting if due[:2] not in under_way and due.device not in self._not_before]
-        ready = ready[: self._most]
+        ready = ready[:_MOST_A_STEP]
         if ready:  # before a device can have one, as audiences are charged for it from then on
             self._registry.send([due[:2] for due in ready])
         for due in ready:
-            topic = topic_of("policy_set", self._registry.fleet, due.device)
-            if (message_id := self._link.publish(topic, due.payload, retain=True)) is None:
+            topic = topic_of("policy_set", self._fleet, due.device)
+            if (message_id := self._operator.publish(topic, due.payload, retain=True)) is None:
                 return
             self._in_flight[message_id] = due.device, due.version
             self._counters["policies_sent"] += 1
 
+    def _publish_root(self) -> None:
+        connections = self.connections
+        if connections != self._rooted and self._operator.publish(
+            topic_of("root", self._fleet), self._chain, retain=True
+        ):
+            self._rooted = connections
 
-_TIME_SECONDS = 300.0
-
-
-class FleetService(Part):
-    """Used by the gateway's worker; made (FuguError names a wrong file), started and stopped by the starting thread.
-
-    `ahead` is by how many seconds this clock is ahead of the devices', `None` if no device says. `sure` is whether it
-    is synchronised. `hold` is told who has an alarm about it: devices, and "" for the gateway. `refused` is told of
-    whom an answer cannot be read, and why.
-    """
-
-    def __init__(
-        self,
-        fleet: str,
-        files: FleetConfig,
-        operator: Broker,
-        link: Link,
-        enrolled: Enrolled,
-        counters: Counter[str],
-        ahead: Callable[[], float | None],
-        hold: Callable[[Iterable[str]], None],
-        refused: Callable[[str, Reason], None],
-        sure: Callable[[], bool] = synchronised,
-    ) -> None:
-        self._fleet = fleet
-        self._ahead = ahead
-        self._hold = hold
-        self._trusted = files.trusted_clock
-        self._sure = sure
-        self._unsigned = ""
-        self._doubting: set[str] = set()
-        self._link = link
-        self._chain = encode_roots([payload for _, payload in enrolled.roots])
-        self._signer = enrolled.signer
-        self._operator = Link(operator, client_id=f"operator-{fleet}")
-        self._enrolled = enrolled
-        self._messages = FleetLink(files.registry, self._operator, counters, refused=refused, knows=enrolled.has)
-        self._time_at = 0.0
-        self._rooted = 0
-        self.topics = topic_of("status", fleet, "+"), topic_of("policy_status", fleet, "+")
-
-    def start(self) -> None:
-        """Connect as the operator, in the background."""
-        self._messages.start()
-
-    def close(self) -> None:
-        """Disconnect, and write down what has arrived."""
-        self._messages.stop()
-
-    def heard(self, message: Message) -> bool:
-        """Take note of what a device says of itself; whether the message was for nobody else."""
-        try:
-            parsed = message.parsed
-            if parsed.kind == "status" and parsed.fleet == self._fleet:
-                self._messages.seen(parsed.device, status := message.words(Status))
-                self._doubting.discard(parsed.device)
-                if StatusCode.GATEWAY_CLOCK in status.codes and self._enrolled.has(parsed.device):
-                    self._doubting.add(parsed.device)
-            elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
-                self._messages.reported(parsed.device, message)
-                return True
-        except FuguError:
-            return False  # whoever else reads it counts it
-        return False
-
-    def connected(self, *, begun_anew: bool) -> None:
-        """The gateway has a new connection, to a broker that may have forgotten the time."""
-        self._time_at = 0.0
-
-    def pump(self, *, idle: bool = False) -> None:
-        """Do what is due."""
-        now = time.monotonic()
-        self._messages.pump(listening=self._link.connected)
-        self._publish_root()
-        if self._signer is not None and now >= self._time_at and self._link.connected:
-            sent = None
-            if not self._doubts():
-                sent = self._link.publish(
-                    topic_of("time", self._fleet), self._signer.time(int(time.time())), retain=True
-                )
-            self._time_at = now + (_TIME_SECONDS if sent is not None else 1.0)
-        self._hold([*([""] if self._unsigned else []), *sorted(self._doubting)])
+    def _publish_time(self, now: float) -> None:
+        signer = self._enrolled.signer
+        if signer is None or now < self._time_at or not self._link.connected:
+            return
+        sent = None
+        if not self._doubts():
+            time_now = signer.time(self._now_us() // 1_000_000)
+            sent = self._link.publish(topic_of("time", self._fleet), time_now, retain=True)
+        self._time_at = now + (_TIME_SECONDS if sent is not None else 1.0)
 
     def _doubts(self) -> str:
         """Why this machine's clock may be wrong, or empty: devices could not go back from a time that was signed."""
@@ -341,10 +305,3 @@ class FleetService(Part):
             _log.warning("no time is signed, as %s", why)
         self._unsigned = why
         return why
-
-    def _publish_root(self) -> None:
-        connections = self._messages.connections
-        if connections != self._rooted and self._operator.publish(
-            topic_of("root", self._fleet), self._chain, retain=True
-        ):
-            self._rooted = connections

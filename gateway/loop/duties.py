@@ -177,9 +177,8 @@ class Alone:
             tells = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.refused
             from gateway.fleet.service import FleetService
 
-            loop.parts.append(
-                FleetService(settings.fleet, settings.signed, settings.operator, link, enrolled, counters, *tells)
-            )
+            operator = Link(settings.operator, client_id=f"operator-{settings.fleet}")
+            loop.parts.append(FleetService(settings.signed, operator, link, enrolled, counters, *tells))
         if settings.home_assistant or store.discovered.every():  # what was told before is taken back
             from gateway.parts.home_assistant import HomeAssistant
 

@@ -20,7 +20,7 @@ from fugu.mqtt import Broker, Link
 from gateway.config import FleetConfig, Listen
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.registry import Registry
-from gateway.fleet.service import FleetLink
+from gateway.fleet.service import FleetService
 from gateway.loop.gateway import Gateway
 from gateway.parts import describe, home_assistant
 from tests.support.brokers import free_port
@@ -134,11 +134,11 @@ class Driver:
     def __enter__(self) -> Driver:
         """Start everything but the worker's and the monitor's threads, whose work `round` does."""
         patch = self._patch
-        for place in ("gateway.loop.gateway", "gateway.fleet.service"):
+        for place in ("gateway.loop.gateway", "gateway.loop.duties"):
             patch.setattr(f"{place}.Link", _Connected)
         patch.setattr(time, "monotonic", lambda: self.now)
-        usual = FleetLink.__init__.__kwdefaults__ or {}
-        patch.setattr(FleetLink.__init__, "__kwdefaults__", usual | {"seconds": lambda: self.now})
+        usual = FleetService.__init__.__kwdefaults__ or {}
+        patch.setattr(FleetService.__init__, "__kwdefaults__", usual | {"seconds": lambda: self.now})
         patch.setattr(time, "monotonic_ns", lambda: int(self.now * 1e9))
         patch.setattr(time, "time", lambda: START + self.now)
         patch.setattr(time, "time_ns", lambda: int((START + self.now) * 1e9))

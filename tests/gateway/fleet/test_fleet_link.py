@@ -20,7 +20,7 @@ from fugu.mqtt import Link
 from gateway.config import FleetConfig
 from gateway.fleet.registry import Registry, serving
 from gateway.fleet.rollouts import Rollouts
-from gateway.fleet.service import FleetLink, FleetService
+from gateway.fleet.service import FleetService
 from gateway.parts.part import Message
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held
@@ -46,28 +46,30 @@ class Devices:
 
 
 class Operator:
-    """A fleet link in this thread, whose seconds and time are a test's."""
+    """A fleet's part in this thread, whose seconds and time are a test's."""
 
-    def __init__(self, path: Path, broker: Mosquitto, **options: Any) -> None:
+    def __init__(self, path: Path, broker: Mosquitto, refused: Callable[[str, str], None] = lambda *_: None) -> None:
         self.counters = Counter[str]()
         self.now = 0.0
         self.connection = Link(broker.broker, "operator")
-        self.link = FleetLink(
-            path,
-            self.connection,
-            self.counters,
-            knows=names(20).__contains__,
-            settle_seconds=2.0,
+        self.gateway: Any = SimpleNamespace(connected=True)
+        enrolled: Any = SimpleNamespace(roots=[(None, b"root")], signer=None, has=names(20).__contains__)
+        self.link = FleetService(
+            FleetConfig(registry=path, roots=(path,)),
+            *(self.connection, self.gateway, enrolled, self.counters, lambda: None, lambda _names: None, refused),
             seconds=lambda: self.now,
             now_us=lambda: START + int(self.now * 1e6),
-            **options,
         )
         self.link.start()
         wait_until(lambda: self.connection.connected)
 
+    def seen(self, device: str) -> None:
+        """Take a device's status."""
+        self.link.heard(Message(topic_of("status", "home", device), ONLINE.encode()))
+
     def reported(self, device: str, payload: bytes) -> None:
         """Take a device's answer to a document."""
-        self.link.reported(device, Message(topic_of("policy_status", "home", device), payload))
+        self.link.heard(Message(topic_of("policy_status", "home", device), payload))
 
     def pass_seconds(self, count: int = 1) -> None:
         """Let time pass, and work once a second."""
@@ -97,6 +99,12 @@ def refused(envelope: bytes, *, following: int = 0, reason: str = "ceiling") -> 
     return PolicyStatus(following, judged, reason, "epsilon 3 of 2", 1, True).encode()
 
 
+@pytest.fixture(autouse=True)
+def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a connection it is listened for two seconds."""
+    monkeypatch.setattr("gateway.fleet.service._SETTLE_SECONDS", 2.0)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Twenty devices, two documents."""
@@ -116,22 +124,23 @@ def test_who_sends_documents_holds_the_registry_until_it_stops(broker: Mosquitto
     assert is_held(serving(path)) is False
     operator = Operator(path, broker)
     assert is_held(serving(path)) is True
-    operator.link.stop()
+    operator.link.close()
     assert is_held(serving(path)) is False
 
 
 def test_nothing_is_sent_before_devices_could_be_heard_and_never_more_than_so_many_a_second(
-    broker: Mosquitto, path: Path, registry: Registry
+    broker: Mosquitto, path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("gateway.fleet.service._MOST_A_STEP", 3)
     registry.desire(names(20), 1, **WHO)
-    operator = Operator(path, broker, messages_per_second=3)
+    operator = Operator(path, broker)
     operator.pass_seconds(2)
     assert operator.counters["policies_sent"] == 0
     for second in range(1, 10):
         operator.pass_seconds()
         operator.link.pump()  # as often as one likes
         assert operator.counters["policies_sent"] == min(20, 3 * second)
-    operator.link.stop()
+    operator.link.close()
 
 
 def test_that_a_document_is_sent_is_noted_before_it_is(
@@ -143,6 +152,8 @@ def test_that_a_document_is_sent_is_noted_before_it_is(
     publish, noted = operator.connection.publish, []
 
     def seen(topic: str, payload: bytes, **how: Any) -> int | None:
+        if parse_topic(topic).kind == "root":
+            return publish(topic, payload, **how)
         noted.append((parse_topic(topic).device, {device for _, device, _ in registry.sent()}))
         return publish(topic, payload, **how)
 
@@ -153,22 +164,22 @@ def test_that_a_document_is_sent_is_noted_before_it_is(
     assert (first, len(registry.sent(number))) == (["d003", 1], 1)
     registry.send([("d003", 1), ("d003", 2)])
     assert [row[1:] for row in registry.sent(number)] == [("d007", 1), ("d003", 2)], "once for each"
-    operator.link.stop()
+    operator.link.close()
 
 
 def test_while_nobody_listens_no_rollout_goes_on(broker: Mosquitto, path: Path, registry: Registry) -> None:
     rollouts, operator = Rollouts(registry), Operator(path, broker)
     number = rollouts.draft(plan(), **WHO)
     rollouts.start(number, **WHO)
-    for _ in range(10):
-        operator.now += 1.0
-        operator.link.pump(listening=False)
+    operator.gateway.connected = False
+    operator.pass_seconds(10)
+    operator.gateway.connected = True
     assert rollouts.show(number).state.offers == {}
     operator.pass_seconds(2)
     assert rollouts.show(number).state.offers == {}
     operator.pass_seconds(1)
     assert rollouts.show(number).state.offers
-    operator.link.stop()
+    operator.link.close()
 
 
 def sent_to_three(broker: Mosquitto, path: Path, registry: Registry) -> Operator:
@@ -197,7 +208,7 @@ def test_a_broker_that_lost_everything_gets_again_what_it_had_whether_it_was_ans
     wait_until(lambda: sorted(devices.got) == [(name, b"signed 1", True) for name in names(3)])
     operator.pass_seconds(5)
     assert (operator.counters["policies_sent"], operator.counters["policies_lost"]) == (6, 3)
-    operator.link.stop()
+    operator.link.close()
     devices.link.stop()
 
 
@@ -212,7 +223,7 @@ def test_a_broker_that_came_back_with_everything_gets_nothing_again(
     operator.until(lambda: operator.link._compared)
     operator.pass_seconds(5)
     assert (operator.counters["policies_sent"], operator.counters["policies_lost"]) == (3, 0)
-    operator.link.stop()
+    operator.link.close()
 
 
 def test_a_broker_that_is_put_back_from_a_copy_gets_the_newer_document_again(
@@ -233,22 +244,23 @@ def test_a_broker_that_is_put_back_from_a_copy_gets_the_newer_document_again(
     assert operator.counters["policies_lost"] == 1
     devices = Devices(broker)
     wait_until(lambda: devices.got == [("d000", b"signed 2", True)])
-    operator.link.stop()
+    operator.link.close()
     devices.link.stop()
 
 
 def test_what_a_killed_gateway_had_not_sent_its_successor_sends(
-    broker: Mosquitto, path: Path, registry: Registry
+    broker: Mosquitto, path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("gateway.fleet.service._MOST_A_STEP", 7)
     registry.desire(names(20), 2, **WHO)
-    operator = Operator(path, broker, messages_per_second=7)
+    operator = Operator(path, broker)
     operator.pass_seconds(3)
-    operator.link.stop()
+    operator.link.close()
     successor = Operator(path, broker)
     successor.until(lambda: registry.unpublished(1) == [])
     devices = Devices(broker)
     wait_until(lambda: len(devices.got) == 20)
-    successor.link.stop()
+    successor.link.close()
     devices.link.stop()
 
 
@@ -261,7 +273,7 @@ def test_answers_that_are_none_and_devices_that_are_not_enrolled_are_counted(
         operator.reported("d000", payload)
     assert [device for device, _ in refusals] == ["d000"] * 3
     operator.reported("stranger", accepted(1))
-    operator.link.seen("stranger", ONLINE)
+    operator.seen("stranger")
     operator.reported("d001", refused(b"an attacker's", following=1, reason="signature"))
     operator.pass_seconds()
     assert operator.counters["fleet_strangers"] == 2
@@ -272,7 +284,7 @@ def test_answers_that_are_none_and_devices_that_are_not_enrolled_are_counted(
     assert registry.device("d000").reported is None
     (refusal,) = registry.refusals()
     assert (refusal.device, refusal.version, refusal.reason) == ("d001", 0, "signature: epsilon 3 of 2")
-    operator.link.stop()
+    operator.link.close()
 
 
 def test_a_locked_registry_stops_nothing_and_loses_nothing(
@@ -284,7 +296,7 @@ def test_a_locked_registry_stops_nothing_and_loses_nothing(
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     operator.reported("d000", accepted(1))
-    operator.link.seen("d000", ONLINE)
+    operator.seen("d000")
     operator.pass_seconds(3)
     assert operator.counters["fleet_errors"] == 3
     assert caplog.text.count("database is locked") == 1
@@ -294,12 +306,12 @@ def test_a_locked_registry_stops_nothing_and_loses_nothing(
     assert member.online
     assert member.reported is not None
     assert member.reported.in_force == 1
-    operator.link.stop()
+    operator.link.close()
 
 
 def test_a_broker_that_refuses_the_operator_is_not_asked_again_at_once(tmp_path: Path, path: Path) -> None:
     rules = tmp_path / "acl"
-    rules.write_text("topic read fugu/#\ntopic write fugu/2/home/d001/policy/set\n")
+    rules.write_text("topic read fugu/#\ntopic write fugu/2/home/root\ntopic write fugu/2/home/d001/policy/set\n")
     folder = tmp_path / "broker"
     folder.mkdir()
     registry = Registry(path)
@@ -307,13 +319,14 @@ def test_a_broker_that_refuses_the_operator_is_not_asked_again_at_once(tmp_path:
     with Mosquitto(folder, f"allow_anonymous true\nacl_file {rules}\n") as guarded:
         operator = Operator(path, guarded)
         operator.pass_seconds(3)
-        wait_until(
-            lambda: len(operator.link._answers) == 2
-        )  # this broker may hang up after a refusal, and is back then
+        sent = operator.link._in_flight.keys()
+        assert len(sent) == 2
+        answered = lambda: sent <= {number for number, _ in operator.link._answers}  # noqa: E731
+        wait_until(answered)  # this broker may hang up after a refusal, and is back then
         operator.pass_seconds(50)
         assert (operator.counters["policies_refused"], operator.counters["policies_sent"]) == (1, 2)
         assert [due.device for due in registry.unpublished(5)] == ["d000"]
-        operator.link.stop()
+        operator.link.close()
     registry.close()
 
 
@@ -323,13 +336,13 @@ def test_a_flood_of_strangers_while_the_registry_is_locked_grows_nothing_without
     monkeypatch.setattr("gateway.fleet.service._MOST_STRANGERS", 100)
     operator = Operator(path, broker)
     operator.pass_seconds(5)
-    wait_until(lambda: operator.link._link.subscribed, "the broker's answer")
+    wait_until(lambda: operator.connection.subscribed, "the broker's answer")
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     sizes = []
     for part in range(3):
         for number in range(200 * part, 200 * part + 200):
-            operator.link.seen(f"nobody{number}", ONLINE)
+            operator.seen(f"nobody{number}")
             operator.reported(f"nobody{number}", accepted(1))
         sizes.append(held(operator.link))
     assert sizes[0] == sizes[1] == sizes[2]
@@ -340,7 +353,7 @@ def test_a_flood_of_strangers_while_the_registry_is_locked_grows_nothing_without
     assert operator.counters["fleet_strangers"] == 2 * 100
     after = held(operator.link)
     assert not any(size > sizes[0].get(where, 0) for where, size in after.items() if "counters" not in where)
-    operator.link.stop()
+    operator.link.close()
 
 
 @pytest.mark.parametrize(
@@ -371,8 +384,9 @@ def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
         roots=[(None, keys.root_envelope())], signer=SimpleNamespace(time=keys.signed_time), has=lambda _device: True
     )
     hold = lambda names: held.append(tuple(names))  # noqa: E731
+    operator = Link(broker.broker, "operator")
     service = FleetService(
-        "home", files, broker.broker, link, enrolled, Counter(), lambda: ahead, hold, lambda *_: None, lambda: sure
+        files, operator, link, enrolled, Counter(), lambda: ahead, hold, lambda *_: None, lambda: sure
     )
     link.start()
     service.start()
