@@ -26,7 +26,8 @@ from figures import say_machine
 from hmmlearn import _hmmc
 from hmmlearn.hmm import CategoricalHMM
 
-from fugu.chains import filter_beliefs, fixed_lag_marginals, posterior_marginals, simulate
+from fugu.chains.inference import filter_beliefs, fixed_lag_marginals, posterior_marginals
+from fugu.chains.model import simulate
 
 Task = tuple[Callable[[], Any], int]
 Row = dict[str, Any]
@@ -34,7 +35,7 @@ Row = dict[str, Any]
 FIRST_CALL = """
 import time
 import numpy as np
-from fugu.chains import posterior_marginals
+from fugu.chains.inference import posterior_marginals
 even = np.full((2, 2), 0.5)
 started = time.perf_counter()
 posterior_marginals(np.array([0, 1]), even[0], even, even)

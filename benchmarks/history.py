@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 from figures import show
 from hmmlearn.hmm import CategoricalHMM
 
-from fugu.chains import simulate, stationary_distribution
+from fugu.chains.model import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame

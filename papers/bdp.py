@@ -17,8 +17,8 @@ from scipy.special import stdtrit
 from fugu.attackers.evaluation import attack, mean_transitions, success_bound
 from fugu.attackers.learning import ATTACKERS, Attacker
 from fugu.attackers.outputs import Knowledge, release_symbols
-from fugu.chains import posterior_marginals
 from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.chains.inference import posterior_marginals
 from fugu.contract.chains import BinaryChains
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.special import expit
 
 from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs, without
-from fugu.chains import filter_beliefs, posterior_marginals, viterbi
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.counting import count_marginals
+from fugu.chains.inference import filter_beliefs, posterior_marginals, viterbi
 from fugu.chains.learning import Learned, baum_welch
 
 __all__ = ["ATTACKERS", "COUNT_ATTACKERS", "COUNT_LEARNERS", "EXACT_TICKS", "Attacker", "single", "smoothing"]

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.model import stationary_distribution
 from fugu.contract.noise_table import SCALE, NoiseTable
 
 __all__ = [

@@ -18,8 +18,9 @@ import numpy as np
 
 from fugu.attackers.evaluation import attack
 from fugu.attackers.outputs import Outputs, SymbolOutputs
-from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.inference import filter_beliefs
+from fugu.chains.model import stationary_distribution
 from fugu.contract.descriptions import METRES_PER_DEGREE
 from fugu.contract.discretisers import Cells
 from fugu.contract.errors import FuguError

@@ -21,8 +21,9 @@ from scipy.special import stdtrit
 from fugu.attackers.evaluation import Attack, mean_transitions
 from fugu.attackers.outputs import release_symbols
 from fugu.attackers.stretches import StretchAttack
-from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.inference import filter_beliefs
+from fugu.chains.model import stationary_distribution
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import MAX_WINDOW_TICKS, SymbolFrame, WindowFrame, symbol_bits

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.model import stationary_distribution
 from fugu.contract.descriptions import METRES_PER_DEGREE
 from fugu.planning.errors import PlanningError
 from fugu.recordings.places import Traces

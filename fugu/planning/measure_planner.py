@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.chains.model import stationary_distribution
 from fugu.chains.tracking import lagged
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
 from fugu.contract.losses import Adversary

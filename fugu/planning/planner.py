@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.chains import stationary_distribution
+from fugu.chains.model import stationary_distribution
 from fugu.contract.chains import BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Bools, Floats
+from fugu.chains.model import stationary_distribution
 from fugu.contract._document import Document
 from fugu.contract.chains import ChainClass, odds_ratio
 from fugu.contract.class_of_chains import Shown

@@ -44,9 +44,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.learning import baum_welch
+from fugu.chains.model import stationary_distribution
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.transitions import LikelihoodRatio, clopper_pearson, count_transitions, count_triples, order_test

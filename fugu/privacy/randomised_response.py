@@ -18,8 +18,9 @@ import numpy as np
 from scipy import special
 from scipy.optimize import brentq
 
-from fugu.chains import filter_beliefs, posterior_marginals, simulate, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.inference import filter_beliefs, posterior_marginals
+from fugu.chains.model import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.dating import with_slack
 from fugu.contract.errors import GuaranteeError

@@ -11,7 +11,8 @@ import numpy as np
 from fugu.attackers.evaluation import odds_change
 from fugu.attackers.learning import ATTACKERS
 from fugu.attackers.outputs import Knowledge, Outputs, SymbolOutputs, release_symbols
-from fugu.chains import filter_beliefs, stationary_distribution
+from fugu.chains.inference import filter_beliefs
+from fugu.chains.model import stationary_distribution
 from fugu.contract.frames import SymbolFrame
 from fugu_cli.demo.evaluation import AnyFrame, Replay, Results
 

@@ -1,4 +1,4 @@
-"""Beliefs about many streams after their newest symbols: one kernel call for the frames of a round.
+"""Models of streams of symbols, as their policies give them, and beliefs about streams: one kernel call for a round.
 
 A belief is the distribution of a stream's state at its newest tick, given all symbols up to there. Each tick is
 predicted, weighed and normalised by itself, so that how symbols were cut into frames changes no bit of it. Over ticks
@@ -9,16 +9,95 @@ is unknown. The model holds the symbols for impossible.
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel, part
-from gateway.estimates.models import Model
+from fugu.chains.model import likelihood_rows, stationary_distribution
+from fugu.contract.chains import ChainClass
+from fugu.contract.frames import symbol_bits
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Policy
 from gateway.store.symbols import Bytes, Columns
 
-__all__ = ["GIVEN", "Bank", "Beliefs", "follow", "look_back", "stream_beliefs"]
+__all__ = [
+    "GIVEN",
+    "Bank",
+    "Beliefs",
+    "Model",
+    "SymbolModel",
+    "follow",
+    "look_back",
+    "model_of",
+    "stream_beliefs",
+]
+
+
+class Model(NamedTuple):
+    """Numbers to estimate with, and what its states mean.
+
+    Attributes:
+        transition: (k, k), row-stochastic.
+        emission: (k, m), row-stochastic; a column of ones where there are no symbols.
+        rows: (m + 1, k), likelihoods of each symbol, and of none.
+        initial: (k,), the stationary distribution.
+        meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
+        shown: (k, s), 1 for the stream's state that each state of a joint chain shows; None if they are the same.
+    """
+
+    transition: Floats
+    emission: Floats
+    rows: Floats
+    initial: Floats
+    meaning: object
+    shown: Floats | None = None
+
+
+class SymbolModel(NamedTuple):
+    """One policy of symbols, windows, or both: the symbols that its frames may hold, and the bits of each."""
+
+    policy: Policy
+    allowed: bytes
+    bits: int
+    numbers: Model
+
+    @classmethod
+    def of(cls, policy: Policy) -> SymbolModel:
+        """The model of a policy."""
+        symbols = 0 if policy.table is None else policy.table.symbols
+        return cls(policy, bytes(range(symbols)), symbol_bits(symbols), model_of(policy))
+
+
+def model_of(policy: Policy) -> Model:
+    """The model that a policy's chains and table stand for; one object for equal policies."""
+    chains = policy.chains
+    column = chains.column(policy.device, policy.stream)
+    return _model(chains, column, policy.table, (policy.discretiser.model_dump_json(), policy.clock))
+
+
+@cache
+def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: object) -> Model:
+    shown = None
+    states = chains.stream_sizes[column]
+    if chains.typical:
+        matrices = np.array(chains.typical, dtype=np.float64)
+        transition = np.asarray(np.mean(matrices / matrices.sum(axis=2, keepdims=True), axis=0))
+        if chains.named_streams:
+            shown = np.eye(states)[list(chains.shown(column))]
+            meaning = meaning, tuple(map(chains.shown, range(len(chains.named_streams)))), column
+    else:
+        ratio = math.sqrt(chains.odds_bound)
+        weights = np.ones((states, states)) + (ratio - 1.0) * np.eye(states)
+        transition = np.asarray(weights / (ratio + states - 1.0), dtype=np.float64)
+    weights = np.full((states, 1), SCALE) if table is None else np.array(table.weights())
+    emission = weights.astype(np.float64) / SCALE
+    if shown is not None:
+        emission = np.ascontiguousarray(shown @ emission)
+    return Model(transition, emission, likelihood_rows(emission), stationary_distribution(transition), meaning, shown)
 
 
 class Models(NamedTuple):

@@ -12,7 +12,7 @@ from fugu.contract.groups import GroupDocument
 from fugu.contract.history import Beside, History, streams_beside
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
-from gateway.estimates.models import SymbolModel
+from gateway.estimates.beliefs import SymbolModel
 
 if TYPE_CHECKING:
     from gateway.estimates.points import MeasureModel

@@ -17,7 +17,7 @@ from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.policy import Policy
 from fugu.contract.reports import Estimate, WindowCount
-from gateway.estimates.models import SymbolModel
+from gateway.estimates.beliefs import SymbolModel
 from gateway.store.coverage import FrameSpan, Place
 from gateway.store.journal import wall_time
 from gateway.store.store import Store

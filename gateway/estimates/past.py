@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.chains import fixed_lag_marginals
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.inference import fixed_lag_marginals
 from fugu.chains.kernel import kernel
 from fugu.contract.frames import MAX_TICK, SymbolFrame
-from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow, stream_beliefs
+from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, Model, SymbolModel, follow, stream_beliefs
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import Model, SymbolModel
 from gateway.store.coverage import Place
 from gateway.store.store import Store
 from gateway.store.symbols import Bytes, Chunk, Columns, Head, packed_size, part

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.chains import predict
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.inference import predict
 from fugu.chains.tracking import Followed, fixed_lag, follow, moves_of
 from fugu.contract.descriptions import PlaceGrid, place_grid
 from fugu.contract.ellipse import ellipse

@@ -22,10 +22,9 @@ from fugu.contract.errors import FuguError, Reason, RefusedError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import StateEstimate
-from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back, stream_beliefs
+from gateway.estimates.beliefs import Bank, Beliefs, Model, SymbolModel, follow, look_back, stream_beliefs
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import Kind
-from gateway.estimates.models import Model, SymbolModel
 from gateway.estimates.past import Past, cut
 from gateway.store.coverage import FrameSpan, Place
 from gateway.store.journal import Arrivals, Streams, grown, parse, wall_time

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.learning import Expected, expectations
-from fugu.chains.model import Problem, likelihood_rows
+from fugu.chains.model import Problem, likelihood_rows, stationary_distribution
 from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy

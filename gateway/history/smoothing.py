@@ -15,13 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.chains import backward_messages, filter_beliefs, posterior_marginals, predict
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.inference import backward_messages, filter_beliefs, posterior_marginals, predict
 from fugu.contract.errors import FuguError
 from fugu.contract.policy import Clock
 from fugu.contract.sentences import LAST_US
-from gateway.estimates.beliefs import stream_beliefs
-from gateway.estimates.models import Model
+from gateway.estimates.beliefs import Model, stream_beliefs
 from gateway.estimates.past import TickProbabilities
 from gateway.history.export import marginal_rows, policy_rows
 from gateway.history.parquet import ParquetFolder, parquet_folder

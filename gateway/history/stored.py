@@ -19,8 +19,8 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.sentences import LAST_US
+from gateway.estimates.beliefs import Model, model_of
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import Model, model_of
 from gateway.estimates.past import Past, TickProbabilities
 from gateway.estimates.points import PointEstimates, Points
 from gateway.store.coverage import Place

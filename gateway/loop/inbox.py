@@ -15,9 +15,9 @@ import numpy as np
 from fugu.contract.errors import FuguError, Reason, RefusedError, StatusCode
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_STREAMS, MAX_TICK, Status, StreamStatus, SymbolFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, AnyFrame, MeasureFrame, Released
+from gateway.estimates.beliefs import SymbolModel
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import Kind, Windows
-from gateway.estimates.models import SymbolModel
 from gateway.estimates.symbols import Symbols
 from gateway.parts.part import Message
 from gateway.store.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at

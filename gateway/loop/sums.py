@@ -29,8 +29,8 @@ from fugu.contract.group_frames import (
 from fugu.contract.groups import GroupDocument, check_signed
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
+from gateway.estimates.beliefs import SymbolModel
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import SymbolModel
 from gateway.loop.recorder import Accounted, Recorder
 from gateway.loop.release_part import Releasing
 from gateway.parts.part import Message, Part

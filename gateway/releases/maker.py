@@ -27,8 +27,8 @@ from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.rounding import float_up
 from fugu.contract.windows import ALONE, Window
+from gateway.estimates.beliefs import SymbolModel
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import SymbolModel
 from gateway.releases.allowance import (
     CountedSymbols,
     WholeWindow,

@@ -19,7 +19,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.groups import GroupDocument
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
-from gateway.estimates.models import SymbolModel
+from gateway.estimates.beliefs import SymbolModel
 from gateway.releases.config import Audience, Scheduled
 from gateway.releases.entries import CHARGED_BEFORE, SITE, Drawn, Release
 from gateway.releases.inputs import Addend, Inputs, Noisy, Question

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
 
@@ -125,6 +126,13 @@ class SQLiteDatabase:
 
     It may be made if `create`. `lease` is for this process alone; None if it shares it. If `read_only`, nothing is
     written, and nobody waits for this process.
+
+    Attributes:
+        execute: runs a statement with a value for each `?`.
+        executemany: runs a statement that finds nothing once for each row of values.
+        transaction: makes all of it durable, or nothing; inside another one, it is part of that.
+        snapshot: lets reads see one state of the file; they hold nobody up, and change nothing.
+        check: sees whether the file is still there, and whole. Raises FileLostError.
     """
 
     def __init__(
@@ -146,31 +154,14 @@ class SQLiteDatabase:
         except BaseException:
             self._give_back()
             raise
-
-    def execute(self, query: str, values: Sequence[Any] = (), /) -> Rows:
-        """Run a statement with a value for each `?`."""
-        return self._db.execute(query, values)
-
-    def executemany(self, query: str, rows: Iterable[Sequence[Any]], /) -> None:
-        """Run a statement that finds nothing once for each row of values."""
-        self._db.executemany(query, rows)
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """All of it becomes durable, or nothing does; inside another one, it is part of that."""
-        return transaction(self._db)
+        self.execute, self.executemany = self._db.execute, self._db.executemany
+        self.transaction, self.snapshot = partial(transaction, self._db), partial(snapshot, self._db)
+        self.check = partial(check_files, self._db)
 
     def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
         """A transaction: nobody shares a file."""
         del names
         return self.transaction()
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Reads see one state of the file; they hold nobody up, and change nothing."""
-        return snapshot(self._db)
-
-    def check(self) -> None:
-        """See whether the file is still there, and whole. Raises FileLostError."""
-        check_files(self._db)
 
     def damage(self, tables: Iterable[str] = ("",), /) -> str:
         """Read some tables, or the whole file, and see whether the pages fit together."""

@@ -13,7 +13,7 @@ import pytest
 from fugu.attackers.evaluation import attack, odds_change
 from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, smoothing, tilted_marginals
 from fugu.attackers.outputs import Knowledge, SymbolOutputs, known_every, release_counts, release_symbols, without
-from fugu.chains import simulate, stationary_distribution
+from fugu.chains.model import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fugu.chains import posterior_marginals
 from fugu.chains.counting import count_marginals
+from fugu.chains.inference import posterior_marginals
 
 
 def enumerated(symbols, initial, transition, emission, windows, adds, likelihoods, lengths):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from fugu.chains import filter_beliefs, predict
+from fugu.chains.inference import filter_beliefs, predict
 from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, random_case, small_cases, sticky_case
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from fugu.chains import filter_beliefs, simulate
+from fugu.chains.inference import filter_beliefs
 from fugu.chains.learning import baum_welch
+from fugu.chains.model import simulate
 from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fugu.chains import filter_beliefs, stationary_distribution
+from fugu.chains.inference import filter_beliefs
+from fugu.chains.model import stationary_distribution
 from tests.support.chain_cases import bounded, distributions
 
 EVEN = np.full((2, 2), 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fugu.chains import simulate, stationary_distribution
+from fugu.chains.model import simulate, stationary_distribution
 from tests.support.chain_cases import LONG
 
 

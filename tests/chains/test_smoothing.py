@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fugu.chains import (
-    backward_messages,
-    filter_beliefs,
-    fixed_lag_marginals,
-    posterior_marginals,
-    predict,
-)
+from fugu.chains.inference import backward_messages, filter_beliefs, fixed_lag_marginals, posterior_marginals, predict
 from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from fugu.chains import viterbi
+from fugu.chains.inference import viterbi
 from tests.support import naive
 from tests.support.chain_cases import bounded, random_case, small_cases
 

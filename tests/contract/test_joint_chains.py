@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from pydantic import ValidationError
 
-from fugu.chains import stationary_distribution
+from fugu.chains.model import stationary_distribution
 from fugu.contract.chains import JointChains, odds_ratio, two_steps
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.losses import Adversary

@@ -14,7 +14,7 @@ import pytest
 from edge_agent.__main__ import main
 from edge_agent.config import load
 from edge_agent.sensors.source import ConfigError
-from fugu.chains import filter_beliefs, fixed_lag_marginals
+from fugu.chains.inference import filter_beliefs, fixed_lag_marginals
 from fugu.contract.chains import BinaryChains, JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.errors import GuaranteeError, PolicyError
@@ -23,8 +23,7 @@ from fugu.contract.joint import NoJointBoundError, joint_epsilon
 from fugu.contract.pins import contains, pins_of, violations
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
-from gateway.estimates.beliefs import stream_beliefs
-from gateway.estimates.models import SymbolModel
+from gateway.estimates.beliefs import SymbolModel, stream_beliefs
 from tests.support.agents import toml
 from tests.support.command import runner
 from tests.support.processes import policy

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fugu.attackers.evaluation import Attack
-from fugu.chains import simulate
+from fugu.chains.model import simulate
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.library.auto_words import candidate_document, percent, verdict
 from fugu.planning.answers import noisy_shares, true_shares

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fugu.chains import stationary_distribution
+from fugu.chains.model import stationary_distribution
 from fugu.contract.chains import JointChains
 from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary

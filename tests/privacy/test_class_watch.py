@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fugu.chains import simulate
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.model import simulate
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.losses import Adversary
 from fugu.privacy.class_watch import won

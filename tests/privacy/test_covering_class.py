@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fugu.chains import simulate
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.model import simulate
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.planning.joint_recording import StreamRule, read_joint
 from fugu.privacy.chain_class import ChainClassError

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fugu.chains import simulate, stationary_distribution
+from fugu.chains.model import simulate, stationary_distribution
 from fugu.contract.chains import BoundedChains
 from fugu.contract.frames import SymbolFrame, symbol_bits
 from fugu.contract.noise_table import SCALE, NoiseTable

@@ -22,8 +22,8 @@ from fugu.contract.measure_frames import AnyFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
+from gateway.estimates.beliefs import model_of
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import model_of
 from gateway.loop.recorder import Recorder
 from gateway.store.coverage import Place
 from gateway.store.journal import Arrivals, Received

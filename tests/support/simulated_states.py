@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from fugu.chains import stationary_distribution
+from fugu.chains.model import stationary_distribution
 
 
 def simulate_states(transition: Sequence[Sequence[float]], length: int, generator: random.Random) -> list[int]:

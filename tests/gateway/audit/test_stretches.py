@@ -14,8 +14,8 @@ from fugu.attackers.mechanisms import Mechanism, Source, paths
 from fugu.attackers.outputs import CountOutputs, Outputs, release_counts, release_symbols
 from fugu.attackers.stretches import SECRETS
 from fugu.attackers.witness import witness
-from fugu.chains import simulate
 from fugu.chains.arrays import Ints
+from fugu.chains.model import simulate
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.losses import Adversary

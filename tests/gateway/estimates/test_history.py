@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.chains import filter_beliefs, fixed_lag_marginals, predict
 from fugu.chains.arrays import Floats
+from fugu.chains.inference import filter_beliefs, fixed_lag_marginals, predict
 from fugu.contract.measure_frames import MeasureFrame, Released
 from gateway.estimates.history import StateRow, ValueRow, estimates_between
 from gateway.store.coverage import Place

@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.chains import filter_beliefs, fixed_lag_marginals, predict
 from fugu.chains.arrays import Floats
+from fugu.chains.inference import filter_beliefs, fixed_lag_marginals, predict
 from fugu.chains.model import likelihood_rows
 from fugu.contract.chains import BoundedChains
 from fugu.contract.frames import SymbolFrame
-from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back
-from gateway.estimates.models import Model, model_of
+from gateway.estimates.beliefs import Bank, Beliefs, Model, follow, look_back, model_of
 from gateway.store.coverage import Place
 from gateway.store.symbols import Columns
 from tests.support.scenes import MODELS, TERNARY, Scene, frames, laid_out, policy

@@ -14,7 +14,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock
-from gateway.estimates.models import Model, model_of
+from gateway.estimates.beliefs import Model, model_of
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.parquet import ExportedHistory

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.chains import fixed_lag_marginals
+from fugu.chains.inference import fixed_lag_marginals
 from fugu.contract.errors import Reason
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.sentences import unix_us

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
+from gateway.estimates.beliefs import SymbolModel
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import SymbolModel
 from gateway.store.store import Store
 from tests.support.scenes import OTHER, Scene, frames, policy, write_policies
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fugu.chains import stationary_distribution
+from fugu.chains.model import stationary_distribution
 from fugu.contract.chains import JointChains, odds_ratio
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.noise_table import SCALE, NoiseTable

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from fugu.chains import stationary_distribution
+from fugu.chains.model import stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.accountant import ChainAccountant, endless_leakage
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage

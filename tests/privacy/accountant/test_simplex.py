@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.chains import stationary_distribution
+from fugu.chains.model import stationary_distribution
 from fugu.contract.rounding import UNIT, reversal_error
 from fugu.privacy.accountant.inner_maximum import closed, exact_ratio
 from fugu.privacy.accountant.simplex import Tree, largest_ratio, widening
