@@ -5,18 +5,14 @@ The document parser needs more memory than the agent, so `check_in_child` runs i
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
 from edge_agent.sensors.source import ConfigError
-from fugu.host.child import answered
-from fugu.host.process import end_with_parent
+from fugu.host.child import forked
 
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
@@ -37,38 +33,17 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
 
     The returned function waits for the outcome, and raises ConfigError with the text of whatever `load` would raise.
     """
-    reader, writer = os.pipe()
-    parent = os.getpid()
-    child = os.fork()
-    if child == 0:
-        end_with_parent(parent)
-        os.close(reader)
-        _answer(Path(path), writer)
-    os.close(writer)
+    answer = forked(
+        lambda: {"plan": _checked(Path(path))}, "the check of the configuration", " while reading the configuration"
+    )
 
     def outcome() -> AgentPlan:
-        with os.fdopen(reader) as pipe:
-            text = pipe.read()
-        os.waitpid(child, 0)
-        if not text:
-            raise ConfigError("the check of the configuration died")
-        answer = json.loads(text)
-        if "refused" in answer:
-            raise ConfigError(answer["detail"])
-        return _plan(answer["plan"])
+        checked = answer()
+        if "refused" in checked:
+            raise ConfigError(checked["detail"])
+        return _plan(checked["plan"])
 
     return outcome
-
-
-def _answer(path: Path, writer: int) -> NoReturn:
-    """Check and write the outcome in the child, and never return into the parent's code."""
-    try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        answer = answered(lambda: {"plan": _checked(path)}, " while reading the configuration")
-        with os.fdopen(writer, "w") as pipe:
-            json.dump(answer, pipe)
-    finally:
-        os._exit(0)
 
 
 def _plan(checked: dict[str, Any]) -> AgentPlan:

@@ -1,38 +1,56 @@
 """`python -m edge_agent.reporter < REQUEST`: draw a window's masks, encrypt them to a group's helper, and sign them.
 
 A process of its own, so that cryptography costs the running agent neither memory nor time. It is done before the window
-begins, and so knows no count. Request and answer are fields, each with its length in 4 bytes before it, the highest
-first:
-
-    request     helper's public key, signed bytes and signature of its opening key, that key, device key, header, count
-    answer      count masks of 8 bytes, device's public key, ciphertext, signature of header and ciphertext
-
-With a count of 0 the opening key is checked, and nothing else; then the answer has empty fields. Without an answer
-something was wrong: the exit code is 3 if the opening key is not the helper's, 4 where `cryptography` is too old.
+begins, and so knows no count. Request and answer are JSON, with bytes as hexadecimal digits: the arguments of `seal`,
+and the fields of `Sealed`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from typing import NamedTuple
 
-__all__ = ["BAD_KEY", "TOO_OLD", "join_fields", "seal", "split_fields"]
+from fugu.contract.errors import FuguError
+from fugu.host.child import Answer, answered
 
-BAD_KEY, TOO_OLD = 3, 4
+__all__ = ["Sealed", "seal"]
+
 _REPORT = b"fugu-edge/2/report\0"
 _ML_KEM_BYTES = 1184
 
 
-def main() -> int:
+class Sealed(NamedTuple):
+    """Masks of 8 bytes, the device's public key, the ciphertext, and the signature of header and ciphertext."""
+
+    masks: bytes = b""
+    member: bytes = b""
+    ciphertext: bytes = b""
+    signature: bytes = b""
+
+
+def main() -> None:
     """Answer one request."""
-    code, answer = seal(split_fields(sys.stdin.buffer.read()))
-    sys.stdout.buffer.write(join_fields(answer))
-    return code
+
+    def work() -> Answer:
+        count, *fields = json.load(sys.stdin)
+        return {name: value.hex() for name, value in seal(count, *map(bytes.fromhex, fields))._asdict().items()}
+
+    json.dump(answered(work), sys.stdout)
 
 
-def seal(request: list[bytes]) -> tuple[int, list[bytes]]:
-    """Draw and encrypt masks: the exit code, and the fields of the answer if that is 0."""
-    helper, signed, signature, key, seed, header, count = request
+def seal(count: int, helper: bytes, signed: bytes, signature: bytes, key: bytes, seed: bytes, header: bytes) -> Sealed:
+    """Draw so many masks and encrypt them; none if `count` is 0: then the opening key is checked, and nothing else.
+
+    Args:
+        helper: the public key of the helper.
+        signed, signature: of its opening key `key`.
+        seed: of the device's own key.
+        header: what is signed and bound to the ciphertext beside the masks.
+
+    Raises FuguError if the opening key is not the helper's, or `cryptography` is too old.
+    """
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -40,7 +58,7 @@ def seal(request: list[bytes]) -> tuple[int, list[bytes]]:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
         from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PublicKey, Suite
     except ImportError:
-        return TOO_OLD, []
+        raise FuguError("the installed cryptography has no MLKEM768_X25519: install 50 or newer") from None
     try:
         Ed25519PublicKey.from_public_bytes(helper).verify(signature, signed)
         public = MLKEM768X25519PublicKey(
@@ -48,33 +66,14 @@ def seal(request: list[bytes]) -> tuple[int, list[bytes]]:
             X25519PublicKey.from_public_bytes(key[_ML_KEM_BYTES:]),
         )
     except (InvalidSignature, ValueError):
-        return BAD_KEY, []
-    answer = [b""] * 4
-    if masks := os.urandom(8 * int.from_bytes(count, "big")):
-        suite = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-        ciphertext = suite.encrypt(masks, public, info=header)
-        device = Ed25519PrivateKey.from_private_bytes(seed)
-        member = device.public_key().public_bytes_raw()
-        answer = [masks, member, ciphertext, device.sign(_REPORT + header + ciphertext)]
-    return 0, answer
-
-
-def join_fields(fields: list[bytes]) -> bytes:
-    """Fields one after the other, each with its length before it."""
-    return b"".join(len(field).to_bytes(4, "big") + field for field in fields)
-
-
-def split_fields(data: bytes) -> list[bytes]:
-    """The fields of bytes that `join_fields` has made; ValueError if they end early."""
-    fields, at = [], 0
-    while at < len(data):
-        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-        if end > len(data):
-            raise ValueError("a field ends early")
-        fields.append(data[at + 4 : end])
-        at = end
-    return fields
+        raise FuguError("its newest opening key is not signed by its helper") from None
+    if not (masks := os.urandom(8 * count)):
+        return Sealed()
+    suite = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+    ciphertext = suite.encrypt(masks, public, info=header)
+    device = Ed25519PrivateKey.from_private_bytes(seed)
+    return Sealed(masks, device.public_key().public_bytes_raw(), ciphertext, device.sign(_REPORT + header + ciphertext))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

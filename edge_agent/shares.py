@@ -13,12 +13,9 @@ clocks that go back find it reported.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-import signal
-import socket
-import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +23,6 @@ from pathlib import Path
 
 from edge_agent.outbox import Outbox, StoredKey
 from edge_agent.plan import StreamPlan
-from edge_agent.reporter import BAD_KEY, TOO_OLD, join_fields, split_fields
 from fugu.contract.calendar import DAY
 from fugu.contract.compiled import SharedSum
 from fugu.contract.envelope import Envelope
@@ -34,6 +30,7 @@ from fugu.contract.errors import FrameError, FuguError, Reason
 from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, numbers, packed
 from fugu.core.shares import Shares, random_bits
 from fugu.core.windows import Secret
+from fugu.host.child import Answer, Child
 from fugu.host.files import write_secret
 
 __all__ = ["Helpers", "StreamSums", "device_key"]
@@ -83,7 +80,7 @@ class Helpers:
         self._outbox = outbox
         self._fleet = fleet
         self._device = device
-        self._later = later
+        self._reporter = Child("edge_agent.reporter", "the process that encrypts reports", _PATIENCE_SECONDS, later)
         self._seed = b""
         self._stored: dict[str, StoredKey | None] = {}
         self._roots: dict[str, bytes] = {}
@@ -91,7 +88,7 @@ class Helpers:
         self._waiting: dict[str, _Key] = {}
         self._keys: dict[str, _Key] = {}
         self._busy: set[str] = set()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def follow(self, plans: Sequence[StreamPlan]) -> None:
         """Use the keys of these policies' groups."""
@@ -139,8 +136,8 @@ class Helpers:
         document, digest = plan.digest, key.message.digest
         head = header(self._fleet, self._device, document, digest, number)
 
-        def sealed(answer: list[bytes]) -> None:
-            masks, member, ciphertext, signature = answer
+        def sealed(answer: Answer) -> None:
+            masks, member, ciphertext, signature = map(bytes.fromhex, answer.values())
             take(numbers(masks), SealedMasks(self._device, digest, member, ciphertext, signature))
 
         self._ask(plan.name, key, head, plan.counts, sealed)
@@ -159,7 +156,7 @@ class Helpers:
             if self._is_newer(group, key):
                 self._ask(group, key, b"", 0, partial(self._accept, group, key))
 
-    def _accept(self, group: str, key: _Key, _answer: list[bytes]) -> None:
+    def _accept(self, group: str, key: _Key, _answer: Answer) -> None:
         if self._is_newer(group, key):
             self._keys[group] = key
 
@@ -169,64 +166,20 @@ class Helpers:
         newest = held is None or held.message.made < key.message.made
         return group in self._roots and newest and (stored is None or stored.made <= key.message.made)
 
-    def _ask(self, group: str, key: _Key, head: bytes, count: int, take: Callable[[list[bytes]], None]) -> None:
+    def _ask(self, group: str, key: _Key, head: bytes, count: int, take: Callable[[Answer], None]) -> None:
         self._busy.add(group)
-        parts = [self._roots[group], key.signed, key.signature, key.message.key, self._seed, head]
-        request = join_fields([*parts, count.to_bytes(2, "big")])
+        fields = [self._roots[group], key.signed, key.signature, key.message.key, self._seed, head]
+        request = json.dumps([count, *(field.hex() for field in fields)]).encode()
+        self._reporter.ask((), request, partial(self._answered, group, take))
 
-        def run() -> None:
-            code, answer = _run(request)
-            self._later(lambda: self._answered(group, code, answer, take))
-
-        threading.Thread(target=run, name="reporter", daemon=True).start()
-
-    def _answered(self, group: str, code: int, answer: list[bytes], take: Callable[[list[bytes]], None]) -> None:
+    def _answered(self, group: str, take: Callable[[Answer], None], answer: Answer) -> None:
         self._busy.discard(group)
-        if code == 0:
+        if "refused" not in answer:
             take(answer)
-        else:
-            why = {
-                BAD_KEY: "its newest opening key is not signed by its helper",
-                TOO_OLD: "the installed cryptography has no MLKEM768_X25519: install 50 or newer",
-            }
-            self._tell(f"group {group}: {why.get(code, 'the process that encrypts reports died')}; nothing is reported")
-        self._check()
-
-    def _tell(self, trouble: str) -> None:
-        if trouble not in self._told:
-            self._told.add(trouble)
+        elif (trouble := f"group {group}: {answer['detail']}; nothing is reported") not in self._warned:
+            self._warned.add(trouble)
             _log.warning("%s", trouble)
-
-
-def _run(request: bytes) -> tuple[int, list[bytes]]:
-    """Have a request answered: the exit code, and the fields of the answer if that is 0."""
-    try:
-        code, data = _spawned([sys.executable, "-P", "-m", "edge_agent.reporter"], request)
-        answer = split_fields(data)
-    except (OSError, ValueError):
-        return 1, []
-    return (code, answer) if len(answer) == 4 or code else (1, [])
-
-
-def _spawned(command: list[str], request: bytes) -> tuple[int, bytes]:
-    """Exit code and output of a process, killed when patience ends; `subprocess` takes twice as long. OSError."""
-    ours, theirs = socket.socketpair()
-    with ours:
-        with theirs:
-            actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1)]
-            quiet = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
-            child = os.posix_spawn(command[0], command, os.environ, file_actions=[*actions, quiet])
-        ours.settimeout(_PATIENCE_SECONDS)
-        try:
-            ours.sendall(request)
-            ours.shutdown(socket.SHUT_WR)
-            data = b"".join(iter(lambda: ours.recv(1 << 16), b""))
-        except OSError:
-            os.kill(child, signal.SIGKILL)
-            raise
-        finally:
-            _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), data
+        self._check()
 
 
 class _Count(Secret):

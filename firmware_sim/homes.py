@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -136,11 +137,10 @@ class SimulatedHomes:
         helper = bytes.fromhex(document.helper)
         for name in [name for name in self._states if self._chance.random() >= self._away]:
             head = header(document.fleet, name, document.digest, opening.digest, number)
-            fields = [helper, *self._key, self._seeds[name], head, document.numbers.to_bytes(2, "big")]
-            code, answer = seal(fields)
-            if code == 0:
-                masks, member, ciphertext, signature = answer
-                sealed = SealedMasks(name, opening.digest, member, ciphertext, signature)
+            with suppress(FuguError):
+                signed, signature, key = self._key
+                masks, *fields = seal(document.numbers, helper, signed, signature, key, self._seeds[name], head)
+                sealed = SealedMasks(name, opening.digest, *fields)
                 homes[name] = _Ready(numbers(masks), self._shares.draw(self._bits), sealed)
         return _Window(number, homes)
 

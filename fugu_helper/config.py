@@ -1,12 +1,11 @@
-"""`python -m fugu_helper.config HELPER.toml`: read a helper's file, and sign its groups' documents.
+"""A helper's file, and the signed documents of its groups.
 
-A process of its own that ends at once: reading documents takes more memory than the helper has. Its answer is JSON.
+A running helper has them read in a process that ends at once: reading documents takes more memory than the helper has.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -19,11 +18,10 @@ from fugu.contract.envelope import sign
 from fugu.contract.errors import FuguError
 from fugu.contract.groups import GroupDocument
 from fugu.contract.policy import Name
-from fugu.host.child import answered
 from fugu.host.toml_file import read_toml
 from fugu.mqtt.broker import Broker
 
-__all__ = ["HelperConfig", "read_config", "root_of", "signed_documents"]
+__all__ = ["HelperConfig", "read_config", "root_of", "running", "signed_documents"]
 
 _INSERTED = ("document", "fleet", "helper")
 _MOST_DOCUMENTS = 2
@@ -91,7 +89,7 @@ def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str,
     return groups
 
 
-def main(path: Path) -> dict[str, Any]:
+def running(path: Path) -> dict[str, Any]:
     """Everything that the running helper needs, as JSON can carry it."""
     config = read_config(path)
     root = root_of(path.parent / config.root)
@@ -114,8 +112,3 @@ def main(path: Path) -> dict[str, Any]:
         "broker": asdict(config.broker.beside(path.parent)),
         "groups": groups,
     }
-
-
-if __name__ == "__main__":
-    asked = Path(sys.argv[1])
-    sys.stdout.write(json.dumps(answered(lambda: {"config": main(asked)}, f" while reading {asked}")))

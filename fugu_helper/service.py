@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import logging
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,9 +12,10 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.errors import FrameError, FuguError, Reason
+from fugu.contract.errors import FrameError, FuguError
 from fugu.contract.group_frames import MAX_PAGE_BYTES, OpeningRequest
 from fugu.contract.topics import topic_of
+from fugu.host.child import forked
 from fugu.host.process import Notifier, Wake
 from fugu.mqtt import Broker, Link
 from fugu_helper.members import Members
@@ -146,11 +144,12 @@ def _facts(document: dict[str, Any]) -> GroupFacts:
 
 
 def _checked(path: Path) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "fugu_helper.config", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    dead = {"refused": Reason.CONFIG, "detail": "the check of the configuration died"}
-    answer: dict[str, Any] = json.loads(done.stdout) if done.stdout else dead
+    def work() -> dict[str, Any]:
+        from fugu_helper.config import running  # in the child alone
+
+        return running(path)
+
+    answer = forked(work, "the check of the configuration", f" while reading {path}")()
     if "refused" in answer:
         raise FuguError(answer["detail"])
-    config: dict[str, Any] = answer["config"]
-    return config
+    return answer

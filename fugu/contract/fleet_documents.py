@@ -33,6 +33,7 @@ from fugu.core.policy import PolicyError as CompiledError
 from fugu.core.trust import RefusedError
 
 __all__ = [
+    "INSERTED",
     "Address",
     "Enrolment",
     "PolicyDocument",
@@ -58,7 +59,8 @@ Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Compiled = Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 21)]
 Seconds = Annotated[int, Field(ge=0, le=2**53)]
 Version = Annotated[int, Field(ge=1, le=2**32 - 1)]
-_INSERTED = ("fleet", "device", "version")
+INSERTED = ("fleet", "device", "version")
+"""Fields of a policy that are those of its document, and not said again."""
 _MOST_SHOWN = 60
 
 
@@ -133,6 +135,11 @@ class Address(Document):
         """True if a device is meant."""
         return bool(self.everyone) or self.device == device or (self.group is not None and self.group in groups)
 
+    @property
+    def example(self) -> str:
+        """The name of a device that is meant, or what stands for one of several."""
+        return self.device or "device"
+
     def __str__(self) -> str:
         return "everyone" if self.everyone else f"device {self.device}" if self.device else f"group {self.group}"
 
@@ -166,7 +173,7 @@ class PolicyDocument(Document):
         if self.valid_until is not None and self.valid_until <= self.valid_from:
             raise ValueError("valid_until is not after valid_from")
         for policy in self.policies:
-            for field in _INSERTED:
+            for field in INSERTED:
                 if field in policy:
                     raise ValueError(f"a policy of a document does not say its {field} again")
         return self
@@ -181,6 +188,10 @@ class PolicyDocument(Document):
         if len(set(streams)) != len(streams):
             raise PolicyError("two policies of a document are for one stream")
         return tuple(policies)
+
+    def templates(self) -> tuple[AnyPolicy, ...]:
+        """The policies as any of the devices has them, which puts its own name there; errors as for one device."""
+        return self.for_device(self.to.example)
 
 
 class TableDocument(Document):
@@ -283,17 +294,10 @@ def signatures_match(checks: Iterable[tuple[bytes, tuple[bytes, ...], bytes]]) -
 
 # Compiled policies: whoever signs a document compiles its policies, and whoever takes one in compiles them again.
 
-_SOMEBODY = "device"
-"""Whom the compiled policies of a document for several devices name; each puts its own name there."""
-
-
-def _policies(document: PolicyDocument) -> tuple[AnyPolicy, ...]:
-    return document.for_device(document.to.device or _SOMEBODY)
-
 
 def compile_document(document: PolicyDocument) -> PolicyDocument:
     """The same document with what agents run; PolicyError if an agent does not do what a policy says."""
-    forms = tuple(compile_policy(policy).hex() for policy in _policies(document))
+    forms = tuple(compile_policy(policy).hex() for policy in document.templates())
     return document.model_copy(update={"compiled": forms})
 
 
@@ -303,7 +307,7 @@ def compile_for_boards(document: PolicyDocument, unit: Mapping[str, Fraction]) -
     Raises:
         PolicyError: a board does not do what a policy says, or no policy is of such a stream.
     """
-    policies = _policies(document)
+    policies = document.templates()
     if unknown := set(unit) - {policy.stream for policy in policies}:
         raise PolicyError(f"a unit of stream {min(unknown)}, of which there is no policy")
     forms = tuple(compile_board_policy(policy, unit.get(policy.stream, Fraction(1))).hex() for policy in policies)
@@ -325,7 +329,7 @@ def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
     Raises:
         PolicyError: something differs: what, and where.
     """
-    policies = _policies(document)
+    policies = document.templates()
     _check(policies, document.compiled, compile_policy, read_policy)
     if document.boards:
         _check(policies, document.boards, partial(_compiled_again, units(document)), read_board_policy)

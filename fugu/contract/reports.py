@@ -5,19 +5,19 @@ they come back: an epsilon or a charge must not be rounded by being sent. `healt
 reading; what was left out, to keep the message small, is counted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 from pydantic.dataclasses import dataclass
 
 from fugu.contract._document import FORMAT_NAME
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
+from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN, WindowFrame
 from fugu.contract.json_message import DISTINCT, PRINTABLE, JsonMessage, Label, Numbers, Time, read_object
 from fugu.contract.losses import Adversary
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
@@ -28,6 +28,7 @@ from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Mechanism
 
 __all__ = [
+    "CONFIDENCE",
     "MAX_NAMES",
     "AlarmCode",
     "Estimate",
@@ -51,6 +52,8 @@ def _check_intervals(values: Sequence[float], low: Sequence[float], high: Sequen
         raise FrameError("a value is not inside its interval", Reason.OUT_OF_RANGE)
 
 
+CONFIDENCE: Final = 0.95
+"""Of the intervals of estimates and counts."""
 _SLACK: Final = 1e-3
 _Probability = Annotated[StrictFloat, Field(ge=0, le=1 + _SLACK)]
 _Tick = Annotated[StrictInt, Field(ge=0, le=MAX_TICK)]
@@ -233,6 +236,43 @@ class WindowCount(JsonMessage):
         "Whether the plan found answers like this one twice as good as guessing. False if nobody compared, and if the "
         "device was running for less than half of the window.",
     ]
+
+    @classmethod
+    def of(
+        cls,
+        frame: WindowFrame,
+        query: Query,
+        states: tuple[str, ...],
+        within: int,
+        time_of: Callable[[int, int], datetime],
+        promise: tuple[float, Adversary],
+        *,
+        useful: bool,
+    ) -> Self:
+        """The report of a window.
+
+        Args:
+            states: the labels of those that are counted.
+            within: the noise of a count is in -within..within, at `CONFIDENCE`.
+            time_of: when a tick was, with numbers so many ticks ahead of the wall clock.
+            useful: whether the plan found such shares worth knowing.
+        """
+        epsilon, adversary = promise
+        return cls(
+            time=time_of(frame.last + 1, frame.shift),
+            since=time_of(frame.first, frame.shift),
+            window=frame.window,
+            states=states,
+            blocks=() if query.blocks is None else query.blocks.labels,
+            values=tuple(float(count) for count in frame.counts),
+            low=tuple(float(count - within) for count in frame.counts),
+            high=tuple(float(count + within) for count in frame.counts),
+            confidence=CONFIDENCE,
+            observed=frame.observed,
+            epsilon=epsilon,
+            adversary=adversary,
+            useful=useful and 2 * frame.observed >= frame.length,
+        )
 
     def labels(self) -> Sequence[str]:
         """The states, if each has a number."""

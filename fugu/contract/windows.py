@@ -33,6 +33,7 @@ __all__ = [
     "Window",
     "covers",
     "lawful_scale",
+    "noise_within",
     "total_rate",
 ]
 
@@ -172,6 +173,16 @@ def lawful_scale(least: float | Fraction) -> Fraction:
     if exact >= 1:
         return Fraction(math.ceil(exact * tens), tens)
     return Fraction(tens, min(math.floor(tens / exact), _MOST))
+
+
+def noise_within(scale: Fraction, confidence: float) -> int:
+    """The least h >= 0 such that discrete Laplace noise of a scale is in -h..h with this probability.
+
+    Outside of -h..h it is with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).
+    """
+    spread = float(scale)
+    most = (1.0 - confidence) * (1.0 + math.exp(-1.0 / spread)) / 2.0
+    return max(0, math.ceil(-spread * math.log(most)) - 1)
 
 
 class Counted(Protocol):

@@ -5,7 +5,6 @@ Of two noisy counts of one window the first is kept, and what the second would t
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +15,8 @@ from fugu.contract.errors import Reason, RefusedError
 from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.policy import Policy
-from fugu.contract.reports import Estimate, WindowCount
+from fugu.contract.reports import CONFIDENCE, Estimate, WindowCount
+from fugu.contract.windows import noise_within
 from gateway.estimates.beliefs import SymbolModel
 from gateway.store.coverage import FrameSpan, Place
 from gateway.store.journal import wall_time
@@ -25,7 +25,7 @@ from gateway.store.store import Store
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
 
-__all__ = ["CONFIDENCE", "Kind", "Windows", "window_count"]
+__all__ = ["Kind", "Windows", "window_count"]
 
 
 Frame = TypeVar("Frame", SymbolFrame, MeasureFrame, WindowFrame)
@@ -78,9 +78,6 @@ class Kind(Protocol[Frame]):
     def report(self, place: Place, first: int) -> Estimate | WindowCount | None:
         """Report about the frame at a tick or window index; `None` if it is gone. Raises FuguError."""
         return None
-
-
-CONFIDENCE = 0.95
 
 
 class Windows(Kind[WindowFrame]):
@@ -141,30 +138,13 @@ def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
     """The report of a window that a device has counted."""
     window = policy.window(frame.window)
     assert window is not None
-    labels = policy.discretiser.states
-    off = noise_within(Fraction(window.scale), CONFIDENCE)
-    return WindowCount(
-        time=wall_time(policy.clock, frame.last + 1 - frame.shift),
-        since=wall_time(policy.clock, frame.first - frame.shift),
-        window=frame.window,
-        states=tuple(labels[state] for state in window.counted(labels)),
-        blocks=() if (blocks := window.query.blocks) is None else blocks.labels,
-        values=tuple(float(count) for count in frame.counts),
-        low=tuple(float(count - off) for count in frame.counts),
-        high=tuple(float(count + off) for count in frame.counts),
-        confidence=CONFIDENCE,
-        observed=frame.observed,
-        epsilon=policy.guarantee.epsilon,
-        adversary=policy.guarantee.adversary,
-        useful=policy.useful_for == "share" and 2 * frame.observed >= frame.length,
+    labels, promise = policy.discretiser.states, policy.guarantee
+    return WindowCount.of(
+        frame,
+        window.query,
+        tuple(labels[state] for state in window.counted(labels)),
+        noise_within(Fraction(window.scale), CONFIDENCE),
+        lambda tick, shift: wall_time(policy.clock, tick - shift),
+        (promise.epsilon, promise.adversary),
+        useful=policy.useful_for == "share",
     )
-
-
-def noise_within(scale: Fraction, confidence: float) -> int:
-    """The least h >= 0 such that discrete Laplace noise of a scale is in -h..h with this probability.
-
-    Outside of -h..h it is with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).
-    """
-    spread = float(scale)
-    most = (1.0 - confidence) * (1.0 + math.exp(-1.0 / spread)) / 2.0
-    return max(0, math.ceil(-spread * math.log(most)) - 1)

@@ -33,8 +33,8 @@ from fugu.contract.measure_table import StaircaseNoise, TimedTable
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import MAX_TABLE_STATES
 from fugu.contract.policy import PolicyHeader
-from fugu.contract.reports import Estimate, PlaceEstimate, SmoothedPlace, SmoothedValue, ValueEstimate
-from gateway.estimates.kinds import CONFIDENCE, Kind
+from fugu.contract.reports import CONFIDENCE, Estimate, PlaceEstimate, SmoothedPlace, SmoothedValue, ValueEstimate
+from gateway.estimates.kinds import Kind
 from gateway.store.coverage import Place
 from gateway.store.journal import wall_time
 from gateway.store.points import Measured

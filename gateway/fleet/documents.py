@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.contract.calendar import DAY
-from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
@@ -30,7 +29,7 @@ from gateway.fleet.entries import Document, FleetError, Target
 from gateway.fleet.keys import Root
 from gateway.fleet.registry import Device, Registry
 from gateway.fleet.rollouts import Rollouts
-from gateway.fleet.signing import Signed, content_of, policies_of, promises, read_complete
+from gateway.fleet.signing import Signed, content_of, promises, read_complete
 
 __all__ = [
     "Change",
@@ -134,8 +133,8 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
 
 def other_ticks(old: PolicyDocument, new: PolicyDocument) -> dict[str, str]:
     """By stream of both documents what makes its ticks other moments in the new one; a device's outbox refuses that."""
-    before, reasons = {policy.stream: policy for policy in policies_of(old)}, {}
-    for policy in policies_of(new):
+    before, reasons = {policy.stream: policy for policy in old.templates()}, {}
+    for policy in new.templates():
         former = before.get(policy.stream, policy)
         ticks = _window_ticks(former)
         changed = [name for name, of in _window_ticks(policy).items() if of != ticks.get(name, of)]
@@ -302,7 +301,7 @@ def _changed(
 ) -> dict[str, StreamChange]:
     """The streams of a document before another, by name."""
     ticks, before, changed = other_ticks(old, new), _worths(old, worths), dict[str, StreamChange]()
-    for policy in policies_of(old):
+    for policy in old.templates():
         name = policy.stream
         changed[name] = StreamChange(name, before[name], after.get(name), ticks.get(name, ""), _profile_days(policy))
     return changed
@@ -316,7 +315,7 @@ def _profile_days(policy: AnyPolicy) -> float:
 
 def _worths(document: PolicyDocument, worths: dict[str, Worth]) -> dict[str, Worth]:
     by_stream = {}
-    for policy in policies_of(document):
+    for policy in document.templates():
         key = json.dumps({**json.loads(policy.to_json()), "version": 0, "device": "", "fallback": "", "tables": ""})
         if isinstance(policy, MeasurePolicy):
             key += repr([table.noise for table in policy.measure_tables])
@@ -345,13 +344,10 @@ def worth(policy: AnyPolicy) -> Worth:
 
 
 def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
-    match policy.chains:
-        case BinaryChains() as chains:
-            q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
-            return assess(table, np.array(((1.0 - q, q), (r, 1.0 - r))), chains, _TICKS).accuracy
-        case BoundedChains(transition=tuple(transition)) as bounded:
-            return assess(table, np.array(transition), bounded, _TICKS).accuracy
-    return None
+    chains = policy.chains
+    if chains.named_streams or not chains.typical:
+        return None
+    return assess(table, np.array(chains.typical[0]), chains, _TICKS).accuracy
 
 
 def _error(policy: MeasurePolicy) -> float | None:

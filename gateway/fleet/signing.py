@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import FrameError, PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import (
+    INSERTED,
     Address,
     Enrolment,
     PolicyDocument,
@@ -39,7 +40,6 @@ __all__ = [
     "contents",
     "make_document",
     "policies_in",
-    "policies_of",
     "promises",
     "read_bodies",
     "read_complete",
@@ -49,8 +49,6 @@ __all__ = [
     "weaker",
 ]
 
-_INSERTED = ("fleet", "device", "version")
-_SOMEBODY = "device"
 _MAX_FILE = 1 << 20
 
 
@@ -85,7 +83,7 @@ class Signed(NamedTuple):
         Raises TrustError if a device never accepts it; FleetError if the document is not for an enrolment's device.
         """
         document = self.document
-        judges = [root.trust(document.to.device or _SOMEBODY, (document.to.group,) if document.to.group else ())]
+        judges = [root.trust(document.to.example, (document.to.group,) if document.to.group else ())]
         for enrolment in enrolments:
             if enrolment.fleet != document.fleet or not document.to.reaches(enrolment.device, enrolment.groups):
                 raise FleetError(
@@ -194,9 +192,9 @@ def _body(text: bytes, fleet: str, to: Address) -> dict[str, Any]:
         raise FleetError(f"a policy of fleet {str(document['fleet'])[:80]}; the keys are those of fleet {fleet}")
     if to.device is not None and document.get("device", to.device) != to.device:
         raise FleetError(f"a policy of device {str(document['device'])[:80]}; the document is for device {to.device}")
-    document = {"fleet": fleet, "device": to.device or _SOMEBODY, "version": _table_version(document), **document}
+    document = {"fleet": fleet, "device": to.example, "version": _table_version(document), **document}
     body: dict[str, Any] = json.loads(read_policy(json.dumps(document)).to_json())
-    return {name: value for name, value in body.items() if name not in _INSERTED}
+    return {name: value for name, value in body.items() if name not in INSERTED}
 
 
 def _table_version(body: dict[str, Any]) -> int:
@@ -268,20 +266,15 @@ def make_document(
 
 def verify_guarantees(document: PolicyDocument) -> None:
     """Derive every guarantee of a document anew. Raises FuguError if one does not hold."""
-    policies = policies_of(document)
+    policies = document.templates()
     for policy in policies:
         policy.verify()
     check_named(policies)
 
 
-def policies_of(document: PolicyDocument) -> tuple[AnyPolicy, ...]:
-    """The policies as any of the devices has them."""
-    return document.for_device(document.to.device or _SOMEBODY)
-
-
 def promises(document: PolicyDocument) -> list[StreamPromise]:
     """Promises of the policies of a document, one for each stream."""
-    return [_promise(policy) for policy in policies_of(document)]
+    return [_promise(policy) for policy in document.templates()]
 
 
 def _promise(policy: AnyPolicy) -> StreamPromise:
@@ -349,4 +342,4 @@ def read_pins(files: Sequence[Path], fleet: str) -> dict[str, SymbolPins | Measu
 def read_templates(files: Sequence[Path], fleet: str) -> tuple[AnyPolicy, ...]:
     """Read policies that are for any device of a fleet. Raises as `read_pins`."""
     everyone = Address(everyone=True)
-    return policies_of(make_document(fleet, 1, everyone, read_bodies(files, fleet, everyone)))
+    return make_document(fleet, 1, everyone, read_bodies(files, fleet, everyone)).templates()

@@ -24,9 +24,10 @@ from fugu.contract.frames import PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Point
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import EACH
-from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate
+from fugu.contract.reports import CONFIDENCE, Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
+from fugu.contract.windows import noise_within
 from fugu.mqtt.readings import Descriptions
 from gateway.page.attackers import MOST_WINDOWS, Ask, AttackView, moved
 from gateway.page.memory import MOST_SECONDS, Said, said_of
@@ -44,7 +45,6 @@ def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float
     return moved(low, -epsilon), moved(high, epsilon)
 
 
-_CONFIDENCE = 0.95
 _DIGITS, _METRE_DIGITS = 7, 1
 
 
@@ -87,7 +87,7 @@ def _outline(grid: PlaceGrid, weights: Sequence[float]) -> dict[str, float]:
     width = grid.step[1] * METRES_PER_DEGREE * math.cos(math.radians(middle))
     height = grid.step[0] * METRES_PER_DEGREE
     places = [(column * width, row * height) for column, row in grid.cells]
-    region = ellipse(places, weights, (width, height), _CONFIDENCE)
+    region = ellipse(places, weights, (width, height), CONFIDENCE)
     latitude, longitude = grid.position(region.east / width, region.north / height)
     scale = 10.0**_METRE_DIGITS
     return {
@@ -256,7 +256,7 @@ class DeviceView:
         windows = {} if description is None else {window.name: window for window in description.windows}
         if description is not None and (window := windows.get(frame.window)) is not None:
             labels = window.named(description.states)
-            fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": _CONFIDENCE}
+            fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": CONFIDENCE}
         return self._sent(topic, payload, "window", frame, fields)
 
     def _sent(
@@ -307,32 +307,21 @@ def _place(version: DescribedVersion | None, point: Point) -> dict[str, Any]:
 def _count(description: Description, frame: WindowFrame) -> WindowCount:
     """The report of a window, as the gateway makes it."""
     window = next(window for window in description.windows if window.name == frame.window)
-    off = _noise_range(window.scale) or 0
-    return WindowCount(
-        time=description.time_of(frame.last + 1, frame.shift),
-        since=description.time_of(frame.first, frame.shift),
-        window=frame.window,
-        states=description.states if window.states == EACH else window.states,
-        blocks=() if window.query.blocks is None else window.query.blocks.labels,
-        values=tuple(float(count) for count in frame.counts),
-        low=tuple(float(count - off) for count in frame.counts),
-        high=tuple(float(count + off) for count in frame.counts),
-        confidence=_CONFIDENCE,
-        observed=frame.observed,
-        epsilon=description.guarantee.epsilon or 0.0,
-        adversary=description.guarantee.adversary,
-        useful=description.useful_for == "share" and 2 * frame.observed >= frame.length,
+    return WindowCount.of(
+        frame,
+        window.query,
+        description.states if window.states == EACH else window.states,
+        _noise_range(window.scale) or 0,
+        description.time_of,
+        (description.guarantee.epsilon or 0.0, description.guarantee.adversary),
+        useful=description.useful_for == "share",
     )
 
 
 def _noise_range(scale: str) -> int | None:
-    """The least n with Pr(|noise| <= n) >= 0.95, of discrete Laplace noise; `None` if the scale is none.
-
-    With a = e^(-1/scale), Pr(|noise| > n) = 2 a^(n + 1) / (1 + a).
-    """
+    """The least h such that noise of a scale is in -h..h at `CONFIDENCE`; `None` if the scale is none."""
     try:
-        s = float(Fraction(scale))
-        return max(0, math.ceil(s * (math.log(2.0 / (1.0 - _CONFIDENCE)) - math.log1p(math.exp(-1.0 / s)))) - 1)
+        return noise_within(Fraction(scale), CONFIDENCE)
     except (ValueError, ArithmeticError):
         return None
 

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from edge_agent import shares
 from edge_agent.__main__ import main
 from edge_agent.commands import done
 from edge_agent.config import load
@@ -35,6 +34,7 @@ from fugu.contract.envelope import Envelope, digits, sign
 from fugu.contract.errors import UsageError
 from fugu.contract.group_frames import OpeningAnswer, OpeningKey, Report, numbers, pages, signed_total
 from fugu.contract.stretches import Ceiling
+from fugu.host.child import Child
 from fugu.host.files import write_secret
 from fugu_helper.opening import Group
 from tests.support.agents import plan_of
@@ -260,9 +260,7 @@ def test_a_part_is_a_uniform_number_moved_by_the_count(device: Device) -> None:
     (own,), (other,) = numbers(report.parts), numbers(twin.take())
     assert (own - other) % (1 << 64) == 10
     key = device.helpers._keys["street"]
-    fields = [PUBLIC, key.signed, key.signature, key.message.key, bytes(32), b"", (64).to_bytes(2, "big")]
-    code, (masks, *_) = seal(fields)
-    assert code == 0
+    masks = seal(64, PUBLIC, key.signed, key.signature, key.message.key, bytes(32), b"").masks
     columns = list(zip(*(f"{mask:064b}" for mask in numbers(masks)), strict=True))
     assert all(set(column) == {"0", "1"} for column in columns), "every bit of a mask is drawn"
 
@@ -317,16 +315,16 @@ def test_reports_of_other_readings_are_the_same_bytes_but_for_the_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two runs on the same random numbers; those of the other process are drawn before the window, and used again."""
-    answers: list[tuple[int, list[bytes]]] = []
-    real, asked = shares._run, list[bytes]()
+    answers, asked = list[bytes](), list[bytes]()
+    real = Child._written
 
-    def answered(request: bytes) -> tuple[int, list[bytes]]:
+    def written(child: Child, command: list[str], request: bytes) -> bytes:
         asked.append(request)
         if len(asked) > len(answers):
-            answers.append(real(request))
+            answers.append(real(child, command, request))
         return answers[len(asked) - 1]
 
-    monkeypatch.setattr(shares, "_run", answered)
+    monkeypatch.setattr(Child, "_written", written)
     helper, runs = None, list[tuple[list[bytes], list[int], list[object]]]()
     for name, states in (("a", [0, None, *[0] * 18]), ("b", [1, None, *[1] * 8, 0, 1, *[0] * 8])):
         (tmp_path / name).mkdir()
