@@ -240,7 +240,7 @@ def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str])
     values = [name for name in values if not all(map(is_missing, table.columns[name]))]
     values = [name for name in values if not _counts_rows(table.columns[name])] or values
     if not values:
-        raise FuguError(f"{file} has no column of readings; it has {', '.join(table.columns)[:200]}")
+        raise FuguError(f"{file} has no column of readings; it has {', '.join(table.columns)[:200] or 'no columns'}")
     if len(values) > 1:
         options = [Option(("--column", name), "its readings") for name in values]
         raise QuestionError("column", f"{file} has {len(values)} columns that may be the readings", options)

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
-from fugu.contract.errors import FuguError, cause
+from fugu.contract.errors import FuguError
 
 __all__ = ["MOST_BYTES", "File"]
 
@@ -87,8 +87,8 @@ class File:
         try:
             with opener(self.path, "rb") as inner:
                 yield cast(BinaryIO, io.BufferedReader(_Bounded(cast(BinaryIO, inner), self.name), _HEAD))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise FuguError(f"{self.name} is broken gzip: {cause(error)}") from None
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise FuguError(f"{self.name} is broken gzip: make it again, or copy it again") from None
 
     @contextmanager
     def text(self) -> Iterator[TextIO]:

@@ -387,9 +387,15 @@ def _column(cells: Sequence[str]) -> Floats | None:
 
 
 def _ordered(clock: Clock, parts: Ints) -> _Rows:
-    """Rows in the order of their times, without those of a clock that was not set: see `notes`."""
+    """Rows in the order of their times, without those of a clock that was not set: see `notes`.
+
+    Raises:
+        FuguError: the clock was never set.
+    """
     at, notes = np.arange(len(parts), dtype=np.int64), tuple[str, ...]()
     early = clock.times < LEAST_DATED
+    if clock.dated and early.all():
+        raise FuguError("all rows are of before 2000, when the clock was not set: leave the times out, or repair them")
     if clock.dated and early.any():
         notes = (f"{int(early.sum())} rows are of before 2000, when the clock was not set: left out",)
         at = at[~early]

@@ -150,6 +150,8 @@ def test_the_kind_of_data_is_recognised(tmp_path: Path, values: list[object], ki
         ("t,value\n0,on\n1,On\n", "column value never changes"),
         ("t,value\n0,nan\n1,\n", "no row has a reading"),
         ("t,value\n5,1\n5,2\n5,3\n", "no two rows have different times"),
+        ("t,value\n1970-01-01T00:01,1\n1970-01-01T00:02,2\n", "all rows are of before 2000, when the clock was not"),
+        ("t,value\n0001-01-01,1\n0001-01-02,2\n", "all rows are of before 2000, when the clock was not"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, words: str) -> None:
