@@ -26,6 +26,7 @@ from fugu.mqtt import Broker
 from tests.support.agents import agent_plan, plan_of, stream_plan, window_plan
 from tests.support.clocked_device import Device, Live, check
 from tests.support.clocks import SECOND, TwoClocks
+from tests.support.groups import member_policy, shared
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames, symbol_frames, window_frames
 
@@ -362,6 +363,35 @@ def test_a_stream_of_before_brings_a_larger_shift_and_all_of_its_clock_have_it(t
     assert {stream.clock.shift for stream in device.ticks.streams} == {device.drawn[-1][1]}
     first = next(tick for tick, shift, _ in device.drawn if shift == device.drawn[-1][1])
     assert all(frame.first >= first for frame in window_frames(device.outbox) if frame.shift), "no window of two shifts"
+
+
+class Begun:
+    """Sums of homes that are only begun: the shifts that they were begun with."""
+
+    def __init__(self) -> None:
+        self.shifts: list[int] = []
+
+    def follow(self, _plans: object) -> None: ...
+
+    def sums(self, _plan: StreamPlan, _entropy: object, shift: int) -> Begun:
+        self.shifts.append(shift)
+        return self
+
+    def observe(self, _tick: int, _state: int | None) -> None: ...
+
+
+def test_a_clock_that_was_set_begins_the_sums_of_homes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window of before is over, and later ones are those of the wall clock that all homes have."""
+    begun = Begun()
+    monkeypatch.setattr(Device, "helpers", begun)
+    device = Device(tmp_path, TwoClocks(NOW), plan_of(member_policy("watch", shared())))
+    device.run(5)
+    for jump in (HOUR, -HOUR):
+        before = len(begun.shifts)
+        device.clocks.wall += jump
+        device.run(CONFIRM / SECOND + 5)
+        assert begun.shifts[before:] == [device.drawn[-1][1]]
+    assert begun.shifts[-1] > 0
 
 
 def test_other_windows_lift_no_shift_before_the_time_is_known(tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_no_window_is_reported_twice_when_the_clock_goes_back_under_no_other_doc
     assert device.run(28, [1] * 12) == []
     device.ready(39)
     (report,) = device.run(40, [1] * 10)
-    assert (report.number, report.previous, report.document) == (2, 1, digest)
+    assert (report.number, report.previous, report.document, report.observed) == (2, 1, digest, (10,))
 
 
 def test_a_part_is_a_uniform_number_moved_by_the_count(device: Device) -> None:
@@ -359,6 +359,8 @@ def test_an_older_key_never_comes_back_not_after_a_restart_either(device: Device
     old = device.helper.opening_key
     device.helper.maintain(90_000.0, 90_000.0)
     device.hear(device.helper.opening_key)
+    device.helpers.arrived("street", old)
+    assert device.events.empty(), "not before its first tick either"
     device.sums.advance(1)
     device.outbox.close()
     device.start()
@@ -388,6 +390,22 @@ def test_a_key_is_not_used_for_longer_than_a_helper_has_it(device: Device) -> No
     (plan,) = device.plan.sums
     assert device.helpers.has_key(plan, 7 + most)
     assert not device.helpers.has_key(plan, 8 + most)
+    shift, last = 1000, (7 + most) // 10 * 10
+    for first, number in ((last, last // 10 - shift // 10), (last + 10, -1)):
+        device.begin(shift)  # a clock that went back makes no key younger
+        device.advance(first - 1)
+        assert device.sums._sums[0].asked == number
+
+
+def test_masks_are_drawn_once_and_no_sooner_than_ten_minutes_before_their_window(tmp_path: Path) -> None:
+    device = Device(tmp_path, period_us=200_000_000)
+    device.advance(6)
+    assert device.sums._sums[0].asked == -1
+    device.ready(7)
+    device.advance(8)
+    assert device.sums._sums[0].asked == 1
+    assert not device.helpers._busy
+    device.outbox.close()
 
 
 def test_the_devices_key_is_its_own(tmp_path: Path) -> None:
@@ -442,7 +460,7 @@ def test_a_policy_with_a_sum_runs_only_where_the_owner_has_joined(tmp_path: Path
 )
 def test_other_terms_than_the_owners_are_refused(tmp_path: Path, terms: dict[str, object], why: str) -> None:
     with pytest.raises(Exception, match=why):
-        load(written(tmp_path, terms={**TERMS, **terms}))
+        load(written(tmp_path, terms={**TERMS, **terms}, colluding=1))
 
 
 def test_epsilon_is_derived_from_the_groups_noise_and_the_refusal_says_which_would_do(tmp_path: Path) -> None:

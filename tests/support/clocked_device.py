@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox
@@ -38,6 +39,7 @@ class Device:
     """Ticks of some streams on two clocks; `run` lets time pass in small steps, as an agent's loop does."""
 
     entropy: Callable[[memoryview], None] | None = None
+    helpers: Any = None
     sensor: Callable[[], Sensor] = Live
 
     def __init__(
@@ -51,7 +53,8 @@ class Device:
     def start(self) -> None:
         self.outbox = Outbox(self.folder / "outbox.sqlite", "home", "watch")
         self.time = DeviceClock(self.clocks, self.settings, self.outbox.anchor(), self.outbox.keep_anchor)
-        self.ticks = Ticker(self.outbox, self.time, self.entropy or system_entropy(), silent=lambda _now: None)
+        entropy = self.entropy or system_entropy()
+        self.ticks = Ticker(self.outbox, self.time, entropy, silent=lambda _now: None, helpers=self.helpers)
         sensors: Sequence[Sensor] = [self.sensor() for _ in self.plans]
         self.ticks.begin(self.plans, sensors)
         append = self.outbox.append
