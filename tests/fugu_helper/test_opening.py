@@ -11,7 +11,15 @@ import pytest
 
 from fugu.contract.envelope import digits
 from fugu.contract.errors import FuguError, TopicError
-from fugu.contract.group_frames import OpeningAnswer, OpeningRequest, SealedMasks, numbers, pages, signed_total
+from fugu.contract.group_frames import (
+    OpeningAnswer,
+    OpeningRequest,
+    SealedMasks,
+    numbers,
+    pages,
+    set_digest,
+    signed_total,
+)
 from fugu_helper.members import Members, is_weak
 from fugu_helper.opening import DAY
 from tests.support.groups import Member, group
@@ -110,6 +118,14 @@ def test_a_changed_ciphertext_or_signature_counts_for_nothing(helper: Helper) ->
     assert answer.members == [2, 3, 4, 5]
 
 
+def test_a_report_with_other_than_one_mask_of_each_number_counts_for_nothing(helper: Helper) -> None:
+    sealed = reports(helper)
+    sealed[0] = HOMES[0].sealed(helper.key, DOCUMENT, 5, [1000, 0])
+    answer = helper.ask(sealed)
+    assert answer.members == [1, 2, 3, 4, 5]
+    assert total(answer) == sum(range(1001, 1006))
+
+
 @pytest.mark.long
 def test_pages_in_another_order_or_of_another_request_are_never_answered() -> None:
     helper = Helper(members=[Member(f"home-{i}") for i in range(130)])
@@ -140,6 +156,10 @@ def test_the_document_before_is_for_windows_before_the_newest_ones() -> None:
     for number, document, reason in ((4, old, ""), (5, old, "not-mine"), (4, new, "not-mine"), (5, new, "")):
         answer = helper.ask([home.sealed(helper.key, document, number, [1]) for home in HOMES], number, document)
         assert answer.reason == reason, number
+    oldest = group(honest=1, colluding=0)
+    helper = Helper(new, old, oldest)
+    answer = helper.ask([home.sealed(helper.key, oldest, 4, [1]) for home in HOMES], 4, oldest)
+    assert answer.reason == "not-mine"
 
 
 def test_a_restart_opens_nothing_that_was_encrypted_before() -> None:
@@ -192,6 +212,29 @@ def test_a_wall_clock_that_was_set_drops_all_keys(helper: Helper) -> None:
     assert helper.key.made > before.made  # of one process: its devices go on with the new key
     answer = helper.ask(sealed)
     assert answer.reason == "key-gone"
+
+
+def in_two_pages(sealed: list[SealedMasks], number: int = 5) -> list[OpeningRequest]:
+    head = DOCUMENT.digest, number, set_digest(DOCUMENT.digest, number, sealed)
+    return [OpeningRequest(*head, 0, 2, tuple(sealed[:3])), OpeningRequest(*head, 1, 2, tuple(sealed[3:]))]
+
+
+def test_masks_of_a_page_that_came_before_the_clock_was_set_are_in_no_sum(helper: Helper) -> None:
+    """Nothing is left of what the keys of before have opened."""
+    first, last = in_two_pages(reports(helper))
+    assert helper.group.take(first, helper.elapsed) is None
+    helper.group.forget()
+    helper.pass_time(1)
+    assert helper.group.take(last, helper.elapsed) is None
+
+
+def test_an_answer_is_sent_again_once_for_a_whole_request(helper: Helper) -> None:
+    first, last = in_two_pages(reports(helper))
+    answers = [helper.group.take(page, helper.elapsed) for page in (first, last, first, last)]
+    assert answers[0] is None
+    assert answers[2] is None
+    assert answers[3] == answers[1]
+    assert total(read(answers[1])) == 6015
 
 
 @pytest.mark.long
