@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from fugu.contract.topics import topic_of
 from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker
 from fugu_cli.main import main
+from fugu_helper.service import Helper
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.groups import PUBLIC, Member, group
 from tests.support.street import HelperProgram, Leader
@@ -134,3 +136,15 @@ def test_a_helper_without_a_broker_waits_and_ends_in_order(tmp_path: Path) -> No
     wait_until(lambda: "members" in helper.log.read_text(), "the helper's first words")
     helper.process.terminate()
     assert helper.process.wait(PATIENCE) == 0
+
+
+def test_a_wall_clock_that_is_set_either_way_ends_all_keys_and_small_steps_end_none(tmp_path: Path) -> None:
+    program = HelperProgram(tmp_path / "helper", Broker(port=9), group(), members={}, starts=False)
+    wall, steady = [1_800_000_000.0], [100.0]
+    helper = Helper(program.file, lambda: wall[0], lambda: steady[0])
+    keys = []
+    for step in (0, 59, -59, 61, -61, 0):
+        wall[0], steady[0] = wall[0] + step + 1, steady[0] + 1
+        helper._maintain()
+        keys.append(helper._groups["street"].opening_key)
+    assert [key == before for before, key in pairwise(keys)] == [True, True, False, False, True]

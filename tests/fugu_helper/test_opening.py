@@ -321,6 +321,10 @@ def test_the_list_of_members_has_one_key_of_a_name_and_one_name_of_a_key(tmp_pat
         (tmp_path / "members").write_text(again.format("0" * 30, "1" * 30, "2" * 30))
         with pytest.raises(FuguError, match=f"line {again.count('{')} has a name or a key"):
             members.load()
+    (tmp_path / "members").write_text(f"home-0: {digits(HOMES[0].public)}\n")
+    assert members.find("home-0", HOMES[0].public)
+    (tmp_path / "members").unlink()
+    assert not members.find("home-0", HOMES[0].public)
     (tmp_path / "members").write_text("home-0: 1\n")
     with pytest.raises(FuguError, match="line 1"):
         members.load()
