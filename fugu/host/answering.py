@@ -6,6 +6,7 @@ import os
 import socket
 import stat
 import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -53,9 +54,10 @@ class Answering:
     def answer(self, text: Callable[[], str], seconds: float = 0.0) -> bool:
         """Tell one that waits, or comes within some seconds, and has as many to take it; whether anybody did.
 
-        The text is of at most a megabyte.
+        The text is of at most a megabyte. Where nobody can ask, that time passes.
         """
         if self._socket is None:
+            time.sleep(seconds)
             return False
         self._socket.settimeout(seconds)
         try:

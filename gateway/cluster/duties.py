@@ -180,7 +180,8 @@ class WholeFleet(Alone):
 
     def details(self) -> dict[str, object]:
         """Which shards are missing."""
-        return {"missing": [f"shard {index}/{self._shards}" for index in self.elsewhere.missing]}
+        missing = () if self._watch is None else self._watch.missing
+        return {"missing": [f"shard {index}/{self._shards}" for index in missing]}
 
     def arrange(self, store: Store) -> None:
         """Let so many shards have the devices from now on, and no others. Raises DatabaseError."""

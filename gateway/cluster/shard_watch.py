@@ -21,7 +21,7 @@ from typing import Any
 from fugu.contract.errors import FuguError, cause
 from fugu.contract.reports import AlarmCode
 from fugu.host.database import DatabaseError, FileKind
-from gateway.health.monitor import Alarms, Elsewhere
+from gateway.health.monitor import Alarms
 from gateway.store.engine import Kind, Lease
 from gateway.store.location import Location, part_of
 from gateway.store.opening import open_engine
@@ -120,7 +120,7 @@ class _Known:
     counted: Counter[str] = field(default_factory=Counter)
 
 
-class ShardWatch(Elsewhere):
+class ShardWatch:
     """Looks in a thread of its own, between `start` and `stop`, at a channel that only this uses, and closes.
 
     `counters` counts `shards_restarted`. `reports` has by shard how it was when it last said so.

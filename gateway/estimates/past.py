@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.chains.inference import fixed_lag_marginals
 from fugu.chains.kernel import kernel
 from fugu.contract.frames import MAX_TICK, SymbolFrame
 from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, Model, SymbolModel, follow, stream_beliefs
@@ -199,6 +198,8 @@ class Past:
         self, place: Place, stretches: list[_Stretch], first: int, last: int, newest: int
     ) -> Iterator[TickProbabilities]:
         """The ticks first..last, and up to `newest`, of the first of some stretches, and of a short gap after it."""
+        from fugu.chains.inference import fixed_lag_marginals  # here, because a gateway looks back in frames only
+
         head = stretches[0]
         model, parts, at, ticks = self._model(place, head), [head.symbols], head.last, len(head.symbols)
         for later in stretches[1:]:

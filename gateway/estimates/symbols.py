@@ -41,6 +41,7 @@ MARKS = 5
 and policy version."""
 UNKNOWN = -2
 """In place of the end of a stream that has to be looked up."""
+_NO_ARRIVALS = Arrivals(np.zeros(0, dtype=np.int64), Columns.of(()), [])
 
 
 def following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
@@ -97,7 +98,7 @@ class Symbols(Kind[SymbolFrame]):
         self._marks = np.zeros((0, MARKS), dtype=np.int64)
         self._models = np.zeros(0, dtype=np.int64)
         self._beliefs = Beliefs.unknown(0, 2)
-        self._round = _Round(Arrivals.of(streams, ()))
+        self._round = _Round(_NO_ARRIVALS)
 
     decode = staticmethod(SymbolFrame.decode)
 
@@ -118,7 +119,8 @@ class Symbols(Kind[SymbolFrame]):
 
     def begin(self, arrivals: Arrivals, counted: Counter[str]) -> dict[int, list[SymbolFrame]]:
         """Take the frames that go on where their stream ends; return the others of each slot, in tick order."""
-        self._grow()
+        if (streams := len(self._streams.names)) > len(self._marks):
+            self._grow(streams)
         slots, columns = arrivals.slots, arrivals.symbols
         order = np.lexsort((columns.first, slots))
         now = self._round = _Round(arrivals)
@@ -200,14 +202,14 @@ class Symbols(Kind[SymbolFrame]):
         """Note that what was written is durable."""
         for arguments in self._round.newest:
             self.reports.put(*arguments)
-        self._round = _Round(Arrivals.of(self._streams, ()))
+        self._round = _Round(_NO_ARRIVALS)
 
     def read_again(self) -> None:
         """Read the store anew: what is in memory may be ahead of it."""
         self._frames.read_again()
         self._marks[:, END] = UNKNOWN
         self._beliefs = Beliefs.unknown(len(self._marks), self._beliefs.distribution.shape[1])
-        self._round = _Round(Arrivals.of(self._streams, ()))
+        self._round = _Round(_NO_ARRIVALS)
 
     def seal(self) -> list[Place]:
         """Move what the journal holds into chunks, and return its sequences; `sealed` after the transaction."""
@@ -226,8 +228,8 @@ class Symbols(Kind[SymbolFrame]):
             self._places[number] = place
         return place
 
-    def _grow(self) -> None:
-        streams, before = len(self._streams.names), len(self._marks)
+    def _grow(self, streams: int) -> None:
+        before = len(self._marks)
         self._marks = grown(self._marks, streams, 0)
         self._marks[before:, END] = UNKNOWN
         self._models = grown(self._models, streams, 0)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fugu.contract.errors import FuguError, Reason, cause, printable
 from fugu.contract.policies import AnyPolicy
@@ -179,27 +179,23 @@ class _Newest(NamedTuple):
     limit: float
 
 
-class Elsewhere:
-    """Other processes of a site, as the one that speaks for them knows them; here there are none."""
+class Elsewhere(Protocol):
+    """Other processes of a site, as the one that speaks for them knows them."""
 
     @property
     def missing(self) -> tuple[int, ...]:
         """Those of which nothing was heard lately."""
-        return ()
 
     @property
     def heard(self) -> int:
         """Devices that have sent them a frame."""
-        return 0
 
     @property
     def inbox(self) -> int:
         """Messages that wait there."""
-        return 0
 
     def counters(self) -> Counter[str]:
         """Counts of all of them together."""
-        return Counter()
 
     def look(self, alarms: Alarms, now: float) -> None:
         """Note which of them are away, and their alarms."""
@@ -223,7 +219,7 @@ class Sources(NamedTuple):
     stuck_seconds: float
     certificates: Callable[[], Mapping[str, float]]
     details: Callable[[], Mapping[str, Any]]
-    elsewhere: Elsewhere = Elsewhere()
+    elsewhere: Elsewhere | None = None
     tell: Callable[[Mapping[str, Any]], None] | None = None
 
 
@@ -356,8 +352,7 @@ class Monitor:
         assert self._answering is not None  # made before the thread began
         while not self._ending:
             try:
-                if not self._answering.answer(lambda: json.dumps(self.report()), _ROUND_SECONDS):
-                    time.sleep(0.0 if self._answering.is_open else _ROUND_SECONDS)
+                self._answering.answer(lambda: json.dumps(self.report()), _ROUND_SECONDS)
                 self.step()
             except Exception as error:  # what nobody thought of must not end what watches
                 _log.error("the monitor: %s", cause(error))
@@ -399,7 +394,8 @@ class Monitor:
         if self.round_age > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
-        self._sources.elsewhere.look(self.alarms, now)
+        if self._sources.elsewhere is not None:
+            self._sources.elsewhere.look(self.alarms, now)
         self._look_at_certificates(now)
         if not self._link.connected:
             self._connected_since = None
@@ -441,13 +437,13 @@ class Monitor:
 
     def health(self) -> Health:
         """For the topic."""
-        counters = self.counters()
+        counters, elsewhere = self.counters(), self._sources.elsewhere
         return Health(
             True,
             int(self._wall()),
             int(self._since),
             len(self._sources.catalogue.names()),
-            len(self._heard) + self._sources.elsewhere.heard,
+            len(self._heard) + (0 if elsewhere is None else elsewhere.heard),
             sum(n for name, n in counters.items() if name.endswith("stored") and name != "not_stored"),
             sum(counters.get(reason, 0) for reason in Reason),
             self.alarms.summary(),
@@ -455,7 +451,8 @@ class Monitor:
 
     def counters(self) -> Counter[str]:
         """Counts of this process and of those that it speaks for."""
-        return Counter(dict(self._sources.counters)) + self._sources.elsewhere.counters()
+        own, elsewhere = Counter(dict(self._sources.counters)), self._sources.elsewhere
+        return +own if elsewhere is None else own + elsewhere.counters()
 
     def brief(self) -> dict[str, Any]:
         """Short report for the process that speaks for this one."""

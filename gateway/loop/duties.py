@@ -19,6 +19,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.health.contradictions import Contradictions
 from gateway.health.monitor import Elsewhere, Monitor
 from gateway.health.shared_subscriptions import SharedSubscriptions
+from gateway.loop.inbox import Usage
 from gateway.loop.publisher import Publisher
 from gateway.loop.recorder import Recorder
 from gateway.loop.retention import Retention
@@ -50,6 +51,7 @@ class Loop(NamedTuple):
     link: Link
     catalogue: Catalogue
     counters: Counter[str]
+    usage: Usage
     enrolled: Enrolled | None
     watch: Callable[[list[str]], Monitor]
     parts: list[Part]
@@ -63,7 +65,7 @@ class Alone:
         client_id: its name at the broker.
         will: what the broker says when it is gone.
         path: what the socket lies beside where it says how it is.
-        elsewhere: other processes that it speaks for.
+        elsewhere: other processes that it speaks for, if there are any.
         shares: whether others store frames.
         says_to: takes what it says of itself, in place of the topic `health`.
     """
@@ -78,7 +80,7 @@ class Alone:
         self.broker, self.path = settings.broker, settings.store
         self.client_id = f"gateway-{settings.fleet}"
         self.will: Will | None = Will(topic_of("health", settings.fleet), Health(online=False).encode())
-        self.elsewhere = Elsewhere()
+        self.elsewhere: Elsewhere | None = None
         self.says_to: Callable[[Mapping[str, Any]], None] | None = None
 
     def owns(self, device: str) -> bool:
@@ -134,7 +136,7 @@ class Alone:
         settings, enrolled = self._settings, loop.enrolled
         store, link, catalogue, counters = loop.store, loop.link, loop.catalogue, loop.counters
         catalogue.retire(store.policy_documents())
-        recorder = Recorder(store, catalogue, settings.lag, counters)
+        recorder = Recorder(store, catalogue, settings.lag, counters, loop.usage)
         monitor = loop.watch([device for device in catalogue.names() if recorder.has_frames(device)])
         sealed, key = (None, None) if enrolled is None else (enrolled.sealed, enrolled.key)
         stopping = None

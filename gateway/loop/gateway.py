@@ -197,7 +197,8 @@ class Gateway:
 
                 self._enrolled = Enrolled(settings.fleet, settings.signed, catalogue, self.counters)
             watch = partial(self._watch, catalogue)
-            loop = Loop(self._store, self._link, catalogue, self.counters, self._enrolled, watch, self._parts)
+            self._usage = usage = Usage(self._inbox.sender)
+            loop = Loop(self._store, self._link, catalogue, self.counters, usage, self._enrolled, watch, self._parts)
             self._recorder = recorder = duty.open(loop)
             self._seats = {  # of each call the parts that do something at it
                 call: [part for part in self._parts if getattr(type(part), call) is not getattr(Part, call)]
@@ -205,8 +206,7 @@ class Gateway:
             }
             streams = None if recorder is None else recorder.streams
             self._symbols = {} if streams is None else streams.topics
-            self._usage = Usage(self._inbox.sender)
-            self._ingest = Ingest(catalogue, self.counters, refused=self._refused, streams=streams, usage=self._usage)
+            self._ingest = Ingest(catalogue, self.counters, refused=self._refused, streams=streams, usage=usage)
             self._link.subscribe(topic for part in self._parts for topic in part.topics)
             self._link.start()
             for part in self._parts:
@@ -276,18 +276,25 @@ class Gateway:
             self._size, self._size_due = store_bytes(self._settings.store), now + _SIZE_SECONDS
         return self._size
 
+    @property
+    def _waiting(self) -> int:
+        """How many messages wait here, and where this process speaks for others."""
+        elsewhere = self._duty.elsewhere
+        return self._inbox.waiting + (0 if elsewhere is None else elsewhere.inbox)
+
     def _measured(self) -> Reading:
-        connected = self._link.connected and not self._duty.elsewhere.missing
         from gateway.health.metrics import Reading
 
+        elsewhere = self._duty.elsewhere
+        connected = self._link.connected and not (elsewhere and elsewhere.missing)
         return Reading(
             *(self._monitor.latest, self._monitor.counters(), connected, self._monitor.round_age),
-            *(self._inbox.waiting + self._duty.elsewhere.inbox, self._store_bytes()),
+            *(self._waiting, self._store_bytes()),
         )
 
     def _details(self) -> dict[str, object]:
         details: dict[str, object] = {
-            "inbox": self._inbox.waiting + self._duty.elsewhere.inbox,
+            "inbox": self._waiting,
             "store_bytes": self._store_bytes(),
             "estimates_waiting": 0,
             "next_releases": {},
@@ -428,11 +435,10 @@ class Gateway:
 
     def _account(self) -> None:
         """Let the inbox know what each device has taken of the worker's time, and the monitor who talks too much."""
-        seconds, words = self._usage.take()
-        for device, more in {} if self._recorder is None else self._recorder.seconds().items():
-            seconds[device] = seconds.get(device, 0.0) + more
-        self._inbox.spent(seconds)
-        self._monitor.often(AlarmCode.FLOOD, words)
+        used = self._usage.take()
+        self._inbox.spent(used.seconds)
+        self._monitor.often(AlarmCode.FLOOD, used.words)
+        self._monitor.often(AlarmCode.REPEATS, used.repeats)
 
     def _take(self, messages: Sequence[Message]) -> None:
         arrivals, births = self._ingest.take(messages)
@@ -446,7 +452,6 @@ class Gateway:
             heard = [*arrivals.newest(recorder.streams)]
             self._monitor.received(heard)
             self._record(recorder, arrivals)
-            self._monitor.often(AlarmCode.REPEATS, recorder.repeats())
             for part in self._seats["stored"]:
                 self._use_store(partial(part.stored, heard))
 

@@ -47,8 +47,8 @@ _Event = Message | Acknowledged | None
 """`None`: there is a new connection."""
 
 
-_Queue = deque[Message]
-"""Waiting messages of one sender: of the device that the topics name."""
+_Queue = deque[tuple[Message, int]]
+"""Waiting messages of one sender, of the device that the topics name, and the bytes of each in memory."""
 
 
 class Inbox:
@@ -105,7 +105,7 @@ class Inbox:
                 if is_oversized(message):
                     self._oversized[device] += 1
                     continue
-                size = _size(message)
+                size = len(message.topic) + len(message.payload) + _AROUND
                 queue = self._queue(device)
                 if queue is not None and self._is_beyond(len(queue), self._sizes[device]):
                     self._beyond[device] += 1
@@ -114,18 +114,18 @@ class Inbox:
                     self._queues.pop(device, None)
                     continue
                 if self._closed or not self._accepts:
-                    self._wake()
+                    self._changed.notify_all()
                     accepts = self._changed.wait_for(lambda: self._closed or self._accepts, timeout=self._patience)
                     if self._closed or not accepts:
                         return missed + len(messages) - at
                     queue = self._queue(device)
                 if queue is None:
                     queue = self._queues[device] = deque()
-                queue.append(message)
+                queue.append((message, size))
                 self._sizes[device] += size
                 self._count += 1
                 self._bytes += size
-            self._wake()
+            self._changed.notify_all()
             return missed
 
     def sender(self, topic: str) -> str:
@@ -152,7 +152,7 @@ class Inbox:
         """Append what takes next to no memory, and is wanted after closing, too."""
         with self._changed:
             self._answers.append(event)
-            self._wake()
+            self._changed.notify_all()
 
     def take(self, most: int, timeout: float) -> list[_Event]:
         """Remove all answers and of each device its oldest messages; empty after the timeout, or if closed and empty.
@@ -186,15 +186,15 @@ class Inbox:
             share = max(most // len(shares), 1)
             for device in [*shares][:most]:
                 queue = self._queues.pop(device)
-                messages = [queue.popleft() for _ in range(min(share, shares[device], len(queue)))]
-                self._served[device] += len(messages)
-                size = sum(map(_size, messages))
+                turn = [queue.popleft() for _ in range(min(share, shares[device], len(queue)))]
+                self._served[device] += len(turn)
+                size = sum(size for _, size in turn)
                 self._sizes[device] -= size
                 self._bytes -= size
-                self._count -= len(messages)
-                most -= len(messages)
-                shares[device] -= len(messages)
-                taken += messages
+                self._count -= len(turn)
+                most -= len(turn)
+                shares[device] -= len(turn)
+                taken += [message for message, _ in turn]
                 if queue:
                     self._queues[device] = queue  # behind the others
                 else:
@@ -238,10 +238,6 @@ class Inbox:
     def _accepts(self) -> bool:
         return self._count < self._capacity and self._bytes < self._capacity_bytes
 
-    def _wake(self) -> None:
-        if self._is_ready:
-            self._changed.notify_all()
-
 
 MAX_PAYLOAD_BYTES = len(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8).encode())
 """The largest symbol frame; window counts, answers to documents and whatever else comes are smaller."""
@@ -278,33 +274,35 @@ def is_oversized(message: Message) -> bool:
     return size > MAX_STATUS_BYTES or parts[4:] != ["status"]
 
 
-def _size(message: Message) -> int:
-    return len(message.topic) + len(message.payload) + _AROUND
+class Used(NamedTuple):
+    """Use of the worker by sender: seconds, messages without a frame, and frames of ticks that are accounted for."""
+
+    seconds: dict[str, float]
+    words: Counter[str]
+    repeats: Counter[str]
 
 
 class Usage:
     """Each sender's use of the worker: seconds, and messages without a frame (statuses, answers, what was refused).
 
-    What frames of symbols take that are read all at once is nobody's.
+    What frames of symbols take that are read all at once is nobody's. `now` has what was not taken yet.
     """
 
-    def __init__(self, sender: Callable[[str], str]) -> None:
+    def __init__(self, sender: Callable[[str], str] = lambda _topic: "") -> None:
         self._sender = sender
-        self._seconds: dict[str, float] = {}
-        self._words: Counter[str] = Counter()
+        self.now = Used({}, Counter(), Counter())
 
     def add(self, topic: str, seconds: float, *, words: bool) -> None:
         """Note what a message on a topic took, and whether it brought no frame."""
         sender = self._sender(topic)
-        self._seconds[sender] = self._seconds.get(sender, 0.0) + seconds
+        self.now.seconds[sender] = self.now.seconds.get(sender, 0.0) + seconds
         if words:
-            self._words[sender] += 1
+            self.now.words[sender] += 1
 
-    def take(self) -> tuple[dict[str, float], Counter[str]]:
-        """Return seconds and messages by sender since this was asked last."""
-        taken = self._seconds, self._words
-        self._seconds, self._words = {}, Counter()
-        return taken
+    def take(self) -> Used:
+        """Return the use since this was asked last."""
+        used, self.now = self.now, Used({}, Counter(), Counter())
+        return used
 
 
 class Ingest:
@@ -328,7 +326,7 @@ class Ingest:
         self._now_us = now_us
         self._refused = refused
         self._streams = Streams() if streams is None else streams
-        self._usage = Usage(lambda _topic: "") if usage is None else usage
+        self._usage = Usage() if usage is None else usage
         self._said = float("-inf")
 
     def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[str]]:

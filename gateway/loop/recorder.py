@@ -26,6 +26,7 @@ from fugu.contract.timeline import Drawn, Timeline
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import Kind, Windows
 from gateway.estimates.symbols import Symbols
+from gateway.loop.inbox import Usage
 from gateway.store.coverage import Coverage, FrameSpan, Place, ShiftError, Shifts
 from gateway.store.journal import Arrivals, Streams
 from gateway.store.store import Outgoing, Store
@@ -80,6 +81,7 @@ class Recorder:
     Args:
         lag: ticks of later symbols that estimates see.
         counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, `scattered`, and those of each kind.
+        usage: learns of seconds that frames took which are recorded by themselves, and of frames that came again.
     """
 
     def __init__(
@@ -88,14 +90,14 @@ class Recorder:
         catalogue: Catalogue,
         lag: int,
         counters: Counter[str],
+        usage: Usage | None = None,
     ) -> None:
         self._store = store
         self.conflict: Callable[[str, str, AnyFrame], None] = lambda _device, _sequence, _frame: None
         self._catalogue = catalogue
         self._counters = counters
         self._sequences: dict[tuple[str, str], _Sequence] = {}
-        self._repeats: Counter[str] = Counter()
-        self._used: dict[str, float] = {}
+        self._usage = Usage() if usage is None else usage
         self._seconds: Callable[[], float] = time.monotonic
         self._sealed = self._seconds()
         self._seal_from = 0.0
@@ -155,23 +157,14 @@ class Recorder:
         timeline.add(Drawn(first, last, report.policy_version, begin, group.length - max(report.observed)))
         self._store.versions.put(device, stream, timeline, whole=True)
 
-    def repeats(self) -> Counter[str]:
-        """By device how many frames were of ticks that are accounted for, since this was asked last."""
-        counted, self._repeats = self._repeats, Counter()
-        return counted
-
-    def seconds(self) -> dict[str, float]:
-        """By device what frames took that are recorded by themselves, since this was asked last."""
-        used, self._used = self._used, {}
-        return used
-
     @contextmanager
     def _timed(self, device: str) -> Iterator[None]:
         began = time.perf_counter()
         try:
             yield
         finally:
-            self._used[device] = self._used.get(device, 0.0) + time.perf_counter() - began
+            seconds = self._usage.now.seconds
+            seconds[device] = seconds.get(device, 0.0) + time.perf_counter() - began
 
     def _record_symbols(self, slot: int, frames: list[SymbolFrame], counted: Counter[str]) -> None:
         device, stream = self.streams.names[slot]
@@ -196,7 +189,7 @@ class Recorder:
             return
         if not now and seconds < self._seal_from:
             return
-        limit = min(max(SEAL_BYTES, STREAM_BYTES * tail.sequences), MOST_SEAL_BYTES)
+        limit = min(max(SEAL_BYTES, STREAM_BYTES * len(tail.numbers)), MOST_SEAL_BYTES)
         if not (now or tail.size >= limit or seconds - self._sealed >= SEAL_SECONDS):
             return
         try:
@@ -274,7 +267,7 @@ class Recorder:
             is_late = span.first <= sequence.coverage.end
             touched = is_late and sequence.coverage.meets(span.first, span.last)
             if touched and (stored := kind.overlapping(place, frame)) is not None:
-                self._repeats[device] += 1
+                self._usage.now.repeats[device] += 1
                 if kind.same(stored, frame):  # it may account for more now: for frames that its device had to drop
                     counted[kind.counter + "duplicate"] += 1
                     self._account_for(sequence, kind, place, span, stored=True)
@@ -283,7 +276,7 @@ class Recorder:
                     self.conflict(device, name, frame)
                 continue
             if span.first < sequence.begin:
-                self._repeats[device] += 1
+                self._usage.now.repeats[device] += 1
                 timeline = self._note_version(device, stream, frame, timeline)
                 counter = self._dismissed(sequence, kind, place, span)
                 counted[kind.counter + counter] += 1

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -75,27 +75,16 @@ class _Row(NamedTuple):
 _ACCOUNT = f"SELECT {', '.join(_Row._fields)} FROM intact_accounts"
 
 
-class _Books(NamedTuple):
-    """Rows of accounts of an audience by stream, and the streams that share charges: what these are called, and all."""
+class _Book(NamedTuple):
+    """A stream's account, if it has one; the `members` that share its charges, and the accounts of the `others`.
 
-    rows: dict[Stream, _Row]
-    ties: dict[Stream, tuple[str, frozenset[Stream]]]
+    `together` is what the members are called, empty if the stream is alone.
+    """
 
-    def account(self, key: Key) -> _Row:
-        """One account. Raises LedgerError if there is none."""
-        if (row := self.rows.get(key[:2])) is None:
-            raise LedgerError(f"{key}: has no allowance")
-        return row
-
-    def together(self, key: Key) -> tuple[str, frozenset[Stream]]:
-        """The name of the streams that share a stream's charges, empty if it is alone; and these streams."""
-        return self.ties.get(key[:2], ("", frozenset([key[:2]])))
-
-    def beside(self, key: Key) -> list[_Row]:
-        """The other accounts whose streams share a stream's charges."""
-        return [
-            self.rows[member] for member in sorted(self.together(key)[1]) if member != key[:2] and member in self.rows
-        ]
+    account: _Row | None
+    together: str
+    members: frozenset[Stream]
+    others: list[_Row]
 
 
 class _RehearsalError(Exception):
@@ -103,7 +92,7 @@ class _RehearsalError(Exception):
 
 
 class Ledger:
-    """An open ledger; one thread uses it at a time, several processes may have it open.
+    """An open ledger; one thread uses it at a time, several processes may have it open. `transaction` is the engine's.
 
     Args:
         lease: that this process alone makes releases, and who takes that from it; `None` if others may.
@@ -116,6 +105,7 @@ class Ledger:
         self, location: Location, *, create: bool = True, lease: Lease | None = None, read_only: bool = False
     ) -> None:
         self._db = open_engine(location, KIND, create=create, lease=lease, read_only=read_only)
+        self.transaction = self._db.transaction
 
     def close(self) -> None:
         """Close it."""
@@ -125,10 +115,6 @@ class Ledger:
         """Read the whole file (`name` in messages). Raises LedgerError, one line, if its pages do not fit together."""
         if problem := self._db.damage():
             raise LedgerError(f"the ledger {name} is damaged ({problem}): {LEDGER.remedy}")
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """All of it becomes durable, or nothing does."""
-        return self._db.transaction()
 
     @contextmanager
     def snapshot(self) -> Iterator[LedgerRows]:
@@ -234,14 +220,19 @@ class Ledger:
         ties = self._ties([device for device, _ in streams])
         return sorted({*streams}.union(*(ties[stream][1] for stream in streams if stream in ties)))
 
-    def _books(self, audience: str, streams: Collection[Stream]) -> _Books:
+    def _books(self, audience: str, streams: Collection[Stream]) -> dict[Stream, _Book]:
         """An audience's accounts of some streams, and of those that move with them."""
         ties = self._ties([device for device, _ in streams])
         devices = {
             device for members_of in (streams, *{members for _, members in ties.values()}) for device, _ in members_of
         }
-        rows = among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience)
-        return _Books({(row.device, row.stream): row for row in map(_Row._make, rows)}, ties)
+        accounts = map(_Row._make, among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience))
+        rows, books = {(row.device, row.stream): row for row in accounts}, dict[Stream, _Book]()
+        for stream in streams:
+            together, members = ties.get(stream, ("", frozenset([stream])))
+            others = [rows[member] for member in sorted(members - {stream}) if member in rows]
+            books[stream] = _Book(rows.get(stream), together, members, others)
+        return books
 
     def _class(self, classes: tuple[ReleaseClass, ...]) -> int:
         chains = json.dumps([chain.model_dump(mode="json") for chain in classes])
@@ -331,9 +322,9 @@ class Ledger:
         row = self._one("SELECT number FROM entries WHERE name=? AND first=? LIMIT 1", name, first)
         return int(row[0]) if row else 0
 
-    def _refuse_before(self, release: Release, key: Key, books: _Books) -> None:
+    def _refuse_before(self, release: Release, key: Key, members: Iterable[Stream]) -> None:
         """Refuse ticks of a device, or of those that move with it, from before a ledger that was lost."""
-        for member in books.together(key)[1]:
+        for member in members:
             begins, _ = self._beginning(member)
             first = release.first + (release.shifts.get(key.device, 0) if member[0] == key.device else 0)
             if first < begins:
@@ -356,16 +347,18 @@ class Ledger:
         shifted = list[tuple[int]]()
         for device, charge in release.charges.items():
             key, shift = Key(device, release.stream, release.audience), release.shifts.get(device, 0)
+            book = books[key[:2]]
             if begun:
-                self._refuse_before(release, key, books)
+                self._refuse_before(release, key, book.members)
             if not charge and release.audience == SITE:
                 continue
-            account = books.account(key)
-            if books.beside(key):
+            if (account := book.account) is None:
+                raise _no_allowance(key)
+            if book.others:
                 self._put_runs(gone, new)  # each sees what was charged to those before it
             before = near.get(account.id, [])
             after = overlay(before, release.first + shift, release.last + shift, charge) if charge else before
-            self._refuse(release, key, books, after)
+            self._refuse(release, key, account, book, after)
             gone += [(account.id, run.first) for run in set(before) - set(after)]
             new += [(account.id, *run) for run in set(after) - set(before)]
             if charge and shift:
@@ -379,19 +372,19 @@ class Ledger:
         gone.clear()
         new.clear()
 
-    def _refuse(self, release: Release, key: Key, books: _Books, after: list[ChargedTicks]) -> None:
+    def _refuse(self, release: Release, key: Key, account: _Row, book: _Book, after: list[ChargedTicks]) -> None:
         """Refuse ticks of a device that would have these charges `after` the release."""
-        account, others, (together, _) = books.account(key), books.beside(key), books.together(key)
+        together, others = book.together, book.others
         shift, charge, base = release.shifts.get(key.device, 0), release.charges[key.device], account.base
         first, last = release.first + shift, release.last + shift
-        exclusive = next((book.exclusive for book in (account, *others) if book.exclusive), 0)
+        exclusive = next((row.exclusive for row in (account, *others) if row.exclusive), 0)
         problem = ""
         if release.mechanism != account.mechanism:
             rule = account.mechanism
             problem = f"mechanism {release.mechanism} keeps no promise whose releases are charged by {rule}"
         elif exclusive:
             problem = f"entry {exclusive} does not compose with any other release of {together or 'this stream'}"
-        elif release.exclusive and (base or any(self._runs(book.id) for book in (account, *others))):
+        elif release.exclusive and (base or any(self._runs(row.id) for row in (account, *others))):
             problem = (
                 f"mechanism {release.mechanism} does not compose and something was charged to "
                 f"{together or 'this stream'} before"
@@ -557,11 +550,12 @@ class Ledger:
         devices count together.
         """
         later_charges = []
-        books = self._books(key.audience, [key[:2]])
-        lost = [(self._beginning(member)[1], member[0] != key.device) for member in books.together(key)[1]]
+        own, _, members, others = self._books(key.audience, [key[:2]])[key[:2]]
+        lost = [(self._beginning(member)[1], member[0] != key.device) for member in members]
         if last := max(tick + (ahead if other else 0) for tick, other in lost if tick or not other):
             later_charges.append(Louder(last - 1, None))
-        own, others = books.account(key), books.beside(key)
+        if own is None:
+            raise _no_allowance(key)
         query = "SELECT MAX(allowance), MAX(base) FROM intact_allowances WHERE account=?"
         most, base = map(max, zip(*(self._one(query, row.id) for row in (own, *others)), strict=True))
         clocks = self._by_clock((own, *others))
@@ -588,7 +582,7 @@ class Ledger:
         every = {device: (allowance, base) for device, allowance, base in self._db.execute(query, (stream, audience))}
         for device in devices:
             if device not in every:
-                raise LedgerError(f"{Key(device, stream, audience)}: has no allowance")
+                raise _no_allowance(Key(device, stream, audience))
         return every
 
     def newest_end_us(self) -> int:
@@ -700,7 +694,7 @@ class Ledger:
 
     def _account(self, key: Key) -> _Row:
         if (row := self._one(f"{_ACCOUNT} WHERE (device, stream, audience)=(?, ?, ?)", *key)) is None:
-            raise LedgerError(f"{key}: has no allowance")
+            raise _no_allowance(key)
         return _Row._make(row)
 
     def _accounts(self, where: str, *values: object) -> list[Account]:
@@ -713,14 +707,14 @@ class Ledger:
         accounts = [Account(Key(*row[:3]), *row[3:]) for row in rows.fetchall()]
         keys = [account.key for account in accounts]
         books = {name: self._books(name, [key[:2] for key in keys]) for name in {key.audience for key in keys}}
-        return [self._spent_together(account, books[account.key.audience]) for account in accounts]
+        return [self._spent_together(account, books[account.key.audience][account.key[:2]]) for account in accounts]
 
-    def _spent_together(self, account: Account, books: _Books) -> Account:
+    def _spent_together(self, account: Account, book: _Book) -> Account:
         """An account with what all streams have been told that move with its own."""
         spent = account.spent
-        if others := books.beside(account.key):
-            spent = sum(map(peak_of_sum, self._by_clock((books.account(account.key), *others)).values()))
-        return account._replace(together=books.together(account.key)[0], spent_together=spent)
+        if book.account is not None and book.others:
+            spent = sum(map(peak_of_sum, self._by_clock((book.account, *book.others)).values()))
+        return account._replace(together=book.together, spent_together=spent)
 
     def _by_clock(self, accounts: Iterable[_Row]) -> dict[str, list[ChargedTicks]]:
         """The charges of accounts by device where its clock was set; those of all others together."""
@@ -735,6 +729,10 @@ class Ledger:
 
     def _one(self, query: str, *values: object) -> Any:
         return self._db.execute(query, values).fetchone()
+
+
+def _no_allowance(key: Key) -> LedgerError:
+    return LedgerError(f"{key}: has no allowance")
 
 
 def no_release_before(time_us: int) -> str:

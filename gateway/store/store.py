@@ -323,7 +323,7 @@ class Store:
         assert stored is not None
         return stored
 
-    def places(self, numbers: Sequence[int]) -> list[Place]:
+    def places(self, numbers: Iterable[int]) -> list[Place]:
         """The sequences that have these numbers, in the order of their numbers."""
         rows = among(self._db, "SELECT id, device, stream FROM streams WHERE id", sorted(numbers))
         return sorted(Place(*row) for row in rows)

@@ -213,12 +213,16 @@ _NO_ROWS = _Rows()
 
 
 class Tail:
-    """Batches of frames, none of which overlaps another; `size` is about the bytes that their `rows` take in memory."""
+    """Batches of frames, none of which overlaps another; `size` is about the bytes that their `rows` take in memory.
+
+    `numbers` are the sequences that there is anything of, always as they are now.
+    """
 
     def __init__(self) -> None:
         self.size = self.rows = 0
         self._batches: list[Columns] = []
         self._rows: dict[int, _Rows] = {}
+        self.numbers = self._rows.keys()
 
     def add(self, columns: Columns) -> None:
         """Append a batch."""
@@ -237,16 +241,6 @@ class Tail:
             place += 1
         self.rows += columns.rows
         self.size += columns.rows * _ROW_BYTES + len(columns.packed)
-
-    @property
-    def sequences(self) -> int:
-        """How many sequences there is anything of."""
-        return len(self._rows)
-
-    @property
-    def numbers(self) -> list[int]:
-        """The sequences that there is anything of."""
-        return list(self._rows)
 
     def newest(self, number: int) -> SymbolFrame | None:
         """The last frame of a sequence, none without one."""

@@ -24,6 +24,7 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.beliefs import model_of
 from gateway.estimates.catalogue import Catalogue
+from gateway.loop.inbox import Usage
 from gateway.loop.recorder import Recorder
 from gateway.store.coverage import Place
 from gateway.store.journal import Arrivals, Received
@@ -137,7 +138,8 @@ class Scene:
         self.store = Store(self.path, shard=self.shard)
         self.catalogue = models = catalogue(self.policies)
         models.retire(self.store.policy_documents())
-        self.recorder = Recorder(self.store, models, self.lag, self.counters)
+        self.usage = Usage()
+        self.recorder = Recorder(self.store, models, self.lag, self.counters, self.usage)
 
     def reopen(self) -> None:
         self.store.close()

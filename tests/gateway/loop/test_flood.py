@@ -120,7 +120,7 @@ def test_a_repeat_and_a_contradiction_cost_the_same_however_much_waits_in_the_jo
         finally:
             sys.setprofile(None)
         assert (scene.counters["duplicate"], scene.counters["conflict"]) == (21, 20)
-        assert scene.recorder.repeats() == Counter(watch=41)
+        assert scene.usage.now.repeats == Counter(watch=41)
         return calls, max(rows)
 
     assert cost(5_000) == cost(100)
