@@ -20,7 +20,7 @@ from papers.graphs import explicit
 from papers.neighbour_noise import l1_sensitivity, laplace_error
 from papers.rows import Row, Setting, at_most
 
-__all__ = ["ERRATA", "QUERIES", "QUERY_GRAPH", "TWO_EXPOSED", "greedy_area", "least_area"]
+__all__ = ["ERRATA", "QUERIES", "QUERY_GRAPH", "TWO_EXPOSED"]
 
 _ALL_OF_THREE = np.ones(3, dtype=np.bool_)
 
@@ -29,7 +29,7 @@ TWO_EXPOSED = lattice([(3, 6), (4, 6), (3, 3), (0, 4), (6, 3), (3, 5)])
 _JOINED = explicit(6, [(0, 1), (0, 2), (1, 2)])
 
 
-def greedy_area(order: tuple[int, ...]) -> Fraction:
+def _greedy_area(order: tuple[int, ...]) -> Fraction:
     """The area that algorithm 3 reaches when it takes the exposed states in an order."""
     hull = graph_hull(TWO_EXPOSED, _JOINED)
     for state in order:
@@ -38,7 +38,7 @@ def greedy_area(order: tuple[int, ...]) -> Fraction:
     return hull.area
 
 
-def least_area(exposed_states: list[int]) -> Fraction:
+def _least_area(exposed_states: list[int]) -> Fraction:
     """The least area of a hull in which each exposed state has a partner, over all choices of partners."""
     partners = [[other for other in range(6) if other != state] for state in exposed_states]
     return min(_joined(exposed_states, chosen_partners).area for chosen_partners in product(*partners))
@@ -58,12 +58,12 @@ def _exposed_of_two() -> list[int]:
 def _algorithm_3(setting: Setting) -> Iterator[Row]:
     """Algorithm 3 does not find the least protectable graph where two states are exposed, in either order."""
     states = _exposed_of_two()
-    least = float(least_area(states))
+    least = float(_least_area(states))
     for order in permutations(states):
         names = ", then ".join(f"s{state + 1}" for state in order)
         about = f"f = (3,6) (4,6) (3,3) (0,4) (6,3) (3,5), triangle s1s2s3: area by algorithm 3, {names}"
         why = "s4s6 and s5s3 together have the least: an edge for one state changes what the next costs"
-        yield at_most(about, float(greedy_area(order)), least, why)
+        yield at_most(about, float(_greedy_area(order)), least, why)
 
 
 _STAR = (

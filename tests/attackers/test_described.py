@@ -99,11 +99,7 @@ def test_the_band_of_symbols_is_that_of_all_paths(chains: ChainClass, table: Noi
     ("description", "groups", "counts"),
     [
         (counts_of(BINARY, ("s1",), 2, 5), [(1,)], [(0,), (4,), (-9,), (60,)]),
-        (
-            counts_of(WALK, ("s0", "s2"), 3, 5),
-            [(0, 2)],
-            [(3,), (1,)],
-        ),
+        (counts_of(WALK, ("s0", "s2"), 3, 5), [(0, 2)], [(3,), (1,)]),
         (counts_of(BINARY, "histogram", 2, 5), [(0,), (1,)], [(4, 3), (0, 7)]),
         (counts_of(ORDER_2, "histogram", 2, 5), [(0,), (1,)], [(4, 3), (0, 7)]),
     ],

@@ -9,14 +9,16 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
-from fugu.attackers.evaluation import attack, odds_change
+from fugu.attackers.evaluation import attack, block_sums, lowest_mean, mean_interval, odds_change, success_bound
 from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, smoothing, tilted_marginals
 from fugu.attackers.outputs import Knowledge, SymbolOutputs, known_every, release_counts, release_symbols, without
 from fugu.chains.model import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
+from fugu.privacy.transitions import share_bounds
 
 STICKY = np.array([[0.9, 0.1], [0.2, 0.8]])
 THREE = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
@@ -236,3 +238,76 @@ def test_symbols_and_counts_together_say_more_than_either():
     knowledge = Knowledge(STICKY, segments)
     right = [(smoothing(outputs, knowledge).argmax(axis=1) == states).mean() for outputs in (joint, symbols, counts)]
     assert right[0] > max(right[1:])
+
+
+def best_test(prior, epsilon):
+    """The success of the best randomised guess W[x, z] with W[x, z] <= e^epsilon W[x', z]: a linear programme."""
+    k = len(prior)
+    rows = []
+    for z in range(k):
+        for x in range(k):
+            for other in range(k):
+                if other != x:
+                    row = np.zeros((k, k))
+                    row[x, z], row[other, z] = 1.0, -math.exp(epsilon)
+                    rows.append(row.ravel())
+    sums = np.kron(np.eye(k), np.ones(k))
+    objective = -np.diag(prior).ravel()
+    return -linprog(objective, np.array(rows), np.zeros(len(rows)), sums, np.ones(k)).fun
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_is_the_best_test_for_any_number_of_states(k, epsilon, seed):
+    prior = np.random.default_rng(seed).dirichlet(np.full(k, 0.5 + seed))
+    assert float(success_bound(prior, epsilon)) == pytest.approx(best_test(prior, epsilon), abs=1e-9)
+
+
+def test_one_epsilon_is_two_equal_ones():
+    for share in (0.5, 0.6, 0.75, 0.9):
+        distribution = [1 - share, share]
+        assert float(success_bound(distribution, 1.0)) == pytest.approx(
+            float(success_bound(distribution, 1.0, 1.0)), abs=1e-15
+        )
+    assert float(success_bound([0.5, 0.5], 1.0)) == pytest.approx(math.e / (1 + math.e))
+    assert float(success_bound([0.9, 0.1], 1.0)) == 0.9
+    assert float(success_bound([0.3, 0.7], 0.0)) == 0.7
+
+
+def test_every_row_of_priors_has_its_own_bound():
+    distributions = np.array([[0.5, 0.5], [0.9, 0.1]])
+    np.testing.assert_allclose(
+        success_bound(distributions, 1.0), [success_bound(distribution, 1.0) for distribution in distributions]
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("memory", "least"), [(0.0, 0.93), (0.9, 0.93), (0.99, 0.90)])
+def test_intervals_cover_the_mean_of_a_correlated_series(memory, least):
+    """200 series of 5,000 numbers; a memory of 0.99 leaves only 25 independent stretches."""
+    from scipy.signal import lfilter  # takes longer to import than all of pytest
+
+    generator = np.random.default_rng(5)
+    covered = 0
+    for _ in range(200):
+        series = lfilter([1.0], [1.0, -memory], generator.normal(size=7000))[2000:]
+        low, high = mean_interval(np.asarray(series > 0, dtype=np.float64), 0.95)
+        covered += low <= 0.5 <= high
+    assert covered / 200 >= least - 0.03
+
+
+def test_a_constant_series_has_no_doubt_and_a_short_one_every():
+    assert mean_interval(np.ones(100), 0.95) == (1.0, 1.0)
+    assert mean_interval(np.ones(3), 0.95) == (-np.inf, np.inf)
+
+
+def test_blocks_are_means_of_all_numbers():
+    np.testing.assert_allclose(block_sums(np.arange(11.0), 3), [1.0, 4.0, 8.0])
+
+
+def test_bounds_are_on_their_side():
+    sums = np.random.default_rng(0).normal(1.0, 0.1, 32)
+    assert 0.9 < lowest_mean(sums, 0.99) < sums.mean()
+    assert share_bounds(0, 32, 0.05) == (0.0, pytest.approx(1 - 0.05 ** (1 / 32)))
+    assert share_bounds(32, 32, 0.05) == (pytest.approx(0.05 ** (1 / 32)), 1.0)

@@ -79,10 +79,7 @@ def by_paths(
 @pytest.mark.parametrize("chain", [CHAIN, THREE])
 @pytest.mark.parametrize(
     ("length", "ticks", "unknown"),
-    [
-        *((6, 2, 6), (6, 3, 6), (3, 1, 3), (3, 3, 3)),
-        pytest.param(2, 2, 4, marks=pytest.mark.long),
-    ],
+    [*((6, 2, 6), (6, 3, 6), (3, 1, 3), (3, 3, 3)), pytest.param(2, 2, 4, marks=pytest.mark.long)],
 )
 def test_the_odds_after_counts_are_those_of_all_courses(
     chain: np.ndarray, length: int, ticks: int, unknown: int

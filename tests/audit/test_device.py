@@ -202,11 +202,7 @@ def failed(report: Any) -> set[str]:
     ("fault", "failing", "draws"),
     only_rows(
         [("raw-at-changes", {"changes"}, 4000)],
-        [
-            ("honest", set(), 20_000),
-            ("raw-at-changes", {"changes"}, 4000),
-            ("seeded", {"repeats"}, 4000),
-        ],
+        [("honest", set(), 20_000), ("raw-at-changes", {"changes"}, 4000), ("seeded", {"repeats"}, 4000)],
     ),
 )
 def test_a_device_is_judged_by_its_bytes(

@@ -30,10 +30,7 @@ CLASSES = {
     "hardly ever staying": ("--q", ".99999", "--r", ".99998"),
     "extreme epsilon": ("--q", ".2", "--r", ".3", "--epsilon", "40"),
 }
-CHAINS = {
-    "known": [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]],
-    "two states": [[0.9, 0.1], [0.3, 0.7]],
-}
+CHAINS = {"known": [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]], "two states": [[0.9, 0.1], [0.3, 0.7]]}
 MEASURED = {
     "walk": 'grid = "2x2"\ngraph = {complete = true}\nepsilon = 0.2',
     "rooms": "coordinates = [[0, 0], [1, 0], [5, 5]]\ngraph = {complete = true}\nepsilon = 0.3\n"

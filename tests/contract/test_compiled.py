@@ -140,15 +140,9 @@ def counting(**fields: Any) -> dict[str, Any]:
 
 LOUD = {
     "table": ("rows.0.0", {"table": NoiseTable.binary(1000, 1000)}),
-    "window": (
-        "windows.0.numerator",
-        counting(scale="1/1000"),
-    ),
+    "window": ("windows.0.numerator", counting(scale="1/1000")),
     "threshold": ("edges.0", {"discretiser": Thresholds(edges=(72.6,), states=("low", "high"))}),
-    "order of states": (
-        "windows.0.places",
-        counting(states=(0,)),
-    ),
+    "order of states": ("windows.0.places", counting(states=(0,))),
     "claim": ("guarantee.1", {"guarantee": Guarantee(epsilon=0.001, adversary="universal")}),
     "adversary": ("guarantee.0", {"guarantee": Guarantee(epsilon=60.0, adversary="ignorant")}),
     "another stream": ("stream", {"stream": "pulse"}),

@@ -111,9 +111,7 @@ def test_windows_have_the_names_of_their_states() -> None:
         Window(name="on", length=60, stride=60, states=(1,), scale="500"),
         Window(name="all", length=60, stride=30, states="histogram", scale="2000"),
     )
-    description = describe(
-        SYMBOLS.model_copy(update={"windows": windows, "windows_guarantee": SYMBOLS.guarantee}),
-    )
+    description = describe(SYMBOLS.model_copy(update={"windows": windows, "windows_guarantee": SYMBOLS.guarantee}))
     assert description.kind == "both"
     assert [(window.name, window.states) for window in description.windows] == [
         ("on", (SYMBOLS.discretiser.states[1],)),

@@ -6,7 +6,6 @@ The recursions themselves are held against every path here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -24,14 +23,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from fugu.privacy.randomised_response import calibrate
-from tests.support.changing_noise import (
-    Array,
-    by_every_path,
-    emission_of,
-    leakages,
-    odds_leakage,
-    stretch_losses,
-)
+from tests.support.changing_noise import Array, by_every_path, emission_of, leakages, odds_leakage, stretch_losses
 from tests.support.measured import measure_policy
 from tests.support.windows import policy as any_policy
 
@@ -251,46 +243,6 @@ def test_windows_alone_are_dated_by_the_windows_alone() -> None:
     history = one_after_another(*((version, 500) for version in versions))
     assert not dated(versions[1], history).always
     assert dated(versions[1], history, windows=True).always
-
-
-def random_versions(generator: np.random.Generator) -> list[tuple[Policy, int]]:
-    adversaries: Sequence[Adversary] = ("ignorant", "informed", "universal")
-    classes = (WIDE, NARROW, BinaryChains(q=(0.05, 0.6), r=(0.1, 0.7)), BinaryChains(q=(0.7, 0.8), r=(0.5, 0.9)))
-    versions = []
-    for version in range(1, int(generator.integers(2, 6))):
-        chains = classes[generator.integers(len(classes))]
-        epsilon, ticks = float(generator.choice([0.5, 1.0, 2.0, 4.0])), int(generator.choice([1, 1, 3]))
-        draft = policy(version, epsilon, chains, adversaries[generator.integers(3)], ticks)
-        versions.append((draft, int(generator.choice([1, 3, 30, 100]))))
-    return versions
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(4))
-def test_no_stretch_of_random_versions_loses_more_than_is_told(seed: int) -> None:
-    """Any versions one after another, seen by what each of them promises, in chains of its class."""
-    generator = np.random.default_rng(seed)
-    for _ in range(4):
-        versions = random_versions(generator)
-        history = one_after_another(*versions)
-        steps = np.array([rates_of(version) for version, ticks in versions for _ in range(ticks)])
-        first = 0
-        for version, length in versions:
-            when = dated(version, history)
-            adversary = version.guarantee.adversary
-            corners = {(q, r) for q in version.chains.q for r in version.chains.r}
-            sides = [both_sides(q, r, steps, adversary) for q, r in corners]
-            for ticks in {1, version.guarantee.stretch_ticks, 2, 10}:
-                if ticks > len(steps):
-                    continue
-                truth = np.max([stretch_losses(*pair, steps, ticks) for pair in sides], axis=0)
-                for begin in range(first, min(first + length, len(truth))):
-                    assert truth[begin] <= when.epsilon(version.bound(), begin, begin, ticks) + 1e-9, (
-                        version,
-                        begin,
-                        ticks,
-                    )
-            first += length
 
 
 def test_a_device_that_describes_itself_claims_nothing_of_what_it_does_not_know() -> None:

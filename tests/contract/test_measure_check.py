@@ -364,32 +364,6 @@ def test_staircases_that_pass_keep_the_definition_after_clamping() -> None:
     assert passed > 5
 
 
-def test_staircases_that_are_refused_break_the_definition_before_clamping() -> None:
-    """At the centres themselves: there the one state is at its likeliest, and the other at its gauge away."""
-    refused = 0
-    for measurement, noise, constraint in cases():
-        if accepts(measurement, noise, constraint) or not constraint.bit_count() >= 2:
-            continue
-        refused += 1
-        likely = noise.likely_states
-        answers = [x if x in likely else measurement.surrogate(x, likely) for x in range(measurement.states)]
-        centres = [measurement.coordinates[answer] for answer in answers]
-        steps = {b: [tuple(x - y for x, y in zip(a, b, strict=True)) for a in set(centres)] for b in set(centres)}
-        distributions = [[probability(noise.noise, step) for step in steps[centre]] for centre in centres]
-        if any(0 in distribution for distribution in distributions):
-            continue  # a point tells for certain
-        tight = Measurement(
-            measurement.coordinates,
-            measurement.neighbours,
-            (),
-            0,
-            -math.log(noise.noise.ratio) * (1 + 1e-6),  # of one step
-            measurement.factor,
-        )
-        assert not keeps(tight, distributions, constraint) or noise.noise.ratio < 1 / ratio_bound(measurement.epsilon)
-    assert refused > 30
-
-
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 5.0])
 def test_a_step_of_a_staircase_beyond_the_bound_is_refused(epsilon: float) -> None:
     bound = floor_exp(epsilon)

@@ -34,11 +34,7 @@ def test_rows_sum_to_the_number_of_words() -> None:
 
 def test_randomised_response_keeps_with_what_is_left() -> None:
     table = NoiseTable.randomised_response(3, 1000)
-    assert table.weights() == (
-        (SCALE - 2000, 1000, 1000),
-        (1000, SCALE - 2000, 1000),
-        (1000, 1000, SCALE - 2000),
-    )
+    assert table.weights() == ((SCALE - 2000, 1000, 1000), (1000, SCALE - 2000, 1000), (1000, 1000, SCALE - 2000))
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,7 @@ def heart(chains: BinaryChains = OFFICE, **fields: Any) -> Policy:
 
 WINDOW = Window(name="hour", length=60, stride=60, states=("high",), scale="2000")
 COUNTED = heart(
-    table=calibrated(OFFICE, 0.9),
-    windows=(WINDOW,),
-    windows_guarantee=Guarantee(epsilon=0.1, adversary="informed"),
+    table=calibrated(OFFICE, 0.9), windows=(WINDOW,), windows_guarantee=Guarantee(epsilon=0.1, adversary="informed")
 )
 
 
@@ -301,12 +299,7 @@ def test_a_class_that_contains_another_promises_at_least_as_much(
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"chains": {"kind": "bounded", "states": 3, "odds_ratio": 2.0}},
-        {"period_us": 0},
-        {"other": 1},
-    ],
+    "wrong", [{"chains": {"kind": "bounded", "states": 3, "odds_ratio": 2.0}}, {"period_us": 0}, {"other": 1}]
 )
 def test_pins_that_contradict_themselves(wrong: dict[str, Any]) -> None:
     fields = {**pins_of(heart()).model_dump(), **wrong}

@@ -14,7 +14,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from fugu.contract.errors import FrameError, Reason
+from fugu.contract.errors import FrameError, FuguError, Reason, TrustError
+from fugu.contract.frames import PolicyStatus
 from fugu.contract.message import unpacked
 from fugu.contract.reports import Health, ReleaseFrame, WindowCount, decode_estimate
 from tests.support.asyncapi import payload as form
@@ -199,3 +200,18 @@ def test_json_fields(name: str, message: bytes, decode: Callable[[bytes], Any]) 
         assert field not in schema["required"] or error is not None, field
     error = refusal(decode, json.dumps({**fields, "more": 1}).encode())
     assert error.reason == Reason.WRONG_LENGTH
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_status_carries_every_reason(reason: Reason) -> None:
+    status = PolicyStatus(1, b"", reason, "", 1, False)
+    assert PolicyStatus.decode(status.encode()) == status
+    assert f"{reason}" == reason.value == reason.name.lower()
+
+
+def test_every_way_to_refuse_a_frame_or_a_document_has_a_reason_of_its_own() -> None:
+    for errors in (FrameError.__subclasses__(), TrustError.__subclasses__()):
+        reasons = [error.reason for error in errors]
+        assert len(set(reasons)) == len(reasons)
+        assert FuguError.reason not in reasons
+        assert all(isinstance(reason, Reason) for reason in reasons)

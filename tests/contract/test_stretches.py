@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -183,34 +182,6 @@ def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
     assert counts.epsilon(61) == pytest.approx(alone.epsilon + 60 * 2 / 40, rel=1e-12)
     assert tick.protected
     assert not night.protected
-
-
-def test_windows_of_a_stretch_lose_no_more_than_is_said() -> None:
-    """Every path of seven ticks, a noisy count of each window in closed form, two and three ticks as the secret."""
-    transition = np.array([[0.8, 0.2], [0.4, 0.6]])
-    promised = policy(
-        (Window(name="w", length=3, stride=2, states=(1,), scale="2"),),
-        BinaryChains(q=(0.2, 0.2), r=(0.4, 0.4)),
-    )
-    alone = promised.verify_windows()
-    paths, weight = joint_distribution(stationary(transition), [transition] * 6, np.ones((2, 1)))
-    counts = np.stack([paths[:, begin : begin + 3].sum(axis=1) for begin in (0, 2, 4)], axis=1)
-    # outputs from below every count to above: beyond, the ratio of two likelihoods does not change
-    outputs = np.array(list(product(range(4), repeat=3)))
-    density = np.exp(-np.abs(counts[:, None, :] - outputs[None, :, :]).sum(axis=2) / 2.0)
-    joint = weight * density
-    for ticks in (1, 2, 3):
-        worst = 0.0
-        for first in range(7 - ticks + 1):
-            distributions = []
-            for sequence in product(range(2), repeat=ticks):
-                match = np.all(paths[:, first : first + ticks] == sequence, axis=1)
-                distributions.append(joint[match].sum(axis=0) / weight[match].sum())
-            logs = np.log(np.array(distributions))
-            worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
-        claimed = StretchBound(alone.epsilon, 1, 0.0, promised.windows).epsilon(ticks)
-        assert worst <= claimed + 1e-9
-        assert worst >= (ticks - 1) / 2.0
 
 
 def test_epsilon_and_a_tick_for_each_further_one_is_no_bound_where_past_and_future_differ() -> None:

@@ -128,15 +128,7 @@ def test_the_edge_image_holds_neither_the_gateway_nor_its_numbers() -> None:
 def test_the_gateway_image_holds_every_package_and_the_units(tmp_path: Path) -> None:
     text = (CONTAINER / "Containerfile.gateway").read_text()
     copied = set(re.findall(r"^COPY (\S+) /src/", text, re.MULTILINE))
-    assert copied >= {
-        "edge_agent",
-        "firmware_sim",
-        "gateway",
-        "fugu",
-        "fugu_cli",
-        "fugu_helper",
-        "deploy/systemd",
-    }
+    assert copied >= {"edge_agent", "firmware_sim", "gateway", "fugu", "fugu_cli", "fugu_helper", "deploy/systemd"}
 
 
 @pytest.mark.long

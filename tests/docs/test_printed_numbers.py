@@ -95,9 +95,7 @@ def test_noise_of_every_mechanism() -> None:
     )
     anywhere = WindowRequest((MarkovChain(np.array(CHAIN), None),), 1.0, 100, "count", "ignorant")
     check_printed(
-        "epsilon 1, 100 ticks: {} instead of {})",
-        window_noise(anywhere, "mqm-exact").scale,
-        scale("mqm-exact", 100),
+        "epsilon 1, 100 ticks: {} instead of {})", window_noise(anywhere, "mqm-exact").scale, scale("mqm-exact", 100)
     )
     asked = WindowRequest((MarkovChain.stationary(CHAIN),), 1.0, None, "count", "ignorant", segments=8)
     names: tuple[Mechanism, ...] = ("chain", "mqm-exact", "group")

@@ -88,7 +88,7 @@ def test_a_policy_may_name_a_cell_or_one_more_state_for_what_is_missing(change: 
     device = classifier_of(Cells.model_validate_json(document).model_dump(mode="json"))
     expected = 1 if change["missing"] == "b" else 5
     assert [device.observe(0, None), device.observe(1, "n/a"), device.observe(2, "52.6,13.3")] == [
-        *(expected, expected, 4),
+        *(expected, expected, 4)
     ]
     with pytest.raises(ValueError, match="make 5 states"):
         Cells.model_validate_json(json.dumps({**SQUARE, "states": [*"abcd", "far", "lost"]}))

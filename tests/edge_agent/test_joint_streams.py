@@ -95,10 +95,7 @@ THEM = chains().streams[1]
     [
         (stream("steps", chains((RATE * 0.9, RATE * 2))), r"stream hr tells .* above the .* that the class of others"),
         (PULSE.model_copy(update={"stream": "steps"}), "is not of all of them together"),
-        (
-            stream("else", chains(streams=(Shown(name="else", states=2, rate=RATE), THEM))),
-            "not of watch/else",
-        ),
+        (stream("else", chains(streams=(Shown(name="else", states=2, rate=RATE), THEM))), "not of watch/else"),
     ],
 )
 def test_streams_that_do_not_name_one_another_have_no_joint_bound(other: Policy, complaint: str) -> None:

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.stored_frames import Keeping
+from fugu.contract.measure_frames import Released
 from fugu.contract.noise_table import NoiseTable
-from tests.support.agents import stream_plan
-from tests.support.outboxes import symbol_frames
+from tests.support.agents import plan_of, stream_plan
+from tests.support.measured import measure_policy
+from tests.support.outboxes import measure_frames, symbol_frames
 
 PLAN = stream_plan()
 
@@ -196,3 +198,13 @@ def test_the_file_holds_nothing_but_symbols(outbox: Outbox) -> None:
         *("stream", "tick", "output", "version", "frame_ticks", "bits")
     }
     assert {column for table, column in columns if table == "frames"} == {"id", "stream", "previous", "last", "payload"}
+
+
+def test_points_are_framed_although_the_next_policy_has_longer_frames_of_symbols(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+    before = plan_of(measure_policy(3), stream="hr", frame_ticks=10)
+    outbox.register(before)
+    outbox.append(before, 1, Released(0, (3, 4)).packed)
+    outbox.append(stream_plan(version=2, frame_ticks=4096), 2, b"\1")
+    (frame,) = measure_frames(outbox)
+    assert (frame.policy_version, frame.first, frame.released) == (1, 1, (Released(0, (3, 4)),))

@@ -30,13 +30,7 @@ def plan(folder: Path, epoch: int, seconds: int) -> AgentPlan:
     blocks = DayBlocks("Europe/Berlin", seconds, transitions("Europe/Berlin", epoch - 40 * 86_400))
     clock = {"epoch_us": epoch * SECOND, "period_us": PERIOD * SECOND}
     profile = window_plan(
-        **{
-            "name": "day",
-            "length": LENGTH,
-            "counts": 86_400 // seconds,
-            "blocks": blocks,
-            "places": (0, 0, NONE),
-        },
+        **{"name": "day", "length": LENGTH, "counts": 86_400 // seconds, "blocks": blocks, "places": (0, 0, NONE)},
         **clock,
     )
     return replace(nowhere(folder, profile, **clock), status_seconds=float(PERIOD))

@@ -228,10 +228,7 @@ def test_a_device_killed_before_every_statement_draws_no_tick_twice(tmp_path: Pa
 
 
 @pytest.mark.long
-@given(
-    jumps=st.lists(st.integers(1, 5), min_size=1, max_size=30),
-    stops=st.sets(st.integers(0, 30), max_size=3),
-)
+@given(jumps=st.lists(st.integers(1, 5), min_size=1, max_size=30), stops=st.sets(st.integers(0, 30), max_size=3))
 @settings(max_examples=12, deadline=None)
 def test_after_a_power_cut_no_tick_is_drawn_again_and_nothing_that_was_sent_has_changed(
     tmp_path_factory: pytest.TempPathFactory, jumps: list[int], stops: set[int]

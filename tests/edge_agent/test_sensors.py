@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import io
 import math
 import os
+import pickle
 import queue
 import threading
 from decimal import Decimal
@@ -262,3 +264,16 @@ def test_functions_are_found_by_name(target: str) -> None:
     else:
         with pytest.raises(ConfigError, match="sensor"):
             open_sensor(config)
+
+
+SECRET = 71.5319
+
+
+def test_a_reading_never_shows_its_value() -> None:
+    reading = Reading(SECRET)
+    shown = [repr(reading), str(reading), f"{reading}", f"{reading:>20}", "%s" % reading, repr([reading])]  # noqa: UP031
+    assert not any("71" in text for text in shown)
+    with pytest.raises(TypeError):
+        pickle.dumps(reading)
+    with pytest.raises(TypeError):
+        copy.copy(reading)

@@ -148,10 +148,7 @@ def watched(path: list[int], chains: dict[str, Any]) -> Watch:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("worst", "chains"),
-    [
-        ([binary(0.1, 0.2)], BOX),
-        ([on_the_bound(0.05, 9.0)] * 4 + [on_the_bound(0.7, 9.0)] * 4, ODDS),
-    ],
+    [([binary(0.1, 0.2)], BOX), ([on_the_bound(0.05, 9.0)] * 4 + [on_the_bound(0.7, 9.0)] * 4, ODDS)],
 )
 def test_the_worst_chains_of_a_class_raise_no_alarm(worst: list[Chain], chains: dict[str, Any]) -> None:
     """40 runs of 2,500 steps: the bound allows 0.04 alarms."""
@@ -241,9 +238,7 @@ def test_judging_late_finds_the_same_and_what_there_is_no_time_for_is_left_out()
 
 
 @pytest.mark.long
-def test_judgements_that_are_left_out_bring_no_evidence_above_1(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_judgements_that_are_left_out_bring_no_evidence_above_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all paths of a chain at the border, whoever stops at the best moment at which something was judged."""
     monkeypatch.setattr(watch_module, "LENGTHS", (2, 4, 8))
     chain = binary(0.1, 0.2)

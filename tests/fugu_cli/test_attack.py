@@ -57,13 +57,7 @@ def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Pat
         assert {attack["furthest"] is None for attack in trial["attacks"] if "Viterbi" in attack["attacker"]} <= {True}
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ((), "--policy"),
-        (("--policy", "nowhere.json"), "nowhere.json"),
-    ],
-)
+@pytest.mark.parametrize(("options", "reason"), [((), "--policy"), (("--policy", "nowhere.json"), "nowhere.json")])
 def test_what_cannot_be_attacked_is_said_in_one_line(
     fugu: Fugu, recording: Path, options: tuple[str, ...], reason: str
 ) -> None:

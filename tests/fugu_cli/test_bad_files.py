@@ -185,15 +185,6 @@ def test_a_tick_that_is_none(fugu: Fugu, tmp_path: Path, number: str) -> None:
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
 
 
-@pytest.mark.parametrize(
-    "address", ["", ":", "h:", "h:0", "h:65536", "h:²", "h:" + "1" * 5000, "a..b:1", "x" * 64 + ":1", ".:1"]
-)
-def test_a_broker_that_cannot_be_looked_up(fugu: Fugu, address: str) -> None:
-    done = fugu("gateway", "dashboard", "--fleet", "home", "--no-login", "--broker", address)
-    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
-    assert len(done.err) < 200
-
-
 CONFIG = 'fleet = "home"\ndevice = "watch"\noutbox = "{outbox}"\nceiling = 1.0\n[broker]\nhost = "{host}"\n'
 CONFIG += '[[streams]]\npolicy = "watch.json"\nsensor = {{ kind = "stdin" }}\n'
 AGENT: tuple[list[str], ...] = (

@@ -688,10 +688,7 @@ def test_neither_place_nor_number_of_a_document_is_believed(
     back = fugu("fleet", "sign", "--restores", 2**32 - 2, "--version", 2**32 - 1, *words)
     assert (back.code, place in back.err) == (1, True)
     done = fugu("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", *words)
-    assert (done.code, done.err) == (
-        1,
-        f"fugu: {place}: nor is its number; say the new one with --version\n",
-    )
+    assert (done.code, done.err) == (1, f"fugu: {place}: nor is its number; say the new one with --version\n")
     assert not (tmp_path / "out").exists()
 
 

@@ -151,11 +151,7 @@ def test_a_plan_from_such_a_recording_has_a_policy_with_a_state_for_missing_read
     assert document["discretiser"]["missing"] == "missing"
     assert document["missing_share"] is None
     device = classifier_of(document["discretiser"])
-    assert [device.observe(tick, reading) for tick, reading in enumerate(("70", None, "x"))] == [
-        1,
-        2,
-        2,
-    ]
+    assert [device.observe(tick, reading) for tick, reading in enumerate(("70", None, "x"))] == [1, 2, 2]
     checked = fugu("check", "policy", policy)
     assert "missing readings are in state 2 (missing), protected like the others" in checked.out
     del document["discretiser"]["missing"]

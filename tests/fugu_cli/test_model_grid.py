@@ -179,11 +179,7 @@ def test_what_cannot_be_fitted(fugu: Fugu, tmp_path: Path, text: str, message: s
         (("--cell", "100"), 2, "--cell: only with --grid"),
         (("--grid", "--cell", "0"), 1, "cell must be above 0 and finite, got 0"),
         (("--grid", "--cell", ".5"), 1, "a cell is from 1 to 100000 metres wide, got 0.5"),
-        (
-            ("--grid", "--period", "5"),
-            1,
-            "walks.csv has no column of times, which --period needs",
-        ),
+        (("--grid", "--period", "5"), 1, "walks.csv has no column of times, which --period needs"),
     ],
 )
 def test_options_that_do_not_fit(fugu: Fugu, walks: Path, words: tuple[str, ...], code: int, message: str) -> None:

@@ -51,12 +51,7 @@ def test_it_says_that_sampling_less_often_is_better_and_plans_that(fugu: Fugu) -
 def test_for_people(fugu: Fugu) -> None:
     done = fugu("plan", "stream", *N10, "--epsilon", 1)
     assert done.code == 0
-    for piece in (
-        "rho0 = Pr(symbol 1 | state 0)",
-        "epsilon achieved",
-        "of 2^32",
-        "--every 10",
-    ):
+    for piece in ("rho0 = Pr(symbol 1 | state 0)", "epsilon achieved", "of 2^32", "--every 10"):
         assert piece in done.out
 
 

@@ -289,10 +289,10 @@ def test_what_the_helper_is_sent_is_the_same_whatever_was_counted() -> None:
     sealed = [home.sealed(helper.key, DOCUMENT, 5, [mask]) for home, mask in zip(HOMES, seen, strict=False)]
     page = next(pages(DOCUMENT.digest, 5, sealed))
     assert {field.name for field in OpeningRequest.fields} == {
-        *("document", "number", "request", "page", "pages", "reports"),
+        *("document", "number", "request", "page", "pages", "reports")
     }
     assert {field.name for field in SealedMasks.fields} == {
-        *("device", "opening_key", "member", "ciphertext", "signature"),
+        *("device", "opening_key", "member", "ciphertext", "signature")
     }
     assert page.reports == tuple(sealed)
 

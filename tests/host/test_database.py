@@ -156,8 +156,7 @@ def test_a_snapshot_sees_one_state_and_changes_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "when"),
-    [("overwrite", "before"), *product(("delete", "replace", "cut", "log"), ("before", "within"))],
+    ("what", "when"), [("overwrite", "before"), *product(("delete", "replace", "cut", "log"), ("before", "within"))]
 )
 def test_a_file_that_is_lost_meanwhile_is_never_called_durable(path: Path, what: str, when: str) -> None:
     db = opened(path)

@@ -478,11 +478,7 @@ def test_each_private_name_of_paho_mqtt_is_listed_and_in_one_module() -> None:
     replaced = {"_create_socket_connection", "_handle_connack", "_loop", "_packet_queue", "_packet_write"}
     replaced |= {"_send_puback", "_sock_close", "_sock_send"}
     shared = vars(Client).keys() & vars(mqtt.Client).keys()
-    assert {name for name in shared if not name.startswith("__")} == {
-        *replaced,
-        "loop_read",
-        "want_write",
-    }
+    assert {name for name in shared if not name.startswith("__")} == {*replaced, "loop_read", "want_write"}
     for file in Path(fugu.mqtt.__file__ or "").parent.glob("*.py"):
         if file.name == "client.py":
             assert private_names(file) == listed

@@ -10,10 +10,7 @@ import pytest
 from fugu.attackers.outputs import Knowledge, SymbolOutputs
 from papers.lstm import lstm_attacker
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")]
 
 
 def success(names: int) -> float:

@@ -164,10 +164,7 @@ def test_the_page_says_what_graphs_need() -> None:
     *sets, factor = (float(row.ours) for row in policy_graphs(Setting(Path())).rows)
     assert numbers_in(
         "for {} of 42 sets the same error, for {} ours has less, for {} theirs; PGLP's is up to {} times"
-    ) == [
-        *sets,
-        round(factor, 2),
-    ]
+    ) == [*sets, round(factor, 2)]
 
 
 @pytest.mark.soak

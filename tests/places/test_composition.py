@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.measurement import Measurement
-from fugu.places.composition import (
-    accepted_loss,
-    between_any,
-    stream_loss,
-)
+from fugu.places.composition import accepted_loss, between_any, stream_loss
 from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.protection import protect

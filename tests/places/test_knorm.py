@@ -103,3 +103,13 @@ def test_knorm_noise_of_a_segment_is_laplace_noise() -> None:
 def test_epsilon_is_above_zero() -> None:
     with pytest.raises(GraphError, match="epsilon"):
         laplace_error(VALUES, explicit(6, []), 0.0)
+
+
+def test_laplace_noise_does_not_protect_a_pair_without_an_edge() -> None:
+    """Example 5.2: in the L1 ball, s5 is 1.5 times further from s2 and s3 than Laplace noise allows for."""
+    ball = difference_hull([[2, 0], [0, 2]])
+    for name, ratio in GOLDEN["paper"]["ex5.2"]["laplace_log_ratio_over_eps"].items():
+        difference = VALUES[4] - VALUES[int(name[4]) - 1]
+        assert ball.gauge(difference.tolist()) == Fraction(ratio)
+    assert graph_hull(VALUES, explicit(6, [(1, 2)])).largest_gauge(VALUES[states(6, 2, 3, 5)]) == math.inf
+    assert ball.largest_gauge(VALUES[[1, 2]]) == 1

@@ -131,10 +131,7 @@ def test_rows_without_a_state_are_left_out() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "least", "most"),
-    [("N05", 4.5, 5.5), ("N07", 400.0, 1100.0), ("N10", 25.0, 130.0)],
-)
+@pytest.mark.parametrize(("name", "least", "most"), [("N05", 4.5, 5.5), ("N07", 400.0, 1100.0), ("N10", 25.0, 130.0)])
 def test_nights_need_what_their_slowest_stretches_need(name: str, least: float, most: float) -> None:
     """The state above the night's mean; a plain quantile of counted rates over 500 beats gives 4.8, 989 and 119.
 

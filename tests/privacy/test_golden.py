@@ -15,7 +15,6 @@ from fugu.attackers.evaluation import success_bound
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import loss
 from fugu.contract.losses import Adversary
-from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import allowed_ratios, calibrate
 from papers.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
 
@@ -48,9 +47,7 @@ def test_losses_of_given_ratios(row: dict[str, Any]) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "row",
-    GOLDEN["calibration"],
-    ids=lambda row: f"{row['q']}-{row['r']}-{row['eps']}-{row['tier']}",
+    "row", GOLDEN["calibration"], ids=lambda row: f"{row['q']}-{row['r']}-{row['eps']}-{row['tier']}"
 )
 def test_calibration(row: dict[str, Any]) -> None:
     epsilon, adversary = float(row["eps"]), TIERS[row["tier"]]
@@ -74,14 +71,6 @@ def test_thresholds_exactly(row: dict[str, Any]) -> None:
     table = calibrated(point(row), float(row["eps"]), TIERS[row["tier"]], "flips")
     assert table.table.thresholds == (row["T0"], row["T1"])
     assert table.loss.epsilon == close(row["eps_real"])
-
-
-@pytest.mark.parametrize("row", [row for row in GOLDEN["quantised"] if row["bits"] != 32], ids=str)
-def test_coarser_thresholds(row: dict[str, Any]) -> None:
-    """Tables of 8 and 16 bits are tables of 32 bits too."""
-    scale = 2 ** (32 - row["bits"])
-    table = NoiseTable.binary(row["T0"] * scale, row["T1"] * scale)
-    assert loss(point(row), table, TIERS[row["tier"]]).epsilon == close(row["eps_real"])
 
 
 @pytest.mark.long

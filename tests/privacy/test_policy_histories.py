@@ -25,14 +25,7 @@ from fugu.contract.windows import Window
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.randomised_response import calibrate
 from gateway.parts.describe import Described, InForce
-from tests.support.changing_noise import (
-    Array,
-    by_every_path,
-    emission_of,
-    leakages,
-    odds_leakage,
-    stretch_losses,
-)
+from tests.support.changing_noise import Array, leakages, odds_leakage, stretch_losses
 from tests.support.scenes import catalogue
 
 KINDS = ("up", "down", "brief", "jump", "restart", "pause", "late", "windows")
@@ -283,29 +276,3 @@ def test_ten_thousand_histories_lose_no_more_than_is_told(part: int) -> None:
     print(summary(counts))
     assert all(counts[kind] >= 20 for kind in KINDS), summary(counts)
     assert counts["reached"] >= 100
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(8))
-def test_the_recursions_of_histories_are_what_every_path_says(seed: int) -> None:
-    """Ticks in a row of random lives: 12 against who knows nothing else, 7 against who may know other states."""
-    life = Life(np.random.default_rng(2_000_000 + seed))
-    life.live()
-    q, r = [(0.1, 0.1), (0.25, 0.2), (0.6, 0.7)][seed % 3]
-    chain = np.array([[1 - q, q], [r, 1 - r]])
-    for adversary, length in (("ignorant", 12 if seed % 8 == 0 else 9), ("informed", 7)):
-        if len(life.rates) < length:
-            continue
-        begin = int(life.generator.integers(len(life.rates) - length + 1))
-        steps = np.array(life.rates[begin : begin + length])
-        past, future = (leakages(q, r, some, adversary) for some in (steps, steps[::-1]))  # type: ignore[arg-type]
-        for ticks in (1, 2):
-            expected = stretch_losses(past, future[::-1], steps, ticks)
-            for first in {0, length // 2, length - ticks}:
-                truth = by_every_path(
-                    [chain] * (length - 1),
-                    [emission_of((float(step[0]), float(step[1]))) for step in steps],
-                    range(first, first + ticks),
-                    informed=adversary == "informed",
-                )
-                assert truth == pytest.approx(expected[first], abs=1e-8)

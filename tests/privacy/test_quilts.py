@@ -28,12 +28,7 @@ CHAINS = {
     "theta1 stationary": MarkovChain.stationary(P1),
     "theta2 stationary": MarkovChain.stationary(P2),
 }
-SHORT = {
-    "th1": "theta1",
-    "th2": "theta2",
-    "th1stat": "theta1 stationary",
-    "th2stat": "theta2 stationary",
-}
+SHORT = {"th1": "theta1", "th2": "theta2", "th1stat": "theta1 stationary", "th2stat": "theta2 stationary"}
 CLOCK = np.roll(np.eye(5), 1, axis=1)
 
 

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
-from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
+from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import EACH
@@ -281,46 +280,3 @@ def test_without_a_class_a_stretch_does_not_lose_its_own_ticks_only() -> None:
     assert loss == pytest.approx(1.0, abs=1e-9)
     check_printed("It loses 1 if the other six are known, and {} if they are not.", unknown)
     assert unknown > 2.5
-
-
-def test_a_stretch_across_a_change_loses_no_more_than_the_larger_of_two_bounds() -> None:
-    """Symbols by one table, then by another: every place of the change, every output."""
-    rng = np.random.default_rng(3)
-    tables = [NoiseTable.binary(round(0.45 * SCALE), round(0.48 * SCALE)), NoiseTable.binary(*[round(0.3 * SCALE)] * 2)]
-    step = np.array([[0.9, 0.1], [0.2, 0.8]])
-    chains = BoundedChains(states=2, odds_ratio=36.0 * (1 + 1e-12))
-    paths = np.array(list(product(range(2), repeat=TICKS)), dtype=np.float64)
-    weights = np.array([math.prod(step[int(x), int(y)] for x, y in pairwise(path)) for path in paths])
-    weights = weights * np.exp(rng.uniform(-3, 3, (TICKS, 2)))[np.arange(TICKS), paths.astype(int)].prod(axis=1)
-    for ticks in (1, 2, 3):
-        bounds = []
-        for table in tables:
-            outputs = StreamOutputs(table)
-            epsilon = chains.ratio_loss(*outputs.ratios, "universal").epsilon
-            bounds.append(outputs.bound(chains, "universal", epsilon).epsilon(ticks))
-        for change in range(TICKS + 1):
-            densities = np.ones((len(paths), 1))
-            for tick in range(TICKS):
-                emission = np.array(tables[tick >= change].weights())[paths[:, tick].astype(int)] / SCALE
-                densities = (densities[:, :, None] * emission[:, None, :]).reshape(len(paths), -1)
-            stream = Stream(chains, StreamOutputs(), paths, weights, densities)
-            for first in range(TICKS - ticks + 1):
-                assert lost(stream, first, ticks) <= max(bounds) + SLACK
-
-
-@pytest.mark.parametrize("ticks", [1, 3, 60, 1000])
-@pytest.mark.parametrize("beside", [False, True])
-def test_the_certificate_just_inside_and_just_outside(ticks: int, *, beside: bool) -> None:
-    chains = BoundedChains(states=2, odds_ratio=100.0)
-    table = NoiseTable.binary(*[SCALE // 2 - SCALE // 4096] * 2) if beside else None
-    windows = (
-        Window(name="a", length=60, stride=40, states=(1,), scale="6400"),
-        Window(name="b", length=30, stride=45, states=EACH, scale="9600"),
-    )
-    outputs = StreamOutputs(table, windows)
-    one_tick = chains.ratio_loss(*outputs.ratios, "universal").epsilon
-    needed = outputs.bound(chains, "universal", one_tick).epsilon(ticks)
-    check_outputs(chains, outputs, Guarantee(epsilon=needed, adversary="universal", stretch_ticks=ticks))
-    below = Guarantee(epsilon=needed * (1 - 1e-15), adversary="universal", stretch_ticks=ticks)
-    with pytest.raises(GuaranteeError, match="of its guarantee"):
-        check_outputs(chains, outputs, below)

@@ -14,12 +14,7 @@ import pytest
 from scipy.optimize import linprog
 
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.wasserstein import (
-    infinity_wasserstein,
-    integer_weights,
-    wasserstein_count,
-    wasserstein_states,
-)
+from fugu.privacy.wasserstein import infinity_wasserstein, integer_weights, wasserstein_count, wasserstein_states
 from tests.support.released import chain_losses, losses, paths_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())

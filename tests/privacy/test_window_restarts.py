@@ -100,10 +100,7 @@ def _ratio(likelihoods: dict[Path, Counter[View]], path: Path, tick: int) -> flo
 BOUND = 1 / float(SCALE) + 1e-9
 
 
-@pytest.mark.parametrize(
-    ("killed", "back"),
-    [(0, 3), (1, 1), (1, 3), (2, 2), (3, 3)],
-)
+@pytest.mark.parametrize(("killed", "back"), [(0, 3), (1, 1), (1, 3), (2, 2), (3, 3)])
 def test_a_count_that_went_on_after_a_kill_loses_what_any_count_does(killed: int, back: int) -> None:
     """And nothing of ticks that it does not hold, because they were lost or absent."""
 

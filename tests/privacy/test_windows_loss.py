@@ -42,13 +42,7 @@ CASES = (
 def document(case: Case, adversary: Adversary) -> Policy:
     promise = Guarantee(epsilon=100.0, adversary=adversary)
     windows = tuple(
-        Window(
-            name=f"w{number}",
-            length=length,
-            stride=stride,
-            states="histogram" if histogram else (1,),
-            scale=scale,
-        )
+        Window(name=f"w{number}", length=length, stride=stride, states="histogram" if histogram else (1,), scale=scale)
         for number, (length, stride, histogram, scale) in enumerate(case.windows)
     )
     return Policy(

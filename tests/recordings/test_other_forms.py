@@ -107,6 +107,7 @@ def test_a_unit_in_the_name_of_times_is_taken(tmp_path: Path, head: str) -> None
         (lambda time: f"{time * 10}", ("--time", "time:ms")),
         (lambda time: f"{(time + 62_135_596_800) * 10**7}", ("--as-it-is", "step")),
         (lambda time: f"{time / 86_400 + 719_529:.8f}", ("--time", "time:days")),
+        (lambda time: f"{time / 86_400 + 25_569:.8f}", ("--time", "time:days")),
     ],
 )
 def test_times_that_are_in_no_years_of_ours_are_a_question(

@@ -205,18 +205,6 @@ def test_a_value_that_comes_twice_is_no_code(tmp_path: Path) -> None:
             read_readings(file)
 
 
-def test_days_of_a_spreadsheet_are_a_question(tmp_path: Path) -> None:
-    states = walk(2, 3000, 0.1, 0.2)
-    rows = [f"{(START + 60 * k) / DAY + 25_569:.8f},{state}" for k, state in enumerate(states)]
-    file = write(tmp_path / "excel.csv", "time,value", rows)
-    question = asked(file)
-    assert (question.rule, question.options[0].words) == ("step", ("--time", "time:days"))
-    readings = answered(file, question)
-    assert (readings.facts[0].row_kind, readings.period_seconds) == ("samples", pytest.approx(60.0, abs=0.01))
-    assert readings.moments is not None
-    assert readings.moments[0] == pytest.approx(START, abs=0.01)
-
-
 def test_a_temperature_is_no_time(tmp_path: Path) -> None:
     rng = random.Random(5)
     rows = [

@@ -71,8 +71,7 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
         agents[1] = AgentProcess(device / "agent.toml", tmp_path / "agents.log")
         stored = len(heard.messages)
         wait_until(
-            lambda: topic_of("status", "home", "watch") in [topic for topic, _ in heard.messages[stored:]],
-            "a birth",
+            lambda: topic_of("status", "home", "watch") in [topic for topic, _ in heard.messages[stored:]], "a birth"
         )
         wait_until(lambda: "stopped" in codes(device), "still stopped after a restart")
         add(registry, keys, policy_document(POLICY, version=2))

@@ -80,11 +80,7 @@ def flipped(payload: bytes) -> bytes:
 
 POLICY = policy(epoch_us=0, period_us=PERIOD_US)
 COINS = BinaryChains(q=(0.5, 0.5), r=(0.5, 0.5))
-PINS = {
-    "hr": pins_of(POLICY),
-    "x": pins_of(policy(epoch_us=0, period_us=1000)),
-    "place": pins_of(measure_policy(3)),
-}
+PINS = {"hr": pins_of(POLICY), "x": pins_of(policy(epoch_us=0, period_us=1000)), "place": pins_of(measure_policy(3))}
 KEYS = Keys()
 THIEF = Keys()
 SIGNED = KEYS.signed(document(8))

@@ -94,10 +94,7 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
                 return b'"kind":"history"' in pages["site"].ask("/events/device/watch")[1]
 
             wait_until(remembered, "a history")
-        for path in (
-            "/events/device/watch",
-            "/events/fleet",
-        ):  # of another's devices it has heard, and keeps, nothing
+        for path in ("/events/device/watch", "/events/fleet"):  # of another's devices it has heard, and keeps, nothing
             answer = pages["street"].ask(path)[1]
             assert not [word for word in (b'"history"', b'"estimate"', b'"count"', b'"newest"') if word in answer]
         assert browser.complaints() == []

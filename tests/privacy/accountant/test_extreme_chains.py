@@ -14,12 +14,7 @@ from fugu.privacy.accountant import ChainAccountant, endless_leakage
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import mqm_exact
-from tests.support.oracle import (
-    Array,
-    count_density,
-    enumerated_losses,
-    symbol_density,
-)
+from tests.support.oracle import Array, count_density, enumerated_losses, symbol_density
 
 NEAR_AN_END = np.array([[1.0 - few, few] for few in (1e-10, 1e-7, 1e-4)] + [[few, 1.0 - few] for few in (1e-10, 1e-7)])
 ANYHOW_WITH_ZEROS = [  # transition, ticks (None: endless), a scale, and the loss that the scale really has
@@ -144,16 +139,6 @@ def test_a_count_of_alternating_readings_is_a_bound(informed: bool) -> None:
     claim = ChainAccountant((chain,)).loss(1.0, adversary, 6).epsilon
     assert counted < 0.6 * claim
     assert exact <= claim * (1.0 + 1e-12) <= exact * (1.1 if informed else 1.0 + 1e-9)
-
-
-def test_a_positively_correlated_count_is_exact() -> None:
-    transition = np.array([[0.9, 0.1], [0.3, 0.7]])
-    for start in (np.array([0.2, 0.8]), np.array([1.0, 0.0])):
-        claim = ChainAccountant((MarkovChain(transition, start),)).loss(0.5, length=6)
-        exact = enumerated_losses(start[None], transition, 6, count_density(2.0, 0, 5), informed=False).max()
-        assert claim.bound == "exact"
-        assert exact == pytest.approx(claim.epsilon, rel=1e-9)
-    assert ChainAccountant(BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))).loss(0.5).bound == "exact"
 
 
 def test_what_an_endless_stream_loses_is_only_a_bound_for_one_that_ends() -> None:

@@ -6,16 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from fugu.privacy.accountant.inner_maximum import (
-    EXACT_STATES,
-    box_step,
-    closed,
-    exact_step,
-    no_moves,
-    ratio_order,
-    step,
-    transport_step,
-)
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES, box_step, closed, exact_step, ratio_order, step
 
 
 def by_linear_programme(above: np.ndarray, below: np.ndarray, bounds: np.ndarray) -> float:
@@ -54,33 +45,6 @@ def test_the_simplex_method_solves_the_linear_programme(seed: int, columns: int)
             expected = 0.0 if x == other else by_linear_programme(distributions[x], distributions[other], bounds)
             assert exact[x, other] == pytest.approx(expected, abs=1e-9)
             assert exact[x, other] >= expected - 1e-10
-
-
-def by_transport(distributions: np.ndarray, bounds: np.ndarray, box: np.ndarray) -> np.ndarray:
-    return transport_step(distributions, bounds, box, box, no_moves(0, distributions.shape[1]))
-
-
-@pytest.mark.parametrize("columns", [3, 5, 7, 12])
-@pytest.mark.parametrize("seed", range(2))
-def test_relaxations_are_bounds_in_order(seed: int, columns: int) -> None:
-    distributions, bounds = problem(50 + seed, 3, columns, 1.5)
-    box = box_step(distributions, ratio_order(distributions), bounds)
-    transport = by_transport(distributions, bounds, box)
-    assert np.all(transport <= box)
-    for x in range(3):
-        for other in range(3):
-            if x != other:
-                assert transport[x, other] >= by_linear_programme(distributions[x], distributions[other], bounds) - 1e-9
-
-
-def test_transport_gains_on_the_box() -> None:
-    """Bounds of unequal pairs, which no single reference state can use."""
-    gains = []
-    for seed in range(20):
-        distributions, bounds = problem(90 + seed, 3, 8, 1.5)
-        box = box_step(distributions, ratio_order(distributions), bounds)
-        gains.append((by_transport(distributions, bounds, box) / np.where(box > 0, box, 1)).max())
-    assert np.mean(gains) < 0.95
 
 
 def test_two_states_need_no_more_than_a_box() -> None:

@@ -16,10 +16,7 @@ import pytest
 
 from tests.support.faulty_disk import FaultyDisk, disks_can_fail
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(not disks_can_fail(), reason="no C compiler is installed"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not disks_can_fail(), reason="no C compiler is installed")]
 ROWS = """
 import os, signal, sqlite3
 db = sqlite3.connect("state/rows.sqlite", isolation_level=None)

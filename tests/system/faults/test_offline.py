@@ -44,13 +44,7 @@ def test_a_device_that_was_offline_drains_in_order(broker: Mosquitto, tmp_path: 
     config = write_device(
         tmp_path / "watch", device, tmp_path / "night.csv", "value", Broker(port=broker.port), drain_seconds=PATIENCE
     )
-    away = agent_plan(
-        tmp_path / "watch",
-        Broker(port=9),
-        plan_of(device),
-        forget="committed",
-        drain_seconds=0.0,
-    )
+    away = agent_plan(tmp_path / "watch", Broker(port=9), plan_of(device), forget="committed", drain_seconds=0.0)
     clock = EndingClock(begun, begun + ticks * SECOND)
     run(away, clock, lambda: clock.now == clock.end_us)
     size = sum(path.stat().st_size for path in (tmp_path / "watch").glob("outbox.sqlite*"))

@@ -26,16 +26,7 @@ def test_four_hundred_random_faults_of_ten_devices(tmp_path: Path) -> None:
     run(tmp_path, seed, devices=10, period_us=200_000, faults=400, seconds=300.0)
 
 
-def run(
-    folder: Path,
-    seed: int,
-    *,
-    devices: int,
-    period_us: int,
-    faults: int,
-    seconds: float,
-    **ticks: int,
-) -> None:
+def run(folder: Path, seed: int, *, devices: int, period_us: int, faults: int, seconds: float, **ticks: int) -> None:
     """Build a fleet, let the faults of a seed happen to it, and judge what is left."""
     world = World(folder, devices=devices, period_us=period_us, **ticks)
     drawn = draw(seed, faults, world.names, seconds)
