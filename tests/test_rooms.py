@@ -30,11 +30,7 @@ def test_the_rooms_above_are_those_that_import_it_directly_or_not() -> None:
     assert "gateway.cluster" in above("gateway.store")
     assert not {"fugu.contract", "fugu.chains", "edge_agent"} & above("gateway.releases")
     lower = {
-        "fugu.chains",
-        "fugu.core",
-        "fugu.lanes",
-        "fugu.audit.exact",
-        "fugu.audit.exact.chains",
+        *("fugu.chains", "fugu.core", "fugu.lanes", "fugu.audit.exact", "fugu.audit.exact.chains"),
         "fugu.audit.exact.guesses",
     }
     assert above("fugu.contract") == ROOMS.keys() - lower

@@ -17,12 +17,7 @@ from tests.support.rooms import ROOMS, TOPS, room_of
 ROOT = Path(__file__).parents[1]
 HEAVY = {"numpy", "numba", "scipy", "pyarrow", "ray"}
 PURE = {
-    "fugu.chains",
-    "fugu.audit.exact",
-    "fugu.privacy",
-    "fugu.places",
-    "fugu.attackers",
-    "fugu.contract",
+    *("fugu.chains", "fugu.audit.exact", "fugu.privacy", "fugu.places", "fugu.attackers", "fugu.contract"),
     "fugu.core",
 }
 RETIRED = {"arms", "consider", "kept", "law", "laws", "news", "settled"}
@@ -222,14 +217,8 @@ def test_commands_import_in_a_function_only_what_is_slow_to_load() -> None:
         if indented
     ]
     slow = (
-        "from gateway.",
-        "from fugu.",
-        "from fugu_cli.",
-        "from edge_agent.",
-        "from fugu_helper.",
-        "from fugu.mqtt ",
-        "from amqtt.",
-        "from pydantic ",
+        *("from gateway.", "from fugu.", "from fugu_cli.", "from edge_agent.", "from fugu_helper.", "from fugu.mqtt "),
+        *("from amqtt.", "from pydantic "),
     )
     assert [entry for entry in found_imports if not entry[1].startswith(slow)] == []
     assert len(found_imports) <= 63

@@ -14,15 +14,7 @@ from tests.support.measured import measure_policy
 from tests.support.scenes import policy
 
 UNPRINTABLE = [
-    "\x1b[31mred\x1b[0m",
-    "a\nb",
-    "\u202eevil",
-    "a\x00",
-    "a\u2066b",
-    "\x9b2J",
-    "\u2028",
-    "\ud800",
-    "a\u00a0b",
+    *("\x1b[31mred\x1b[0m", "a\nb", "\u202eevil", "a\x00", "a\u2066b", "\x9b2J", "\u2028", "\ud800", "a\u00a0b")
 ]
 PRINTABLE = ["a b", "<img src=x onerror=alert(1)>", "Zürich", "睡眠", "__proto__", "🐡"]
 

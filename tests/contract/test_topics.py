@@ -30,20 +30,8 @@ def test_topics_come_apart_as_they_were_put_together(topic: str, parsed: Topic) 
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        "a/b",
-        "#",
-        "a+",
-        "a b",
-        "ä",
-        "x" * 65,
-        "a\n",
-        "estimate",
-        "count",
-        "description",
-        "release",
-        "health",
-        "$SYS",
+        *("", "a/b", "#", "a+", "a b", "ä", "x" * 65),
+        *("a\n", "estimate", "count", "description", "release", "health", "$SYS"),
     ],
 )
 def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
@@ -91,17 +79,9 @@ def test_an_audience_cannot_look_like_a_part_of_a_device_s_topic(name: str) -> N
     "topic",
     [
         *("", "fugu", "fugu/1/home/watch/status", "other/2/home/watch/status", "fugu/2/home/watch/symbols"),
-        *(
-            "fugu/2/h/w/x",
-            "fugu/2/home/watch/symbols/",
-            "fugu/2/home/watch/window/",
-            "fugu/2/home/watch/window/hr/high",
-            "fugu/2/home/watch/symbols/hr/more",
-            "fugu/2/home/estimate/watch",
-            "fugu/2/home/count/watch",
-            "fugu/2/home/description/watch/",
-            "fugu/2/home/release/active",
-        ),
+        *("fugu/2/h/w/x", "fugu/2/home/watch/symbols/", "fugu/2/home/watch/window/"),
+        *("fugu/2/home/watch/window/hr/high", "fugu/2/home/watch/symbols/hr/more", "fugu/2/home/estimate/watch"),
+        *("fugu/2/home/count/watch", "fugu/2/home/description/watch/", "fugu/2/home/release/active"),
     ],
 )
 def test_other_topics_are_refused(topic: str) -> None:

@@ -150,14 +150,7 @@ def test_one_huge_reading_counts_as_the_end_of_the_range(huge: object) -> None:
 @pytest.mark.parametrize(
     "nothing",
     [
-        NAN,
-        INFINITY,
-        -INFINITY,
-        "inf",
-        "-Infinity",
-        b"inf",
-        "nan",
-        "",
+        *(NAN, INFINITY, -INFINITY, "inf", "-Infinity", b"inf", "nan", ""),
         Decimal("-Infinity"),
         np.float64(INFINITY),
         [],

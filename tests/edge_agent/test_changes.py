@@ -31,12 +31,7 @@ def test_a_log_of_changes_is_replayed_as_it_was_exported(tmp_path: Path) -> None
     checked = StreamConfig.model_validate({"policy": "x", "sensor": {**config, "time": "last_changed", "every": 60}})
     sensor = open_sensor(sensor_values(checked, tmp_path, Broker()))
     assert [reading.reveal() for tick in range(6) if (reading := sensor.read(tick))] == [
-        "off",
-        "off",
-        "on",
-        "on",
-        "unavailable",
-        "off",
+        *("off", "off", "on", "on", "unavailable", "off")
     ]
     assert sensor.finished(6)
 

@@ -132,12 +132,6 @@ def test_what_was_judged_is_not_judged_again_unless_it_may_be_judged_otherwise(t
         files[-1].write_bytes(payload)
     process = micropython(SUPPORT / "board_follows.py", tmp_path, *files, heap=BOARD_HEAP)
     assert process.splitlines() == [
-        "policy policy:not_yet_valid",
-        "policy policy:not_yet_valid",
-        "asked again",
-        "time time:not_yet_valid",
-        "root root:not_yet_valid",
-        "asked again",
-        "stop stop:malformed",
-        "policy policy:wrong_role",
+        *("policy policy:not_yet_valid", "policy policy:not_yet_valid", "asked again", "time time:not_yet_valid"),
+        *("root root:not_yet_valid", "asked again", "stop stop:malformed", "policy policy:wrong_role"),
     ]

@@ -259,13 +259,9 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
     ]
     assert "  everything: not protected for a single tick, informed adversary" in "\n".join(lines)
     for words in (
-        "  rho0 = Pr(symbol 1 | state 0): 0.",
-        "  rho1 = Pr(symbol 0 | state 1): 0.",
-        "    10 minutes: not protected",
-        "    1 hour: not protected",
-        "    8 hours: not protected",
-        "  protected is ",
-        "  good for ",
+        *("  rho0 = Pr(symbol 1 | state 0): 0.", "  rho1 = Pr(symbol 0 | state 1): 0."),
+        *("    10 minutes: not protected", "    1 hour: not protected", "    8 hours: not protected"),
+        *("  protected is ", "  good for "),
     ):
         assert any(line.startswith(words) for line in lines), words
 

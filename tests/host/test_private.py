@@ -41,14 +41,7 @@ def test_every_database_and_socket_is_its_owner_s_alone(tmp_path: Path) -> None:
         file_modes = modes(tmp_path)
     assert set(file_modes.values()) == {0o600}, file_modes
     wanted = {
-        "store",
-        "store-wal",
-        "store-shm",
-        "store.lock",
-        "ledger-wal",
-        "outbox",
-        "registry",
-        "registry-wal",
+        *("store", "store-wal", "store-shm", "store.lock", "ledger-wal", "outbox", "registry", "registry-wal"),
         "socket",
     }
     assert wanted <= set(file_modes)

@@ -205,13 +205,7 @@ def test_states_outside_the_constraint_use_the_row_of_their_surrogate() -> None:
         lattice([(5, 0, 0), (55, 50, 0), (5, 70, 70)]),
     ],
     ids=[
-        "example",
-        "wide line",
-        "slanted line",
-        "wide plane",
-        "space",
-        "plane in space",
-        "wide space",
+        *("example", "wide line", "slanted line", "wide plane", "space", "plane in space", "wide space"),
         "wide plane in space",
     ],
 )

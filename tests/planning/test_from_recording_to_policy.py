@@ -16,13 +16,7 @@ from fugu.planning.joint_recording import StreamRule, read_joint
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.planner import Request, StreamPlan, make_plan
-from fugu.planning.policy_builder import (
-    PolicyHeader,
-    build_measure_policy,
-    build_policy,
-    missing_fields,
-    thresholds,
-)
+from fugu.planning.policy_builder import PolicyHeader, build_measure_policy, build_policy, missing_fields, thresholds
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.chain_fit import fit

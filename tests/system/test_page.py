@@ -29,13 +29,7 @@ CANARY = "0211947"
 PASSWORD = "correct horse battery"
 EVIL = "<img src=x onerror=document.title=1>"
 PATHS = (
-    "/",
-    "/device/watch",
-    "/place/watch",
-    "/releases",
-    "/ledger",
-    "/events/fleet",
-    "/events/releases",
+    *("/", "/device/watch", "/place/watch", "/releases", "/ledger", "/events/fleet", "/events/releases"),
     "/events/ledger",
 )
 PATHS += ("/events/device/watch",)
