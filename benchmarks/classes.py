@@ -39,13 +39,13 @@ from fugu.planning.question import Question, choose_states, protected_seconds, p
 from fugu.planning.states import states_of
 from fugu.privacy.covering_class import (
     SHORTEST,
-    class_odds,
     covering_class,
     fit_regimes,
+    largest_log_odds,
     local_transitions,
     stretch_lengths,
 )
-from fugu.privacy.transitions import clopper_pearson, count_transitions
+from fugu.privacy.transitions import count_transitions, share_bounds
 from fugu.recordings.readings import read_readings
 
 ROOT = Path(__file__).parents[1]
@@ -176,7 +176,8 @@ CLASSES: dict[str, Callable[[Data], Floats]] = {
 
 def _odds(counts: Ints) -> float:
     seen = np.maximum(counts, 0.5)
-    return class_odds(seen / seen.sum(axis=1, keepdims=True))
+    chain = seen / seen.sum(axis=1, keepdims=True)
+    return math.exp(largest_log_odds(chain, chain))
 
 
 def _far(counts: Ints) -> float:
@@ -185,7 +186,7 @@ def _far(counts: Ints) -> float:
     for seen, of in ((int(counts[0, 1]), int(counts[0].sum())), (int(counts[1, 0]), int(counts[1].sum()))):
         if not of:
             raise FuguError("a state does not occur")
-        ends.append(clopper_pearson(min(max(seen, 1), of - 1) if of > 1 else 1, of, 1.0 - 2.0 * TAIL))
+        ends.append(share_bounds(min(max(seen, 1), of - 1) if of > 1 else 1, of, TAIL))
     return max(1.0, *((1 - q) * (1 - r) / (q * r) for q, r in [(ends[0][0], ends[1][0])]))
 
 
@@ -288,7 +289,7 @@ def share(of: list[bool]) -> str:
     """A share with its 95 % interval."""
     if not of:
         return "-"
-    ends = clopper_pearson(sum(of), len(of), 0.95)
+    ends = share_bounds(sum(of), len(of), 0.025)
     return f"{sum(of) / len(of):.0%} ({ends[0]:.0%} to {ends[1]:.0%})"
 
 

@@ -23,7 +23,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.randomised_response import calibrate
-from fugu.privacy.transitions import clopper_pearson
+from fugu.privacy.transitions import share_bounds
 from papers.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
 from papers.lstm import lstm_attacker, lstm_missing
 from papers.recordings import States, heart
@@ -216,7 +216,7 @@ def _named(
 def _simulated(theta: float, rho: float, trials: int, paper: float, generator: np.random.Generator) -> Row:
     """The same by simulation, with the attacker of `fugu check attack`: an independent way to the number."""
     named = _named(theta, rho, trials, generator)
-    interval = clopper_pearson(int(named.sum()), trials, _CONFIDENCE)
+    interval = share_bounds(int(named.sum()), trials, (1.0 - _CONFIDENCE) / 2.0)
     about = f"theta {theta:g}: success in {trials:,} simulated streams, forward-backward (99.9 % interval)"
     return Row(about, float(named.mean()), paper, "formula", interval=interval)
 

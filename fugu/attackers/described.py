@@ -64,10 +64,10 @@ def believed_chains(description: Description) -> list[Belief]:
 def read_symbols(description: Description, symbols: Sequence[int]) -> Answer:
     """Read the symbols of consecutive ticks, -1 where there is none; a row is a tick, and has every state."""
 
-    def outputs(shows: Ints, some: Ints) -> Outputs:
+    def outputs(shows: Ints, symbols: Ints) -> Outputs:
         weights = np.array(NoiseTable(description.table or ()).weights(), dtype=np.float64)[shows]
         emission = weights / weights.sum(axis=1, keepdims=True)
-        return SymbolOutputs(np.where(some < emission.shape[1], some, -1), emission)
+        return SymbolOutputs(np.where(symbols < emission.shape[1], symbols, -1), emission)
 
     states = [(x,) for x in range(len(description.states))]
     heard = np.array(symbols, dtype=np.int64)
@@ -88,10 +88,10 @@ def read_counts(
     it would take long the newest windows are read, and the rest has no row.
     """
 
-    def outputs(shows: Ints, some: Ints) -> Outputs:
+    def outputs(shows: Ints, counts: Ints) -> Outputs:
         counted = tuple(tuple(np.flatnonzero(np.isin(shows, group)).tolist()) for group in groups)
-        ticks, first = len(some) * length, np.arange(len(some)) * length
-        return CountOutputs(some, first, length, scale, counted, ticks, shows.size, np.ones(ticks, dtype=np.int64))
+        ticks, first = len(counts) * length, np.arange(len(counts)) * length
+        return CountOutputs(counts, first, length, scale, counted, ticks, shows.size, np.ones(ticks, dtype=np.int64))
 
     chains = believed_chains(description)
     others = tuple(x for x in range(len(description.states)) if x not in groups[0])
@@ -118,8 +118,8 @@ class _Question(NamedTuple):
             readings = [self._read(*chain) for chain in chains]
         except (ValueError, IndexError, ArithmeticError):
             return {"none": _UNFIT}
-        together, alone, before = (np.array(each) for each in zip(*readings, strict=True))
-        bands = {"": together, "_alone": alone, "_before": before}
+        together, newest_only, before = (np.array(estimates) for estimates in zip(*readings, strict=True))
+        bands = {"": together, "_alone": newest_only, "_before": before}
         return {
             **{f"low{of}": band.min(axis=0).tolist() for of, band in bands.items()},
             **{f"high{of}": band.max(axis=0).tolist() for of, band in bands.items()},
@@ -131,8 +131,8 @@ class _Question(NamedTuple):
         """Probabilities of the groups: of each row given all (rows, g), given the newest alone, and before (g,)."""
         members = np.array([[x in group for group in self.groups] for x in shows], dtype=np.float64)
 
-        def read(attacker: Attacker, some: Ints) -> Floats:
-            seen = self.outputs(shows, some)
+        def read(attacker: Attacker, rows: Ints) -> Floats:
+            seen = self.outputs(shows, rows)
             segments = np.arange(seen.ticks) // (self.length if self.length > 1 else seen.ticks)
             posteriors = attacker(seen, Knowledge(transition, segments)) @ members
             return np.asarray(posteriors.reshape(-1, self.length, len(self.groups)).mean(axis=1))

@@ -58,8 +58,8 @@ def smoothing_with(outputs: Outputs, knowledge: Knowledge, initial: Floats, tran
     if isinstance(outputs, SymbolOutputs) or not outputs.counts.size:
         return posterior_marginals(symbols, initial, transition, table, lengths=knowledge.lengths)
     parted = len(outputs.groups) == 2 and sorted(sum(outputs.groups, ())) == [*range(outputs.states)]
-    whole = parted and outputs.present.all()
-    if outputs.length > EXACT_TICKS or not (len(outputs.groups) == 1 or whole):
+    complementary = parted and outputs.present.all()
+    if outputs.length > EXACT_TICKS or not (len(outputs.groups) == 1 or complementary):
         return tilted_marginals(outputs, symbols, table, initial, transition, knowledge.lengths)
     adds = np.zeros((outputs.ticks, outputs.states), dtype=np.int64)
     adds[:, outputs.groups[-1]] = outputs.present[:, None]

@@ -347,8 +347,8 @@ def _log_noise(count: Counted, distance: Ints) -> Floats:
     reach = max(most, int(40 * float(count.scale) * count.terms)) + 1
     noise = np.exp(-np.abs(np.arange(-reach, reach + 1)) / float(count.scale))
     distribution = noise / noise.sum()
-    whole = distribution
+    summed = distribution
     for _ in range(count.terms - 1):
-        whole = np.convolve(whole, distribution, mode="same")
-    logs = np.log(np.maximum(whole[reach:], 1e-300))[size]
+        summed = np.convolve(summed, distribution, mode="same")
+    logs = np.log(np.maximum(summed[reach:], 1e-300))[size]
     return np.asarray(logs - logs.max(axis=1, keepdims=True))

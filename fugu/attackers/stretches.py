@@ -146,16 +146,16 @@ def anywhere(states: Ints, ticks: int, unknown: int) -> Iterator[_Asked]:
 def by_windows(states: Ints, outputs: CountOutputs, group: int, ticks: int, unknown: int) -> Iterator[_Asked]:
     """Stretches in the middle of whole windows that follow one another without a missing tick."""
     length, present = outputs.length, np.concatenate([[0], np.cumsum(states >= 0)])
-    whole = max(1, ticks // length)
-    around = max(0, -(-(unknown - whole * length) // (2 * length)))
-    for number in range(around, outputs.first.size - whole - around + 1):
-        begins = outputs.first[number - around : number + whole + around]
+    windows_inside = max(1, ticks // length)
+    around = max(0, -(-(unknown - windows_inside * length) // (2 * length)))
+    for number in range(around, outputs.first.size - windows_inside - around + 1):
+        begins = outputs.first[number - around : number + windows_inside + around]
         begin, end = int(begins[0]), int(begins[-1]) + length
         if end - begin != begins.size * length or begin < 1 or end >= states.size:
             continue
         if present[end + 1] - present[begin - 1] != end - begin + 2:
             continue
-        counts = outputs.counts[number - around : number + whole + around, group]
+        counts = outputs.counts[number - around : number + windows_inside + around, group]
         for offset in range(0, max(length - ticks, 0) + 1, max(ticks, length // PARTS)):
             yield _Asked(int(outputs.first[number]) + offset, begin, end, counts)
 
@@ -185,30 +185,32 @@ class Odds:
         return self._weigh_stretch(stretch, start, end, read=True)
 
     def _weigh_stretch(self, stretch: _Asked, start: int, end: int, *, read: bool) -> Floats:
-        left, right, outputs = np.eye(len(self._chain))[start], self._chain[:, end], self._outputs
+        forward, backward, outputs = np.eye(len(self._chain))[start], self._chain[:, end], self._outputs
         if isinstance(outputs, SymbolOutputs):
-            weights = self._by_symbols(stretch, left, right, outputs, read=read)
+            weights = self._by_symbols(stretch, forward, backward, outputs, read=read)
         else:
-            weights = self._by_counts(stretch, left, right, outputs, read=read)
+            weights = self._by_counts(stretch, forward, backward, outputs, read=read)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.maximum(weights[:, 1], 0.0)) - np.log(np.maximum(weights[:, 0], 0.0)))
 
     def _by_symbols(
-        self, stretch: _Asked, left: Floats, right: Floats, outputs: SymbolOutputs, *, read: bool
+        self, stretch: _Asked, forward: Floats, backward: Floats, outputs: SymbolOutputs, *, read: bool
     ) -> Floats:
         symbols = outputs.symbols[stretch.begin : stretch.end]
         likelihoods = np.where(read & (symbols[:, None] >= 0), outputs.emission.T[np.maximum(symbols, 0)], 1.0)
         low = stretch.first - stretch.begin
         for likelihood in likelihoods[:low]:
-            left = (left @ self._chain) * likelihood
-            left = left / left.sum()
+            forward = (forward @ self._chain) * likelihood
+            forward = forward / forward.sum()
         for likelihood in likelihoods[: low + self._ticks - 1 : -1]:
-            right = self._chain @ (likelihood * right)
-            right = right / right.max()
-        moves = self._through(left[None], likelihoods[low : low + self._ticks])[0]  # (to, onset, count)
-        return self._answer_weights(np.einsum("yoc,y->oc", moves, right))
+            backward = self._chain @ (likelihood * backward)
+            backward = backward / backward.max()
+        moves = self._through(forward[None], likelihoods[low : low + self._ticks])[0]  # (to, onset, count)
+        return self._answer_weights(np.einsum("yoc,y->oc", moves, backward))
 
-    def _by_counts(self, stretch: _Asked, left: Floats, right: Floats, outputs: CountOutputs, *, read: bool) -> Floats:
+    def _by_counts(
+        self, stretch: _Asked, forward: Floats, backward: Floats, outputs: CountOutputs, *, read: bool
+    ) -> Floats:
         """Windows before the stretch, those that hold it, and those after it."""
         length, numbers = outputs.length, np.arange(outputs.length + 1)
 
@@ -218,36 +220,36 @@ class Odds:
             weights = -np.abs(stretch.counts[window] - numbers) / float(outputs.scale)
             return np.asarray(np.exp(weights - weights.max()))
 
-        low, whole = (stretch.first - stretch.begin) // length, max(1, self._ticks // length)
+        low, windows_inside = (stretch.first - stretch.begin) // length, max(1, self._ticks // length)
         for window in range(low):
-            left = np.einsum("x,xyoc,c->y", left, self._moves(length), likelihood(window))
-            left = left / left.sum()
-        for window in range(len(stretch.counts) - 1, low + whole - 1, -1):
-            right = np.einsum("xyoc,c,y->x", self._moves(length), likelihood(window), right)
-            right = right / right.max()
+            forward = np.einsum("x,xyoc,c->y", forward, self._moves(length), likelihood(window))
+            forward = forward / forward.sum()
+        for window in range(len(stretch.counts) - 1, low + windows_inside - 1, -1):
+            backward = np.einsum("xyoc,c,y->x", self._moves(length), likelihood(window), backward)
+            backward = backward / backward.max()
         if self._ticks >= length:
-            return self._weigh_windows(left, right, [likelihood(low + n) for n in range(whole)], length)
-        return self._part(left, right, likelihood(low), (stretch.first - stretch.begin) % length, length)
+            return self._weigh_windows(forward, backward, [likelihood(low + n) for n in range(windows_inside)], length)
+        return self._part(forward, backward, likelihood(low), (stretch.first - stretch.begin) % length, length)
 
-    def _weigh_windows(self, left: Floats, right: Floats, likelihoods: list[Floats], length: int) -> Floats:
+    def _weigh_windows(self, forward: Floats, backward: Floats, likelihoods: list[Floats], length: int) -> Floats:
         """A stretch of whole windows: the counts of each are weighed, and add up."""
         k = len(self._chain)
         held = np.zeros((k, 2, 1))
-        held[:, 0, 0] = left
+        held[:, 0, 0] = forward
         for weights in likelihoods:
             moves = self._moves(length) * weights
             grown = np.zeros((k, 2, held.shape[2] + length))
             for x, y, before, now in product(range(k), range(k), range(2), range(2)):
                 grown[y, max(before, now)] += np.convolve(held[x, before], moves[x, y, now])
             held = grown / grown.max()
-        return self._answer_weights(np.einsum("yoc,y->oc", held, right))
+        return self._answer_weights(np.einsum("yoc,y->oc", held, backward))
 
-    def _part(self, left: Floats, right: Floats, weights: Floats, offset: int, length: int) -> Floats:
+    def _part(self, forward: Floats, backward: Floats, weights: Floats, offset: int, length: int) -> Floats:
         """A stretch inside a window, whose count is that of the stretch and of the ticks around it."""
         from scipy.signal import fftconvolve  # takes a second to import
 
-        ahead = np.einsum("x,xyc->yc", left, self._moves(offset).sum(axis=2))
-        behind = np.einsum("xyc,y->xc", self._moves(length - offset - self._ticks).sum(axis=2), right)
+        ahead = np.einsum("x,xyc->yc", forward, self._moves(offset).sum(axis=2))
+        behind = np.einsum("xyc,y->xc", self._moves(length - offset - self._ticks).sum(axis=2), backward)
         own = self._moves(self._ticks)
         weights_within = np.zeros(own.shape[2:])
         for u, v in product(range(len(self._chain)), repeat=2):

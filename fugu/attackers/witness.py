@@ -62,13 +62,13 @@ def witness(mechanism: Mechanism, chain: MarkovChain, *, knows: bool = False) ->
     pairs = secret_pairs(mechanism)[:_MOST_PAIRS]
     after = mechanism.secret + mechanism.stretch
     best = Witness(0.0, pairs[0])
-    for signs, mine in _patterns(mechanism, pairs).items():
+    for signs, state_pairs in _patterns(mechanism, pairs).items():
         options = wide.options(mechanism, signs)
         steps = wide.steps(mechanism, signs)
-        right = _side(wide, options[after:][::-1], steps[after - 1 :][::-1], pairs, knows, past=False)
-        left = _side(wide, options[: mechanism.secret], steps[: mechanism.secret], pairs, knows, past=True)
-        for x, z in mine:
-            epsilon = _largest(wide, x, z, left, options[mechanism.secret : after], right) - _ROUNDING
+        future = _side(wide, options[after:][::-1], steps[after - 1 :][::-1], pairs, knows, past=False)
+        past = _side(wide, options[: mechanism.secret], steps[: mechanism.secret], pairs, knows, past=True)
+        for x, z in state_pairs:
+            epsilon = _largest(wide, x, z, past, options[mechanism.secret : after], future) - _ROUNDING
             if epsilon > best.epsilon:
                 best = Witness(epsilon, (x, z))
     return best
@@ -276,18 +276,20 @@ def _selected(beliefs: Floats, wide: _Expanded, pairs: Sequence[tuple[int, int]]
     return np.asarray(np.take_along_axis(beliefs, best[:, :, None], axis=1))
 
 
-def _largest(wide: _Expanded, x: int, z: int, left: _Sides, here: Sequence[Floats], right: _Sides) -> float:
+def _largest(
+    wide: _Expanded, x: int, z: int, past_sides: _Sides, here: Sequence[Floats], future_sides: _Sides
+) -> float:
     """The log-likelihood ratio of two secrets, with the best that was kept of both sides and of their ticks."""
     first, other = np.flatnonzero(wide.secret == x), np.flatnonzero(wide.secret == z)
     with np.errstate(divide="ignore", invalid="ignore"):
         if len(first) == len(other) == 1:
             total = math.fsum(float(_clean(np.log(own[first[0]]) - np.log(own[other[0]])).max()) for own in here)
-            for side in (left, right):
+            for side in (past_sides, future_sides):
                 ratio = np.log(side.seen[:, :, first[0]]) - np.log(side.seen[:, :, other[0]])
                 prior = np.log(side.known[:, first[0]]) - np.log(side.known[:, other[0]])
                 total += float(_clean(ratio - prior[:, None]).max())
             return total
-        past, future = (_best(wide, side, first, other) for side in (left, right))
+        past, future = (_best(wide, side, first, other) for side in (past_sides, future_sides))
         logs = []
         for own in (first, other):
             seen = np.einsum("n,ln,no,rn->lor", wide.weight[own], past[0][:, own], here[0][own], future[0][:, own])

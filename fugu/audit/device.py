@@ -234,9 +234,9 @@ def total_tails(total: int, draws: int, a: float) -> tuple[float, float]:
     chance, far = 2 * a / (1 + a), 1e-30
     numbers = np.arange(stats.binom.ppf(far, draws, chance), stats.binom.isf(far, draws, chance) + 1)
     weights = stats.binom.pmf(numbers, draws, chance)
-    rest, summed = total - numbers, np.maximum(numbers, 1)
-    below = np.where(numbers > 0, stats.nbinom.cdf(rest, summed, 1 - a), total >= 0)
-    above = np.where(numbers > 0, stats.nbinom.sf(rest - 1, summed, 1 - a), total <= 0)
+    remainder, summed = total - numbers, np.maximum(numbers, 1)
+    below = np.where(numbers > 0, stats.nbinom.cdf(remainder, summed, 1 - a), total >= 0)
+    above = np.where(numbers > 0, stats.nbinom.sf(remainder - 1, summed, 1 - a), total <= 0)
     return float(weights @ below), float(weights @ above)
 
 
@@ -457,16 +457,18 @@ def _at_changes(
         for distance in (*range(-_FAR, 0), *range(1, _FAR + 1)):
             then = script[(at[inside] + distance) % script.size]
             for other in every:
-                about = f"{names[now]}, {abs(distance)} ticks {'after' if distance < 0 else 'before'} {names[other]}"
-                for what, places in _places(each_tick, now, other):
+                lag_words = (
+                    f"{names[now]}, {abs(distance)} ticks {'after' if distance < 0 else 'before'} {names[other]}"
+                )
+                for count_words, places in _places(each_tick, now, other):
                     chosen = cells[then == other][:, places].ravel()
                     if chosen.size:
                         counts = np.bincount(chosen, minlength=distribution.size)
-                        groups.append((what + about, counts, distribution))
+                        groups.append((count_words + lag_words, counts, distribution))
     rate = false_alarms / max(1, len(groups))
     alarms = [
-        Alarm("changes", f"{about}: {alarm.about}")
-        for about, counts, distribution in groups
+        Alarm("changes", f"{lag_words}: {alarm.about}")
+        for lag_words, counts, distribution in groups
         for alarm in frequencies(counts, distribution, rate)
     ]
     smallest = max(smallest_error(int(counts.sum()), distribution, 3 * rate) for _, counts, distribution in groups)
@@ -480,6 +482,8 @@ def _places(each_tick: int, now: int, other: int) -> list[tuple[str, list[int]]]
     """Which counts of a tick are taken together: those of the state of either tick, and all the others."""
     if each_tick == 1:
         return [("", [0])]
-    rest = [place for place in range(each_tick) if place not in (now, other)]
+    others = [place for place in range(each_tick) if place not in (now, other)]
     own = [("count of the state, ", [now])]
-    return own + [("count of the other state, ", [other])] * (now != other) + [("other counts, ", rest)] * bool(rest)
+    return (
+        own + [("count of the other state, ", [other])] * (now != other) + [("other counts, ", others)] * bool(others)
+    )

@@ -16,12 +16,12 @@ __all__ = ["count_marginals"]
 
 
 @part
-def _begin(entry: Floats, row: Floats, adds: Ints, lattice: Floats) -> None:
+def _begin(prior: Floats, row: Floats, adds: Ints, lattice: Floats) -> None:
     """The first tick of a window: lattice (counts, k) from the predicted distribution (k,) and its likelihood (k,)."""
-    for x in range(entry.size):
+    for x in range(prior.size):
         lattice[0, x] = lattice[1, x] = 0.0
-    for x in range(entry.size):
-        lattice[adds[x], x] = entry[x] * row[x]
+    for x in range(prior.size):
+        lattice[adds[x], x] = prior[x] * row[x]
 
 
 @part

@@ -146,8 +146,8 @@ def _predict(row: Floats, moves: Moves, kind: int) -> Floats:
         following = np.dot(row, moves.dense[kind])
     else:
         for state in range(len(row)):
-            for entry in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
-                following[moves.columns[entry]] += row[state] * moves.weights[entry]
+            for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
+                following[moves.columns[move]] += row[state] * moves.weights[move]
     return following
 
 
@@ -181,8 +181,8 @@ def _smooth(
                 for place in range(row, end):
                     for state in range(states):
                         total = 0.0
-                        for entry in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
-                            total += moves.weights[entry] * weighed[place, moves.columns[entry]]
+                        for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
+                            total += moves.weights[move] * weighed[place, moves.columns[move]]
                         messages[place, state] = total
             row = end
     for row in range(len(chosen)):

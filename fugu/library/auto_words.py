@@ -224,10 +224,10 @@ def _odds(attack: Attack, chosen: Candidate, rows: Sequence[Stretch]) -> str:
     """
     allowed = epsilon_to_odds(chosen.epsilon)
     tick = epsilon_to_odds(rows[0].epsilon) if rows else allowed
-    alone = f", and {tick:.2g} on a tick alone" if tick < 0.9 * allowed else ""
+    tick_words = f", and {tick:.2g} on a tick alone" if tick < 0.9 * allowed else ""
     sentence = (
         f"There, the odds on a tick change by a factor of at most {attack.furthest:.2g} for an attacker who already "
-        f"knows the habits behind the recording. Epsilon {chosen.epsilon:g} allows {allowed:.2g}{alone}."
+        f"knows the habits behind the recording. Epsilon {chosen.epsilon:g} allows {allowed:.2g}{tick_words}."
     )
     if chosen.learner is None:
         return sentence
@@ -368,12 +368,12 @@ def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
         return f"a randomised symbol {_every(plan, candidate)}, for the state now"
     of = plan.states.share_of
     of = of if of.startswith(("above ", "at ")) else f"of '{of}'"
-    what = "the share of each state" if candidate.answers == "histogram" else f"the share {of}"
+    answer = "the share of each state" if candidate.answers == "histogram" else f"the share {of}"
     if candidate.blocks is not None:
-        what += f" in each {time_words(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
+        answer += f" in each {time_words(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
     group = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
     symbols = f" from a randomised symbol {_every(plan, candidate)}" if candidate.kind == "symbols" else ""
-    return f"{what} over {_span(plan, candidate.window_ticks)}{group}{symbols}"
+    return f"{answer} over {_span(plan, candidate.window_ticks)}{group}{symbols}"
 
 
 def _every(plan: AutoPlan, candidate: Candidate) -> str:

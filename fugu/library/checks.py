@@ -120,7 +120,7 @@ def check(
     compile_policy(policy)
     if isinstance(policy, Policy):
         loss = policy.verify(accepted)
-        alone = None if policy.table is None else policy.verify_windows()
+        windows_loss = None if policy.table is None else policy.verify_windows()
         bound = policy.bound(loss)
         rows = bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
         chains = None
@@ -131,7 +131,7 @@ def check(
 
             options = read_options(**read)
             chains = recorded_class(policy, recorded(recording, options)[0], options)
-        return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, chains, loss, alone)
+        return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, chains, loss, windows_loss)
     policy.verify(None if accepted is None else accepted.epsilon)
     if recording is not None:
         raise UsageError("a recording is for streams of symbols and windows")
@@ -196,7 +196,7 @@ def checked_policy(check: Check) -> Result:
 
 
 def _policy_document(
-    policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None
+    policy: Policy, loss: Loss, windows_loss: Loss | None, recorded: RecordedClass | None
 ) -> dict[str, object]:
     document = {
         **loss._asdict(),
@@ -215,9 +215,9 @@ def _policy_document(
             "errors": {window.name: _error(window, policy)._asdict() for window in policy.windows},
             "mechanisms": {window.name: window.mechanism for window in policy.windows},
         }
-        if policy.windows_guarantee is not None and alone is not None:
-            stretches = stretch_documents(_rows(policy, policy.windows_bound(alone)))
-            windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
+        if policy.windows_guarantee is not None and windows_loss is not None:
+            stretches = stretch_documents(_rows(policy, policy.windows_bound(windows_loss)))
+            windows |= {**windows_loss._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
         document["windows"] = windows
     if policy.sums:
         document["sums"] = {
@@ -259,14 +259,16 @@ def _error(window: Window, policy: Policy) -> WindowAccuracy:
     return error_of(window, policy.clock.period_us)
 
 
-def _policy_report(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> Iterator[Part]:
+def _policy_report(
+    policy: Policy, loss: Loss, windows_loss: Loss | None, recorded: RecordedClass | None
+) -> Iterator[Part]:
     if recorded is not None:
         yield Line(_recorded(recorded))
-    holds = "the guarantee holds" if alone is None else "both guarantees hold"
+    holds = "the guarantee holds" if windows_loss is None else "both guarantees hold"
     yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
     yield Line(f"  {policy.privacy}")
     yield Line(f"  {protected_sentence(policy.discretiser)}")
-    both = "" if alone is None else ", for symbols and windows together"
+    both = "" if windows_loss is None else ", for symbols and windows together"
     yield from _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
     if named := policy.chains.named_streams:
         together = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in named)
@@ -277,9 +279,9 @@ def _policy_report(policy: Policy, loss: Loss, alone: Loss | None, recorded: Rec
     for flip, value in () if policy.table is None else policy.table.flips:
         yield Line(f"  {flip}: {value}")
     yield Line(f"  {missing_sentence(policy)}")
-    if policy.windows_guarantee is not None and alone is not None:
+    if policy.windows_guarantee is not None and windows_loss is not None:
         yield from _show_guarantee(
-            policy, policy.windows_guarantee, alone, ", for windows alone", policy.windows_bound(alone)
+            policy, policy.windows_guarantee, windows_loss, ", for windows alone", policy.windows_bound(windows_loss)
         )
     for window in policy.windows:
         error = f"its share is off by {_error(window, policy).share_mean:.2%} on average"
@@ -380,12 +382,12 @@ def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
 
 
 def _show_guarantee(
-    policy: Policy, claimed: Guarantee, derived: Loss, what: str, bound: StretchBound | None
+    policy: Policy, claimed: Guarantee, derived: Loss, scope: str, bound: StretchBound | None
 ) -> Iterator[Part]:
     ticks = claimed.stretch_ticks
-    about = f" about any {ticks} ticks in a row" if ticks > 1 else ""
+    stretch_words = f" about any {ticks} ticks in a row" if ticks > 1 else ""
     epsilon = derived.epsilon if bound is None else bound.epsilon(ticks)
-    yield Line(f"  claimed  epsilon {claimed.epsilon:.10g}{about}, {claimed.adversary} adversary{what}")
+    yield Line(f"  claimed  epsilon {claimed.epsilon:.10g}{stretch_words}, {claimed.adversary} adversary{scope}")
     yield Line(f"  derived  epsilon {epsilon:.10g} ({derived.bound})")
     for line in stretch_lines(_rows(policy, bound), policy.discretiser):
         yield Line(f"  {line}")

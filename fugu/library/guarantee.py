@@ -110,8 +110,8 @@ def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None 
     for stretch in stretches:
         epsilon, floor = _cells(stretch)
         ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
-        alone = f"; {floor} if all else is as it was" if floor != epsilon else ""
-        lines.append(f"  {stretch.name} ({ticks}): {epsilon}{alone}")
+        floor_words = f"; {floor} if all else is as it was" if floor != epsilon else ""
+        lines.append(f"  {stretch.name} ({ticks}): {epsilon}{floor_words}")
     return [f"of a whole stretch, being one way or another{_memory_warning(discretiser)}:", *lines]
 
 

@@ -119,8 +119,8 @@ def _requirement(plan: MeasurePlan) -> list[str]:
     spec = plan.spec
     least, most = (f"by a factor of up to {math.exp(epsilon):.3g}" for epsilon in (spec.epsilon, plan.epsilon_any))
     if groups := spec.wording.get("apart"):
-        rest = [name for name in spec.names if not any(name in group for group in groups)]
-        listed = "; ".join(_listed(group) for group in (*groups, rest) if group)
+        other_states = [name for name in spec.names if not any(name in group for group in groups)]
+        listed = "; ".join(_listed(group) for group in (*groups, other_states) if group)
         return [
             f"Hidden: which state of its group it is ({listed}). One point changes the odds of two of a group {least}.",
             f"May be told: which group it is; one point changes those odds {most}, and all together may tell it. To "
@@ -217,12 +217,12 @@ def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
 
 def _epsilons(plan: MeasurePlan) -> list[tuple[str, str]]:
     spec, stream = plan.spec, plan.stream
-    whole = stream.reason or "" if stream.epsilon is None else f"{stream.epsilon:.10g}"
+    all_points = stream.reason or "" if stream.epsilon is None else f"{stream.epsilon:.10g}"
     how = "" if stream.epsilon is None else f"  ({stream.adversary} adversary; {stream.bound})"
     return [
         ("one point, protected pairs", f"{spec.epsilon:g}"),
         ("one point, any two possible states", f"{plan.epsilon_any:.6g}  (factor {float(plan.factor):g})"),
-        ("all points, about one tick", whole + how),
+        ("all points, about one tick", all_points + how),
     ]
 
 

@@ -46,10 +46,10 @@ def _report(model: ChainModel, recording: JointRecording) -> Iterator[Part]:
         )
         yield from (Line(f"  {note}") for note in readings.notes)
     period = "" if model.period_seconds is None else f", one every {model.period_seconds:g} s"
-    what = "pairs of states, before and now" if model.order == 2 else "states of the chain"
+    states_words = "pairs of states, before and now" if model.order == 2 else "states of the chain"
     yield Line(
         f"{len(recording.states)} ticks that have states{period}; {recording.left_out} left out; the longest segment "
-        f"without a gap has {model.longest_segment}; {len(model.shows)} {what}"
+        f"without a gap has {model.longest_segment}; {len(model.shows)} {states_words}"
     )
     if len(model.shows) <= _MOST_ROWS:
         yield Table(

@@ -66,7 +66,7 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
     if plan.reasons:
         reasons = [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]]
         return [f"Not useful: {plan.reasons[0]}.", private, *reasons]
-    best = min(plan.candidates, key=lambda each: each.expected_error)
+    best = min(plan.candidates, key=lambda candidate: candidate.expected_error)
     lines = [
         f"Not useful: {place_words(plan, best)}, {_quality(best, least=True)}.",
         private,

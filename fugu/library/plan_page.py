@@ -35,7 +35,7 @@ def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
     parts: list[str] = []
     if plan.curves:
         parts += [_ERRORS, errors(plan, answer_words, percent)]
-    if plan.told is not None:
+    if plan.example is not None:
         parts += [
             "<h2>The last stretch: the truth, and what subscribers would see</h2>",
             *answer_pictures(plan, truth=True),
@@ -77,15 +77,15 @@ def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
 
     With `truth`, the recording's shares too.
     """
-    shown, names, blocks = plan.told, plan.states.discretiser.states, plan.recommended.blocks
+    shown, names, blocks = plan.example, plan.states.discretiser.states, plan.recommended.blocks
     if shown is None:
         return []
     lanes = []
     for place, states in enumerate(plan.bins):
         of = "the share" if len(plan.bins) == 1 else f"the share of {names[states[0]]}"
-        recorded, released = shown.truth[:, place], shown.told[:, place]
+        recorded, released = shown.truth[:, place], shown.released[:, place]
         if blocks is not None:
-            recorded, released = shown.truth[-1], shown.told[-1]
+            recorded, released = shown.truth[-1], shown.released[-1]
         lanes.append(_answers(of, recorded.tolist() if truth else [], released.tolist(), plan.recommended))
     return [lanes_svg("What leaves, from the part of the recording that was held back", lanes, narrow=True)]
 

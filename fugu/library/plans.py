@@ -215,15 +215,15 @@ class Plan:
         """
         from matplotlib import pyplot
 
-        if not isinstance(self.details, AutoPlan) or self.details.told is None:
+        if not isinstance(self.details, AutoPlan) or self.details.example is None:
             raise FuguError("there are no released shares to draw: the plan recommends no windows")
         axes = pyplot.subplots(figsize=(8.0, 3.0))[1] if ax is None else ax
-        series, within = self.details.told, self.recommended.error_95
-        places = np.arange(len(series.told))
+        series, within = self.details.example, self.recommended.error_95
+        places = np.arange(len(series.released))
         for place, states in enumerate(self.details.bins):
             names = [self.details.states.discretiser.states[state] for state in states]
-            (line,) = axes.plot(places, series.told[:, place], marker="o", label=f"released: {', '.join(names)}")
-            low, high = series.told[:, place] - within, series.told[:, place] + within
+            (line,) = axes.plot(places, series.released[:, place], marker="o", label=f"released: {', '.join(names)}")
+            low, high = series.released[:, place] - within, series.released[:, place] + within
             axes.fill_between(places, low, high, alpha=0.2, color=line.get_color())
             if truth:
                 axes.step(

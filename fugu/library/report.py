@@ -67,11 +67,11 @@ class Result:
         return replace(self, report=(*self.report, *map(Line, lines)), warnings=tuple(warnings))
 
 
-def newest(table: Table, most: int, what: str = "") -> Iterator[Part]:
+def newest(table: Table, most: int, noun: str = "") -> Iterator[Part]:
     """The end of a long table, and how much of it that is."""
     yield table._replace(rows=table.rows[-most:])
     if len(table.rows) > most:
-        yield Line(f"The newest {most} of {len(table.rows)}{what}; --json shows all.")
+        yield Line(f"The newest {most} of {len(table.rows)}{noun}; --json shows all.")
 
 
 def plain(report: Report) -> str:

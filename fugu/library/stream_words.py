@@ -326,7 +326,7 @@ def _joint_report(
     for note in notes:
         yield Line(note)
     yield Line(protected_sentence(discretiser))
-    what = "Windows" if plan.table is None else "Windows and symbols"
+    releases = "Windows" if plan.table is None else "Windows and symbols"
     how = f"{plan.guarantee.adversary} adversary, {plan.start} start"
     rows, lines = [], []
     for window in plan.windows:
@@ -337,7 +337,7 @@ def _joint_report(
         span = f"{window.length} ticks" if period is None else time_words(window.length * period)
         of = "share" if window.query.blocks is None else "share of each part of the day"
         lines.append(Line(f"the {of} over {span} is within {_percent(error.share_95)} (95 % of the time)"))
-    yield Table(f"{what} at epsilon {plan.guarantee.epsilon:g} together, {how}", _WINDOW_COLUMNS, rows)
+    yield Table(f"{releases} at epsilon {plan.guarantee.epsilon:g} together, {how}", _WINDOW_COLUMNS, rows)
     yield from lines
     if (mechanism := plan.windows[0].mechanism) != "chain":
         yield Line(
@@ -403,9 +403,9 @@ def planned_streams(plan: StreamsPlan) -> Result:
 def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
     request, chains, lost = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
     yield Line(promise_words(request.epsilon, request.protect, _of_streams(plan)), bold=True)
-    what = "joint states, steps" if chains.steps == 1 else "pairs of states, two steps"
+    states_words = "joint states, steps" if chains.steps == 1 else "pairs of states, two steps"
     odds = f"of odds ratios up to {chains.odds_ratio:.4g}"
-    yield Line(f"Class: {chains.states} {what} {odds}, which may change from tick to tick.")
+    yield Line(f"Class: {chains.states} {states_words} {odds}, which may change from tick to tick.")
     for note in _notes(plan):
         yield Line(f"{note[0].upper()}{note[1:]}.")
     for stream in request.model.streams:
@@ -505,6 +505,6 @@ def lost_by_releases(
     documents, bounds = [asdict(release) for release in releases], [row._asdict() for row in rows]
     title = f"What {len(releases)} release{'s' * (len(releases) > 1)} lose about a tick together, {start} start"
     cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in rows]
-    about = "each row is a bound for every tick, against the ignorant adversary where no other is named."
-    report: list[Part] = [*map(Line, notes), Table(title, ("bound", "epsilon", "why"), cells), Line(about)]
+    footnote = "each row is a bound for every tick, against the ignorant adversary where no other is named."
+    report: list[Part] = [*map(Line, notes), Table(title, ("bound", "epsilon", "why"), cells), Line(footnote)]
     return Result({"releases": documents, "start": start, "bounds": bounds, "notes": notes}, report)

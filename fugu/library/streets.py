@@ -135,8 +135,10 @@ class Street:
             sentences.append(f"A home needs {need}.")
         return sentences
 
-    def _least(self, what: str, homes: int | None) -> str:
-        return f"From {homes} homes on it is {what}." if homes else f"No {SIZES[0]} to {SIZES[-1]:,} homes are {what}."
+    def _least(self, verdict: str, homes: int | None) -> str:
+        if homes:
+            return f"From {homes} homes on it is {verdict}."
+        return f"No {SIZES[0]} to {SIZES[-1]:,} homes are {verdict}."
 
     def _promise(self) -> dict[str, Any]:
         question = self.details.question

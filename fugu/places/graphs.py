@@ -110,11 +110,11 @@ def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> 
     return lattice(np.array(rows, dtype=object).reshape(array.shape))
 
 
-def _written(value: Resolution, what: str) -> Fraction:
+def _written(value: Resolution, noun: str) -> Fraction:
     try:
         return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(value))
     except (ValueError, TypeError):
-        raise GraphError(f"{what} must be a finite number, got {value}") from None
+        raise GraphError(f"{noun} must be a finite number, got {value}") from None
 
 
 def delta_set(belief: ArrayLike, delta: float) -> Bools:

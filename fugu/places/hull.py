@@ -317,12 +317,12 @@ class Hull(NamedTuple):
 
     def ceil_gauges(self, points: Ints) -> Ints:
         """The gauges of n x d points, rounded up to n whole numbers; -1 outside the span of K."""
-        result = np.zeros(len(points), dtype=np.int64)
+        gauges = np.zeros(len(points), dtype=np.int64)
         for height, offset in zip(self._products(points).T, self.offsets.tolist(), strict=True):
-            np.maximum(result, (-(-height // offset)).astype(np.int64), out=result)
+            np.maximum(gauges, (-(-height // offset)).astype(np.int64), out=gauges)
         if len(self.equations):
-            result[np.any(points @ self.equations.T, axis=1)] = -1
-        return result
+            gauges[np.any(points @ self.equations.T, axis=1)] = -1
+        return gauges
 
     def _products(self, points: Ints) -> NDArray[Any]:
         """scale * normals . points as n x F integers, of Python's own kind if 62 bits might not hold them."""

@@ -139,10 +139,10 @@ class Protection(NamedTuple):
 def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
     """The pairs (i, j), i != j, of C with f(i) - f(j) in K, which noise of K protects: every edge, and usually more."""
     states = np.flatnonzero(constraint)
-    result = np.zeros((len(values), len(values)), dtype=np.bool_)
-    result[np.ix_(states, states)] = hull.pairs_within(values[states])
-    np.fill_diagonal(result, False)
-    return result
+    protected = np.zeros((len(values), len(values)), dtype=np.bool_)
+    protected[np.ix_(states, states)] = hull.pairs_within(values[states])
+    np.fill_diagonal(protected, False)
+    return protected
 
 
 def degree_of_protection(hull: Hull, values: Ints, constraint: Bools) -> Ints:
@@ -207,8 +207,8 @@ def protect(
     if cap is not None and within == math.inf:
         capped = hull.capped(complete_hull(values[states]), cap)
         within = capped.largest_gauge(values[states])
-    alone = (int(states[0]),) if len(states) == 1 else ()
-    return Protection(final, tuple(added), capped, within, capped is not hull, alone)
+    single = (int(states[0]),) if len(states) == 1 else ()
+    return Protection(final, tuple(added), capped, within, capped is not hull, single)
 
 
 def protect_likely(
@@ -250,19 +250,19 @@ def _joined(graph: Bools, possible: Bools, likely: Bools, surrogate: Ints) -> Bo
     starts = np.searchsorted(surrogate[states], np.flatnonzero(likely))
     # twice the rows, since columns are slower: the graph is symmetric
     half = np.logical_or.reduceat(graph[np.ix_(states, states)], starts, axis=0)
-    result = np.zeros_like(graph)
-    result[np.ix_(likely, likely)] = np.logical_or.reduceat(half.T, starts, axis=0)
-    np.fill_diagonal(result, False)
-    return result
+    pairs = np.zeros_like(graph)
+    pairs[np.ix_(likely, likely)] = np.logical_or.reduceat(half.T, starts, axis=0)
+    np.fill_diagonal(pairs, False)
+    return pairs
 
 
 def _from_exposed(hull: Hull, values: Ints, waiting: Ints, states: Ints) -> Ints:
     """Rest of a list of states, from the first exposed state on."""
     for start in range(0, len(waiting), _AT_ONCE):
         block = waiting[start : start + _AT_ONCE]
-        alone = np.count_nonzero(hull.differences_within(values[block], values[states]), axis=1) == 1
-        if alone.any():
-            return waiting[start + int(np.argmax(alone)) :]
+        is_exposed = np.count_nonzero(hull.differences_within(values[block], values[states]), axis=1) == 1
+        if is_exposed.any():
+            return waiting[start + int(np.argmax(is_exposed)) :]
     return waiting[:0]
 
 

@@ -321,8 +321,8 @@ def _broken(table: Ints, protected: Bools, bound: int) -> tuple[int, int, int] |
 
 def _most(table: Ints, bound: int) -> Ints:
     """floor(bound W / 2^24) of weights, in two parts so that neither overflows."""
-    whole, part = divmod(bound, 1 << RATIO_BITS)
-    return whole * table + (part * table >> RATIO_BITS)
+    integer_part, fraction = divmod(bound, 1 << RATIO_BITS)
+    return integer_part * table + (fraction * table >> RATIO_BITS)
 
 
 def _rounded(rows: NDArray[np.float64]) -> Ints:
@@ -410,17 +410,17 @@ def noise_loss(noise: Noise, values: Ints) -> NDArray[np.float64]:
 
 def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -> Bools:
     """The pairs of different states of a set that compiled noise keeps within e^epsilon, N x N, exactly."""
-    result = np.zeros((len(values), len(values)), dtype=np.bool_)
+    pairs = np.zeros((len(values), len(values)), dtype=np.bool_)
     states = np.flatnonzero(constraint)
     if isinstance(noise, NoiseTable):
         weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)[states]
         most = _most(weights, measurement.floor_exp(epsilon))
         within = np.array([np.all(row <= most, axis=1) for row in weights])
-        result[np.ix_(states, states)] = within & within.T
+        pairs[np.ix_(states, states)] = within & within.T
     else:
-        result[np.ix_(states, states)] = _polygon(noise.noise.vertices).pairs_within(_centres(noise, values)[states])
-    np.fill_diagonal(result, False)
-    return result
+        pairs[np.ix_(states, states)] = _polygon(noise.noise.vertices).pairs_within(_centres(noise, values)[states])
+    np.fill_diagonal(pairs, False)
+    return pairs
 
 
 def _staircase_noise(hull: Hull, values: Ints, likely: Bools, epsilon: float) -> StaircaseNoise:

@@ -102,10 +102,10 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
     distribution = np.fft.irfft(single**devices, size)
     absolute = np.concatenate([distribution[:1], distribution[1 : size // 2] + distribution[: size // 2 : -1]])
     absolute = np.clip(absolute, 0.0, None)
-    whole = devices * length
-    error = np.minimum(np.arange(len(absolute)), whole) / whole
+    all_ticks = devices * length
+    error = np.minimum(np.arange(len(absolute)), all_ticks) / all_ticks
     most = int(np.searchsorted(np.cumsum(absolute), _CONFIDENCE + 1e-9))
-    return float(absolute @ error), min(most, whole) / whole
+    return float(absolute @ error), min(most, all_ticks) / all_ticks
 
 
 class WindowAccuracy(NamedTuple):

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -55,7 +54,7 @@ from fugu.planning.question import (
     three_sets,
 )
 from fugu.planning.states import MOST_MISSING, Gaps, gaps_of
-from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
+from fugu.planning.true_class import TrueClass, beyond_ceiling, true_class
 from fugu.planning.window_plan import joint_plan, symbol_plan
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union, widened
@@ -78,29 +77,33 @@ _RUNS, _ANSWERS = 100, 20_000
 _SetName = Literal["fit", "choose", "test"]
 
 
-_Release = Callable[[CoveringChains, np.random.Generator], Outputs | None]
-
-
-class Told(NamedTuple):
-    """The last windows of the third set: true answers (w, b), and what a simulated device told (w, b)."""
+class Example(NamedTuple):
+    """The last windows of the third set: true answers (w, b), and what a simulated device released (w, b)."""
 
     truth: Floats
-    told: Floats
+    released: Floats
+
+
+class _Donors(NamedTuple):
+    """The class that covers each donor's whole recording, and the class that covers all donors."""
+
+    covered: tuple[Covered, ...]
+    chains: CoveringChains
 
 
 class AutoPlan(NamedTuple):
     """Recommended plan, or why nothing is worth it.
 
-    The kind of `recommended` is `none` if nothing is worth it; `reasons` say why although something was good enough.
-    `bins` are the sets of states whose shares are asked for; `curves` are error against epsilon. `least_epsilon` is the
-    least looked at with an answer that is close enough and worth it, larger than the wanted one if nothing is
-    recommended. `too_few` is a candidate that has no such epsilon only because too few answers judge it. Its epsilon is
-    the least at which it may be useful. `stay` is in ticks what 99 % of stays in a state are no longer than, None
-    without any; it is of the recording, and goes into no policy. `held_back` are the rows of the third set, increasing,
-    as indices of readings. `covered` is the share of stretches of the worst length that the class covers. `told` is an
-    example. `gaps` are those of ticks without a reading, `merged` states without rare ones, None if none is rare. For
-    each of several donors, `left_out` is epsilon about him if the others were planned for alike; infinite without a
-    bound.
+    The kind of `recommended` is `none` if nothing is worth it; `reasons` say why although something was good
+    enough. `bins` are the sets of states whose shares are asked for; `curves` are error against epsilon.
+    `least_epsilon` is the least looked at with an answer that is close enough and worth it, larger than the wanted
+    one if nothing is recommended. `too_few` is a candidate that has no such epsilon only because too few answers
+    judge it. Its epsilon is the least at which it may be useful. `stay` is in ticks what 99 % of stays in a state
+    are no longer than, None without any; it is of the recording, and goes into no policy. `held_back` are the rows
+    of the third set, increasing, as indices of readings. `covered` is the share of stretches of the worst length
+    that the class covers. `gaps` are those of ticks without a reading, `merged` states without rare ones, None if
+    none is rare. For each of several donors, `left_out` is epsilon about him if the others were planned for alike;
+    infinite without a bound.
     """
 
     recommended: Candidate
@@ -113,7 +116,7 @@ class AutoPlan(NamedTuple):
     curves: tuple[Curve, ...]
     least_epsilon: float | None
     too_few: tuple[Candidate, float] | None
-    told: Told | None
+    example: Example | None
     held_back: Ints
     covered: float | None
     stay: int | None
@@ -131,18 +134,7 @@ class _Problem:
     rng: np.random.Generator
     profile: Profile | None = None
     by_period: dict[int, Sampled] = field(default_factory=dict)
-    by_class: dict[int, tuple[Covered, ...]] = field(default_factory=dict)
-
-    @property
-    def k(self) -> int:
-        return len(self.states.discretiser.states)
-
-    @cached_property
-    def lengths(self) -> list[int]:
-        """Ticks of the windows to compare. PlanningError: the one that is asked for is none."""
-        if self.profile is not None:
-            return self.profile.lengths(self.task.question, self.readings.period)
-        return window_lengths(self.readings.period, self.readings.steady, self.task.question)
+    by_class: dict[int, _Donors] = field(default_factory=dict)
 
     def data(self, every: int) -> Sampled:
         """The states at a period, computed once."""
@@ -150,19 +142,13 @@ class _Problem:
             self.by_period[every] = sampled(self.readings, self.states, self.sets, every)
         return self.by_period[every]
 
-    def covered(self, every: int) -> tuple[Covered, ...]:
-        """The class that is fitted to all of each donor's recording; ChainClassError where one has too few readings."""
+    def donors(self, every: int) -> _Donors:
+        """The classes that are fitted at a period; ChainClassError where a donor has too few readings."""
         if every not in self.by_class:
-            self.by_class[every] = tuple(covering_class(*cut, self.k) for cut in self.data(every).whole)
+            data = self.data(every)
+            covered = tuple(covering_class(*cut, len(data.discretiser.states)) for cut in data.whole)
+            self.by_class[every] = _Donors(covered, union([donor.chains for donor in covered]))
         return self.by_class[every]
-
-    def chains(self, every: int) -> CoveringChains:
-        """The class that covers all donors."""
-        return union([member.chains for member in self.covered(every)])
-
-    def share(self, every: int, chains: CoveringChains) -> float:
-        """Of the stretches of the worst length, and donor, the share that a class covers."""
-        return min(member._replace(chains=chains).share() for member in self.covered(every))
 
     def shares(self, candidate: Candidate, name: _SetName) -> Shares:
         """The true answers of a candidate's windows in a set."""
@@ -189,9 +175,17 @@ class _Problem:
         runs = runs or max(1, _ANSWERS // len(shares.counts))
         return shares.error(candidate.scale, candidate.devices, self.rng, runs)
 
-    def nothing(self, chains: CoveringChains | None) -> Candidate:
-        """The recommendation of nothing, with the class that it was tried for."""
-        return nothing(self.data(1).discretiser, chains, self.task.question)
+    def outputs(self, candidate: Candidate, cut: Cut, rng: np.random.Generator) -> Outputs:
+        """Outputs of a device for some states, as attackers see them."""
+        if candidate.table is not None:
+            return release_symbols(cut.states, candidate.table, rng)
+        length = candidate.window_ticks
+        if candidate.blocks is not None:
+            length = Profile.attacked_ticks(candidate.blocks, max(1, round(DAY / self.readings.period)))
+        assert length is not None
+        assert candidate.scale is not None
+        k = len(candidate.discretiser.states)
+        return release_counts(*cut, length, candidate.scale, candidate.bins, rng, k=k)
 
     def of_profiles(self) -> _Problem:
         """The same recording, asked for profiles: each set is in one piece, so that it holds many days.
@@ -250,8 +244,10 @@ def plan_auto(
     curves = tuple(_curve(by_day if candidate.blocks else problem, candidate) for candidate in outcome.candidates)
     least = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
     least = None if reasons else least
-    whole = np.concatenate([cut.states for cut in data.whole])
-    chains = recommended.chains
+    covered = None
+    if recommended.chains is not None:
+        donors = problem.donors(recommended.every).covered
+        covered = min(donor._replace(chains=recommended.chains).share() for donor in donors)
     return AutoPlan(
         recommended=recommended,
         candidates=outcome.candidates,
@@ -263,10 +259,10 @@ def plan_auto(
         curves=curves,
         least_epsilon=least,
         too_few=too_few(curves, question) if least is None and not reasons else None,
-        told=outcome.told,
+        example=outcome.example,
         held_back=outcome.problem.sets.test.rows,
-        covered=None if chains is None else problem.share(recommended.every, chains),
-        stay=long_stay(whole, readings.segments),
+        covered=covered,
+        stay=long_stay(np.concatenate([cut.states for cut in data.whole]), readings.segments),
         gaps=gaps,
         merged=merged_states(states, data.whole),
         left_out=_left_out(problem, recommended),
@@ -275,10 +271,12 @@ def plan_auto(
 
 def _left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
     """Epsilon about each donor of a plan like a recommended one for the others: by their class, as wide, and his."""
-    donors = problem.covered(candidate.every) if candidate.kind != "none" else ()
-    if len(donors) < 2 or candidate.chains is None:
+    if candidate.kind == "none" or candidate.chains is None:
         return ()
-    wider = max(1.0, math.sqrt(candidate.chains.odds_bound / union([donor.chains for donor in donors]).odds_bound))
+    donors, of_all = problem.donors(candidate.every)
+    if len(donors) < 2:
+        return ()
+    wider = max(1.0, math.sqrt(candidate.chains.odds_bound / of_all.odds_bound))
     losses = []
     for place, donor in enumerate(donors):
         others = union([donor.chains for other, donor in enumerate(donors) if other != place])
@@ -300,79 +298,70 @@ class _Outcome(NamedTuple):
     recommended: Candidate
     candidates: tuple[Candidate, ...]
     reasons: tuple[str, ...]
-    told: Told | None
+    example: Example | None
 
 
 def _compared(problem: _Problem, progress: Progress) -> _Outcome:
     """Compare and judge what was asked for; profiles too, where nothing else is useful and nothing was asked for."""
     progress("the class of chains", 0.1)
-    chains, question = None, problem.task.question
+    question = problem.task.question
     try:
-        chains = problem.chains(1)
+        chains = problem.donors(1).chains
     except ChainClassError as error:
-        choice: _Choice = None, (), (str(error),)
-    else:
-        progress("candidates, and attackers on the first set", 0.15)
-        if problem.profile is not None:
-            choice = _profile_choice(problem, chains)
-        else:
-            windows = () if question.want == "now" else _windows(problem, chains)
-            lengths = [window.window_ticks for window in windows if window.window_ticks is not None]
-            choice = _choice(problem, windows, _symbols(problem, lengths))
+        progress("the third set", 0.7)
+        return _outcome(problem, None, (None, (), (str(error),)))
+    progress("candidates, and attackers on the first set", 0.15)
+    choice = _choice(problem, chains)
     progress("the third set", 0.7)
     outcome = _outcome(problem, chains, choice)
     asked = question.want is not None or question.window is not None
-    if chains is None or asked or outcome.recommended.kind != "none":
+    if asked or outcome.recommended.kind != "none" or not problem.readings.timed:
         return outcome
-    return _else_profiles(outcome, chains)
-
-
-def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
-    chosen, compared, reasons = choice
-    candidates = tuple(
-        replace(candidate, held_back_error=problem.score(candidate, "test", _RUNS)) for candidate in compared
-    )
-    if chosen is None:
-        return _Outcome(problem, problem.nothing(chains), candidates, reasons, None)
-    recommended, failed = _examined(problem, chosen)
-    series = None
-    if not failed and recommended.scale is not None:
-        shares = problem.shares(recommended, "test")
-        noisy = noisy_shares(shares, recommended.scale, recommended.devices, problem.rng, 1)[0]
-        series = Told(shares.truth[-_SHOWN:], noisy[-_SHOWN:])
-    candidates = tuple(recommended if candidate.same_release(recommended) else candidate for candidate in candidates)
-    if failed:
-        recommended = problem.nothing(chosen.chains)
-    return _Outcome(problem, recommended, candidates, reasons + failed, series)
-
-
-def _else_profiles(outcome: _Outcome, chains: CoveringChains) -> _Outcome:
-    """Try profiles where nothing else is useful; what was compared stays, with them."""
-    if not outcome.problem.readings.timed:
+    by_day = problem.of_profiles()
+    profiles = _outcome(by_day, chains, _choice(by_day, chains))
+    if not profiles.candidates:
         return outcome
-    problem = outcome.problem.of_profiles()
-    other = _outcome(problem, chains, _profile_choice(problem, chains))
-    if not other.candidates:
-        return outcome
-    both = outcome.candidates + other.candidates
-    if other.recommended.kind != "none":
-        return other._replace(candidates=both)
-    more = other.reasons if any(candidate.useful for candidate in other.candidates) else ()
+    both = outcome.candidates + profiles.candidates
+    if profiles.recommended.kind != "none":
+        return profiles._replace(candidates=both)
+    more = profiles.reasons if any(candidate.useful for candidate in profiles.candidates) else ()
     return outcome._replace(candidates=both, reasons=outcome.reasons + more)
 
 
-def _profile_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
-    """Take a profile of the finest parts of the day that are worth it; coarser ones are compared only if none are."""
-    profile, compared, reasons = problem.profile, tuple[Candidate, ...](), dict[str, None]()
-    assert profile is not None
-    for blocks in profile.places:
-        parts = replace(problem, profile=profile.of(blocks))
-        chosen, candidates, refused = _choice(parts, _windows(parts, chains), ())
+def _choice(problem: _Problem, chains: CoveringChains) -> _Choice:
+    """Take what is best of all; or a profile of the finest parts of the day that are worth it.
+
+    Coarser parts are compared only if no finer ones are worth it.
+    """
+    if problem.profile is None:
+        return _best(problem, chains)
+    compared, reasons = tuple[Candidate, ...](), dict[str, None]()
+    for blocks in problem.profile.places:
+        chosen, candidates, refusals = _best(replace(problem, profile=problem.profile.of(blocks)), chains)
         compared += candidates
         if chosen is not None:
             return chosen, compared, ()
-        reasons |= dict.fromkeys(refused)
+        reasons |= dict.fromkeys(refusals)
     return None, compared, tuple(reasons)
+
+
+def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
+    """Judge a choice on the third set; `chains` are those of a recommendation of nothing, if nothing was chosen."""
+    chosen, compared, reasons = choice
+    recommended, example = None, None
+    candidates = tuple(
+        replace(candidate, held_back_error=problem.score(candidate, "test", _RUNS)) for candidate in compared
+    )
+    if chosen is not None:
+        judged, failures = _examined(problem, chosen)
+        if not failures and judged.scale is not None:
+            shares = problem.shares(judged, "test")
+            noisy = noisy_shares(shares, judged.scale, judged.devices, problem.rng, 1)[0]
+            example = Example(shares.truth[-_SHOWN:], noisy[-_SHOWN:])
+        candidates = tuple(judged if candidate.same_release(judged) else candidate for candidate in candidates)
+        recommended, chains, reasons = None if failures else judged, chosen.chains, reasons + failures
+    recommended = recommended or nothing(problem.data(1).discretiser, chains, problem.task.question)
+    return _Outcome(problem, recommended, candidates, reasons, example)
 
 
 def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
@@ -393,8 +382,8 @@ def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
         return 0
 
 
-def _windows(problem: _Problem, chains: CoveringChains) -> tuple[Candidate, ...]:
-    lengths, data = problem.lengths, problem.data(1)
+def _windows(problem: _Problem, chains: CoveringChains, lengths: list[int]) -> tuple[Candidate, ...]:
+    data = problem.data(1)
     try:
         if problem.profile is not None:
             return tuple(problem.profile.candidates(problem.task, data, problem.sets, chains, lengths))
@@ -412,26 +401,35 @@ def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
     for every in _PERIODS:
         long_enough = [length for length in lengths if length >= 10 * every]
         try:
-            candidates.append(
-                best_symbols(problem.task, problem.data(every), problem.chains(every), long_enough, problem.rng)
-            )
+            chains = problem.donors(every).chains
+            candidates.append(best_symbols(problem.task, problem.data(every), chains, long_enough, problem.rng))
         except FuguError:
             continue  # too few readings are left at this period, or no noise is enough
     return tuple(candidate for candidate in candidates if candidate is not None)
 
 
-def _choice(problem: _Problem, windows: tuple[Candidate, ...], symbols: tuple[Candidate, ...]) -> _Choice:
+def _best(problem: _Problem, chains: CoveringChains) -> _Choice:
     """Take the best that attackers do not refute on the first set; if they refute all of them, widen their class.
 
-    A longer window often costs less than a wider class, so the next best are tried first.
+    A longer window often costs less than a wider class, so the next best are tried first. PlanningError: the window
+    that is asked for is none.
     """
+    question, readings, profile = problem.task.question, problem.readings, problem.profile
+    if profile is None:
+        lengths = window_lengths(readings.period, readings.steady, question)
+    else:
+        lengths = profile.lengths(question, readings.period)
+    windows = () if question.want == "now" else _windows(problem, chains, lengths)
+    symbols: tuple[Candidate, ...] = ()
+    if profile is None:
+        symbols = _symbols(problem, [window.window_ticks for window in windows if window.window_ticks is not None])
     incomparable = f"no window of {SHORTEST} ticks or more is known within the latency that is asked for"
-    if problem.lengths:
+    if lengths:
         incomparable = (
             "the recording holds too few whole windows to compare, or no noise is enough for its class of chains"
         )
     for _ in range(_MOST_CHOICES):
-        if not (ranked := _ranked(windows + symbols, problem.task.question)[:_MOST_TRIED]):
+        if not (ranked := _ranked(windows + symbols, question)[:_MOST_TRIED]):
             return (None, windows + symbols, () if windows or symbols else (incomparable,))
         for candidate in ranked:
             if _tried(problem, candidate, 1).chains is not None:
@@ -441,23 +439,29 @@ def _choice(problem: _Problem, windows: tuple[Candidate, ...], symbols: tuple[Ca
         if tried.chains is None:
             return (None, windows + symbols, (tried.reason or "no class of chains passes",))
         if best.kind == "windows":
-            windows = _windows(problem, tried.chains)
+            windows = _windows(problem, tried.chains, lengths)
         else:
-            data, lengths = problem.data(best.every), [best.window_ticks or 0]
-            again = best_symbols(problem.task, data, tried.chains, lengths, problem.rng)
+            data, length = problem.data(best.every), best.window_ticks or 0
+            again = best_symbols(problem.task, data, tried.chains, [length], problem.rng)
             symbols = tuple(again if again and symbol is best else symbol for symbol in symbols)
     return (None, windows + symbols, ("no class was found whose best answer passes its attackers",))
 
 
 def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:
+    """Attack what a candidate would release of the first set, and widen its class at most so often."""
     fit = problem.data(candidate.every).fit
     assert candidate.chains is not None
-    covered = problem.covered(candidate.every)[0]._replace(chains=candidate.chains)
-    return true_class(
-        *(fit.states, fit.segments, problem.k, candidate.epsilon, _attacked(problem, candidate, fit), problem.rng),
-        covered=covered,
-        most_steps=most_steps,
-    )
+
+    def released(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
+        try:
+            planned = candidate.planned(chains, candidate.epsilon)
+        except FuguError:
+            return None
+        return problem.outputs(planned, fit, rng)
+
+    covered = problem.donors(candidate.every).covered[0]._replace(chains=candidate.chains)
+    k = len(candidate.discretiser.states)
+    return true_class(*fit, k, candidate.epsilon, released, problem.rng, covered=covered, most_steps=most_steps)
 
 
 def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candidate]:
@@ -485,50 +489,28 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
     return sorted(wanted, key=lambda candidate: candidate.expected_error / candidate.guess_error)
 
 
-def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
-    """Outputs of a device for some states under a plan for a class; `None` if nothing can be planned."""
-
-    def attacked(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
-        try:
-            planned = candidate.planned(chains, candidate.epsilon)
-        except FuguError:
-            return None
-        if planned.table is not None:
-            return release_symbols(cut.states, planned.table, rng)
-        assert planned.window_ticks is not None
-        assert planned.scale is not None
-        length = planned.window_ticks
-        if planned.blocks is not None:
-            length = Profile.attacked_ticks(planned.blocks, max(1, round(DAY / problem.readings.period)))
-        return release_counts(*cut, length, planned.scale, candidate.bins, rng, k=problem.k)
-
-    return attacked
-
-
 def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
-    data = problem.data(candidate.every)
-    assert candidate.chains is not None
-    outputs = _attacked(problem, candidate, data.test)(candidate.chains, problem.rng)
-    assert outputs is not None
-    attacks = attack(data.test.states, data.test.segments, outputs, candidate.epsilon)
-    worst = strongest(attacks)
+    """Attack a candidate on the third set; with the reasons why it is not recommended, if there are any."""
+    test = problem.data(candidate.every).test
+    outputs = problem.outputs(candidate, test, problem.rng)
+    attacks = attack(*test, outputs, candidate.epsilon)
     judged = replace(
         candidate,
         held_back_error=problem.score(candidate, "test", _RUNS),
         attack=attacks[0],
         known_chain=next((attack for attack in attacks if attack.attacker == "forward-backward"), None),
         learners=tuple(_learners(problem, candidate)),
-        stretch=_asked_about(problem, candidate, data.test, outputs),
+        stretch=_asked_about(problem, candidate, test, outputs),
     )
-    failed = []
+    failures = []
     if judged.held_back_error is None:
-        failed.append("the third set holds no whole window: the recording is too short to judge such answers")
+        failures.append("the third set holds no whole window: the recording is too short to judge such answers")
     elif judged.held_back_error > judged.error_95:
-        failed.append(
+        failures.append(
             f"on the third set the answers are off by {judged.held_back_error:.1%} on average, beyond the "
             f"{judged.error_95:.1%} that 95 % of them should be within"
         )
-    return judged, (*failed, *beyond_ceiling(worst))
+    return judged, (*failures, *beyond_ceiling(attacks))
 
 
 _DRAWS = 6
@@ -537,15 +519,12 @@ _DRAWS = 6
 
 def _learners(problem: _Problem, candidate: Candidate) -> Iterator[Attack]:
     """The attackers on all of the recording who learn habits and whose odds move furthest, one for each draw."""
-    assert candidate.chains is not None
     parts = problem.data(candidate.every).whole
-    whole = Cut(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    recording = Cut(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     [rng] = problem.rng.spawn(1)  # what is drawn after this does not depend on it
-    release = _attacked(problem, candidate, whole)
     for _ in range(_DRAWS):
-        outputs = release(candidate.chains, rng)
-        assert outputs is not None
-        attacks = attack(*whole, outputs, candidate.epsilon, attackers=learners(outputs))
+        outputs = problem.outputs(candidate, recording, rng)
+        attacks = attack(*recording, outputs, candidate.epsilon, attackers=learners(outputs))
         yield max(attacks, key=lambda attack: attack.furthest or 0.0)
 
 

@@ -40,7 +40,7 @@ from fugu.planning.measure_spec import MeasureSpec
 from fugu.planning.policy_builder import Whose, build_measure_policy
 from fugu.planning.question import Cut, Part, Question, frame_ticks, one_in, three_sets
 from fugu.planning.states import states_of
-from fugu.planning.true_class import beyond_ceiling, strongest, true_class
+from fugu.planning.true_class import beyond_ceiling, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class
@@ -382,7 +382,7 @@ def _chosen(
         assert emission is not None
         seen = _released(emission, grid.test.cut, rng)
         attacks = attack(*grid.test.cut, seen, candidate.epsilon)
-        failed = [*beyond_ceiling(strongest(attacks))]
+        failed = [*beyond_ceiling(attacks)]
         if candidate.held_back_error is None or candidate.held_back_error > candidate.error_95:
             failed.append("on the third set the error is beyond what 95 % of answers should be within")
         return (place, replace(candidate, attack=attacks[0])), tuple(failed)

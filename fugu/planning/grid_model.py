@@ -158,7 +158,7 @@ def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         "outside": model.outside,
         "visits": model.visits.tolist(),
         "transitions": int(model.counts.sum()),
-        "counts": [list(entry) for entry in seen],
+        "counts": [list(count) for count in seen],
         "warning": WARNING,
     }
 

@@ -119,12 +119,12 @@ def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, 
     # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
     cap = _CAP if spec.states <= MAX_TABLE_STATES else 1
     protection = protect_likely(values, spec.graph, possible, likely, objective=spec.objective, cap=cap)
-    alone = exposed(graph_hull(values, restrict(spec.graph, possible)), values, possible)
+    exposed_states = exposed(graph_hull(values, restrict(spec.graph, possible)), values, possible)
     inside = values[likely]
     fallback = not np.any(inside != inside[0])
     hull = complete_hull(values) if fallback else protection.hull
     degrees = degree_of_protection(protection.hull, values, possible)
-    return SetPlan(first, until, possible, likely, tuple(alone), protection, hull, degrees, fallback)
+    return SetPlan(first, until, possible, likely, tuple(exposed_states), protection, hull, degrees, fallback)
 
 
 def prior_within(distribution: Floats, name: str, worst: SetPlan) -> tuple[Floats, str]:

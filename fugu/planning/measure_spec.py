@@ -339,8 +339,10 @@ def _rule(graph: Any, names: tuple[str, ...]) -> Any:
     labels = [number.get(name, 0) for name in names]
     for label in labels:
         if labels.count(label) == 1:
-            alone = names[labels.index(label)]
-            raise PlanningError(f"graph: apart: {alone} would be alone, and told: put it into a group, or hide it")
+            single_state = names[labels.index(label)]
+            raise PlanningError(
+                f"graph: apart: {single_state} would be alone, and told: put it into a group, or hide it"
+            )
     return {"categories": labels}
 
 
@@ -413,8 +415,8 @@ def _cells(cells: Any, values: Ints) -> dict[str, Any] | None:
     return cells
 
 
-def _table(rows: Any, name: str, what: str) -> Floats:
-    wrong = PlanningError(f"{name} must be {what}, of finite numbers")
+def _table(rows: Any, name: str, content: str) -> Floats:
+    wrong = PlanningError(f"{name} must be {content}, of finite numbers")
     if not isinstance(rows, list) or not rows:
         raise wrong
     lists = [row if isinstance(row, list) else [row] for row in rows]

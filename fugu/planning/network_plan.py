@@ -81,8 +81,8 @@ def _spec(fields: dict[str, Any]) -> NetworkSpec:
     if not isinstance(entries, list) or not entries:
         raise PlanningError("variables must be a list of at least one variable: name, table, parents, values")
     variables: dict[str, _Variable] = {}
-    for entry in entries:
-        variable = _variable(entry, variables)
+    for fields_of_variable in entries:
+        variable = _variable(fields_of_variable, variables)
         variables[variable.name] = variable
     shapes = {name: len(node.values) for name, node in variables.items()}
     network = BayesNet(
@@ -111,15 +111,15 @@ def _spec(fields: dict[str, Any]) -> NetworkSpec:
     )
 
 
-def _variable(entry: Any, before: dict[str, _Variable]) -> _Variable:
-    name = entry.get("name") if isinstance(entry, dict) else None
+def _variable(fields: Any, before: dict[str, _Variable]) -> _Variable:
+    name = fields.get("name") if isinstance(fields, dict) else None
     if not isinstance(name, str) or not name or not name.isprintable():
         raise PlanningError("a variable needs a name: a text without line breaks")
     where = f"variable {name!r:.60}: "
-    refuse_unknown(entry, _VARIABLE, where)
+    refuse_unknown(fields, _VARIABLE, where)
     if name in before:
         raise PlanningError(f"two variables are called {name!r:.60}")
-    parents = entry.get("parents", [])
+    parents = fields.get("parents", [])
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
         raise PlanningError(f"{where}parents must be a list of names")
     for parent in parents:
@@ -127,8 +127,8 @@ def _variable(entry: Any, before: dict[str, _Variable]) -> _Variable:
             raise PlanningError(f"{where}there is no variable {parent!r:.60} before it: parents are listed first")
     if len(set(parents)) != len(parents):
         raise PlanningError(f"{where}a parent is named twice")
-    rows = _rows(entry.get("table"), [len(before[parent].values) for parent in parents], where)
-    values = entry.get("values", [str(x) for x in range(len(rows[0]))])
+    rows = _rows(fields.get("table"), [len(before[parent].values) for parent in parents], where)
+    values = fields.get("values", [str(x) for x in range(len(rows[0]))])
     if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
         raise PlanningError(f"{where}values must be a list of names")
     if len(values) != len(rows[0]) or len(set(values)) != len(values):
@@ -204,9 +204,9 @@ def _secrets(secrets: Any, variables: dict[str, _Variable]) -> dict[str, tuple[t
     return pairs_of
 
 
-def _number(value: Any, what: str) -> Fraction:
+def _number(value: Any, subject: str) -> Fraction:
     """A number as it is written: a fraction such as "31/60", or the decimal that a float prints as."""
-    wrong = PlanningError(f'{what} must be a number, or a fraction such as "1/3", got {value!r:.40}')
+    wrong = PlanningError(f'{subject} must be a number, or a fraction such as "1/3", got {value!r:.40}')
     if type(value) is float and math.isfinite(value):
         return Fraction(repr(value))
     if type(value) is int and abs(value) < 10**_LONGEST_NUMBER:
@@ -258,7 +258,7 @@ def plan_network(spec: NetworkSpec) -> NetworkPlan:
             refused[name] = str(error)
         else:
             noises.append(NetworkNoise(name, scale * _OUTWARD, name != "entry", reason))
-    return NetworkPlan(tuple(sorted(noises, key=lambda each: each.scale)), refused)
+    return NetworkPlan(tuple(sorted(noises, key=lambda network_noise: network_noise.scale)), refused)
 
 
 def _possible(spec: NetworkSpec) -> Secrets:

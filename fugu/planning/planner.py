@@ -148,11 +148,11 @@ def _unaware(request: Request, chosen: Option) -> Utility | None:
         return None
     try:
         chains = decimated_class(request.chains, chosen.every)
-        alone = symbol_plan(chains, request.epsilon, request.adversary, promise.stretch_ticks, request.objective)
+        unaware = symbol_plan(chains, request.epsilon, request.adversary, promise.stretch_ticks, request.objective)
     except FuguError:
         return None
-    assert alone.table is not None
-    return assess(alone.table, chosen.transition, chains, request.ticks)
+    assert unaware.table is not None
+    return assess(unaware.table, chosen.transition, chains, request.ticks)
 
 
 def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:

@@ -125,8 +125,8 @@ def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
     """Make the policy of planned windows, with the symbols beside them if there are any; errors as `build_policy`."""
     promise, table, windows_guarantee = plan.guarantee, plan.table, None
     rate = StreamOutputs(table, plan.windows).rate
-    if (alone := plan.windows_loss) is not None:
-        bound = StreamOutputs(None, plan.windows).bound(plan.chains, promise.adversary, alone.epsilon)
+    if (windows_loss := plan.windows_loss) is not None:
+        bound = StreamOutputs(None, plan.windows).bound(plan.chains, promise.adversary, windows_loss.epsilon)
         # Slack for changes of policy, and more than naming the class of a stream of several states later rounds.
         epsilon = bound.epsilon(promise.stretch_ticks) * float(1 + SLACK)
         windows_guarantee = promise.model_copy(update={"epsilon": epsilon})

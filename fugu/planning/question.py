@@ -202,8 +202,8 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
     discretiser, baseline, notes = _discretiser_of(readings, question, missing)
     names = discretiser.states[: len(discretiser.states) - (missing is not None)]
     if many:
-        what = "a state of its own, protected like the others" if missing else "such ticks have no state"
-        notes = (*notes, f"{readings.missing_share:.1%} of the readings are missing: {what}")
+        treatment = "a state of its own, protected like the others" if missing else "such ticks have no state"
+        notes = (*notes, f"{readings.missing_share:.1%} of the readings are missing: {treatment}")
     histogram = question.want == "histogram" or (question.want is None and len(names) > _PAIR)
     counted = tuple(range(1, len(names)))
     share_of = names[1] if len(names) == _PAIR else f"other than {names[0]}"
@@ -330,7 +330,7 @@ def _range(values: Floats) -> tuple[float, float]:
     return math.floor((low - span) / unit) * unit, math.ceil((high + span) / unit) * unit
 
 
-def merged_states(chosen: ChosenStates, whole: Sequence[Cut]) -> tuple[str, ...] | None:
+def merged_states(chosen: ChosenStates, recordings: Sequence[Cut]) -> tuple[str, ...] | None:
     """States with the rare ones merged, as --states takes them: numbers with a neighbour, names with the next rarest.
 
     None if none is rare, or there would be fewer than two.
@@ -341,7 +341,7 @@ def merged_states(chosen: ChosenStates, whole: Sequence[Cut]) -> tuple[str, ...]
         return None
     groups = [[state] for state in range(len(names))]
     while len(groups) > _PAIR:
-        shares, departures = np.array([_share_and_left(group, whole) for group in groups]).T
+        shares, departures = np.array([_share_and_left(group, recordings) for group in groups]).T
         rare = (shares < _LEAST_SHARE) | (departures < _LEAST_LEFT)
         if not rare.any():
             break
@@ -355,10 +355,10 @@ def merged_states(chosen: ChosenStates, whole: Sequence[Cut]) -> tuple[str, ...]
     return None if len(groups) == len(names) else merged
 
 
-def _share_and_left(group: list[int], whole: Sequence[Cut]) -> tuple[float, float]:
+def _share_and_left(group: list[int], recordings: Sequence[Cut]) -> tuple[float, float]:
     """The least share of a donor's time in some states, and how often they are left at least."""
     rows = []
-    for states, segments in whole:
+    for states, segments in recordings:
         inside = np.isin(states, group)
         departures = inside[:-1] & ~inside[1:] & (states[1:] >= 0) & (np.diff(segments) == 0)
         rows.append((float(inside.sum()) / max(int((states >= 0).sum()), 1), float(departures.sum())))
@@ -407,18 +407,11 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURN
     """
     ticks, apart = len(segments), apart_ticks(baseline_ticks)
     new = apart if baseline_ticks and 3 * apart <= _MOST_LOST * ticks else 0
-
-    def usable_of(turns: int) -> int:
-        return ticks - new - (3 * turns - 1) * apart
-
-    turns = 1
-    while (
-        turns < most_turns
-        and usable_of(turns + 1) >= (1.0 - _MOST_LOST) * ticks
-        and usable_of(turns + 1) * min(_SHARES) >= _LONG_BLOCK * (turns + 1)
-    ):
-        turns += 1
-    usable = usable_of(turns)
+    usable_by_turns = [ticks - new - (3 * turns - 1) * apart for turns in range(1, most_turns + 1)]
+    turns, usable = 1, usable_by_turns[0]
+    for more, remaining in enumerate(usable_by_turns[1:], 2):
+        if remaining >= (1.0 - _MOST_LOST) * ticks and remaining * min(_SHARES) >= _LONG_BLOCK * more:
+            turns, usable = more, remaining
     if usable * min(_SHARES) < _LEAST_TICKS:
         least = 2 * apart + round(_LEAST_TICKS / min(_SHARES))
         raise TooShortError(

@@ -244,20 +244,20 @@ def releases_of(
     `counted` gives the counts of a window, each time that it is asked.
     """
     releases: list[Release] = []
-    whole, counts = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
+    tick_epsilon, counts = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
     if symbols is not None:
         square = symbols.emission.shape[0] == symbols.emission.shape[1]
         noise = float(1 - symbols.emission.diagonal().min()) if square else math.nan
-        releases.append(Release("symbols", noise, whole, symbols))
+        releases.append(Release("symbols", noise, tick_epsilon, symbols))
     for window in policy.counted:
         if window.stride < window.length or counts is None or not window.query.additive:
             continue
-        if (alone := counted(window)) is None or not alone.counts.size:
+        if (window_counts := counted(window)) is None or not window_counts.counts.size:
             continue
         scale = float(Fraction(window.scale))
-        releases.append(Release(f"{window.kind} {window.name}", scale, counts.epsilon(1), alone))
+        releases.append(Release(f"{window.kind} {window.name}", scale, counts.epsilon(1), window_counts))
         if symbols is not None and (both := counted(window)) is not None:
-            releases.append(Release(f"symbols, {window.name}", scale, whole, replace(both, beside=symbols)))
+            releases.append(Release(f"symbols, {window.name}", scale, tick_epsilon, replace(both, beside=symbols)))
     return releases
 
 
@@ -363,7 +363,7 @@ def attack_released_stretches(
 def attacked_stretches(
     policy: Policy,
     source: str,
-    what: str,
+    release_name: str,
     states: Ints,
     segments: Ints,
     outputs: Outputs,
@@ -377,7 +377,7 @@ def attacked_stretches(
         bound = policy.windows_bound() or bound
         if ticks > outputs.length:
             ticks = ticks // outputs.length * outputs.length
-    trial = StretchTrial(source, what, ticks, bound.epsilon(ticks), (), "", chain is not None)
+    trial = StretchTrial(source, release_name, ticks, bound.epsilon(ticks), (), "", chain is not None)
     length = outputs.length if isinstance(outputs, CountOutputs) else 1
     if max(ticks, length) > _FOLLOWED:
         return trial._replace(why=f"courses of more than {_FOLLOWED} ticks are not followed")

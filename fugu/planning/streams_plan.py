@@ -194,7 +194,7 @@ def _largest(loss: Callable[[float], float], epsilon: float) -> float:
 
 
 def _stream(
-    request: StreamsRequest, chains: JointChains, column: int, alone: float | None, ticks: int
+    request: StreamsRequest, chains: JointChains, column: int, rate_alone: float | None, ticks: int
 ) -> PlannedStream:
     shown = chains.streams[column]
     part = 0.0 if request.symbols is None else request.symbols
@@ -210,7 +210,7 @@ def _stream(
         rates = [stream.rate for stream in chains.streams]
         rates[column] = math.nextafter(float(beside), math.inf)
         windows_loss = chains.joint_loss(request.adversary, rates)
-    return PlannedStream(shown.name, shown.rate, table, planned, windows_loss, worth, alone)
+    return PlannedStream(shown.name, shown.rate, table, planned, windows_loss, worth, rate_alone)
 
 
 def _windows(wanted: Sequence[WantedWindow], shown: Shown, symbols: float) -> tuple[Window, ...]:

@@ -78,14 +78,15 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
     return attacks[0]
 
 
-def beyond_ceiling(worst: Attack) -> tuple[str, ...]:
-    """Why an attack on the third set takes a recommendation away, if it does."""
+def beyond_ceiling(attacks: Sequence[Attack]) -> tuple[str, ...]:
+    """Why attacks on the third set take a recommendation away, if they do."""
+    worst = strongest(attacks)
     if worst.high <= worst.ceiling:
         return ()
-    what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
+    verdict = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
     return (
-        f"on the third set {what} kept below their ceiling. {worst.attacker} is right {worst.success:.1%} of the time "
-        f"({worst.low:.1%} to {worst.high:.1%}, and {worst.guess:.1%} without what is released); the ceiling is "
+        f"on the third set {verdict} kept below their ceiling. {worst.attacker} is right {worst.success:.1%} of the "
+        f"time ({worst.low:.1%} to {worst.high:.1%}, and {worst.guess:.1%} without what is released); the ceiling is "
         f"{worst.ceiling:.1%}",
     )
 
@@ -188,9 +189,9 @@ def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs],
         return attack(states, segments, outputs, epsilon)
     attacks: list[Attack] = []
     for seen in outputs:
-        what = "symbols" if isinstance(seen, SymbolOutputs) else f"counts of {seen.length}"
+        kind = "symbols" if isinstance(seen, SymbolOutputs) else f"counts of {seen.length}"
         for attack_on in attack(states, segments, seen, epsilon, confidence=1.0 - _ERROR / len(outputs)):
-            attacks.append(replace(attack_on, attacker=f"{attack_on.attacker}, {what}"))
+            attacks.append(replace(attack_on, attacker=f"{attack_on.attacker}, {kind}"))
     return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
 

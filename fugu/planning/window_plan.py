@@ -148,11 +148,11 @@ def joint_plan(
             raise PlanningError(f"{mechanism} {error}") from None
     inner = guarantee.model_copy(update={"epsilon": with_slack(epsilon)}) if mechanism == "chain" else guarantee
     planned = _scaled(chains, inner, windows, [share * allowed for share in shares], mechanism)
-    alone = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, planned).ratios), adversary)
+    windows_loss = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, planned).ratios), adversary)
     if symbols is None:
-        return JointPlan(chains, guarantee, None, planned, alone, None)
+        return JointPlan(chains, guarantee, None, planned, windows_loss, None)
     calibration = calibrate(chains, epsilon, adversary, objective, planned, stretch_ticks, slack=True)
-    return JointPlan(chains, guarantee, calibration.table, planned, calibration.loss, alone)
+    return JointPlan(chains, guarantee, calibration.table, planned, calibration.loss, windows_loss)
 
 
 def _covered(chains: ChainClass, adversary: Adversary) -> Covered:
@@ -166,20 +166,22 @@ def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
     if len({window.name for window in windows}) != len(windows):
         raise PlanningError("two windows have the same name: write NAME=LENGTH")
     asked = [window.share for window in windows if window.share is not None]
-    rest = 1.0 - symbols - sum(asked)
-    if any(not 0.0 < share <= 1.0 for share in asked) or rest < -1e-9:
+    remaining = 1.0 - symbols - sum(asked)
+    if any(not 0.0 < share <= 1.0 for share in asked) or remaining < -1e-9:
         raise PlanningError("the shares of windows and symbols must be above 0, and not more than 1 in all")
     unit = [window.window(Fraction(1)) for window in windows]
     weights = [
         0.0 if wanted.share is not None else float(noise.rate) / noise.length
         for wanted, noise in zip(windows, unit, strict=True)
     ]
-    if len(asked) < len(windows) and rest <= 0.0:
+    if len(asked) < len(windows) and remaining <= 0.0:
         raise PlanningError("the shares that are asked for leave nothing to the other windows")
-    if len(asked) == len(windows) and rest > 1e-9:
-        raise PlanningError(f"the shares add up to {1.0 - rest:g}: {rest:g} of what epsilon allows would go unused")
+    if len(asked) == len(windows) and remaining > 1e-9:
+        raise PlanningError(
+            f"the shares add up to {1.0 - remaining:g}: {remaining:g} of what epsilon allows would go unused"
+        )
     return [
-        rest * weight / sum(weights) if wanted.share is None else wanted.share
+        remaining * weight / sum(weights) if wanted.share is None else wanted.share
         for wanted, weight in zip(windows, weights, strict=True)
     ]
 

@@ -293,7 +293,7 @@ class SumDistributions(NamedTuple):
             (infinity_wasserstein(self.given[name, a].items(), self.given[name, b].items()), name, (a, b))
             for name, (a, b) in self._pairs(secrets)
         ]
-        distance, node, values = max(distances, key=lambda each: each[0])
+        distance, node, values = max(distances, key=lambda distance_of_pair: distance_of_pair[0])
         return NetworkDistance(distance * self.unit, node, values)
 
     def least_scale(self, secrets: Secrets, epsilon: float) -> ExactScale:

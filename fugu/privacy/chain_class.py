@@ -181,21 +181,21 @@ def read_chains(text: str | bytes) -> tuple[MarkovChain, ...]:
     except (ValueError, RecursionError):
         raise ChainClassError("a chain file must be JSON") from None
     entries = document.get("chains", [document]) if isinstance(document, dict) else None
-    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+    if not isinstance(entries, list) or not entries or not all(isinstance(fields, dict) for fields in entries):
         raise ChainClassError('a chain file needs "transition" and "initial", or "chains": a list of such')
-    chains = tuple(_chain(entry) for entry in entries)
+    chains = tuple(_chain(fields) for fields in entries)
     if len({chain.states for chain in chains}) != 1:
         raise ChainClassError("the chains of a class need the same number of states")
     return chains
 
 
-def _chain(entry: dict[str, Any]) -> MarkovChain:
-    if "transition" not in entry:
+def _chain(fields: dict[str, Any]) -> MarkovChain:
+    if "transition" not in fields:
         raise ChainClassError('a chain needs "transition"')
-    initial = entry.get("initial", "stationary")
+    initial = fields.get("initial", "stationary")
     if isinstance(initial, str) and initial not in ("stationary", "any"):
         raise ChainClassError(f'"initial" must be a list, "stationary" or "any", got {initial!r:.40}')
-    transition = _distributions(entry["transition"], "transition")
+    transition = _distributions(fields["transition"], "transition")
     if initial == "stationary":
         return MarkovChain.stationary(transition)
     return MarkovChain(transition, None if initial == "any" else _distributions(initial, "initial"))

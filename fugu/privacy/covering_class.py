@@ -49,7 +49,7 @@ from fugu.chains.learning import baum_welch
 from fugu.chains.model import stationary_distribution
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.transitions import LikelihoodRatio, clopper_pearson, count_transitions, count_triples, order_test
+from fugu.privacy.transitions import LikelihoodRatio, count_transitions, count_triples, order_test, share_bounds
 
 __all__ = [
     "Covered",
@@ -93,9 +93,9 @@ class LocalTransitions(NamedTuple):
     changes: Bools
 
     @property
-    def odds_ratio(self) -> float:
-        """The largest odds ratio of a step of all but a share of the stretches."""
-        return _odds(float(np.sort(self.log_odds)[math.ceil(self.log_odds.size * (1.0 - _SHARE)) - 1]))
+    def covered_log(self) -> float:
+        """The logarithm of the largest odds ratio of a step, of all but a share of the stretches."""
+        return float(np.sort(self.log_odds)[math.ceil(self.log_odds.size * (1.0 - _SHARE)) - 1])
 
 
 def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) -> tuple[LocalTransitions, ...]:
@@ -179,8 +179,7 @@ def constant_probability(seen: int, of: int, tail: float = TAIL) -> tuple[float,
     """
     if not of:
         return _NEVER, 1.0 - _NEVER
-    confidence = 1.0 - 2.0 * tail
-    low, high = clopper_pearson(max(seen, 1), of, confidence)[0], clopper_pearson(min(seen, of - 1), of, confidence)[1]
+    low, high = share_bounds(max(seen, 1), of, tail)[0], share_bounds(min(seen, of - 1), of, tail)[1]
     return max(low, _NEVER), min(high, 1.0 - _NEVER)
 
 
@@ -224,7 +223,7 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
         fits.append((learned.log_likelihoods[-1] - free / 2.0 * math.log(states.size), learned.transition))
         if len(fits) > 1 and fits[-1][0] <= fits[-2][0]:
             break
-    _, transition = max(fits, key=lambda each: each[0])
+    _, transition = max(fits, key=lambda fit: fit[0])
     return _regimes(transition, k)
 
 
@@ -263,7 +262,7 @@ _LEAST_ROWS = 400
 _LEAST_LEFT = 10
 _SIGNIFICANT_CHANGE = 1e-4
 _OUTWARD = 1.0 + 1e-9
-_MOST_ODDS = 1e280
+_MOST_ODDS, _LARGEST_LOG = 1e280, 700.0
 _SHARE = 0.02
 """Of the stretches of a length so many may have a larger odds ratio."""
 
@@ -313,8 +312,9 @@ def covering_class(states: Ints, segments: Ints, k: int) -> Covered:
     order = order_test(count_triples(states, segments, k))
     visited = counts.sum(axis=1)
     slow = [regime for regime in regimes if regime.ticks >= lengths[0].length / 2 and regime.share >= _SHARE]
-    odds = [class_odds(_floored(regime, visited)) for regime in slow] + [length.odds_ratio for length in lengths]
-    covered = Covered(_bounded(max(odds), transition), transition, lengths, regimes, order)
+    logs = [largest_log_odds(*(_floored(regime, visited),) * 2) for regime in slow]
+    logs += [length.covered_log for length in lengths]
+    covered = Covered(bounded_class(max(logs), transition), transition, lengths, regimes, order)
     return covered._replace(chains=_constant(counts)) if k == 2 and not covered.changes else covered
 
 
@@ -349,15 +349,6 @@ def union(classes: Sequence[CoveringChains]) -> CoveringChains:
         q, r = ((float(min(low for low, _ in side)), float(max(high for _, high in side))) for side in sides)
         return BinaryChains(q=q, r=r)
     return max((widened(member, 1.0) for member in classes), key=lambda member: member.odds_bound)
-
-
-def class_odds(transition: Floats) -> float:
-    """Bound P[x,y] P[w,z] / (P[x,z] P[w,y]) of a matrix (k, k), inside (0, 1]."""
-    return _odds(largest_log_odds(transition, transition))
-
-
-def _odds(logarithm: float) -> float:
-    return min(math.exp(min(logarithm, 700.0)) * _OUTWARD, _MOST_ODDS)
 
 
 def _refuse_short(counts: Ints) -> None:
@@ -403,7 +394,7 @@ def bounded_class(logarithm: float, transition: Floats) -> BoundedChains:
 
     If it is smaller than that of the typical member `transition` (k, k), that one's counts.
     """
-    return _bounded(_odds(logarithm), transition)
+    return _bounded(math.exp(min(logarithm, _LARGEST_LOG)) * _OUTWARD, transition)
 
 
 def _bounded(odds: float, transition: Floats) -> BoundedChains:

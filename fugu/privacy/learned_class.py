@@ -97,13 +97,13 @@ class LearnedModel(ModelFile):
     def words(self) -> str:
         """Words for the source of the class and what it covers."""
         devices = "1 device" if self.devices == 1 else f"{self.devices} devices"
-        what = f"the symbols of stream {self.stream} of {devices}, {self.ticks} ticks"
+        symbols = f"the symbols of stream {self.stream} of {devices}, {self.ticks} ticks"
         if self.chains is None:
-            return what
+            return symbols
         lengths = sorted(scale.ticks for scale in self.scales)
         return (
-            f"{what}: steps of odds ratios up to {self.chains.odds_ratio:.4g}, which may change from tick to tick. It "
-            f"covers stretches of {lengths[0]} to {lengths[-1]} ticks, as far as the symbols tell"
+            f"{symbols}: steps of odds ratios up to {self.chains.odds_ratio:.4g}, which may change from tick to tick. "
+            f"It covers stretches of {lengths[0]} to {lengths[-1]} ticks, as far as the symbols tell"
         )
 
     @model_validator(mode="after")

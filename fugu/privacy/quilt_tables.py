@@ -133,9 +133,9 @@ def smallest_scale(
             if influence < epsilon and card / (epsilon - influence) < best:
                 best, best_left, best_right, best_influence = card / (epsilon - influence), a, b, influence
     witness_x, witness_y = 0, 0
-    alone = np.empty(reach_left + 1)
+    left_only = np.empty(reach_left + 1)
     for a in range(reach_left + 1):
-        alone[a] = np.inf
+        left_only[a] = np.inf
     for a in range(reach_left + 1):
         if best <= enough:
             break
@@ -145,12 +145,17 @@ def smallest_scale(
                 break
             continue
         _begin(start, column, a, left)
-        alone[a] = _largest_sum(left, right, 0)[0]
-        if not alone[a] < epsilon:
+        left_only[a] = _largest_sum(left, right, 0)[0]
+        if not left_only[a] < epsilon:
             continue
-        if a and nodes_right < endless and (a + nodes_right) < (epsilon - alone[a]) * best:
-            best, best_left, best_right, best_influence = (a + nodes_right) / (epsilon - alone[a]), a, 0, alone[a]
-        limit = (epsilon - alone[a]) * best - before
+        if a and nodes_right < endless and (a + nodes_right) < (epsilon - left_only[a]) * best:
+            best, best_left, best_right, best_influence = (
+                (a + nodes_right) / (epsilon - left_only[a]),
+                a,
+                0,
+                left_only[a],
+            )
+        limit = (epsilon - left_only[a]) * best - before
         b = reach_right if limit > reach_right else math.ceil(limit) - 1
         while b >= 1:
             influence = left[witness_x, witness_y] + right[b - 1, witness_x, witness_y]
@@ -170,8 +175,8 @@ def smallest_scale(
         wanted = epsilon * best / 2.0
     if nodes_right > n:
         for a in range(reach_left + 1):
-            if alone[a] < epsilon:
-                wanted = max(wanted, (epsilon - alone[a]) * best - (a - 1 if a else nodes_left))
+            if left_only[a] < epsilon:
+                wanted = max(wanted, (epsilon - left_only[a]) * best - (a - 1 if a else nodes_left))
     if nodes_left > n:
         wanted = max(wanted, epsilon * best - nodes_right)
         for x in range(start.shape[0]):
@@ -210,10 +215,10 @@ def smallest_loss(
                 break
             continue
         _begin(start, column, a, left)
-        alone = _largest_sum(left, right, 0)[0]
-        if a and alone + spent[length] - first < best:
-            best, best_left, best_right, best_influence = alone + spent[length] - first, a, 0, alone
-        b, bound = reach_right, alone
+        left_only = _largest_sum(left, right, 0)[0]
+        if a and left_only + spent[length] - first < best:
+            best, best_left, best_right, best_influence = left_only + spent[length] - first, a, 0, left_only
+        b, bound = reach_right, left_only
         while b >= 1:
             if bound + spent[node + b] - first < best:
                 bound = _largest_sum(left, right, b)[0]

@@ -197,8 +197,8 @@ def _later(steady: QuiltScale, spread: float, epsilon: float, empty: float) -> f
     """Upper bound for every node from here on. A node too near an end drops the width, and both terms fall."""
     if steady.quilt == (None, None):
         return empty
-    rest = epsilon - spread - steady.influence
-    return min(empty, steady.card / rest) if rest > 0.0 else empty
+    remaining = epsilon - spread - steady.influence
+    return min(empty, steady.card / remaining) if remaining > 0.0 else empty
 
 
 def _check(epsilon: float, length: int | None) -> None:

@@ -18,7 +18,11 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract._document import Document
 
 __all__ = [
-    *("LikelihoodRatio", "clopper_pearson", "count_transitions", "count_triples", "order_test", "share_bounds"),
+    "LikelihoodRatio",
+    "count_transitions",
+    "count_triples",
+    "order_test",
+    "share_bounds",
     "transition_matrix",
 ]
 
@@ -65,11 +69,6 @@ def share_bounds(hits: int, trials: int, level: float) -> tuple[float, float]:
     """
     low = float(special.betaincinv(hits, trials - hits + 1, level)) if hits else 0.0
     return low, float(special.betaincinv(hits + 1, trials - hits, 1.0 - level)) if hits < trials else 1.0
-
-
-def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[float, float]:
-    """Return the exact (conservative) confidence interval of a probability; [0, 1] without any trial."""
-    return share_bounds(successes, trials, (1.0 - confidence) / 2.0)
 
 
 def order_test(triples: Ints) -> LikelihoodRatio:

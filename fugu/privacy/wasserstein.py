@@ -96,34 +96,34 @@ def wasserstein_count(
 
 
 def wasserstein_symbols(
-    chains: tuple[MarkovChain, ...], hits: Sequence[int], whole: int, observed: Sequence[bool]
+    chains: tuple[MarkovChain, ...], hits: Sequence[int], total: int, observed: Sequence[bool]
 ) -> WassersteinBound:
     """W of the number of a window's symbols that lie in a set; chains and result as for `wasserstein_count`.
 
     Args:
-        hits: (k,) how often, out of `whole`, the symbol of each state lies in the set.
+        hits: (k,) how often, out of `total`, the symbol of each state lies in the set.
         observed: (T,) which ticks have a symbol; those without one are secrets too.
 
     Raises:
         ChainClassError: no initial distribution, chances that do not fit, or a window that is too long for the exact
             distribution, which takes some seconds at most.
     """
-    ticks = _symbol_ticks(hits, whole, observed)
+    ticks = _symbol_ticks(hits, total, observed)
     return _worst(chains, ticks, _MOST_SYMBOL_BYTES)
 
 
-def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], whole: int, length: int) -> None:
+def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], total: int, length: int) -> None:
     """Refuse what `wasserstein_symbols` would refuse of a window in which every tick has a symbol."""
-    adds = _symbol_ticks(hits, whole, [True] * length)
+    adds = _symbol_ticks(hits, total, [True] * length)
     for chain in chains:
         _Whole.of(chain).size(adds, _MOST_SYMBOL_BYTES)
 
 
-def _symbol_ticks(hits: Sequence[int], whole: int, observed: Sequence[bool]) -> list[_Adds]:
-    if not observed or not all(0 <= hit <= whole for hit in hits):
+def _symbol_ticks(hits: Sequence[int], total: int, observed: Sequence[bool]) -> list[_Adds]:
+    if not observed or not all(0 <= hit <= total for hit in hits):
         raise ChainClassError("the Wasserstein mechanism needs a window, and a chance for every state")
-    common = math.gcd(whole, *hits)
-    symbol = tuple(tuple((n, p // common) for n, p in enumerate((whole - hit, hit)) if p) for hit in hits)
+    common = math.gcd(total, *hits)
+    symbol = tuple(tuple((n, p // common) for n, p in enumerate((total - hit, hit)) if p) for hit in hits)
     silent = (((0, 1),),) * len(hits)
     return [symbol if seen else silent for seen in observed]
 
@@ -214,8 +214,8 @@ def _sums(chain: MarkovChain, adds: Sequence[_Adds], most_bytes: int) -> Iterabl
 
     A polynomial sum of c_s z^s is held as the integer that it is at z = 256^size, with room for every coefficient.
     """
-    initial, _, transition, _ = whole = _Whole.of(chain)
-    k, length, size = len(initial), len(adds), whole.size(adds, most_bytes)
+    initial, _, transition, _ = integer_chain = _Whole.of(chain)
+    k, length, size = len(initial), len(adds), integer_chain.size(adds, most_bytes)
 
     def added(value: int, distribution: Sequence[tuple[int, int]]) -> int:
         return sum((value if weight == 1 else value * weight) << (8 * size * power) for power, weight in distribution)
@@ -235,8 +235,8 @@ def _coefficients(packed: int, size: int) -> Distribution:
     """(power, coefficient) of a packed polynomial, where the coefficient is positive."""
     terms = packed.bit_length() // (8 * size) + 1
     raw = packed.to_bytes(terms * size, "little")
-    whole = ((power, int.from_bytes(raw[power * size : (power + 1) * size], "little")) for power in range(terms))
-    return [(power, coefficient) for power, coefficient in whole if coefficient]
+    all_terms = ((power, int.from_bytes(raw[power * size : (power + 1) * size], "little")) for power in range(terms))
+    return [(power, coefficient) for power, coefficient in all_terms if coefficient]
 
 
 def integer_weights(distribution: Floats) -> tuple[list[int], int]:

@@ -317,7 +317,7 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     if (length := request.length) is not None:
         lost, floor = bound.epsilon(length), bound.floor(length)
         shorter = (row._replace(ticks=length, epsilon=lost, floor=floor) for row in rows)
-        rows = tuple(row if row.ticks <= length else whole for row, whole in zip(rows, shorter, strict=True))
+        rows = tuple(row if row.ticks <= length else whole_row for row, whole_row in zip(rows, shorter, strict=True))
     return PlannedNoise(noise, accepted, declared, accepted > scale, rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fugu.privacy.transitions import clopper_pearson, count_transitions, count_triples, order_test, transition_matrix
+from fugu.privacy.transitions import count_transitions, count_triples, order_test, share_bounds, transition_matrix
 
 STATES = np.array([0, 0, 1, 1, 1, 0, 1, 0, 0, 0])
 SEGMENTS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
@@ -26,23 +26,23 @@ def test_a_state_that_is_never_left_has_a_uniform_row() -> None:
 
 
 def test_clopper_pearson_without_successes_is_the_rule_in_closed_form() -> None:
-    low, high = clopper_pearson(0, 20, 0.95)
+    low, high = share_bounds(0, 20, 0.025)
     assert low == 0.0
     assert high == pytest.approx(1.0 - 0.025 ** (1 / 20), abs=1e-12)
-    assert clopper_pearson(20, 20, 0.95) == pytest.approx((0.025 ** (1 / 20), 1.0), abs=1e-12)
+    assert share_bounds(20, 20, 0.025) == pytest.approx((0.025 ** (1 / 20), 1.0), abs=1e-12)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(1, 10), (7, 23), (400, 1000)])
 def test_clopper_pearson_leaves_half_the_error_in_each_tail(successes: int, trials: int) -> None:
     from scipy import stats  # takes as long to import as many tests to run
 
-    low, high = clopper_pearson(successes, trials, 0.9)
+    low, high = share_bounds(successes, trials, 0.05)
     assert stats.binom.sf(successes - 1, trials, low) == pytest.approx(0.05, abs=1e-10)
     assert stats.binom.cdf(successes, trials, high) == pytest.approx(0.05, abs=1e-10)
 
 
 def test_without_trials_anything_is_possible() -> None:
-    assert clopper_pearson(0, 0, 0.95) == (0.0, 1.0)
+    assert share_bounds(0, 0, 0.025) == (0.0, 1.0)
 
 
 def test_a_second_order_chain_is_found_out_and_a_first_order_chain_is_not() -> None:

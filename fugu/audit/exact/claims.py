@@ -35,15 +35,15 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
     What all points of a stream lose is told by `fugu.audit.exact.chains`.
     """
     if policy.get("kind") == "points":
-        near, far, whole = policy["epsilon"], policy["factor"] * policy["epsilon"], policy["stream_loss"]
+        near, far, stream_loss = policy["epsilon"], policy["factor"] * policy["epsilon"], policy["stream_loss"]
         claims = [
             _claim("a point, of joined states", near, "any", lambda: log_up(point_losses(policy)[0])),
             _claim("a point, of two possible states", far, "any", lambda: log_up(point_losses(policy)[1])),
         ]
-        if whole["epsilon"] is not None:
+        if stream_loss["epsilon"] is not None:
             loss = partial(_all_points, policy, all_points)
             many = len(policy["transition"]) > _MANY
-            claims.append(_claim("all points", whole["epsilon"], whole["adversary"], loss, sharp=not many))
+            claims.append(_claim("all points", stream_loss["epsilon"], stream_loss["adversary"], loss, sharp=not many))
         return claims
     counted = policy.get("windows") or policy.get("sums")
     outputs = [name for name, there in (("symbols", policy.get("table")), ("windows", counted)) if there]
@@ -55,11 +55,11 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
     )
     asked = [(" and ".join(outputs), policy["guarantee"], chains, most)]
     if len(outputs) == 2:  # of streams that move together the others tell what they may
-        alone = {
+        windows_policy = {
             **chains,
             "streams": [{**stream, "rate": rate} if stream["name"] in names else stream for stream in streams],
         }
-        asked.append(("windows alone", policy["windows_guarantee"], alone, (exp_up(rate),) * 2))
+        asked.append(("windows alone", policy["windows_guarantee"], windows_policy, (exp_up(rate),) * 2))
     claims = []
     for of, stated, ticks, ratios in asked:
         symbols = Fraction(0)

@@ -209,9 +209,9 @@ class ChainAccountant:
         total, bound = self._class.tick_by_tick(matrices, "universal" if knows else adversary)
         if knows and not self._class.changes:
             with suppress(ChainClassError):
-                whole, name = self._class.endless(matrices.max(axis=0), adversary)
-                if whole < float(total.max()):
-                    total, bound = np.minimum(total, whole), "endless bound" if name == "exact" else name
+                endless_loss, name = self._class.endless(matrices.max(axis=0), adversary)
+                if endless_loss < float(total.max()):
+                    total, bound = np.minimum(total, endless_loss), "endless bound" if name == "exact" else name
         by_tick = np.asarray(np.fmin(total.max(axis=(1, 2)), everything))
         return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(matrices), by_tick)
 

@@ -53,7 +53,7 @@ _MOST_TRANSPORT = 64
 def log_ratios(distributions: Floats) -> Floats:
     """(a, a): max over y of log(distributions[x,y] / distributions[x',y]), rounded up; only a 0 below is infinite."""
     rows, columns = distributions.shape
-    result = np.zeros((rows, rows))
+    largest_log_ratios = np.zeros((rows, rows))
     inverse, largest = np.empty((columns, rows)), np.empty(rows)
     for x in range(rows):
         for y in range(columns):
@@ -67,8 +67,8 @@ def log_ratios(distributions: Floats) -> Floats:
                 largest[other] = ratio if ratio > largest[other] else largest[other]
         for other in range(rows):
             if x != other:
-                result[x, other] = np.log(largest[other]) + LOGARITHM
-    return result
+                largest_log_ratios[x, other] = np.log(largest[other]) + LOGARITHM
+    return largest_log_ratios
 
 
 @dataclass
@@ -294,9 +294,9 @@ def _bridge_step(transition: Floats, near: Floats, far: Floats, rate: Floats, le
     bridge = transition[rows[:, None], columns] * near[columns] / far[rows, None]
     bridge = np.ascontiguousarray(bridge / bridge.sum(axis=1, keepdims=True))
     bounds = (rate + leakage)[columns[:, None], columns]
-    result = np.zeros_like(leakage)
-    result[rows[:, None], rows] = step(bridge, ratio_order(bridge), bounds)
-    return result
+    later_leakage = np.zeros_like(leakage)
+    later_leakage[rows[:, None], rows] = step(bridge, ratio_order(bridge), bounds)
+    return later_leakage
 
 
 @kernel

@@ -116,7 +116,7 @@ class KnownChains:
         if adversary == "universal":
             return every, ODDS_RATIO_BOUND
         member_losses = [(losses(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
-        worst = max(member_losses, key=lambda each: float(each[0].max()))
+        worst = max(member_losses, key=lambda member_loss: float(member_loss[0].max()))
         members_worst = np.max([np.where(self.secrets > 0.0, total, 0.0) for total, _ in member_losses], axis=0)
         return np.minimum(members_worst, every), worst[1] if members_worst.max() <= every.max() else ODDS_RATIO_BOUND
 

@@ -134,11 +134,11 @@ def _transported(
             capacity -= 1
             waiting -= surplus[y] == 0.0
     moves[0] = count_moved
-    rest = change = 0.0
+    remaining = change = 0.0
     for y in range(size):  # what remains has one sign
-        rest -= surplus[y]
+        remaining -= surplus[y]
         change -= drift[y]
-    return waiting == 0, rest, change
+    return waiting == 0, remaining, change
 
 
 @part
@@ -200,7 +200,7 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: 
         for z in range(columns):  # an array assigned whole takes numba seconds more to compile
             nearest[y, z] = ints[0, z]
     own = np.zeros(columns + 1, dtype=np.int32)
-    result = start.copy()
+    step_bounds = start.copy()
     for x in range(rows):
         for other in range(rows):
             top = min(start[x, other], lower[x, other])
@@ -212,14 +212,14 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: 
             bottom, proven = 1.0, False
             for count in range(_MOST_RATIOS):
                 own[0] = 0
-                proof, rest, change = _transported(above, below, ratio, high, low, nearest, pair_moves, work)
+                proof, remaining, change = _transported(above, below, ratio, high, low, nearest, pair_moves, work)
                 if proof:
                     best, proven = ratio, True
                 elif count == 0:
                     break
                 else:
                     bottom = ratio
-                newton = rest / change
+                newton = remaining / change
                 ratio = ratio - newton + _BEYOND * abs(newton)
                 if best - bottom < _FINE * best or (proof and bottom < ratio and best - ratio < _FINE * best):
                     break
@@ -227,8 +227,8 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: 
                     ratio = (bottom + best) / 2.0
             if proven:
                 least = top if best == first else np.log(best)
-                result[x, other] = min(start[x, other], least + margin)
-    return result
+                step_bounds[x, other] = min(start[x, other], least + margin)
+    return step_bounds
 
 
 EXACT_STATES = 12
@@ -292,18 +292,18 @@ def odds_ratio_step(odds: float, bound: float) -> float:
 
 
 def _everywhere(states: int, bound: float) -> Floats:
-    result = np.full((states, states), bound)
-    result.reshape(-1)[:: states + 1] = 0.0  # numpy's own way to fill a diagonal takes five times as long
-    return result
+    bounds = np.full((states, states), bound)
+    bounds.reshape(-1)[:: states + 1] = 0.0  # numpy's own way to fill a diagonal takes five times as long
+    return bounds
 
 
 def closed(bounds: Floats) -> Floats:
     """Bounds (..., b, b) under the triangle inequality: log h_y / h_z <= M[y,w] + M[w,z]."""
-    result = bounds.copy()
-    if result.shape[-1] > 2:
-        for middle in range(result.shape[-1]):
-            np.minimum(result, result[..., middle, None] + result[..., None, middle, :], out=result)
-    return result
+    closure = bounds.copy()
+    if closure.shape[-1] > 2:
+        for middle in range(closure.shape[-1]):
+            np.minimum(closure, closure[..., middle, None] + closure[..., None, middle, :], out=closure)
+    return closure
 
 
 @kernel
@@ -336,7 +336,7 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     """
     rows, columns = kernel_matrix.shape
     margin = (4.0 * columns + 4.0 * _largest(bounds) + 32.0) * UNIT
-    result = np.zeros((rows, rows))
+    step_bounds = np.zeros((rows, rows))
     low, gaps = np.empty((columns, columns)), np.empty((columns, columns))
     _exponentials(bounds, gaps, low)
     for y in range(columns):
@@ -366,8 +366,8 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
             least = np.inf
             for reference in range(columns):
                 least = min(least, top[reference] / bottom[reference])
-            result[x, other] = max(0.0, np.log(least)) + margin
-    return result
+            step_bounds[x, other] = max(0.0, np.log(least)) + margin
+    return step_bounds
 
 
 @kernel
@@ -385,10 +385,10 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
     margin = (16.0 * columns + 8.0 * columns * _largest(bounds) + 32.0) * UNIT
     ints, floats = np.empty((5, columns), dtype=np.int64), np.empty((2, columns))
     tree = Tree(ints[0], ints[1], ints[2], ints[3], ints[4], floats[0], floats[1])
-    result = start.copy()
+    step_bounds = start.copy()
     for x in range(rows):
         for other in range(rows):
             if x != other:
                 ratio, _ = exact_ratio(kernel_matrix[x], kernel_matrix[other], flat, steepest, tree)
-                result[x, other] = min(result[x, other], max(0.0, np.log(ratio)) + margin)
-    return result
+                step_bounds[x, other] = min(step_bounds[x, other], max(0.0, np.log(ratio)) + margin)
+    return step_bounds

@@ -117,9 +117,9 @@ def _two_state_interval(transition: Floats, distributions: Floats, bounds: Float
         (stay0, q), (r, stay1) = np.log(transition)
         low = float(np.log(np.maximum(distributions[:, 1] - TINY, 0.0) / (distributions[:, 0] + TINY)).min()) - WIDE
         high = float(np.log((distributions[:, 1] + TINY) / np.maximum(distributions[:, 0] - TINY, 0.0)).max()) + WIDE
-    result = np.zeros((2, 2))
+    log_ratios = np.zeros((2, 2))
     if stay0 == r == -np.inf or stay1 == q == -np.inf:  # one of the states is never entered
-        return result
+        return log_ratios
     exponents = [abs(float(e)) for e in (stay0, q, r, stay1) if np.isfinite(e)]
     margin = 64.0 * UNIT * (1.0 + float(bounds.max()) + max(exponents))
     for log_u in (float(bounds[0, 1]), -float(bounds[1, 0])):
@@ -128,8 +128,11 @@ def _two_state_interval(transition: Floats, distributions: Floats, bounds: Float
             points.add(min(max((q + stay0 + log_u - r - stay1) / 2.0, low), high))
         for w in points:
             ratio = _mean(log_u, r, stay0, w) - _mean(log_u, stay1, q, w)
-            result[0, 1], result[1, 0] = max(result[0, 1], ratio + margin), max(result[1, 0], margin - ratio)
-    return result
+            log_ratios[0, 1], log_ratios[1, 0] = (
+                max(log_ratios[0, 1], ratio + margin),
+                max(log_ratios[1, 0], margin - ratio),
+            )
+    return log_ratios
 
 
 def _mean(log_u: float, from1: float, from0: float, w: float) -> float:
@@ -158,7 +161,7 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
     Bounds (k, k), 0 on the diagonal, from closed ones, at most 500; never above the best relaxation.
     """
     states = len(transition)
-    result = np.zeros((states, states))
+    log_ratios = np.zeros((states, states))
     columns, afresh = np.empty(states, dtype=np.int64), np.empty((0, 0, 1), dtype=np.int32)
     for x in range(states):
         for other in range(x):
@@ -178,8 +181,8 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
                 bound = transport_step(distributions, near, bound, bound, afresh)
                 if most <= _EXACT:
                     bound = exact_step(distributions, near, bound)
-            result[x, other], result[other, x] = bound[0, 1], bound[1, 0]
-    return result
+            log_ratios[x, other], log_ratios[other, x] = bound[0, 1], bound[1, 0]
+    return log_ratios
 
 
 def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> float | None:
