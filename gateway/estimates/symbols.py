@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
 from typing import NamedTuple
 
@@ -41,7 +41,8 @@ MARKS = 5
 and policy version."""
 UNKNOWN = -2
 """In place of the end of a stream that has to be looked up."""
-_NO_ARRIVALS = Arrivals(np.zeros(0, dtype=np.int64), Columns.of(()), [])
+_NONE = np.zeros(0, dtype=np.int64)
+_NOTHING = Arrivals(_NONE, Columns.of(()), []), _NONE.astype(np.bool_), _NONE
 
 
 def following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
@@ -98,7 +99,7 @@ class Symbols(Kind[SymbolFrame]):
         self._marks = np.zeros((0, MARKS), dtype=np.int64)
         self._models = np.zeros(0, dtype=np.int64)
         self._beliefs = Beliefs.unknown(0, 2)
-        self._round = _Round(_NO_ARRIVALS)
+        self._round = _Round(*_NOTHING)
 
     decode = staticmethod(SymbolFrame.decode)
 
@@ -123,13 +124,12 @@ class Symbols(Kind[SymbolFrame]):
             self._grow(streams)
         slots, columns = arrivals.slots, arrivals.symbols
         order = np.lexsort((columns.first, slots))
-        now = self._round = _Round(arrivals)
-        now.taken = following(slots, columns, order, self._marks)
-        now.models = self._models[slots]
+        taken = following(slots, columns, order, self._marks)
+        self._round = _Round(arrivals, taken, self._models[slots])
         columns.number[:] = self._marks[slots, NUMBER]
-        counted["stored"] += int(now.taken.sum())
+        counted["stored"] += int(taken.sum())
         frames: dict[int, list[SymbolFrame]] = {}
-        for row in order[~now.taken[order]].tolist():
+        for row in order[~taken[order]].tolist():
             frames.setdefault(int(slots[row]), []).append(columns.frame(row))
         return frames
 
@@ -202,14 +202,14 @@ class Symbols(Kind[SymbolFrame]):
         """Note that what was written is durable."""
         for arguments in self._round.newest:
             self.reports.put(*arguments)
-        self._round = _Round(_NO_ARRIVALS)
+        self._round = _Round(*_NOTHING)
 
     def read_again(self) -> None:
         """Read the store anew: what is in memory may be ahead of it."""
         self._frames.read_again()
         self._marks[:, END] = UNKNOWN
         self._beliefs = Beliefs.unknown(len(self._marks), self._beliefs.distribution.shape[1])
-        self._round = _Round(_NO_ARRIVALS)
+        self._round = _Round(*_NOTHING)
 
     def seal(self) -> list[Place]:
         """Move what the journal holds into chunks, and return its sequences; `sealed` after the transaction."""
@@ -281,6 +281,7 @@ class Symbols(Kind[SymbolFrame]):
         return _Fresh(Columns.of([(place.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64))
 
 
+@dataclass(slots=True)
 class _Round:
     """Accepted frames of a round, until they are durable.
 
@@ -292,25 +293,25 @@ class _Round:
         newest: what is to be told, as `Reports.put` takes it.
     """
 
-    def __init__(self, arrivals: Arrivals) -> None:
-        self.arrivals, self.last = arrivals, arrivals.symbols.last
-        self.taken = np.zeros(arrivals.symbols.rows, dtype=np.bool_)
-        self.models = np.zeros(arrivals.symbols.rows, dtype=np.int64)
-        self.closer: dict[int, list[tuple[int, SymbolFrame]]] = {}
-        self.accounted: list[tuple[int, int, int]] = []
-        self.anew: set[int] = set()
-        self.newest: list[tuple[_Fresh, list[int], list[int], int]] = []
+    arrivals: Arrivals
+    taken: Bools
+    models: Ints
+    closer: dict[int, list[tuple[int, SymbolFrame]]] = field(default_factory=dict)
+    accounted: list[tuple[int, int, int]] = field(default_factory=list)
+    anew: set[int] = field(default_factory=set)
+    newest: list[tuple[_Fresh, list[int], list[int], int]] = field(default_factory=list)
 
     def overlapping(self, slot: int, frame: SymbolFrame) -> list[SymbolFrame]:
         """The frames of a slot that are to be stored and have ticks of a frame."""
-        inside = (self.arrivals.symbols.first <= frame.last) & (self.last >= frame.first)
+        symbols = self.arrivals.symbols
+        inside = (symbols.first <= frame.last) & (symbols.last >= frame.first)
         rows = np.flatnonzero(inside & self.taken & (self.arrivals.slots == slot)).tolist()
         closer = (
             waiting
             for _, waiting in self.closer.get(slot, ())
             if waiting.first <= frame.last and frame.first <= waiting.last
         )
-        return [*map(self.arrivals.symbols.frame, rows), *closer]
+        return [*map(symbols.frame, rows), *closer]
 
 
 def _accounting(rows: Sequence[tuple[int, int, int]]) -> Columns:

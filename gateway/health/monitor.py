@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,25 +145,6 @@ def _merged(code: AlarmCode, alarms: Iterable[_Alarm]) -> HealthAlarm:
     )
 
 
-class _OverTime:
-    """Counts by name, begun again after every so many seconds; each may come to a bound before it is told."""
-
-    def __init__(self, seconds: Callable[[], float]) -> None:
-        self._seconds = seconds
-        self._since = seconds()
-        self._counts: Counter[str] = Counter()
-
-    def take(self, counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-        """Add what has happened; names that are above the most, and by how many more than before."""
-        if (now := self._seconds()) - self._since >= _OVER_SECONDS:
-            self._counts, self._since = Counter(), now
-        for name, times in counts.items():
-            before = self._counts[name]
-            self._counts[name] += times
-            if (more := self._counts[name] - max(before, _MOST_OFTEN)) > 0:
-                yield name, more
-
-
 class NotRunningError(FuguError):
     """There is no gateway to ask."""
 
@@ -251,7 +232,8 @@ class Monitor:
         self._notes_lock = threading.Lock()
         self._holding: dict[AlarmCode, dict[str, str]] = {}
         self._heard: dict[str, _Newest] = {}
-        self._often = {code: _OverTime(seconds) for code in (AlarmCode.REPEATS, AlarmCode.FLOOD)}
+        self._often: Counter[tuple[AlarmCode, str]] = Counter()
+        self._often_since = seconds()
         self._seen: dict[str, int] = {}
         self._began = seconds()
         self._since = wall()
@@ -306,10 +288,15 @@ class Monitor:
     def often(self, code: AlarmCode, counts: Mapping[str, int]) -> None:
         """Take by device how many frames came that were there, or messages without a frame; a few are nobody's fault.
 
-        Frames come again after a connection was lost.
+        Frames come again after a connection was lost. Counts begin again after a minute.
         """
-        for device, more in self._often[code].take(counts):
-            self.note(code, device, times=more)
+        if (now := self._seconds()) - self._often_since >= _OVER_SECONDS:
+            self._often, self._often_since = Counter(), now
+        for device, times in counts.items():
+            before = self._often[code, device]
+            self._often[code, device] += times
+            if (more := self._often[code, device] - max(before, _MOST_OFTEN)) > 0:
+                self.note(code, device, times=more)
 
     def hold(self, code: AlarmCode, names: Iterable[str], details: Mapping[str, str] | None = None) -> None:
         """Something holds for those names, and for no others, until this is called again; details are by name."""

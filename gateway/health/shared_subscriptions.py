@@ -6,6 +6,7 @@ its access list is only asked when it delivers: one account can have hundreds of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class SharedSubscriptions(Part):
         self._catalogue = catalogue
         self._hold = hold
         self._numbers = dict.fromkeys(self.topics, 0)
-        self._changed = False
+        self.due = math.inf
 
     def heard(self, message: Message) -> bool:
         """Take note of a number; whether the message was for nobody else."""
@@ -44,13 +45,12 @@ class SharedSubscriptions(Part):
             return False
         if payload.isdigit() and len(payload) <= _MOST_DIGITS:
             self._numbers[topic] = int(payload)
-            self._changed = True
+            self.due = 0.0
         return True
 
     def pump(self, *, idle: bool = False) -> None:
         """Say whether there are too many."""
-        if self._changed:
-            self._changed = False
-            accounts = max(len(self._catalogue.names()) + _GATEWAY, self._numbers[CLIENTS_TOPIC])
-            shared = self._numbers[SHARED_TOPIC]
-            self._hold({"": f"{shared:,} of at least {accounts:,} accounts"} if shared > accounts else {})
+        self.due = math.inf
+        accounts = max(len(self._catalogue.names()) + _GATEWAY, self._numbers[CLIENTS_TOPIC])
+        shared = self._numbers[SHARED_TOPIC]
+        self._hold({"": f"{shared:,} of at least {accounts:,} accounts"} if shared > accounts else {})

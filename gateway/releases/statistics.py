@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
@@ -160,12 +161,12 @@ _GRID = 200
 """Probabilities of leaving that are tried: neighbours differ by 4 % where there are 4,000 steps."""
 
 
+@dataclass(slots=True)
 class SymbolCounter:
     """Counts symbols, a piece at a time."""
 
-    def __init__(self, query: Query) -> None:
-        self.query = query
-        self._parts: dict[NoiseTable, Part] = {}
+    query: Query
+    _parts: dict[NoiseTable, Part] = field(default_factory=dict, init=False)
 
     def add(self, symbols: Ints, table: NoiseTable) -> None:
         """Count consecutive ticks (..., n) of devices, each its own line; -1 is a tick without a symbol.
