@@ -6,8 +6,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.stored_frames import Keeping
@@ -63,39 +61,6 @@ def test_frames_of_a_table_have_one_size_whatever_its_symbols_and_the_policy_tha
         sizes.add(len(outbox._db.execute("SELECT payload FROM frames").fetchone()[0]))
         assert (symbol_frames(outbox)[0].bits, symbol_frames(outbox)[0].symbols) == (2, bytes([symbol]))
     assert sizes == {45 + 3}
-
-
-@pytest.mark.long
-@given(
-    ticks=st.lists(st.integers(1, 15), min_size=1, max_size=40),
-    crashes=st.sets(st.integers(0, 40)),
-    drains=st.sets(st.integers(0, 40)),
-)
-@settings(max_examples=30, deadline=None)
-def test_whatever_is_appended_comes_out_once_and_in_order(
-    tmp_path_factory: pytest.TempPathFactory, ticks: list[int], crashes: set[int], drains: set[int]
-) -> None:
-    """`crashes` reopen the file, as after SIGKILL; `drains` close a frame early, as after SIGTERM."""
-    folder = tmp_path_factory.mktemp("outbox")
-    outbox = new_outbox(folder, BY_TICK)
-    tick, expected = 0, {}
-    for step, jump in enumerate(ticks):
-        tick += jump
-        expected[tick] = step % 2
-        outbox.append(PLAN, tick, bytes((step % 2,)))
-        if step in drains:
-            outbox.close_frame(PLAN)
-        if step in crashes:
-            outbox.close()
-            outbox = Outbox(folder / "outbox.sqlite", "home", "watch", BY_TICK)
-            assert outbox.register(PLAN) == tick
-    outbox.close_frame(PLAN)
-    frames = symbol_frames(outbox)
-    seen = {f.first + i: s for f in frames for i, s in enumerate(f.symbols)}
-    assert seen == expected
-    assert sum(len(f.symbols) for f in frames) == len(expected)
-    assert all(len(f.symbols) + f.padding == PLAN.frame_ticks for f in frames)
-    assert [f.previous for f in frames] == [-1, *(f.last for f in frames[:-1])]
 
 
 def test_a_new_policy_version_begins_a_new_frame(outbox: Outbox) -> None:

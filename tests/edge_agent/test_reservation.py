@@ -73,12 +73,13 @@ def test_an_orderly_stop_seals_and_gives_back_what_is_reserved(tmp_path: Path) -
     steps=st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["", "", "", "crash", "stop", "close"])), max_size=40)
 )
 @settings(max_examples=20, deadline=None)
+@pytest.mark.parametrize("keeping", [Keeping(), Keeping(by_tick=True)], ids=["frame", "tick"])
 def test_whatever_crashes_frames_come_out_once_and_in_order(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
+    tmp_path_factory: pytest.TempPathFactory, keeping: Keeping, steps: list[tuple[int, str]]
 ) -> None:
-    """After a crash the ticks of the frame under way are absent, and none of them can be drawn again."""
+    """After a crash the ticks of the frame under way are absent, unless each was stored; none can be drawn again."""
     folder = tmp_path_factory.mktemp("outbox")
-    outbox, tick = opened(folder)
+    outbox, tick = opened(folder, keeping)
     drawn: dict[int, int] = {}
     under_way: list[int] = []
     for number, (jump, then) in enumerate(steps):
@@ -96,9 +97,9 @@ def test_whatever_crashes_frames_come_out_once_and_in_order(
                 outbox.finish()
                 under_way.clear()
             outbox.close()
-            outbox, last = opened(folder)
-            assert last == tick if then == "stop" else tick <= last <= tick + PLAN.frame_ticks
-            for lost in under_way:
+            outbox, last = opened(folder, keeping)
+            assert last == tick if then == "stop" or keeping.by_tick else tick <= last <= tick + PLAN.frame_ticks
+            for lost in () if keeping.by_tick else under_way:
                 del drawn[lost]
             under_way.clear()
             tick = last
@@ -106,6 +107,7 @@ def test_whatever_crashes_frames_come_out_once_and_in_order(
     frames = symbol_frames(outbox)
     assert {f.first + i: symbol for f in frames for i, symbol in enumerate(f.symbols)} == drawn
     assert sum(len(f.symbols) for f in frames) == len(drawn)
+    assert all(len(f.symbols) + f.padding == PLAN.frame_ticks for f in frames)
     assert [f.previous for f in frames] == [-1, *(f.last for f in frames[:-1])][: len(frames)]
 
 

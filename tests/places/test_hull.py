@@ -17,7 +17,7 @@ from fugu.places.hull import Hull, complete_hull, difference_hull, graph_hull
 from fugu.places.noise import boundary_points, noise_covariance, noise_error
 from papers.graphs import explicit
 from papers.neighbour_noise import measure
-from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, grid, states
+from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, grid
 
 PAPER = GOLDEN["paper"]
 TRIANGLE = explicit(6, [(3, 4), (3, 5), (4, 5)])
@@ -235,12 +235,3 @@ def test_refusals() -> None:
 def within(values: Any) -> Any:
     """The eight neighbours of every cell."""
     return np.abs(values[:, None] - values[None]).max(axis=2) == 1
-
-
-def test_path_graph_of_example_10_8() -> None:
-    """Counterexample 13: the example needs the path s4 - s6 - s5; what its neighbourhoods reveal."""
-    golden = PAPER["ex10.8"]
-    for name in ("path_graph_true_s4", "path_graph_true_s5", "path_graph_true_s6"):
-        near = [int(state[1]) for state in golden[name]["neigh"]]
-        hull = complete_hull(VALUES[states(6, *near)])
-        assert (hull.rank, hull.vertices.tolist()) == (golden[name]["rank"], golden[name]["verts"])

@@ -104,12 +104,6 @@ def test_the_synthetic_experiment(key: str) -> None:
     assert interval.scale == close(golden["stationary_only"])
 
 
-def test_scales_of_the_simple_baselines() -> None:
-    assert group_dp_scale(100, 0.2) == 500.0
-    assert group_dp_scale(100, 0.2, sensitivity=2.0) == 1000.0  # a change of state moves two bins of a histogram
-    assert group_dp_scale(1, 0.5) == 2.0
-
-
 # ---- what the noise really gives away
 
 

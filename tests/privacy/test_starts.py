@@ -13,7 +13,7 @@ from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import covered_start, started
 from fugu.privacy.accountant.accountant import known_chains as started_members
-from fugu.privacy.chain_class import ChainClassError, MarkovChain, Start
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from papers.quilts import influence
 from tests.support.oracle import count_density, enumerated_losses, starts_anyhow
@@ -32,21 +32,6 @@ def test_the_worst_of_an_interval_with_any_start_is_the_paper_s(key: str) -> Non
         noise = window_noise(asked, "mqm-exact")
         assert noise.scale == pytest.approx(GOLDEN["9_synthetic"][key][column], rel=3e-9)
         assert noise.start == start
-
-
-@pytest.mark.parametrize("start", [None, "stationary", "any"])
-def test_a_chain_with_the_start_of_its_file_or_another(start: Start | None) -> None:
-    golden = {None: 13.021923496180, "any": 13.021923496180, "stationary": 12.839964231247}
-    asked = WindowRequest((MarkovChain(P1, np.array([1.0, 0.0])),), 1.0, 100, "count", "ignorant", start=start)
-    noise = window_noise(asked, "mqm-exact")
-    assert noise.scale == pytest.approx(golden[start], rel=3e-9)
-    assert noise.start == (start or "as given")
-    assert window_noise(asked, "mqm-approx").start == "any"
-    if start == "any":
-        with pytest.raises(ChainClassError, match="needs an initial distribution"):
-            window_noise(asked, "wasserstein")
-    else:
-        assert window_noise(asked, "wasserstein").start == (start or "as given")
 
 
 @pytest.mark.long

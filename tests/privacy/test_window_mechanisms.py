@@ -83,16 +83,6 @@ def test_only_what_composes_is_chosen() -> None:
     assert least_noise(asked).mechanism == "chain"
 
 
-def test_the_plan_says_which_states_a_wasserstein_count_counts() -> None:
-    chains = (MarkovChain.stationary([[0.94, 0.05, 0.01], [0.475, 0.05, 0.475], [0.01, 0.05, 0.94]]),)
-    worst = window_noise(request(chains, 1.0, 6), "wasserstein")
-    assert worst.scale == pytest.approx(6.0)
-    assert worst.reason.startswith("a count of state 2 (the worst set): distance 6 ")
-    named = window_noise(request(chains, 1.0, 6, states=(1,)), "wasserstein")
-    assert named.scale == pytest.approx(1.0)
-    assert named.reason.startswith("a count of state 1: distance 1 ")
-
-
 def test_an_interval_has_no_wasserstein_noise() -> None:
     """The corners are the worst for quilts; nothing proves that they are for distances between distributions."""
     with pytest.raises(ChainClassError, match="not an interval of them"):
