@@ -99,8 +99,8 @@ def _promises(config: Path, status: dict[str, Any]) -> dict[str, list[str]]:
     """Say by stream what its policy promises, and since when; nothing of a stream whose policy is another by now."""
     from edge_agent.dating import descriptions, sentences
 
-    drawn = {stream["stream"]: stream["drawn"] for stream in status["streams"]}
-    return {name: sentences(description) for name, description in descriptions(config, drawn).items()}
+    drawn_ticks = {stream["stream"]: stream["drawn"] for stream in status["streams"]}
+    return {name: sentences(description) for name, description in descriptions(config, drawn_ticks).items()}
 
 
 def _check(config: str, plan: AgentPlan) -> int:

@@ -64,8 +64,8 @@ def done(words: Sequence[str], ask: Callable[[str], str]) -> str:
         except ValueError as error:
             raise LocalStatusError(f"--for: {error}") from None
     Pause(outbox).end()
-    seen = _waited_for(outbox, lambda codes: StatusCode.PAUSED not in codes)
-    return "not paused any more" if seen else "not paused any more; no agent that runs here says so"
+    obeyed = _waited_for(outbox, lambda codes: StatusCode.PAUSED not in codes)
+    return "not paused any more" if obeyed else "not paused any more; no agent that runs here says so"
 
 
 def _key(outbox: Path) -> str:
@@ -109,19 +109,20 @@ def _paused(outbox: Path, seconds: float | None) -> str:
     until = None if seconds is None else time.time() + seconds
     Pause(outbox).begin(until)
     end = "it is resumed" if until is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(until))
-    seen = _waited_for(outbox, lambda codes: StatusCode.PAUSED in codes)
+    obeyed = _waited_for(outbox, lambda codes: StatusCode.PAUSED in codes)
+    unheard = "" if obeyed else "; no agent that runs here says so, and one that starts obeys"
     return (
-        f"paused until {end}" + ("" if seen else "; no agent that runs here says so, and one that starts obeys") + "\n"
+        f"paused until {end}{unheard}\n"
         "Readers of the stream see that ticks are missing, as if the device were off, and that it is paused. "
         "They do not see what was measured, but when you did not want it to be"
     )
 
 
-def _waited_for(outbox: Path, seen: Callable[[Sequence[str]], bool]) -> bool:
+def _waited_for(outbox: Path, holds: Callable[[Sequence[str]], bool]) -> bool:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         try:
-            if seen(ask_status(outbox)["codes"]):
+            if holds(ask_status(outbox)["codes"]):
                 return True
         except LocalStatusError:
             return False

@@ -29,48 +29,48 @@ __all__ = ["descriptions", "device_history", "sentences"]
 
 
 def device_history(
-    policy: AnyPolicy, drawn: Mapping[str, Mapping[str, Any]], policies: Iterable[AnyPolicy] = ()
+    policy: AnyPolicy, drawn_ticks: Mapping[str, Mapping[str, Any]], policies: Iterable[AnyPolicy] = ()
 ) -> History:
     """Build the history of a stream from what `DrawnTicks.document` says of each stream of its device.
 
     `policies` are those that the device runs.
     """
-    own, alone = _own_history(policy, drawn[policy.stream]), history_alone(policy)
+    own_history, policy_alone = _own_history(policy, drawn_ticks[policy.stream]), history_alone(policy)
     names = streams_beside(policy)
     beside = [
-        Beside(f"{other.device}/{other.stream}", _own_history(other, drawn[other.stream]), (other,))
+        Beside(f"{other.device}/{other.stream}", _own_history(other, drawn_ticks[other.stream]), (other,))
         for other in policies
-        if f"{other.device}/{other.stream}" in names and other.stream in drawn
+        if f"{other.device}/{other.stream}" in names and other.stream in drawn_ticks
     ]
-    return own._replace(beside=(*alone.beside, *beside))
+    return own_history._replace(beside=(*policy_alone.beside, *beside))
 
 
-def _own_history(policy: AnyPolicy, drawn: Mapping[str, Any]) -> History:
-    rows = [Drawn(*row) for row in drawn["rows"]]
+def _own_history(policy: AnyPolicy, document: Mapping[str, Any]) -> History:
+    rows = [Drawn(*row) for row in document["rows"]]
     if not rows:
         return history_alone(policy)
-    editions = {int(number): Edition(*edition) for number, edition in drawn["editions"].items()}
-    own = _edition(policy)
+    editions = {int(number): Edition(*edition) for number, edition in document["editions"].items()}
+    running = _edition(policy)
     # Versions whose document was replaced under the same number are other policies.
-    numbers = {number: policy.version if edition == own else -number for number, edition in editions.items()}
+    numbers = {number: policy.version if edition == running else -number for number, edition in editions.items()}
     noises = {numbers[number]: Noise.read(edition.noise) for number, edition in editions.items()}
     return history_of([row._replace(version=numbers[row.version]) for row in rows], noises)
 
 
-def descriptions(config: Path, drawn: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
+def descriptions(config: Path, drawn_ticks: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
     """Describe the streams whose policies are still those that the agent runs; FuguError if there are none to read."""
     descriptions, policies = {}, list(_policies(config))
     for policy in policies:
-        rows = drawn.get(policy.stream)
+        rows = drawn_ticks.get(policy.stream)
         if rows is not None and Edition(*rows["running"]) == _edition(policy):
-            descriptions[policy.stream] = describe(policy, history=device_history(policy, drawn, policies))
+            descriptions[policy.stream] = describe(policy, history=device_history(policy, drawn_ticks, policies))
     return descriptions
 
 
 def sentences(description: Description) -> list[str]:
     """Say what a stream promises, and when that is true."""
     promises = [("", description.guarantee), ("its windows alone: ", description.windows_guarantee)]
-    return [f"{of}{_sentence(promise)}" for of, promise in promises if promise is not None]
+    return [f"{prefix}{_sentence(promise)}" for prefix, promise in promises if promise is not None]
 
 
 def _sentence(promise: Described) -> str:

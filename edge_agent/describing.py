@@ -67,17 +67,17 @@ class Describing:
     def _shape(self) -> object:
         """Return what the dates of a stream depend on; `None` while its policy alone says everything."""
         rows = {name: self._outbox.drawn(name) for name in self._descriptions}  # some may move together
-        return None if all(drawn.unchanged for drawn in rows.values()) else [drawn.shape for drawn in rows.values()]
+        return None if all(ticks.unchanged for ticks in rows.values()) else [ticks.shape for ticks in rows.values()]
 
     def _begin(self, plans: Sequence[StreamPlan], shape: object) -> None:
         """Date all streams in a process of its own."""
-        drawn = {
+        question = {
             plan.stream: {**self._outbox.drawn(plan.stream).document(), "running": [plan.version, plan.noise_bound]}
             for plan in plans
         }
         self._dating, self._next = True, time.monotonic() + _REST_SECONDS
         asked = (self._config, str(os.getpid()))
-        self._child.ask(asked, json.dumps(drawn).encode(), lambda answer: self._dated(answer, shape))
+        self._child.ask(asked, json.dumps(question).encode(), lambda answer: self._dated(answer, shape))
 
     def _dated(self, answer: Mapping[str, object], shape: object) -> None:
         self._dating, self._shape_dated = False, shape

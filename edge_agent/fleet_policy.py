@@ -217,7 +217,7 @@ class FleetPolicy:
                 stored_time = self._stored_time
             self.trusted, self._stored_time = trusted, stored_time
             if kind == "root":  # what is signed by its keys is judged anew
-                self._answers = {of: judged for of, judged in self._answers.items() if of == self._policy_topic}
+                self._answers = {name: judged for name, judged in self._answers.items() if name == self._policy_topic}
             if kind == "root" and self._newest_refused:  # it may be of keys that were not known yet
                 self._waiting.setdefault(self._policy_topic, self._newest_refused)
         self._answers[topic] = _name(payload), ""

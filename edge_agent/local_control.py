@@ -43,9 +43,9 @@ class Pause:
             return False
         except OSError:
             return True
-        seen = status.st_ino, status.st_mtime_ns, status.st_size
-        if seen != self._seen:
-            self._seen, self._until = seen, self._read()
+        fingerprint = status.st_ino, status.st_mtime_ns, status.st_size
+        if fingerprint != self._seen:
+            self._seen, self._until = fingerprint, self._read()
         return not now >= self._until
 
     def begin(self, until: float | None) -> None:

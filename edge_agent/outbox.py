@@ -271,8 +271,8 @@ class Outbox:
         if row[:2] != (plan.epoch_us, plan.period_us):  # its ticks would mean other moments
             raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
         frame = OpenFrame(DrawnTicks(self._db, plan.stream), row[2], row[2], *row[3:])
-        drawn = "SELECT tick, output, version, frame_ticks, bits FROM intact_pending WHERE stream = ? ORDER BY tick"
-        for pending in self._db.execute(drawn, (plan.stream,)):
+        query = "SELECT tick, output, version, frame_ticks, bits FROM intact_pending WHERE stream = ? ORDER BY tick"
+        for pending in self._db.execute(query, (plan.stream,)):
             frame.take(*pending)
         frame.stored = len(frame.outputs)
         frame.drawn.reach(max(frame.last_framed, frame.first + frame.stored - 1 if frame.outputs else -1))
@@ -372,7 +372,7 @@ class Outbox:
         if plan.noise is not None and (not frame.outputs if self._by_tick else tick > frame.reserved):
             self._begin_frame(plan, frame, through)
 
-    def append(self, plan: StreamPlan, tick: int, drawn: bytes | None) -> None:
+    def append(self, plan: StreamPlan, tick: int, output: bytes | None) -> None:
         """Take what was drawn for a tick, if anything; a frame that is full is closed.
 
         Raises:
@@ -385,17 +385,17 @@ class Outbox:
             raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
         frame.drawn.note(tick, plan.version, plan.noise_bound)
         self.reserve(plan, tick)
-        row = None if plan.noise is None or drawn is None else (plan.version, plan.frame_ticks, plan.noise.bits)
+        row = None if plan.noise is None or output is None else (plan.version, plan.frame_ticks, plan.noise.bits)
         if self._by_tick:
             with self._changing(forced=False):
                 self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (tick, plan.stream))
                 if row is not None:
-                    self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", (plan.stream, tick, drawn, *row))
+                    self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", (plan.stream, tick, output, *row))
             frame.reserved = tick
         frame.last = tick
-        if row is None or drawn is None:
+        if row is None or output is None:
             return
-        frame.take(tick, drawn, *row)
+        frame.take(tick, output, *row)
         frame.stored = len(frame.outputs) if self._by_tick else frame.stored
         if len(frame.outputs) >= plan.frame_ticks:
             self._seal(plan, frame, tick + plan.frame_ticks)
@@ -453,12 +453,12 @@ class Outbox:
         with self.frames.changing(forced=forced):
             if counter != self._stored_counter:
                 self._db.execute("UPDATE device SET counter = ?", (str(counter),))
-            for drawn in changed:
-                drawn.store(self._db)
+            for ticks in changed:
+                ticks.store(self._db)
             yield
         self._stored_counter = counter
-        for drawn in changed:
-            drawn.stored()
+        for ticks in changed:
+            ticks.stored()
 
     def _release(self, key: tuple[str, str], index: int, encode: Callable[[int], bytes]) -> None:
         """Store the frame or report of a window, in a transaction; `encode` takes the index of the one before."""

@@ -43,7 +43,7 @@ class DrawnTicks:
     def __init__(self, db: sqlite3.Connection, stream: str) -> None:
         self._stream = stream
         query = "SELECT edition, version, noise FROM intact_editions WHERE stream = ?"
-        self._editions = {number: Edition(*rest) for number, *rest in db.execute(query, (stream,))}
+        self._editions = {number: Edition(*fields) for number, *fields in db.execute(query, (stream,))}
         query = "SELECT first, last, edition, begin FROM intact_drawn WHERE stream = ?"
         self._timeline = Timeline((Drawn(*row) for row in db.execute(query, (stream,))), MOST_ROWS)
         self._written = dict(self._editions)

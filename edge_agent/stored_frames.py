@@ -129,7 +129,7 @@ class StoredFrames:
         if edge < last_of_prefix:
             prefix, last_of_prefix = 0, -1
         reach = self._reach.get(sequence, 0)
-        before, missing, whole = len(self._covered), list[int](), True
+        before, missing, unbroken = len(self._covered), list[int](), True
         rows = self._db.execute(
             "SELECT id, previous, last FROM intact_frames WHERE id > ? AND id <= ? AND stream = ? ORDER BY id",
             (prefix, sent_through, sequence),
@@ -138,14 +138,14 @@ class StoredFrames:
             if last > through and frame > reach:
                 break
             if last > through or any(previous < gap.through and last > gap.after for gap in gaps):
-                whole = False
+                unbroken = False
                 before -= self._covered.pop(frame, None) is not None
                 if last <= through:
                     missing.append(frame)
                 continue
             self._covered[frame] = min(until, self._covered.get(frame, until))
             self._reach[sequence] = max(frame, self._reach.get(sequence, 0))
-            if whole:
+            if unbroken:
                 prefix, last_of_prefix = frame, last
         self._prefix[sequence] = prefix, last_of_prefix
         forgotten = len(self._covered) - before

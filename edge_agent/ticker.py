@@ -203,8 +203,8 @@ class Ticker:
                 for plan in plans:
                     old = before.get(plan.stream)
                     stream = self._open(plan, self.sensors.of(plan))
-                    drawn = (other.drawn_us for other in self.streams if other.clock is stream.clock)
-                    stream.drawn_us = max((us for us in drawn if us is not None), default=None)  # perhaps of its sensor
+                    draws = (other.drawn_us for other in self.streams if other.clock is stream.clock)
+                    stream.drawn_us = max((us for us in draws if us is not None), default=None)  # perhaps of its sensor
                     if old is not None:
                         stream.next_tick = max(stream.last_tick + 1, old.next_tick)
                     elif self._placed:
@@ -336,8 +336,8 @@ class Ticker:
         if self._placed != self._clock.anchors:
             try:
                 for clock in self._clocks.values():
-                    if ours := [stream for stream in self.streams if stream.clock is clock]:
-                        self._place(clock, ours)
+                    if same_clock := [stream for stream in self.streams if stream.clock is clock]:
+                        self._place(clock, same_clock)
             except sqlite3.Error as error:
                 self.storage_failed(error)
                 return False
@@ -360,8 +360,8 @@ class Ticker:
     def _is_misplaced(self, stream: Stream) -> bool:
         """True if what goes by the time of day is another now, or an older stream has brought a larger shift along."""
         shift, _ = self._outbox.shift(stream.plan.stream)
-        ours = [other for other in self.streams if other.clock is stream.clock]
-        return shift != stream.clock.shift or stream.clock.shift % multiple_of(ours) != 0
+        same_clock = [other for other in self.streams if other.clock is stream.clock]
+        return shift != stream.clock.shift or stream.clock.shift % multiple_of(same_clock) != 0
 
     def _tick(self, stream: Stream) -> None:
         """Draw for one tick, if the outbox has reserved it, and hand it over."""

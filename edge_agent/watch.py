@@ -229,7 +229,7 @@ def _log_likelihood(counts: Counts, chain: Sequence[Sequence[float]]) -> float:
 def _log_bounded(row: tuple[int, int], other: tuple[int, int], bound: float) -> float:
     """The largest likelihood of two rows of counts, with log odds of the rows no further apart than a bound."""
     (a, b), (c, d) = row, other
-    free = sum(n * math.log(n / (sum(of))) for of in (row, other) for n in of if n)
+    free = sum(n * math.log(n / (sum(pair))) for pair in (row, other) for n in pair if n)
     apart = bound if a * d >= b * c else -bound
     low, high = -800.0 - bound, 800.0 + bound
     for _ in range(_ROUNDS):  # the slope along the bound falls; always as many rounds, whatever the counts are

@@ -81,12 +81,12 @@ class Outputs:
         if self.symbols or self.noise:
             return [*map(len, self.symbols.values()), *map(len, self.noise.values())]
         points = list(self.points.items())
-        return [sum(len(drawn) for (state, _), drawn in points if state == own_state) for own_state in self.states]
+        return [sum(len(draws) for (state, _), draws in points if state == own_state) for own_state in self.states]
 
     @property
     def changed(self) -> list[int]:
         """How many there are of the script: symbols, counts of every window, or points."""
-        counts = [len(drawn) for _, drawn in list(self.changes.values())]
+        counts = [len(draws) for _, draws in list(self.changes.values())]
         return counts if self.symbols or self.noise else [sum(counts)]
 
     def take(self, topic: str, payload: bytes, _retained: bool) -> None:
@@ -119,11 +119,11 @@ class Outputs:
             else:
                 self.points.setdefault((state, released.table), []).append(same)
 
-    def _change(self, of: str | int, tick: int, drawn: list[Any]) -> None:
-        ticks, all_drawn = self.changes.setdefault(of, (array("q"), []))
+    def _change(self, source: str | int, tick: int, draws: list[Any]) -> None:
+        ticks, all_drawn = self.changes.setdefault(source, (array("q"), []))
         if len(all_drawn) < _MOST_CHANGES:
             ticks.append(tick)
-            all_drawn += drawn
+            all_drawn += draws
 
     def _window(self, stream: str, payload: bytes) -> None:
         states = _states(stream, self)
@@ -175,8 +175,8 @@ def run_constant(
     copies = -(-_SHORTEST_US // period_us) if isinstance(policy, Policy) and policy.table is not None else 1
     streams = {
         name: _stream(policy, name, epoch_us, period_us * copies, -(-enough // _STARTS))
-        for of in (*(f"state{state}" for state in states), _CHANGES)
-        for name in (f"{of}-{copy}" for copy in range(copies))
+        for kind in (*(f"state{state}" for state in states), _CHANGES)
+        for name in (f"{kind}-{copy}" for copy in range(copies))
     }
     outputs = Outputs(policy, states, script)
     if isinstance(policy, Policy):
@@ -184,7 +184,7 @@ def run_constant(
         for window in policy.windows:
             outputs.noise |= {(state, window.name): array("q") for state in states}
         names_of = (0,) if policy.table is not None else (window.name for window in policy.windows)
-        outputs.changes = {of: (array("q"), []) for of in names_of}
+        outputs.changes = {kind: (array("q"), []) for kind in names_of}
     names = (policy.fleet, policy.device, "+")
     link = Link(
         broker,
@@ -278,8 +278,8 @@ def _configuration(folder: Path, streams: dict[str, AnyPolicy], outputs: Outputs
 
 def _states(stream: str, outputs: Outputs) -> tuple[int, ...]:
     """The states of the ticks of a stream, `state{state}-{copy}` or `changes-{copy}`, again and again."""
-    of = stream.partition("-")[0]
-    return outputs.script if of == _CHANGES else (int(of.removeprefix("state")),) * 2
+    kind = stream.partition("-")[0]
+    return outputs.script if kind == _CHANGES else (int(kind.removeprefix("state")),) * 2
 
 
 def _wait(process: subprocess.Popen[bytes], outputs: Outputs, enough: int, patience: float, log: Path) -> None:

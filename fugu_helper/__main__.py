@@ -92,16 +92,16 @@ def _run(words: list[str]) -> int:
     folder = options.config.parent
     members = Members(folder / config.members)
     root = root_of(folder / config.root)
-    mine = digits(root.public_key().public_bytes_raw())
+    own_digits = digits(root.public_key().public_bytes_raw())
     match options.command:
         case "admit":
             members.admit(options.name, options.digits or _typed(f"the 30 digits of {options.name}: "))
-            print(f"{options.name} is a member. Read these digits to the people there, who type them in: {mine}")
+            print(f"{options.name} is a member. Read these digits to the people there, who type them in: {own_digits}")
         case "remove":
             members.remove(options.name)
             print(f"{options.name} is no member any more, from the next request on")
         case "digits":
-            print(mine)
+            print(own_digits)
         case "group":
             from fugu.contract.envelope import Envelope
             from fugu.contract.groups import SharedWindow

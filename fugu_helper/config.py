@@ -70,11 +70,11 @@ def root_of(path: Path) -> Ed25519PrivateKey:
 
 def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str, list[tuple[GroupDocument, bytes]]]:
     """By group its documents, the newest first, each with its envelope's bytes; FuguError."""
-    mine = {"fleet": config.fleet, "helper": root.public_key().public_bytes_raw().hex()}
+    inserted = {"fleet": config.fleet, "helper": root.public_key().public_bytes_raw().hex()}
     groups: dict[str, list[tuple[GroupDocument, bytes]]] = {}
     for fields in config.groups:
         try:
-            document = GroupDocument.model_validate_json(json.dumps({**fields, **mine}))
+            document = GroupDocument.model_validate_json(json.dumps({**fields, **inserted}))
         except ValidationError as error:
             name = str(fields.get("name"))[:40]
             raise FuguError(f"group {name}: {first_problem(error, 'document')}") from None

@@ -46,11 +46,11 @@ class Members:
         """Read the file, if it has changed. Raises FuguError if that cannot be done, or a line is wrong."""
         try:
             status = self.path.stat()
-            seen = status.st_ino, status.st_mtime_ns, status.st_size
-            if seen != self._seen:
+            fingerprint = status.st_ino, status.st_mtime_ns, status.st_size
+            if fingerprint != self._seen:
                 with self.path.open() as file:
                     self._names, self._digits = _parsed(file)
-                self._seen = seen
+                self._seen = fingerprint
         except FileNotFoundError:
             self._seen, self._names, self._digits = (), [], b""
         except (OSError, ValueError) as error:
@@ -123,9 +123,9 @@ def _parsed(lines: Iterable[str]) -> tuple[list[str], bytes]:
 def _refuse_twice(value: Callable[[int], object], lines: int) -> None:
     """Refuse a value that two lines have; a part of them at a time, so that little memory is used."""
     for part in range(_PARTS):
-        seen = set[object]()
+        values = set[object]()
         for line in range(lines):
-            if hash(item := value(line)) % _PARTS == part:
-                if item in seen:
+            if hash(content := value(line)) % _PARTS == part:
+                if content in values:
                     raise ValueError(f"line {line + 1} has a name or a key that another line has")
-                seen.add(item)
+                values.add(content)

@@ -75,8 +75,8 @@ def import_function(target: str) -> Callable[[], Any]:
         else:
             from importlib.metadata import entry_points
 
-            (entry,) = entry_points(group=ENTRY_POINT_GROUP, name=target)
-            document = entry.load()
+            (entry_point,) = entry_points(group=ENTRY_POINT_GROUP, name=target)
+            document = entry_point.load()
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"cannot import sensor {target!r}: {cause(error)}") from None
     if not callable(document):

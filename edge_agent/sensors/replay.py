@@ -44,10 +44,10 @@ def replay_of(config: dict[str, Any]) -> ReplaySensor:
     """The replay that a configuration describes. Raises ConfigError if its file cannot be read."""
     file, column = Path(config["file"]), config["column"]
     only = config.get("only", ())
-    if (every := config.get("every")) is None:
+    if (seconds := config.get("every")) is None:
         values = read_recording(file, column, only)
     else:
-        values = read_changes(file, column, config["time"], every, only)
+        values = read_changes(file, column, config["time"], seconds, only)
     if (spans := config.get("rows")) is not None:
         if max(end for _, end in spans) > len(values):
             raise ConfigError(f"{file} has {len(values)} rows, fewer than its sensor's rows name")
@@ -67,13 +67,13 @@ def read_recording(path: Path, column: str, only: Sequence[str] = ()) -> Sequenc
     return _numbers(path, [text for _, text in _rows(path, column, None, only)])
 
 
-def read_changes(path: Path, column: str, time: str, every: float, only: Sequence[str] = ()) -> Sequence[float | str]:
+def read_changes(path: Path, column: str, time: str, seconds: float, only: Sequence[str] = ()) -> Sequence[float | str]:
     """A log of changes, such as home automation exports: each value holds until the next, and is looked at once a tick.
 
     Args:
         column: as the others, of `read_recording`.
         time: the column of times, in seconds or ISO 8601.
-        every: seconds from tick to tick.
+        seconds: seconds from tick to tick.
 
     Returns:
         As `read_recording`: a value for each tick, from the first row on. So do errors.
@@ -83,10 +83,10 @@ def read_changes(path: Path, column: str, time: str, every: float, only: Sequenc
     times = [row[0] for row in rows]
     if any(math.isnan(time) for time in times):
         raise ConfigError(f"{path}: column {time!r} has cells that are no time: give seconds, or ISO 8601")
-    ticks = int((times[-1] - times[0]) / every) + 1 if times else 0
+    ticks = int((times[-1] - times[0]) / seconds) + 1 if times else 0
     if ticks > _MOST_TICKS:
-        raise ConfigError(f"{path} has more than {_MOST_TICKS} ticks of {every:g} s")
-    return _numbers(path, [rows[bisect_right(times, times[0] + every * tick) - 1][1] for tick in range(ticks)])
+        raise ConfigError(f"{path} has more than {_MOST_TICKS} ticks of {seconds:g} s")
+    return _numbers(path, [rows[bisect_right(times, times[0] + seconds * tick) - 1][1] for tick in range(ticks)])
 
 
 def _rows(path: Path, column: str, time: str | None, only: Sequence[str]) -> list[tuple[str, str]]:

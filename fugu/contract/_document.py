@@ -63,15 +63,15 @@ class DocumentFile(Document):
 _Read = TypeVar("_Read", bound=Document)
 
 
-def first_problem(error: ValidationError, whole: str = "") -> str:
-    """The first field that is wrong, and why, in a line; `whole` stands for a document that is wrong as such."""
+def first_problem(error: ValidationError, subject: str = "") -> str:
+    """The first field that is wrong, and why, in a line; `subject` stands for a document that is wrong as such."""
     first = error.errors(include_url=False, include_input=False)[0]
-    where, words = ".".join(map(str, first["loc"])) or whole, problem_words(first)
+    where, words = ".".join(map(str, first["loc"])) or subject, problem_words(first)
     return f"{where}: {words}" if where else words
 
 
-def refusal(error: ValidationError, whole: str) -> FrameError:
-    """The refusal of a message, `whole` in it, by its first field that is wrong."""
+def refusal(error: ValidationError, subject: str) -> FrameError:
+    """The refusal of a message, `subject` in it, by its first field that is wrong."""
     kind = error.errors(include_url=False, include_input=False)[0]["type"]
     if kind == "json_invalid":
         reason = Reason.MALFORMED
@@ -79,7 +79,7 @@ def refusal(error: ValidationError, whole: str) -> FrameError:
         reason = Reason.WRONG_LENGTH
     else:
         reason = Reason.WRONG_TYPE if kind.endswith("_type") else Reason.OUT_OF_RANGE
-    return FrameError(first_problem(error, whole)[:300], reason)
+    return FrameError(first_problem(error, subject)[:300], reason)
 
 
 def problem_words(problem: ErrorDetails) -> str:
@@ -92,8 +92,8 @@ def problem_words(problem: ErrorDetails) -> str:
         return f"no {str(words['discriminator']).strip(chr(39))} is called {words['tag']!r}: {meant}"
     if problem["type"] == "union_tag_not_found":
         return f"it has no {str(words['discriminator']).strip(chr(39))}"
-    ours = _PROBLEMS.get(problem["type"])
-    return problem["msg"].removeprefix("Value error, ") if ours is None else ours.format_map(words)
+    template = _PROBLEMS.get(problem["type"])
+    return problem["msg"].removeprefix("Value error, ") if template is None else template.format_map(words)
 
 
 _WHOLE, _NUMBER, _TABLE = "must be a whole number", "must be a number", "must be a table of keys and values"

@@ -55,9 +55,9 @@ class DayBlocks:
         for first in range(len(changes) + 1):
             near = [by for since, by in changes[first:] if (since - changes[first][0]) * _MICROSECONDS <= span]
             forward = sum(by for by in near if by > 0) * _MICROSECONDS
-            days, rest = divmod(span + forward, DAY * _MICROSECONDS)
+            days, remainder = divmod(span + forward, DAY * _MICROSECONDS)
             ticks = days * self._ticks(self.seconds, period_us)
-            ticks += min(self._ticks(self.seconds, period_us), rest // period_us + 1)
+            ticks += min(self._ticks(self.seconds, period_us), remainder // period_us + 1)
             ticks += sum(self._ticks(min(-by, self.seconds), period_us) for by in near if by < 0)
             most = max(most, ticks)
         return min(most, length)

@@ -238,8 +238,8 @@ class JointChains(_ByOdds):
     @property
     def label(self) -> str:
         """The largest odds ratio."""
-        of = "" if self.steps == 1 else " of two steps"
-        return f"{self.states} states, odds ratio{of} up to {self.odds_ratio:.6g}"
+        steps = "" if self.steps == 1 else " of two steps"
+        return f"{self.states} states, odds ratio{steps} up to {self.odds_ratio:.6g}"
 
     @property
     def worst_odds(self) -> Fraction | None:
@@ -263,10 +263,10 @@ class JointChains(_ByOdds):
 
     def column(self, device: str, stream: str) -> int:
         """Which of the streams one of a device is; ValueError if it is none of them."""
-        for number, shown in enumerate(self.streams):
-            if shown.name in (stream, f"{device}/{stream}"):
+        for number, joint_stream in enumerate(self.streams):
+            if joint_stream.name in (stream, f"{device}/{stream}"):
                 return number
-        names = ", ".join(shown.name for shown in self.streams)
+        names = ", ".join(joint_stream.name for joint_stream in self.streams)
         raise ValueError(f"the class of chains is of the streams {names}, not of {device}/{stream}")
 
     def shown(self, column: int) -> tuple[int, ...]:
@@ -281,8 +281,8 @@ class JointChains(_ByOdds):
 
     def named(self, stream: str, period_us: int, rate: Fraction) -> JointChains:
         """Chains of one stream, with its name, its period and what a tick of it tells."""
-        shown = self.streams[0].model_copy(update={"name": stream, "rate": math.nextafter(float(rate), math.inf)})
-        return self.model_copy(update={"streams": (shown,), "period_us": period_us})
+        renamed = self.streams[0].model_copy(update={"name": stream, "rate": math.nextafter(float(rate), math.inf)})
+        return self.model_copy(update={"streams": (renamed,), "period_us": period_us})
 
     def covers(self, pinned: ChainClass) -> bool:
         """True if the other is of the same streams with the same rates: what the owners of the others rely on."""
@@ -334,11 +334,11 @@ class JointChains(_ByOdds):
         guarantee. So it holds for all of them, wherever they are. Source: docs/proofs/joint-streams.md, "Streams that
         move together".
         """
-        shown = self.streams[column]
-        if rate > Fraction(shown.rate):
+        joint_stream = self.streams[column]
+        if rate > Fraction(joint_stream.rate):
             raise GuaranteeError(
-                f"{what} tells {float(rate):.9g} nats in a tick, above the {shown.rate:.9g} that the class of chains "
-                f"allows stream {shown.name}"
+                f"{what} tells {float(rate):.9g} nats in a tick, above the {joint_stream.rate:.9g} that the class of "
+                f"chains allows stream {joint_stream.name}"
             )
         rates = [stream.rate for stream in self.streams]
         if alone:
@@ -350,7 +350,7 @@ class JointChains(_ByOdds):
     ) -> StretchBound:
         """Count the outputs of all streams, of several what the class allows them; states may show the same in all."""
         if len(self.streams) > 1:
-            rate, windows = math.fsum(shown.rate for shown in self.streams) * (1.0 + UPWARD), ()
+            rate, windows = math.fsum(joint_stream.rate for joint_stream in self.streams) * (1.0 + UPWARD), ()
         elsewhere = adversary != "ignorant"
         return StretchBound(
             tick_epsilon, ticks, rate, windows, equal_leakages=False, hidden=True, known_elsewhere=elsewhere

@@ -199,7 +199,9 @@ class ClassOfChains(Document):
         """Compile the class."""
         form = Policy()
         form.chains, form.members, form.steps, form.column = self.form, self.members, 1, column
-        form.shared = tuple((shown.name, shown.states, shown.rate.as_integer_ratio()) for shown in self.named_streams)
+        form.shared = tuple(
+            (stream.name, stream.states, stream.rate.as_integer_ratio()) for stream in self.named_streams
+        )
         form.states = self.stream_sizes[column]
         return form
 

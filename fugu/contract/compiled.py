@@ -137,33 +137,33 @@ class _Reader(compiled.PolicyReader):
     def steps(self, policy: Policy) -> None:
         """Read nothing: steps follow from the range."""
 
-    def other_discretiser(self, kind: int, of: AgentPolicy) -> None:
+    def other_discretiser(self, kind: int, policy: AgentPolicy) -> None:
         if kind != CELLS:
             raise PolicyError("a discretiser that is not known")
         numbers = struct.unpack(">4d", self.take(32))
         if not all(abs(number) <= 180.0 for number in numbers) or min(numbers[2:]) <= 0.0:
             raise PolicyError("a grid that is not on the earth")
-        of.origin, of.step = numbers[:2], numbers[2:]
-        count = of.states - self.number(1, 0, 1)
-        of.cells = tuple((self.signed(), self.signed()) for _ in range(count))
+        policy.origin, policy.step = numbers[:2], numbers[2:]
+        count = policy.states - self.number(1, 0, 1)
+        policy.cells = tuple((self.signed(), self.signed()) for _ in range(count))
 
-    def other_query(self, kind: int, of: AgentWindow, policy: AgentPolicy) -> None:
+    def other_query(self, kind: int, window: AgentWindow, policy: AgentPolicy) -> None:
         if kind != BLOCKS:
             raise PolicyError("a query that is not known")
-        of.blocks, of.epoch_us, of.period_us = self._blocks(), policy.epoch_us, policy.period_us
-        of.counts = DAY // of.blocks.seconds
+        window.blocks, window.epoch_us, window.period_us = self._blocks(), policy.epoch_us, policy.period_us
+        window.counts = DAY // window.blocks.seconds
 
-    def other_chains(self, kind: int, of: AgentPolicy) -> None:
+    def other_chains(self, kind: int, policy: AgentPolicy) -> None:
         if kind != JOINT:
             raise PolicyError("a class that is not known")
-        of.members, of.steps, streams = [self.fraction()], self.number(1, 1, 2), []
+        policy.members, policy.steps, streams = [self.fraction()], self.number(1, 1, 2), []
         for _ in range(self.number(1, 1, 8)):
             name = self.take(self.number(1, 1, 129)).decode("ascii", "replace")
             streams.append((name, self.number(1, 2, 255), self.fraction()))
-        of.shared, of.column = tuple(streams), self.number(1, 0, len(streams) - 1)
+        policy.shared, policy.column = tuple(streams), self.number(1, 0, len(streams) - 1)
 
-    def points(self, kind: int, of: AgentPolicy) -> None:
-        of.points = True
+    def points(self, kind: int, policy: AgentPolicy) -> None:
+        policy.points = True
 
     def sums(self, policy: AgentPolicy) -> int:  # type: ignore[override]  # its own class of policies
         policy.sums = tuple(self._sum(policy) for _ in range(self.number(1, 0, 16)))

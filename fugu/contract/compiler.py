@@ -189,10 +189,10 @@ def _compiled(policy: AnyPolicy, form: _Form) -> bytes:
         _discretiser(policy.discretiser, form),
         _outputs(policy, form) if policy.kind == "symbols" else form.points(),
     ]
-    result = b"".join(parts)
-    if len(result) > form.most_bytes:
-        raise PolicyError(f"the policy takes {len(result)} bytes; the device has room for {form.most_bytes}")
-    return result
+    data = b"".join(parts)
+    if len(data) > form.most_bytes:
+        raise PolicyError(f"the policy takes {len(data)} bytes; the device has room for {form.most_bytes}")
+    return data
 
 
 def compile_discretiser(discretiser: Discretiser) -> bytes:

@@ -135,8 +135,8 @@ def dated(policy: AnyPolicy, history: History, *, windows: bool = False) -> Date
     if isinstance(policy, Policy) and history.beside:
         louder = louder_beside(policy, history)
         when = dated(policy, unknown_at(history, louder), windows=windows)
-        own = [span for span in history.spans if span.version == policy.version]
-        unbounded = louder and (not own or any(span.touches(louder) for span in own))
+        own_spans = [span for span in history.spans if span.version == policy.version]
+        unbounded = louder and (not own_spans or any(span.touches(louder) for span in own_spans))
         return when._replace(outside=None) if unbounded else when
     spans = history.spans
     if not isinstance(policy, Policy):
@@ -195,8 +195,8 @@ class _Promise:
             self.root = None if odds is None else as_decimal(odds).sqrt()
             self.rates = _rates(self.outputs.ratios)
             if isinstance(policy.chains, JointChains) and not windows:  # what the class lets the stream tell
-                shown = policy.chains.streams[policy.chains.column(policy.device, policy.stream)]
-                self.rates = (max(*self.rates, Decimal(shown.rate)),) * 2
+                joint_stream = policy.chains.streams[policy.chains.column(policy.device, policy.stream)]
+                self.rates = (max(*self.rates, Decimal(joint_stream.rate)),) * 2
 
     def dated(self, spans: Sequence[Span], *, complete: bool) -> Dated:
         """Find the interval of beginnings, and the bound elsewhere."""
@@ -225,14 +225,14 @@ class _Promise:
         return _Run(self._ratios(span), ticks if ticks and span.version else 0, ticks)
 
     def _interval(
-        self, own: Sequence[Span], later: Sequence[Span], past: Sequence[_Run], future: Sequence[_Run]
+        self, own_spans: Sequence[Span], later: Sequence[Span], past: Sequence[_Run], future: Sequence[_Run]
     ) -> tuple[int | None, int | None]:
         """The first and last tick at which a promised stretch may begin."""
         quiet = not any(_above(run.ratios, self.rates) for run in past)
         louder = next((number for number, run in enumerate(future) if _above(run.ratios, self.rates)), None)
         if quiet and louder is None:
             return 0, None
-        if own[-1].first is None and not quiet:
+        if own_spans[-1].first is None and not quiet:
             return None, None
         # Ticks of later versions that have no less noise count as ticks of this one.
         sums = self._sums(past, [] if louder is None else _joined(future[louder:])[::-1])
@@ -244,14 +244,14 @@ class _Promise:
             before = _least(lambda ticks: all(total.before(ticks) <= most for total, most in allowed))
         if before is None:
             return None, None
-        first = _after(own, before)
+        first = _after(own_spans, before)
         if louder is None:
             return first, None
         after = _least(
             lambda ticks: all(total.before(before) + total.after(ticks) + _HAIR <= total.limit for total in sums)
         )
-        end = None if after is None else _before([*own, *later[:louder]], after)
-        until = -1 if end is None else min(end - self.promise.stretch_ticks + 1, own[-1].end)
+        end = None if after is None else _before([*own_spans, *later[:louder]], after)
+        until = -1 if end is None else min(end - self.promise.stretch_ticks + 1, own_spans[-1].end)
         return (None, None) if until < first else (0 if quiet else first, until)
 
     def _sums(self, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
@@ -306,8 +306,8 @@ class _Promise:
         def in_direction(ratios: Ratios) -> Fraction:
             return max(ratios) if direction is None else ratios[direction]
 
-        own = in_direction(self.outputs.ratios)
-        value, least = Decimal(1), _leakage(odds, own).ln()  # the square root of a likelihood ratio
+        own_ratio = in_direction(self.outputs.ratios)
+        value, least = Decimal(1), _leakage(odds, own_ratio).ln()  # the square root of a likelihood ratio
         for run in runs:
             if run.ratios is None:
                 value = as_decimal(odds).sqrt()
@@ -317,26 +317,26 @@ class _Promise:
                 value = _powers(odds, ratio).image(run.least, value)
             else:  # between where it begins and where it tends to
                 value = max(value, _leakage(odds, ratio).sqrt())
-        return cache(lambda distance: max(2 * _powers(odds, own).image(distance, value).ln(), least))
+        return cache(lambda distance: max(2 * _powers(odds, own_ratio).image(distance, value).ln(), least))
 
-    def _outside(self, spans: Sequence[Span], own: int, *, complete: bool) -> StretchBound | None:
+    def _outside(self, spans: Sequence[Span], first_own: int, *, complete: bool) -> StretchBound | None:
         """Bound stretches that begin anywhere under this version, by the larger ratios of all versions in reach.
 
         Earlier ones are left out where next to nothing of them is left at the first tick, and that is added.
         """
         policy, chains = self.policy, self.policy.chains
-        later = [self._ratios(span) for span in spans[own:]]
+        later = [self._ratios(span) for span in spans[first_own:]]
         if None in later:
             return None
-        ratios, reach = largest(*(ratios_later for ratios_later in later if ratios_later is not None)), own
-        past = _joined([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:own])])
+        ratios, reach = largest(*(ratios_later for ratios_later in later if ratios_later is not None)), first_own
+        past = _joined([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:first_own])])
         while True:
-            rest = self._excess(past, _rates(ratios))
+            excess = self._excess(past, _rates(ratios))
             earlier = self._ratios(spans[reach - 1]) if reach else None
-            if rest <= as_decimal(SLACK * Fraction(self.promise.epsilon)) or earlier is None:
+            if excess <= as_decimal(SLACK * Fraction(self.promise.epsilon)) or earlier is None:
                 break
             reach, ratios = reach - 1, largest(ratios, earlier)
-        if not rest.is_finite():
+        if not excess.is_finite():
             return None
         try:
             column, rate = chains.column(policy.device, policy.stream), log_up(max(ratios))
@@ -346,7 +346,7 @@ class _Promise:
         except GuaranteeError:
             return None
         bound = chains.stretch_bound(loss.epsilon, 1, rate, (), self.promise.adversary)
-        return replace(bound, known=float_up(Fraction(bound.known) + Fraction(rest)))
+        return replace(bound, known=float_up(Fraction(bound.known) + Fraction(excess)))
 
 
 def _leakage(odds: Fraction, ratio: Fraction) -> Decimal:
@@ -370,10 +370,10 @@ def _after(spans: Sequence[Span], ticks: int) -> int:
     first, spans = 0, [span for span in spans if span.version]
     for span in spans:
         first = span.first or 0
-        drawn = None if span.last is None else span.last - first + 1
-        if drawn is None or ticks < drawn or span is spans[-1]:
+        ticks_drawn = None if span.last is None else span.last - first + 1
+        if ticks_drawn is None or ticks < ticks_drawn or span is spans[-1]:
             return first + ticks
-        ticks -= drawn
+        ticks -= ticks_drawn
     return first
 
 
@@ -382,10 +382,10 @@ def _before(spans: Sequence[Span], ticks: int) -> int | None:
     for span in reversed(spans):
         if not span.version or span.first is None or span.last is None:
             continue
-        drawn = span.last - span.first + 1
-        if ticks < drawn:
+        ticks_drawn = span.last - span.first + 1
+        if ticks < ticks_drawn:
             return span.last - ticks
-        ticks -= drawn
+        ticks -= ticks_drawn
     return None
 
 
@@ -415,7 +415,7 @@ class _Powers:
                 a, b, c, d = self._squares[-1]
                 square = a * a + b * c, b * (a + d), c * (a + d), b * c + d * d
                 largest = max(square)
-                self._squares.append(tuple(entry / largest for entry in square))
+                self._squares.append(tuple(coefficient / largest for coefficient in square))
             if ticks >> level & 1:
                 a, b, c, d = self._squares[level]
                 value = (a * value + b) / (c * value + d)

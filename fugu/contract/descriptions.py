@@ -358,20 +358,20 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
         "sums": (),
     }
     if isinstance(policy, Policy):
-        whole = policy.guarantee
-        period, alone = policy.clock.period_us, policy.windows_guarantee
-        stretches, counted = _rows(policy.bound(), period, whole.epsilon), policy.windows_bound()
+        guarantee = policy.guarantee
+        period, of_windows = policy.clock.period_us, policy.windows_guarantee
+        stretches, counted = _rows(policy.bound(), period, guarantee.epsilon), policy.windows_bound()
         fields |= {
             "kind": "windows" if policy.table is None else "both" if policy.counted else "symbols",
             "table": None if policy.table is None else policy.table.rows,
             "windows": tuple(_window(window, policy.discretiser.states) for window in policy.windows),
             "sums": tuple(map(_sum, policy.sums)),
             "chains": policy.chains,
-            "guarantee": _promise(whole.epsilon, whole.adversary, stretches, dated(policy, history)),
-            "windows_guarantee": alone
+            "guarantee": _promise(guarantee.epsilon, guarantee.adversary, stretches, dated(policy, history)),
+            "windows_guarantee": of_windows
             and counted
             and _promise(
-                *(alone.epsilon, alone.adversary, _rows(counted, period, alone.epsilon)),
+                *(of_windows.epsilon, of_windows.adversary, _rows(counted, period, of_windows.epsilon)),
                 dated(policy, history, windows=True),
             ),
         }

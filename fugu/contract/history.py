@@ -148,7 +148,7 @@ def streams_beside(policy: AnyPolicy) -> tuple[str, ...]:
     """Name the other streams of a policy's class, each with its device and a slash between."""
     if not isinstance(policy, Policy) or not isinstance(policy.chains, JointChains):
         return ()
-    names = [_full_name(policy.device, shown.name) for shown in policy.chains.streams]
+    names = [_full_name(policy.device, joint_stream.name) for joint_stream in policy.chains.streams]
     return tuple(name for name in names if name != f"{policy.device}/{policy.stream}")
 
 
@@ -243,7 +243,7 @@ def _louder(policy: Policy, beside: Beside) -> list[Interval]:
     if beside.history is None:
         return always
     spans, chains = beside.history.spans, cast(JointChains, policy.chains)
-    (shown,) = (stream for stream in chains.streams if _full_name(policy.device, stream.name) == beside.name)
+    (joint_stream,) = (stream for stream in chains.streams if _full_name(policy.device, stream.name) == beside.name)
     fitting = [other for other in beside.policies if isinstance(other, Policy) and other.chains == chains]
     if not spans and beside.history.complete and beside.policies and not fitting:
         return always  # another policy may draw, and has not been heard of yet
@@ -253,7 +253,7 @@ def _louder(policy: Policy, beside: Beside) -> list[Interval]:
         for span in spans
         if span.noise is None
         or span.noise.states not in states
-        or max(map(log_ratio, span.noise.ratios)) > Decimal(shown.rate)
+        or max(map(log_ratio, span.noise.ratios)) > Decimal(joint_stream.rate)
     ]
     if not beside.history.complete:
         louder.append((0, _begin(spans[0], ()) - 1 if spans else MAX_TICK))

@@ -66,10 +66,10 @@ class Measurement:
         shows = tuple(policy.get("shows", ()))
         successors = _followers(policy["transition"])
         changes = tuple((change["tick"], _followers(change["transition"])) for change in policy.get("changes", ()))
-        every = (*successors, *(states for _, steps in changes for states in steps))
+        all_successors = (*successors, *(states for _, steps in changes for states in steps))
         return cls(
             coordinates,
-            neighbours_of(policy["graph"], coordinates, [shown(states, shows) for states in every]),
+            neighbours_of(policy["graph"], coordinates, [shown(states, shows) for states in all_successors]),
             successors,
             set_of(state for state, p in enumerate(policy["initial"]) if p > 0.0),
             policy["epsilon"],

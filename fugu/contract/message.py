@@ -228,9 +228,9 @@ class Message:
         named = {field.name: field for field in cls.fields}
         cls.wire = tuple(named[field] if isinstance(field, str) else field for field in cls.LAYOUT or tuple(named))
         cls._names = tuple(field.name for field in cls.wire)
-        own = [(place, field.name, field.type) for place, field in enumerate(cls.wire)]
-        cls._readers = tuple((name, kind.read) for _, name, kind in own if type(kind).read is not FieldType.read)
-        cls._writers = tuple((place, kind.write) for place, _, kind in own if type(kind).write is not FieldType.write)
+        rows = [(place, field.name, field.type) for place, field in enumerate(cls.wire)]
+        cls._readers = tuple((name, kind.read) for _, name, kind in rows if type(kind).read is not FieldType.read)
+        cls._writers = tuple((place, kind.write) for place, _, kind in rows if type(kind).write is not FieldType.write)
 
     def __post_init__(self) -> None:
         for name, check in self._checks:

@@ -79,9 +79,9 @@ class SymbolPins(Document):
         times = 1 if self.discretiser.remembers else max(form.period_us // self.period_us, 1)
         pinned.period_us = self.period_us * times
         pinned.guarantee, pinned.windows, pinned.windows_guarantee = (ADVERSARIES.index(self.adversary), 0, 1), [], None
-        if alone := self.windows:
-            ratio = claimed_ratio(alone.epsilon)
-            pinned.windows_guarantee = ADVERSARIES.index(alone.adversary), ratio, -(-alone.stretch_ticks // times)
+        if claim := self.windows:
+            ratio = claimed_ratio(claim.epsilon)
+            pinned.windows_guarantee = ADVERSARIES.index(claim.adversary), ratio, -(-claim.stretch_ticks // times)
         return pinned
 
 
@@ -192,17 +192,17 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
         return ["its discretiser is not the pinned one"]
     if policy.clock != pins.clock:
         problems.append("its clock is not the pinned one")
-    mine: Measurement = policy.measurement
-    if set(members(mine.initial)) != set(pins.start):
+    measurement: Measurement = policy.measurement
+    if set(members(measurement.initial)) != set(pins.start):
         problems.append("the states possible at tick 0 are not the pinned ones")
     pinned_steps = (pins.steps, *(steps for _, steps in pins.changes))
-    steps = (mine.successors, *(steps for _, steps in mine.changes))
-    when = (mine.shows, mine.cycle, tuple(tick for tick, _ in mine.changes))
+    steps = (measurement.successors, *(steps for _, steps in measurement.changes))
+    when = (measurement.shows, measurement.cycle, tuple(tick for tick, _ in measurement.changes))
     if when != (pins.shows, pins.cycle, tuple(tick for tick, _ in pins.changes)) or [
         tuple(map(set_of, part)) for part in pinned_steps
     ] != list(steps):
         problems.append("the states that can follow one another are not the pinned ones")
-    for state, (joined, pinned) in enumerate(zip(mine.neighbours, pins.neighbours(), strict=True)):
+    for state, (joined, pinned) in enumerate(zip(measurement.neighbours, pins.neighbours(), strict=True)):
         if missing := members(pinned & ~joined):
             problems.append(f"its graph does not join the pinned pair of states {state} and {missing[0]}")
             break

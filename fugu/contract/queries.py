@@ -85,9 +85,9 @@ class Query:
         by = "" if self.blocks is None else f", by {self.blocks.seconds / 3600:g} h of the day ({self.blocks.zone})"
         return self.words("each state" if self.each else " + ".join(states)) + by
 
-    def words(self, of: str = "") -> str:
+    def words(self, subject: str = "") -> str:
         """A number of a window in words, with its unit, and of what it is where that is not said beside it."""
-        return f"{self.unit} of {of}" if of else self.unit
+        return f"{self.unit} of {subject}" if subject else self.unit
 
     def most(self, length: int, period_us: int | None) -> int:
         """The most a number of a window of so many ticks can be, wherever the window begins; of any period if None."""

@@ -154,8 +154,8 @@ class StretchBound:
             lengths: list[tuple[str, int, int | None]] = [(f"{ticks} ticks", ticks, None) for ticks in _COUNTS]
         else:
             lengths = [(name, stretch_ticks(seconds, period_us), seconds) for name, seconds in STRETCHES]
-        own = {window.length: f"a window '{window.name}'" for window in reversed(self.windows)}
-        lengths += [(name, ticks, None) for ticks, name in sorted(own.items())]
+        window_names = {window.length: f"a window '{window.name}'" for window in reversed(self.windows)}
+        lengths += [(name, ticks, None) for ticks, name in sorted(window_names.items())]
         if self.ticks > 1:
             lengths.append(("a stretch that is promised", self.ticks, None))
         if epsilon is not None and (longest := self.longest(epsilon)) > 1:

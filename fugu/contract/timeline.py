@@ -70,8 +70,8 @@ class Timeline:
                 del self.rows[0]
 
 
-def _joins(drawn: Drawn, other: Drawn) -> bool:
-    early, late = min(drawn, other), max(drawn, other)
+def _joins(ticks: Drawn, other: Drawn) -> bool:
+    early, late = min(ticks, other), max(ticks, other)
     if early.version != late.version or late.first > early.last + 1:
         return False
     return late.first <= early.last or not (early.absent or late.absent)

@@ -153,43 +153,43 @@ class Trust:
             check_named(policies)
         except (PolicyError, GuaranteeError) as error:
             raise TrustError(str(error), Reason.GUARANTEE) from None
-        mine = self.enrolment
+        enrolment = self.enrolment
         for policy in policies:
-            if mine.pins and policy.stream not in mine.pins:
+            if enrolment.pins and policy.stream not in enrolment.pins:
                 raise TrustError(
                     f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run", Reason.PINNED
                 )
         self._check_symbols(symbols)
         for policy in measured:
             self._check_measured(policy)
-        if mine.total_ceiling is not None:
-            self._check_together(policies, mine.total_ceiling)
+        if enrolment.total_ceiling is not None:
+            self._check_together(policies, enrolment.total_ceiling)
         return document, policies, compiled
 
     def _check_symbols(self, symbols: list[tuple[Policy, AgentPolicy]]) -> None:
         """Let the core hold what runs against pins and the ceiling; the adversaries that an owner accepts are a set."""
-        mine = self.enrolment
+        enrolment = self.enrolment
         pinned: dict[str, CorePolicy] = {}
         for policy, form in symbols:
-            form.device = mine.device
-            pins = mine.pins.get(policy.stream)
+            form.device = enrolment.device
+            pins = enrolment.pins.get(policy.stream)
             if isinstance(pins, SymbolPins):
                 pinned[policy.stream] = pins.compiled(policy, form)
             elif pins is not None:
                 raise TrustError(f"stream {policy.stream}: {violations(policy, pins)[0]}", Reason.PINNED)
         try:
-            within_limits([form for _, form in symbols], pinned, mine.ceiling.limits, lambda: None)
+            within_limits([form for _, form in symbols], pinned, enrolment.ceiling.limits, lambda: None)
         except RefusedError as error:
             if error.reason == Reason.PINNED:
                 raise TrustError(f"{error.detail} than is pinned", Reason.PINNED) from None
             for policy, _ in symbols:
-                _say_in_numbers(policy, mine.ceiling, Reason(error.reason))
+                _say_in_numbers(policy, enrolment.ceiling, Reason(error.reason))
             raise
         for policy, _ in symbols:
-            if mine.adversaries is not None and policy.guarantee.adversary not in mine.adversaries:
+            if enrolment.adversaries is not None and policy.guarantee.adversary not in enrolment.adversaries:
                 raise TrustError(
                     f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; "
-                    f"this device accepts {' or '.join(mine.adversaries)}",
+                    f"this device accepts {' or '.join(enrolment.adversaries)}",
                     Reason.CEILING,
                 )
 

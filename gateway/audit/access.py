@@ -48,8 +48,8 @@ class Listed(NamedTuple):
 
     def may_read(self, user: str, topic: str) -> bool:
         """True if an account may read a topic: if something grants it, and nothing denies it."""
-        mine = [rule for rule in self.rules if rule.user in (user, None) and matches(_filter_of(rule, user), topic)]
-        return any(rule.access in _PERMITS for rule in mine) and not any(rule.access == "deny" for rule in mine)
+        rules = [rule for rule in self.rules if rule.user in (user, None) and matches(_filter_of(rule, user), topic)]
+        return any(rule.access in _PERMITS for rule in rules) and not any(rule.access == "deny" for rule in rules)
 
     def readers(self, topic: str) -> tuple[str, ...]:
         """The accounts that may read a topic."""
@@ -123,8 +123,8 @@ def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | 
     published = _published(policies, config)
     audiences = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(dict(published)))]
     for name, promise in config.audiences.items() if config is not None else ():
-        mine = tuple(called for called, audience in published if audience == name)
-        audiences.append(Audience(name, False, promise.epsilon, promise.adversary, (), (), mine, promise.protect))
+        releases = tuple(called for called, audience in published if audience == name)
+        audiences.append(Audience(name, False, promise.epsilon, promise.adversary, (), (), releases, promise.protect))
     return tuple(audiences)
 
 
@@ -146,13 +146,13 @@ def read_access(text: str) -> tuple[Rule, ...]:
     """The rules of an access list, in their order."""
     rules, user = [], _ANONYMOUS
     for line in text.splitlines():
-        word, _, rest = line.strip().partition(" ")
+        word, _, remainder = line.strip().partition(" ")
         if word == "user":
-            user = rest.strip()
+            user = remainder.strip()
         elif word in ("topic", "pattern"):
-            access, _, topic = rest.strip().partition(" ")
+            access, _, topic = remainder.strip().partition(" ")
             if access not in _WORDS:
-                access, topic = "readwrite", rest.strip()
+                access, topic = "readwrite", remainder.strip()
             rules.append(Rule(user if word == "topic" else None, access, topic.strip()))
     return tuple(rules)
 

@@ -174,23 +174,23 @@ def attack_audiences(
     """
     joint = JointStreams.of(policies)
     told_to = [reader for audience in audiences for reader in _releases_heard(joint, audience, definitions, recorded)]
-    every = [(reader, ticks) for reader in told_to for ticks in dict.fromkeys((1, _stretch_ticks(joint, reader)))]
-    for number, (reader, ticks) in enumerate(every):
-        generator, share = np.random.default_rng([seed, number]), LEVEL / len(every) / 2
+    attacks = [(reader, ticks) for reader in told_to for ticks in dict.fromkeys((1, _stretch_ticks(joint, reader)))]
+    for number, (reader, ticks) in enumerate(attacks):
+        generator, share = np.random.default_rng([seed, number]), LEVEL / len(attacks) / 2
         promised, adversary = _promise(joint, reader, ticks)
         mechanism = partial(mechanism_of, joint, reader.heard, reader.counts, ticks=ticks)
         chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
         event = attacked(mechanism, chains, generator, trials, recorded, share)
-        shown = None
+        witnessed = None
         if recorded is None:
             far, knows = _FAR[joint.states > 2], adversary != "ignorant"
-            heard = ((mechanism(min(far, reach(chain, 12.0))), chain) for chain in chains)
-            shown = max(witness(*each, knows=knows).epsilon for each in heard)
+            mechanisms = ((mechanism(min(far, reach(chain, 12.0))), chain) for chain in chains)
+            witnessed = max(witness(*arguments, knows=knows).epsilon for arguments in mechanisms)
         extended = None
         if len(joint.policies) == ticks == 1 and not any(count.alone for count in reader.counts):
-            drawn = recorded or simulated(joint.policies[0], reader.counts, generator, _DRAWS * trials)
-            noises = [(count, drawn.noises[count.names[0]]) for count in reader.counts]
-            extended = extended_epsilon(joint.policies[0], reader.heard[0], noises, drawn.drawn, adversary, share)
+            outputs = recorded or simulated(joint.policies[0], reader.counts, generator, _DRAWS * trials)
+            noises = [(count, outputs.noises[count.names[0]]) for count in reader.counts]
+            extended = extended_epsilon(joint.policies[0], reader.heard[0], noises, outputs.drawn, adversary, share)
         bound = certified(joint, reader.heard, reader.counts, adversary, reader.audience.epsilon, ticks)
         about = "too few draws were recorded"
         if event.states is not None:
@@ -198,26 +198,26 @@ def attack_audiences(
             about = f"{names}, {_words(event.chain)}, {event.ticks} ticks"
         promise = (reader.audience.name, reader.words, promised, bound, adversary)
         draws = "simulated" if recorded is None else "recorded"
-        yield Attacked(*promise, shown, extended, draws, *event[:4], about, ticks)
+        yield Attacked(*promise, witnessed, extended, draws, *event[:4], about, ticks)
 
 
 def _releases_heard(
     joint: JointStreams, audience: Audience, definitions: Sequence[Definition], recorded: Recorded | None
 ) -> Iterator[_Told]:
     """Releases that an audience hears together; and alone, if a mechanism does not compose."""
-    mine = tuple(definition for definition in definitions if _hears(joint, audience, definition))
-    heard = [
+    counts = tuple(definition for definition in definitions if _hears(joint, audience, definition))
+    symbols_heard = [
         f"{policy.device}/{policy.stream}" in audience.symbols and policy.table is not None for policy in joint.policies
     ]
     if recorded is not None:
-        mine = tuple(definition for definition in mine if all(name in recorded.noises for name in definition.names))
+        counts = tuple(definition for definition in counts if all(name in recorded.noises for name in definition.names))
         all_drawn = all(noise.size for noise in recorded.drawn)
-        heard = [own and all_drawn and number == 0 for number, own in enumerate(heard)]
-    if any(heard) or mine:
-        yield _Told(audience, tuple(heard), mine)
-    for definition in mine if any(heard) or len(mine) > 1 else ():
+        symbols_heard = [is_heard and all_drawn and number == 0 for number, is_heard in enumerate(symbols_heard)]
+    if any(symbols_heard) or counts:
+        yield _Told(audience, tuple(symbols_heard), counts)
+    for definition in counts if any(symbols_heard) or len(counts) > 1 else ():
         if definition.alone:
-            yield _Told(audience, tuple(False for _ in heard), (definition,))
+            yield _Told(audience, tuple(False for _ in symbols_heard), (definition,))
 
 
 def _hears(joint: JointStreams, audience: Audience, definition: Definition) -> bool:
@@ -253,12 +253,12 @@ def simulated(
 ) -> Recorded:
     """So many draws in each state, and of each count's noise, by the policy's own numbers."""
     source, states = Simulated(generator), len(policy.discretiser.states)
-    drawn = [np.full(draws, x, dtype=np.int64) for x in range(states)]
+    symbols = [np.full(draws, x, dtype=np.int64) for x in range(states)]
     if policy.table is not None:
         simulated_source = JointStreams((policy,), (tuple(range(states)),)).source(0, heard=True)
-        drawn = [source.symbols(own, simulated_source) for own in drawn]
+        symbols = [source.symbols(path, simulated_source) for path in symbols]
     counts = [definition.counted(name, 0, ()) for definition in definitions for name in definition.names]
-    return Recorded(drawn, {count.name: source.noise(count, draws) for count in counts})
+    return Recorded(symbols, {count.name: source.noise(count, draws) for count in counts})
 
 
 def _words(chain: MarkovChain) -> str:

@@ -127,7 +127,7 @@ def audit_ledger(
         stated = (promises or {}).get(disclosure.key.audience, disclosure.promise)
         disclosures[disclosure.key].append(disclosure._replace(promise=stated))
     moving, streams = _moving(audit.told), list[StreamLoss]()
-    every: list[tuple[Disclosure, bool]] = []
+    all_disclosures: list[tuple[Disclosure, bool]] = []
     for key, several in sorted(disclosures.items()):
         beside = [
             disclosure for stream in moving[key[:2]] for disclosure in disclosures.get(Key(*stream, key.audience), ())
@@ -136,16 +136,16 @@ def audit_ledger(
         losses = ((stream_loss(disclosure), leaks) for disclosure, leaks in after)
         slack = (loss._replace(epsilon=_with_slack(loss.epsilon, loss.promise, leaks)) for loss, leaks in losses)
         streams.append(max(slack, key=_excess))
-        every += after
-    readers = tuple(_reader_losses(accounts, every))
+        all_disclosures += after
+    readers = tuple(_reader_losses(accounts, all_disclosures))
     differing = [] if promises is None else sorted(set(_promise_problems(audit.told, promises)))
     problems = (*audit.problems, *differing, *(_stream_problem(stream) for stream in streams if stream.wrong))
     problems += tuple(_reader_problem(reader) for reader in readers if reader.wrong)
-    origin, alone = "from what the auditor gave", "by the ledger alone"
+    origin, ledger_alone = "from what the auditor gave", "by the ledger alone"
     believed = (
-        f"classes of chains, noise tables and windows: {origin if trusted else alone}",
-        f"what audiences are promised: {alone if promises is None else origin}",
-        f"which ticks were released, sums and noise: {alone}",
+        f"classes of chains, noise tables and windows: {origin if trusted else ledger_alone}",
+        f"what audiences are promised: {ledger_alone if promises is None else origin}",
+        f"which ticks were released, sums and noise: {ledger_alone}",
         f"which ticks were drawn: {'from the store' if history is not None else 'nothing was given'}",
     )
     return LedgerAudit(audit.entries, audit.accounts, tuple(streams), readers, problems, believed)
@@ -181,16 +181,18 @@ def _amount(epsilon: float | None) -> str:
     return "without bound" if epsilon is None else f"{epsilon:.10g}"
 
 
-def _after_louder(alone: Disclosure, every: Sequence[Disclosure], history: Histories | None) -> tuple[Disclosure, bool]:
+def _after_louder(
+    disclosure: Disclosure, beside: Sequence[Disclosure], history: Histories | None
+) -> tuple[Disclosure, bool]:
     """Give what was told under an allowance, and if a slack is to be added for louder ticks before.
 
-    `every` has what the audience was told of the stream, and of those that move with it, under all allowances. Louder
+    `beside` has what the audience was told of the stream, and of those that move with it, under all allowances. Louder
     ticks leak over a change. Where those before are not known to be far enough, all count as such, and always where
     louder ones follow: no release waits for these.
     """
-    most = max(charged.charge for charged in every if charged.after >= alone.after)
-    charge = alone if most == alone.charge else alone._replace(charge=most, runs=())
-    louder = [before for before in every if before.after < charge.after and before.charge > charge.charge]
+    most = max(charged.charge for charged in beside if charged.after >= disclosure.after)
+    charge = disclosure if most == disclosure.charge else disclosure._replace(charge=most, runs=())
+    louder = [before for before in beside if before.after < charge.after and before.charge > charge.charge]
     if not louder:
         return charge, False
     if charge.mechanism == "chain" and history is not None and _far_enough(charge, louder, history):
@@ -308,11 +310,11 @@ def _reader_losses(accounts: Iterable[Account], disclosed: Sequence[tuple[Disclo
         for disclosure, leaks in disclosed:
             if disclosure.key.audience in account.ever:
                 streams[together_name(moving[disclosure.key[:2]])].append((disclosure, leaks))
-        for name, own in sorted(streams.items()):
-            mine, leak = zip(*own, strict=True)
+        for name, pairs in sorted(streams.items()):
+            disclosures, leak = zip(*pairs, strict=True)
             device, _, stream = name.partition("/")
-            audiences = tuple(sorted({disclosure.key.audience for disclosure in mine}))
-            epsilon = _with_slack(_joint(mine, limit), limit, any(leak))
+            audiences = tuple(sorted({disclosure.key.audience for disclosure in disclosures}))
+            epsilon = _with_slack(_joint(disclosures, limit), limit, any(leak))
             yield ReaderLoss(account.name, device, stream, audiences, limit, epsilon)
 
 
@@ -320,8 +322,8 @@ def _moving(disclosures: Iterable[Disclosure]) -> dict[Stream, frozenset[Stream]
     """For each stream those that move together with it by any class that was promised, and itself."""
     streams: dict[Stream, frozenset[Stream]] = {}
     for disclosure in disclosures:
-        own = disclosure.key[:2]
-        members = (own, *streams_charged(disclosure.chains, disclosure.key.device))
+        stream = disclosure.key[:2]
+        members = (stream, *streams_charged(disclosure.chains, disclosure.key.device))
         joined = frozenset().union(*(streams.get(member, {member}) for member in members))
         streams |= dict.fromkeys(joined, joined)
     return streams

@@ -72,8 +72,8 @@ class Definition(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """Of each count's noise."""
-        of = f"{self.kind} {self.name}{self.part}" + (f" of {self.source}" if self.source else "")
-        return tuple(f"{of} {n}" for n in range(len(self.groups)))
+        prefix = f"{self.kind} {self.name}{self.part}" + (f" of {self.source}" if self.source else "")
+        return tuple(f"{prefix} {n}" for n in range(len(self.groups)))
 
     @property
     def overlap(self) -> int:
@@ -256,8 +256,8 @@ class JointStreams(NamedTuple):
     def named(self, secret: int) -> str:
         """Words for a state of the chain."""
         state = self.secrets.index(secret) if self.secrets else secret
-        shown = zip(self.policies, self.shows, strict=True)
-        return ", ".join(policy.discretiser.states[column[state]] for policy, column in shown)
+        streams = zip(self.policies, self.shows, strict=True)
+        return ", ".join(policy.discretiser.states[column[state]] for policy, column in streams)
 
     def source(self, number: int, *, heard: bool) -> Source:
         """Source of the symbols of a policy."""
@@ -346,14 +346,14 @@ def mechanism_of(
         if low <= first and last <= high
         for name, group in zip(definition.names, definition.groups, strict=True)
     ]
-    sources = tuple(joint.source(n, heard=own) for n, own in enumerate(heard))
+    sources = tuple(joint.source(n, heard=is_heard) for n, is_heard in enumerate(heard))
     return Mechanism(high - low + 1, secret - low, joint.states, sources, tuple(counts), joint.secrets, ticks)
 
 
 def _members(joint: JointStreams, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
     if definition.symbols:
         return group
-    return tuple(x for x, shown in enumerate(joint.shows[definition.source]) if shown in group)
+    return tuple(x for x, state in enumerate(joint.shows[definition.source]) if state in group)
 
 
 def certified(
@@ -378,10 +378,10 @@ def certified(
         return math.inf
     if ticks == 1:
         return epsilon
-    policy, mine = joint.policies[0], [definition for definition in definitions if definition.source == 0]
-    own = {definition.name for definition in mine if definition.kind != "release"}
-    counted = tuple(window for window in policy.counted if window.name in own)
-    beside = _tick_ratios(policy, 0, heard[0], [definition for definition in mine if definition.kind == "release"])
+    policy, counts = joint.policies[0], [definition for definition in definitions if definition.source == 0]
+    own_names = {definition.name for definition in counts if definition.kind != "release"}
+    counted = tuple(window for window in policy.counted if window.name in own_names)
+    beside = _tick_ratios(policy, 0, heard[0], [definition for definition in counts if definition.kind == "release"])
     return joint.chains.stretch_bound(epsilon, 1, log_up(max(beside)), counted, adversary).epsilon(ticks)
 
 
@@ -389,10 +389,10 @@ def _tick_ratios(
     policy: Policy, number: int, heard: bool, definitions: Sequence[Definition]
 ) -> tuple[Fraction, Fraction]:
     """Bounds on the likelihood ratios of all that a tick of a stream adds to, as for `ratio_loss`."""
-    mine = [definition for definition in definitions if definition.source == number]
-    rate = sum((definition.rate for definition in mine if not definition.symbols), Fraction(0))
+    counts = [definition for definition in definitions if definition.source == number]
+    rate = sum((definition.rate for definition in counts if not definition.symbols), Fraction(0))
     if policy.table is not None and not heard:
-        for definition in mine:
+        for definition in counts:
             if definition.symbols:
                 rate += definition.overlap * Fraction(charge(policy.table, float(definition.spread)))
     symbols = tick_ratios(policy.table) if heard and policy.table is not None else (Fraction(1), Fraction(1))

@@ -41,9 +41,9 @@ def window_noise(definition: Definition, frames: Iterable[WindowFrame], states: 
         inside = states[low : low + frame.length] if low >= 0 else states[:0]
         if inside.size != frame.length or (inside < 0).any():
             continue
-        for own, group, count in zip(noises, definition.groups, frame.counts, strict=True):
-            own.append(count - int(np.isin(inside, group).sum()))
-    return {name: np.array(own, np.int64) for name, own in zip(definition.names, noises, strict=True) if own}
+        for noise, group, count in zip(noises, definition.groups, frame.counts, strict=True):
+            noise.append(count - int(np.isin(inside, group).sum()))
+    return {name: np.array(noise, np.int64) for name, noise in zip(definition.names, noises, strict=True) if noise}
 
 
 def release_noise(
@@ -119,12 +119,12 @@ class Published(NamedTuple):
         frames: list[SymbolFrame] = []
         counted: list[WindowFrame] = []
         released: list[ReleaseFrame] = []
-        own = (policy.fleet, policy.device, policy.stream)
+        names = (policy.fleet, policy.device, policy.stream)
         for topic, payload in messages:
             try:
-                if topic == topic_of("symbols", *own):
+                if topic == topic_of("symbols", *names):
                     frames.append(SymbolFrame.decode(payload))
-                elif topic == topic_of("window", *own):
+                elif topic == topic_of("window", *names):
                     counted.append(WindowFrame.decode(payload))
                 elif _is_release(topic, policy.fleet):
                     released.append(ReleaseFrame.decode(payload))
@@ -133,18 +133,18 @@ class Published(NamedTuple):
         frames = [frame for frame in frames if frame.policy_version == policy.version]
         counts = {(frame.window, frame.index): frame for frame in counted if frame.policy_version == policy.version}
         releases = {release.entry: release for release in released if release.stream == policy.stream}
-        every: list[SymbolFrame | WindowFrame] = [*frames, *counts.values()]
-        begin = min((frame.first - frame.shift for frame in every), default=0)
-        end = max((frame.last - frame.shift + 1 for frame in every), default=0)
+        all_frames: list[SymbolFrame | WindowFrame] = [*frames, *counts.values()]
+        begin = min((frame.first - frame.shift for frame in all_frames), default=0)
+        end = max((frame.last - frame.shift + 1 for frame in all_frames), default=0)
         states, segments = np.full(end - begin, -1, dtype=np.int64), np.zeros(end - begin, dtype=np.int64)
-        if truth is not None and every:
+        if truth is not None and all_frames:
             states, segments = truth.numbered(begin, end).at(np.arange(begin, end), loop=loop)
         return cls(policy, begin, states, segments, _placed(policy, frames, end - begin, begin), counts, releases)
 
     def windows(self, name: str) -> list[WindowFrame]:
         """The counts of a window through which the device ran, in their order."""
-        mine = sorted(index for of, index in self.counts if of == name)
-        return [frame for index in mine if (frame := self.counts[name, index]).observed == frame.length]
+        indices = sorted(index for window, index in self.counts if window == name)
+        return [frame for index in indices if (frame := self.counts[name, index]).observed == frame.length]
 
     def draws(self, definitions: Iterable[Definition]) -> Recorded:
         """Draws by their source: as far as there is a truth those of the device, and those of releases."""
@@ -152,12 +152,12 @@ class Published(NamedTuple):
         for definition in definitions:
             if definition.kind == "release":
                 called = (definition.name, f"{definition.name}-{self.policy.device}")
-                mine = [frame for frame in self.releases.values() if frame.name in called]
-                noises |= release_noise(self.policy, definition, mine, self.symbols, self.begin)
+                own_frames = [frame for frame in self.releases.values() if frame.name in called]
+                noises |= release_noise(self.policy, definition, own_frames, self.symbols, self.begin)
             else:
                 noises |= window_noise(definition, self.windows(definition.name), self.states, self.begin)
-        heard = self.symbols >= 0
-        by_state = [self.symbols[(self.states == x) & heard] for x in range(len(self.policy.discretiser.states))]
+        has_symbol = self.symbols >= 0
+        by_state = [self.symbols[(self.states == x) & has_symbol] for x in range(len(self.policy.discretiser.states))]
         return Recorded(by_state, noises)
 
 

@@ -229,8 +229,8 @@ def _periods(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:
         return ()
     promises = (("everything", described.guarantee), ("windows alone", described.windows_guarantee))
     return tuple(
-        When(of, promise.since, promise.until, promise.outside, promise.when)
-        for of, promise in promises
+        When(subject, promise.since, promise.until, promise.outside, promise.when)
+        for subject, promise in promises
         if promise is not None
     )
 

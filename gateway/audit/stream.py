@@ -69,40 +69,40 @@ def attack_points(
     with one for the states that are possible in the long run.
     """
     shows = policy.shows or tuple(range(len(policy.coordinates)))
-    mine = [audience for audience in audiences if f"{policy.device}/{policy.stream}" in audience.symbols]
+    readers = [audience for audience in audiences if f"{policy.device}/{policy.stream}" in audience.symbols]
     possible, lasting = _possible(policy)
     tables = [(measure_table, _emission(policy, measure_table.noise)) for measure_table in policy.measure_tables]
     tables = [(table, distribution) for table, distribution in tables if table.constraint in (0, lasting)]
-    share, near = level / max(1, 2 * len(mine)) / len(tables), policy.measurement.neighbours
-    for number, audience in enumerate(mine):
+    share, near = level / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
+    for number, audience in enumerate(readers):
         generator = np.random.default_rng([seed, number])
         stream = policy.stream_loss
         certified = math.inf if stream.epsilon is None else stream.epsilon
         promised, adversary = (certified, stream.adversary) if audience.site else audience[2:4]
         rows = [("points", promised, certified, False)]
         rows += [("one point", policy.epsilon, policy.epsilon, True)] if audience.site else []
-        for heard, epsilon, bound, single in rows:
+        for output, epsilon, bound, single in rows:
             alike = {(x, z) for x in members(possible) for z in members(near[x] & possible) if x != z}
             joined = alike if single else None
             events = []
             for table, distribution in tables:
-                alone = Mechanism(1, 0, len(distribution), (Source(distribution, shows, True),), (), policy.shows)
+                point = Mechanism(1, 0, len(distribution), (Source(distribution, shows, True),), (), policy.shows)
                 chain = _chain(policy)
-                event = attacked(lambda _: alone, [chain], generator, trials, None, share, joined)  # noqa: B023
-                losses, apart = told_by_tick(alone), joined or list(permutations(dict.fromkeys(shows), 2))
-                shown = max(float(losses[shows.index(x), shows.index(z)]) for x, z in apart)
+                event = attacked(lambda _: point, [chain], generator, trials, None, share, joined)  # noqa: B023
+                losses, apart = told_by_tick(point), joined or list(permutations(dict.fromkeys(shows), 2))
+                witnessed = max(float(losses[shows.index(x), shows.index(z)]) for x, z in apart)
                 if not single and len(distribution) <= _MOST and not policy.changes:
                     far = min(_FAR, reach(chain, 12.0))
-                    long = alone._replace(ticks=2 * far + 1, secret=far)
-                    shown = max(shown, witness(long, chain, knows=adversary != "ignorant").epsilon)
-                events.append((event, shown, table))
+                    long = point._replace(ticks=2 * far + 1, secret=far)
+                    witnessed = max(witnessed, witness(long, chain, knows=adversary != "ignorant").epsilon)
+                events.append((event, witnessed, table))
             event, _, table = max(events, key=lambda event_row: event_row[0].least)
             words = "nothing could be counted"
             if event.states is not None:
                 names = [policy.discretiser.states[state] for state in event.states]
                 words = f"{' rather than '.join(names)}, table {table.number}"
             yield Attacked(
-                *(audience.name, heard, epsilon, bound, adversary, max(shown for _, shown, _ in events), None),
+                *(audience.name, output, epsilon, bound, adversary, max(witnessed for _, witnessed, _ in events), None),
                 *("simulated", event.least, event.trials, event.hits, event.alarms, words),
             )
 
@@ -110,10 +110,10 @@ def attack_points(
 def _possible(policy: MeasurePolicy) -> tuple[int, int]:
     """The states that are possible at any tick, and those that are at every tick in the long run; 0 if that changes."""
     sets = ConstraintSets(policy.measurement)
-    every = sets.all()
-    last = every[sets.start :]
+    all_sets = sets.all()
+    last = all_sets[sets.start :]
     united = 0
-    for states in every:
+    for states in all_sets:
         united |= states
     return united, last[0] if len(last) == 1 else 0
 
@@ -140,9 +140,9 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
         point: n for n, point in enumerate(dict.fromkeys(point for numbers, _ in distributions for point in numbers))
     }
     emission = np.zeros((len(distributions), len(points) + 1))
-    for own, (numbers, distribution) in zip(emission, distributions, strict=True):
-        own[[points[point] for point in numbers]] = distribution[:-1]
-        own[-1] = distribution[-1]
+    for row, (numbers, distribution) in zip(emission, distributions, strict=True):
+        row[[points[point] for point in numbers]] = distribution[:-1]
+        row[-1] = distribution[-1]
     return emission[shows]
 
 
@@ -164,19 +164,19 @@ def attack_published(
     states, segments = published.states[low:high], published.segments[low:high]
 
     def counts(window: Window | GroupDocument) -> CountOutputs | None:
-        every = [(frame.first - frame.shift - begin - low, frame.counts) for frame in published.windows(window.name)]
-        whole = [(first, numbers) for first, numbers in every if 0 <= first <= states.size - window.length]
-        if not whole:
+        frames = [(frame.first - frame.shift - begin - low, frame.counts) for frame in published.windows(window.name)]
+        whole_windows = [(first, numbers) for first, numbers in frames if 0 <= first <= states.size - window.length]
+        if not whole_windows:
             return None
-        names, (first, numbers) = policy.discretiser.states, map(np.array, zip(*whole, strict=True))
+        names, (first, numbers) = policy.discretiser.states, map(np.array, zip(*whole_windows, strict=True))
         scale, groups = Fraction(window.scale), window.groups(names)
         present = (states >= 0).astype(np.int64)
         return CountOutputs(numbers, first, window.length, scale, groups, int(states.size), len(names), present)
 
     symbols = None
-    heard = np.where(states >= 0, published.symbols[low:high], -1)
+    symbols_heard = np.where(states >= 0, published.symbols[low:high], -1)
     if policy.table is not None and (published.symbols >= 0).any():
-        symbols = SymbolOutputs(heard, np.array(policy.table.weights(), dtype=np.float64) / SCALE)
+        symbols = SymbolOutputs(symbols_heard, np.array(policy.table.weights(), dtype=np.float64) / SCALE)
     releases = releases_of(policy, symbols, counts)
     if not releases:
         raise FuguError("the recording has no symbols, and no whole windows that do not overlap")
@@ -194,8 +194,8 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
     if ticks == 1 or joint.absent:
         return []
     generator = np.random.default_rng([seed, ticks])
-    heard = mechanism_of(joint, [policy.table is not None], windows(policy), 0)
-    chain = worst_chains(joint, policy.guarantee.adversary, told_by_tick(heard))[0]
+    mechanism = mechanism_of(joint, [policy.table is not None], windows(policy), 0)
+    chain = worst_chains(joint, policy.guarantee.adversary, told_by_tick(mechanism))[0]
     unknown = unknown_ticks(policy, reach(chain, _FORGETS))
     lengths = [window.length for window in policy.counted]
     parts = min([FEWEST, *(min(PARTS, max(1, length // ticks)) for length in lengths)])
@@ -294,14 +294,14 @@ def audit_stream(
     attacked: list[Trial] = []
     stretches = attack_simulated_stretches(policy, seed) if truth is None and len(policies) == 1 else []
     if messages is not None:
-        mine = [definition for definition in definitions if definition.source == 0]
+        counts = [definition for definition in definitions if definition.source == 0]
         published = Published.read(policy, messages, truth, loop=loop)
-        drawn = published.draws(mine)
-        findings += [Finding("noise-not-as-stated", about) for about in distribution_problems(drawn.noises, mine)]
+        draws = published.draws(counts)
+        findings += [Finding("noise-not-as-stated", about) for about in distribution_problems(draws.noises, counts)]
         findings += _class_findings(policy, published.symbols)
         if truth is not None:
             attacked, stretches = attack_published(published, truth.source, known_every)
-            attacks += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
+            attacks += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=draws)
             findings += published_findings(attacked)
     attacks = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *attacks]
     findings += [_refutation(attacked) for attacked in attacks if attacked.refuted]
@@ -316,8 +316,8 @@ def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[De
     for definition in definitions:
         sizes = [recorded[name] for name in definition.names if name in recorded]
         if sizes and definition.terms == 1:
-            drawn = np.concatenate(sizes)
-            problems = noise_problems({Fraction(definition.scale): (drawn.size, int(np.abs(drawn).sum()))})
+            noise = np.concatenate(sizes)
+            problems = noise_problems({Fraction(definition.scale): (noise.size, int(np.abs(noise).sum()))})
             lines += [f"{definition.names[0].rpartition(' ')[0]}: {problem}" for problem in problems]
     return lines
 
@@ -345,8 +345,10 @@ def _refutation(attacked: Attacked) -> Finding:
     least = max(attacked.least, attacked.extended or 0.0, attacked.witness or 0.0)
     how = ", if draws are independent" if least == attacked.extended else ", if draws are as stated"
     how = "" if attacked.least > attacked.promised else how
-    of = "" if attacked.ticks == 1 else f" about any {attacked.ticks} ticks in a row"
-    promised = f"epsilon {attacked.promised:.6g} is promised{of}" if attacked.promised else "nothing should be told"
+    stretch = "" if attacked.ticks == 1 else f" about any {attacked.ticks} ticks in a row"
+    promised = (
+        f"epsilon {attacked.promised:.6g} is promised{stretch}" if attacked.promised else "nothing should be told"
+    )
     about = f"{attacked.audience}: {attacked.heard} ({attacked.draws} draws): {promised}, and it is at least "
     about += f"{least:.4g}{how}"
     return Finding("epsilon-refuted", about)

@@ -316,11 +316,11 @@ class HostActor:
         first = os.getpid() % max(len(vacant), 1)  # so that those who look at the same time want different ones
         context = multiprocessing.get_context("forkserver")
         for part in [*vacant[first:], *vacant[:first]][: max((vacant_parts + 1) // 2, 1)]:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=serve_part, args=(self._given, part, theirs), name=part)
+            near_end, far_end = context.Pipe()
+            process = context.Process(target=serve_part, args=(self._given, part, far_end), name=part)
             process.start()
-            theirs.close()  # so that its end is seen when it is gone
-            self._running.append(_Running(part, process, ours))
+            far_end.close()  # so that its end is seen when it is gone
+            self._running.append(_Running(part, process, near_end))
 
     def _see(self) -> None:
         """Take note of what the processes say, and of those that have ended: others may take their parts."""

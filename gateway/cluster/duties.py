@@ -74,8 +74,8 @@ class OneShard(Alone):
 
     def await_turn(self) -> None:
         """Raise NotArrangedError while another number of processes shares the devices."""
-        with closing(Store(self._settings.store)) as seen:
-            self.arrange(seen)
+        with closing(Store(self._settings.store)) as store:
+            self.arrange(store)
 
     def arrange(self, store: Store) -> None:
         """Raise NotArrangedError if another number of processes shares the devices."""
@@ -102,8 +102,8 @@ class OneShard(Alone):
 
 def shard_account(gateway: Broker, index: int, count: int) -> Broker:
     """How one of so many shards connects. Raises UsageError if only others have accounts of their own."""
-    if (own := own_account(gateway, index)) is not None:
-        return own
+    if (account := own_account(gateway, index)) is not None:
+        return account
     if any(own_account(gateway, index) for index in range(count)):
         raise UsageError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
     return gateway
@@ -148,9 +148,9 @@ class FleetProgress(StoreProgress):
     def _devices(self, question: Question) -> tuple[str, ...]:
         began = time.monotonic()
         wanted: dict[str, list[str]] = {}
-        heard = [(device, question.stream) for device in question.devices if device not in question.silent]
+        symbol_streams = [(device, question.stream) for device in question.devices if device not in question.silent]
         counted = [(device, sequence_name(question.stream, window.name)) for device, window in question.windows.items()]
-        for device, name in (*heard, *counted):
+        for device, name in (*symbol_streams, *counted):
             if (device, name) not in self._read:
                 wanted.setdefault(name, []).append(device)
         for name, devices in wanted.items():

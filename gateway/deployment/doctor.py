@@ -272,8 +272,8 @@ def _shared(process: Path) -> Iterator[Finding]:
     log = _log(process)
     if log is None:
         return
-    every = set(re.findall(r"^(?:\d+: )?(\S+) [012] (\$share/.*)$", log, re.MULTILINE))
-    name, count = next(iter(Counter(name for name, _ in every).most_common(1)), ("", 0))
+    subscriptions = set(re.findall(r"^(?:\d+: )?(\S+) [012] (\$share/.*)$", log, re.MULTILINE))
+    name, count = next(iter(Counter(name for name, _ in subscriptions).most_common(1)), ("", 0))
     if count > _MANY_SHARED:
         text = f"account {printable(name)[:64]} has shared {count:,} of them: remove it with fugu deploy remove"
         yield Finding("broker's subscriptions", "FAIL", text)

@@ -200,18 +200,18 @@ def write_gateway(
     """
     (folder / "policies").mkdir()
     write_public(folder / "ca.pem", broker.authority_certificate)
-    own = credentials.write(folder)
+    gateway_files = credentials.write(folder)
     operator = {} if rollout is None else rollout.write(folder, "rollout-{}".format)
     for index, shard in enumerate(shards):
         shard.write(folder, partial(numbered, index=index))
-    files = {"ca_file": "ca.pem", **own}
+    files = {"ca_file": "ca.pem", **gateway_files}
     tables = [] if rollout is None else _signed_tables(folder, signed, operator, in_place=in_place)
     write_public(folder / "gateway.toml", "\n".join([*_gateway_toml(broker, files, in_place=in_place), *tables, ""]))
     if in_place:
         return
     shared, secrets_of = ["gateway.toml", "ca.pem"], [] if signed is None else [_KEY, _SECRET]
     fields = {
-        "CREDENTIALS": _load([*shared, *_files(own), *_files(operator), *secrets_of], GATEWAY.config),
+        "CREDENTIALS": _load([*shared, *_files(gateway_files), *_files(operator), *secrets_of], GATEWAY.config),
         "PROGRAM": f"{_PROGRAMS}/fugu",
     }
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
@@ -219,7 +219,7 @@ def write_gateway(
         return
     fields["SHARDS"] = str(len(shards))
     write_public(folder / "fugu-fleet.service", unit(SHARD_UNIT, {**fields, "PART": "fleet"}))
-    fields["CREDENTIALS"] = _load([*shared, *(numbered(name, "%i") for name in _files(own))], GATEWAY.config)
+    fields["CREDENTIALS"] = _load([*shared, *(numbered(name, "%i") for name in _files(gateway_files))], GATEWAY.config)
     write_public(folder / SHARD_UNIT, unit(SHARD_UNIT, {**fields, "PART": "%i"}))
 
 

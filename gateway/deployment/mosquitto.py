@@ -87,9 +87,9 @@ class Account(Document):
     def topics(self, fleet: str) -> list[str]:
         """All topics of a device, and about it, on which the broker may have something retained."""
         streams = [f"{kind}/{stream}" for stream in (*self.streams, *self.former) for kind in _KINDS]
-        mine = [f"{self.name}/{name}" for name in ("status", "policy/status", "policy/set", *streams)]
+        own_topics = [f"{self.name}/{name}" for name in ("status", "policy/status", "policy/set", *streams)]
         described = [f"description/{self.name}/{stream}" for stream in (*self.streams, *self.former)]
-        return [f"fugu/2/{fleet}/{topic}" for topic in (*mine, *described)]
+        return [f"fugu/2/{fleet}/{topic}" for topic in (*own_topics, *described)]
 
 
 _FRAMES = ("read +/symbols/+", "read +/window/+", "read +/status")
@@ -138,13 +138,13 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
         discovery["operator"] = [f"write {of(fleet, name)}" for name in removed for of in about]
         discovery["home-assistant"] = ["read homeassistant/#", "write homeassistant/status"]
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
-    lines += [_line("pattern", root, entry) for entry in _DEVICE]
+    lines += [_line("pattern", root, rule) for rule in _DEVICE]
     for account in listed:
         if account.role != "device" or account.streams:
             lines += ["", f"# {account.role}", f"user {account.name}"]
         if account.role == "device":
             frames = [f"write {account.name}/{kind}/{stream}" for stream in account.streams for kind in _KINDS]
-            lines += [_line("topic", root, entry) for entry in frames]
+            lines += [_line("topic", root, rule) for rule in frames]
             continue
         if account.role == "removed":
             lines.append("topic deny #")
@@ -152,14 +152,14 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
         lines.append(f"topic deny {root}/{account.name}/+/#")
         readable = [f"read release/{audience}/+" for audience in account.audiences]
         granted = [*_TOPICS.get(account.role, ()), *readable, *(cleared if account.role == "operator" else [])]
-        lines += [_line("topic", root, entry) for entry in granted]
-        lines += [f"topic {entry}" for entry in discovery.get(account.role, ())]
+        lines += [_line("topic", root, rule) for rule in granted]
+        lines += [f"topic {rule}" for rule in discovery.get(account.role, ())]
         lines += [f"topic read {topic}" for topic in SharedSubscriptions.topics if account.role == "gateway"]
     return "\n".join(lines) + "\n"
 
 
-def _line(kind: str, root: str, entry: str) -> str:
-    access, _, topic = entry.partition(" ")
+def _line(kind: str, root: str, rule: str) -> str:
+    access, _, topic = rule.partition(" ")
     return f"{kind} {access} {root}/{topic}"
 
 

@@ -123,7 +123,7 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
     content = content_of(document)
     target = target_of(document.to)
     stored = [stored for stored in registry.documents() if stored.target == target]
-    older = [entry.version for entry in stored if entry.version < document.version]
+    older = [former.version for former in stored if former.version < document.version]
     for version in reversed(older):
         with suppress(FuguError):  # one that cannot be read is none that can be brought back
             if content_of(document_in(registry, version)) == content:
@@ -137,7 +137,7 @@ def other_ticks(old: PolicyDocument, new: PolicyDocument) -> dict[str, str]:
     for policy in new.templates():
         former = before.get(policy.stream, policy)
         ticks = _window_ticks(former)
-        changed = [name for name, of in _window_ticks(policy).items() if of != ticks.get(name, of)]
+        changed = [name for name, now in _window_ticks(policy).items() if now != ticks.get(name, now)]
         if policy.clock != former.clock:
             reasons[policy.stream] = "another epoch or period"
         elif changed:
@@ -194,7 +194,7 @@ def enter(registry: Registry, signed: Signed, *, who: str, time_us: int) -> Docu
     """
     check_new(registry, signed)
     document = signed.document
-    entry = Document(
+    stored_document = Document(
         version=document.version,
         target=target_of(document.to),
         digest=signed.envelope.digest,
@@ -202,8 +202,8 @@ def enter(registry: Registry, signed: Signed, *, who: str, time_us: int) -> Docu
         description=", ".join(promise.stream for promise in promises(document)),
         restores=restored_by(registry, document),
     )
-    registry.add_document(entry, who=who, time_us=time_us)
-    return entry
+    registry.add_document(stored_document, who=who, time_us=time_us)
+    return stored_document
 
 
 _TICKS = 50_000
@@ -286,7 +286,7 @@ def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None 
     worths: dict[str, Worth] = {}
     after = _worths(document, worths)
     changes = []
-    for former, names in sorted(by_version.items(), key=lambda entry: entry[0] or 0):
+    for former, names in sorted(by_version.items(), key=lambda group: group[0] or 0):
         streams, unknown = {name: StreamChange(name, None, worth) for name, worth in after.items()}, False
         try:
             streams |= {} if former is None else _changed(document_in(registry, former), document, after, worths)

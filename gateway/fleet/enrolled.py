@@ -117,8 +117,8 @@ class FleetPolicies:
         in_force = {name: answer.in_force for name, answer in answers if answer.in_force}
         while refusals := self._registry.refusals(after=self._refusals):
             self._refusals = refusals[-1].number
-            some = [refusal for refusal in refusals if refusal.outcome == "refused"]
-            self._ever_refused.update((refusal.device, refusal.version) for refusal in some)
+            refused_documents = [refusal for refusal in refusals if refusal.outcome == "refused"]
+            self._ever_refused.update((refusal.device, refusal.version) for refusal in refused_documents)
         self._ever_accepted.update(in_force.items())
         if sent or (refused, in_force) != (self._refused, self._in_force):
             self._catalogue.charges += 1
@@ -216,8 +216,8 @@ class Enrolled:
         self.roots = read_roots(files.roots, fleet)
         self.signer = None if files.key is None else Signer(fleet, files.key, files.passphrase_file)
         root = self.roots[-1][0]
-        theirs = {public for name, public in root.public_keys.items() if name in root.gateway.names}
-        if self.signer is not None and self.signer.public not in theirs:
+        gateway_keys = {public for name, public in root.public_keys.items() if name in root.gateway.names}
+        if self.signer is not None and self.signer.public not in gateway_keys:
             raise FuguError(f"{files.key} is not a gateway key of root version {self.roots[-1][0].version}")
         self._registry = Registry(files.registry)
         try:

@@ -378,8 +378,8 @@ def _document(
     fleet: str, version: int, publics: Mapping[RoleName, Mapping[str, str]], thresholds: Mapping[RoleName, int]
 ) -> RootDocument:
     root, policy, gateway = (Role(keys=tuple(publics[role]), threshold=thresholds[role]) for role in ROLES)
-    every = {name: public for role in ROLES for name, public in publics[role].items()}
-    return RootDocument(fleet=fleet, version=version, keys=every, root=root, policy=policy, gateway=gateway)
+    all_keys = {name: public for role in ROLES for name, public in publics[role].items()}
+    return RootDocument(fleet=fleet, version=version, keys=all_keys, root=root, policy=policy, gateway=gateway)
 
 
 def _signed(document: RootDocument, keys: list[Ed25519PrivateKey]) -> Root:

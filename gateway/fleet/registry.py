@@ -467,8 +467,8 @@ def _open(path: Path, fleet: str | None, busy_seconds: float) -> tuple[sqlite3.C
 
 
 def _document(row: Any) -> Document:
-    version, kind, name, *rest = row
-    return Document(version, Target(kind, name), *rest)
+    version, kind, name, *fields = row
+    return Document(version, Target(kind, name), *fields)
 
 
 def _device(row: Any) -> Device:

@@ -429,7 +429,7 @@ class Rollouts:
             query = f"SELECT plan, created_us, ended_us, {_STATE} FROM rollouts WHERE number=?"
             if (row := self._db.execute(query, (number,)).fetchone()) is None:
                 raise FuguError(f"there is no rollout {number} in fleet {self._registry.fleet}")
-            text, created, ended, phase, stage, approved, clock, seen, slot, cause = row
+            text, created, ended, phase, stage, approved, clock, seen_us, slot, cause = row
             members: dict[int, list[str]] = {}
             offers: dict[str, _Offer] = {}
             query = (
@@ -443,7 +443,7 @@ class Rollouts:
         plan = RolloutPlan.from_json(text)
         stages = tuple(tuple(members.get(i, ())) for i in range(len(plan.stages))) if members else ()
         return Rollout(
-            plan, RolloutState(phase, stages, stage, approved, clock, seen, slot, offers, cause), created, ended
+            plan, RolloutState(phase, stages, stage, approved, clock, seen_us, slot, offers, cause), created, ended
         )
 
     def _save(self, number: int, before: RolloutState, after: RolloutState, time_us: int | None = None) -> None:

@@ -140,12 +140,12 @@ class FleetService(Part):
     def _seen(self, device: str, status: Status) -> None:
         """A device's birth, status or last will has arrived; of a second the newest counts, and a birth before it."""
         if self._takes(device):
-            entry = Sighting(
+            sighting = Sighting(
                 *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),
                 self._now_us(),
             )
             before = () if status.online else self._sightings.get(device, ())
-            self._sightings[device] = [*(earlier for earlier in before if earlier.online), entry]
+            self._sightings[device] = [*(earlier for earlier in before if earlier.online), sighting]
         self._doubting.discard(device)
         if StatusCode.GATEWAY_CLOCK in status.codes and self._enrolled.has(device):
             self._doubting.add(device)
@@ -208,8 +208,8 @@ class FleetService(Part):
             self._counters["policies_acknowledged"] += len(self._acknowledged)
             self._acknowledged = []
         if self._sightings:
-            every = chain.from_iterable(self._sightings.values())
-            self._counters["fleet_strangers"] += self._registry.seen(every)
+            sightings = chain.from_iterable(self._sightings.values())
+            self._counters["fleet_strangers"] += self._registry.seen(sightings)
             self._sightings = {}
         if self._reports:
             reports = [self._report(device, *answer) for device, answer in self._reports.items()]

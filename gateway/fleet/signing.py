@@ -73,9 +73,9 @@ class Signed(NamedTuple):
     def with_signatures(self, keys: Sequence[Ed25519PrivateKey]) -> Signed:
         """The same, with more signatures. FuguError if a guarantee, derived anew, does not hold."""
         verify_guarantees(self.document)
-        own = sign("policy", self.envelope.payload, keys).signatures
-        every = tuple(sorted((*self.envelope.signatures, *own), key=lambda signature: signature.key))
-        return self._replace(envelope=replace(self.envelope, signatures=every), signatures=len(every))
+        own_signatures = sign("policy", self.envelope.payload, keys).signatures
+        signatures = tuple(sorted((*self.envelope.signatures, *own_signatures), key=lambda signature: signature.key))
+        return self._replace(envelope=replace(self.envelope, signatures=signatures), signatures=len(signatures))
 
     def check(self, root: Root, now: int, enrolments: Iterable[Enrolment] = ()) -> bool:
         """Judge it, complete, at Unix time `now`, as the devices will; whether it is valid by now, or only later.

@@ -246,7 +246,7 @@ def _counts(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]
     by_state = not count.blocks and len(frame.counts) == len(count.states)
     states = [[state] for state in count.states] if by_state else [list(count.states)] * len(frame.counts)
     promise = policy.windows_alone or policy.guarantee
-    whole = {
+    common = {
         **{"time": unix_us(count.time), "since": unix_us(count.since), "device": sequence.device},
         **{"stream": sequence.stream, "window": frame.window, "index": frame.index},
         **{"policy_version": frame.policy_version, "first": frame.first, "length": frame.length},
@@ -255,7 +255,7 @@ def _counts(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]
     }
     columns = zip(states, count.blocks or [None] * len(states), frame.counts, count.low, count.high, strict=True)
     names = ("states", "block", "count", "low", "high")
-    return [whole | dict(zip(names, row, strict=True)) for row in columns]
+    return [common | dict(zip(names, row, strict=True)) for row in columns]
 
 
 def _policy_row(policy: AnyPolicy) -> dict[str, Any]:
@@ -275,8 +275,8 @@ def release_rows(frames: Iterable[ReleaseFrame]) -> Any:
 
 def _values(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
     states = [list(group) for group in frame.asked.groups(frame.states)]
-    own = {name: getattr(frame, name, None) for name in TABLES["releases"].names}
-    whole = {**own, "time": unix_us(frame.time), "since": unix_us(frame.since)}
+    fields = {name: getattr(frame, name, None) for name in TABLES["releases"].names}
+    common = {**fields, "time": unix_us(frame.time), "since": unix_us(frame.since)}
     numbers = zip(states, frame.values, frame.low, frame.high, frame.standard_errors, strict=True)
     for label, value, low, high, error in numbers:
-        yield whole | {"states": label, "value": value, "low": low, "high": high, "standard_error": error}
+        yield common | {"states": label, "value": value, "low": low, "high": high, "standard_error": error}

@@ -62,12 +62,12 @@ class Sequences(NamedTuple):
         return int(np.count_nonzero(self.symbols >= 0))
 
     @classmethod
-    def of(cls, symbols: Iterable[NDArray[Any]], ticks: Any, streams: Any, tables: Any, *rest: Any) -> Sequences:
+    def of(cls, symbols: Iterable[NDArray[Any]], ticks: Any, streams: Any, tables: Any, *columns: Any) -> Sequences:
         """Sequences of so many ticks each; their symbols, one after another, may come in other parts."""
         starts, streams, tables = (
             np.asarray(column, dtype=np.int64) for column in (np.append(0, ticks), streams, tables)
         )
-        return cls(np.concatenate([np.empty(0, dtype=np.int8), *symbols]), np.cumsum(starts), streams, tables, *rest)
+        return cls(np.concatenate([np.empty(0, dtype=np.int8), *symbols]), np.cumsum(starts), streams, tables, *columns)
 
     def take(self, chosen: Sequence[int] | Ints) -> Sequences:
         """Some of the sequences."""
@@ -184,11 +184,11 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
     levels: list[Deviations] = []
     if ticks >= _FEWEST * SEQUENCE_TICKS and np.linalg.eigvalsh(information)[0] > 0.0:
         progress("comparing streams")
-        alone = np.asarray(np.linalg.inv(information / ticks), dtype=np.float64)
-        chains = _Chains(transition, {}, alone[None])
+        tick_noise = np.asarray(np.linalg.inv(information / ticks), dtype=np.float64)
+        chains = _Chains(transition, {}, tick_noise[None])
         if len(streams) > 1:
-            chains, whole = _streams(tasks, parts, chains, initial)
-            levels += [whole] if len(streams) >= _FEWEST else []
+            chains, of_streams = _streams(tasks, parts, chains, initial)
+            levels += [of_streams] if len(streams) >= _FEWEST else []
         progress("comparing stretches")
         levels = _stretches(tasks, parts, chains, initial) + levels
     learned = learned_class(transition, information, ticks, levels)
@@ -260,8 +260,8 @@ def _climb(evaluate: Callable[[Floats], tuple[float, Floats]], begun: Floats, ti
 
 def _gradient(chain: Floats, moves: Floats) -> Floats:
     """Of the log-likelihood by the log-ratios (k (k - 1),), from expected moves."""
-    whole = moves - moves.sum(axis=1, keepdims=True) * chain
-    return np.asarray(whole[~np.eye(len(chain), dtype=np.bool_)])
+    differences = moves - moves.sum(axis=1, keepdims=True) * chain
+    return np.asarray(differences[~np.eye(len(chain), dtype=np.bool_)])
 
 
 def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floats:
@@ -295,32 +295,34 @@ def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -
         for part_rows in tasks.map(_chains_of_streams, [(part, chains.all, initial) for part in parts])
         for row in part_rows
     ]
-    numbers, ticks, own, noises = zip(*rows, strict=True)
-    away = np.array([log_ratios(chain) for chain in own]) - log_ratios(chains.all)
-    whole = Deviations(np.array(ticks, dtype=np.int64), away, np.zeros(len(ticks), dtype=np.int64), chains.noise)
-    if whole.p_value >= _SIGNIFICANT:
-        return chains, whole
+    numbers, ticks, own_chains, noises = zip(*rows, strict=True)
+    away = np.array([log_ratios(chain) for chain in own_chains]) - log_ratios(chains.all)
+    spread = Deviations(np.array(ticks, dtype=np.int64), away, np.zeros(len(ticks), dtype=np.int64), chains.noise)
+    if spread.p_value >= _SIGNIFICANT:
+        return chains, spread
     places = np.array(numbers, dtype=np.int64)
     noise = np.broadcast_to(chains.noise[0], (int(places.max()) + 1, *chains.noise[0].shape)).copy()
     noise[places] = noises
-    return _Chains(chains.all, dict(zip(numbers, own, strict=True)), noise), whole._replace(kinds=places, noise=noise)
+    return _Chains(chains.all, dict(zip(numbers, own_chains, strict=True)), noise), spread._replace(
+        kinds=places, noise=noise
+    )
 
 
 def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> list[tuple[int, int, Floats, Floats]]:
     """Of each stream its number, ticks and chain, and the inverse (d, d) of what one of its ticks tells."""
     rows = []
     for stream in np.unique(part.streams).tolist():
-        mine = part.take(np.flatnonzero(part.streams == stream))
+        sequences = part.take(np.flatnonzero(part.streams == stream))
 
-        def evaluate(chain: Floats, mine: Sequences = mine) -> tuple[float, Floats]:
-            moves = expected(mine, chain, initial)
+        def evaluate(chain: Floats, sequences: Sequences = sequences) -> tuple[float, Floats]:
+            moves = expected(sequences, chain, initial)
             return moves.log_likelihood, moves.moves
 
-        own = _climb(evaluate, transition, mine.ticks)
-        information = _information(mine, own, initial) / mine.ticks
+        own_chain = _climb(evaluate, transition, sequences.ticks)
+        information = _information(sequences, own_chain, initial) / sequences.ticks
         informed = np.linalg.eigvalsh(information)[0] > 0.0
         noise = np.linalg.inv(information) if informed else _UNKNOWN * np.eye(len(information))
-        rows.append((stream, mine.ticks, own, np.asarray(noise, dtype=np.float64)))
+        rows.append((stream, sequences.ticks, own_chain, np.asarray(noise, dtype=np.float64)))
     return rows
 
 
@@ -330,13 +332,13 @@ def _stretches(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats)
     gradients, ticks, streams = (np.concatenate(column) for column in zip(*scores, strict=True))
     levels: list[Deviations] = []
     while True:
-        whole = ticks >= 0.75 * SEQUENCE_TICKS * 2 ** len(levels)
-        if whole.sum() < _FEWEST:
+        complete = ticks >= 0.75 * SEQUENCE_TICKS * 2 ** len(levels)
+        if complete.sum() < _FEWEST:
             return levels
-        kinds = streams[whole] if chains.own else np.zeros(int(whole.sum()), dtype=np.int64)
-        bases = np.array([log_ratios(chains.of(stream)) for stream in range(int(streams.max()) + 1)])[streams[whole]]
-        steps = np.einsum("sij,sj->si", chains.noise[kinds], gradients[whole]) / ticks[whole, None]
-        levels.append(Deviations(ticks[whole], bases - log_ratios(chains.all) + steps, kinds, chains.noise))
+        kinds = streams[complete] if chains.own else np.zeros(int(complete.sum()), dtype=np.int64)
+        bases = np.array([log_ratios(chains.of(stream)) for stream in range(int(streams.max()) + 1)])[streams[complete]]
+        steps = np.einsum("sij,sj->si", chains.noise[kinds], gradients[complete]) / ticks[complete, None]
+        levels.append(Deviations(ticks[complete], bases - log_ratios(chains.all) + steps, kinds, chains.noise))
         place = np.arange(len(streams)) - np.searchsorted(streams, streams)
         first = np.flatnonzero((place[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
         gradients, ticks = (column[first] + column[first + 1] for column in (gradients, ticks))
@@ -349,9 +351,9 @@ def _scores(part: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, 
     for i, stream in enumerate(part.streams.tolist()):
         chain = chains.of(stream)
         gradients.append(_gradient(chain, expected(part.take([i]), chain, initial).moves))
-    seen = np.add.reduceat(part.symbols >= 0, part.starts[:-1], dtype=np.int64) if gradients else np.empty(0, np.int64)
+    ticks = np.add.reduceat(part.symbols >= 0, part.starts[:-1], dtype=np.int64) if gradients else np.empty(0, np.int64)
     d = len(chains.all) * (len(chains.all) - 1)
-    return np.array(gradients).reshape(-1, d), seen, part.streams
+    return np.array(gradients).reshape(-1, d), ticks, part.streams
 
 
 def _model(

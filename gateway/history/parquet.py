@@ -281,8 +281,8 @@ class ExportedHistory:
 def _cut(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol: Ints) -> Iterator[Piece]:
     shift = np.empty_like(tick)
     for version in {*versions[np.flatnonzero(np.diff(versions, prepend=-1))].tolist()}:
-        clock, mine = stream.policy(version).clock, versions == version
-        shift[mine] = tick[mine] - (time[mine] - clock.epoch_us) // clock.period_us
+        clock, of_version = stream.policy(version).clock, versions == version
+        shift[of_version] = tick[of_version] - (time[of_version] - clock.epoch_us) // clock.period_us
     changes = (np.diff(tick) != 1) | (np.diff(versions) != 0) | (np.diff(shift) != 0)
     symbols = symbol.astype(np.uint8)
     for low, high in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(tick)]):

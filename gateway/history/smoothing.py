@@ -55,17 +55,17 @@ def blocks(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
     """
     parts: list[Ints] = []
     version, first, shift, end = 0, 0, 0, 0
-    for whole in pieces:
-        begin = whole.first
-        while begin <= whole.last:
-            joins = (whole.version, whole.shift) == (version, shift) and 0 <= begin - end <= _GAP
+    for stored_piece in pieces:
+        begin = stored_piece.first
+        while begin <= stored_piece.last:
+            joins = (stored_piece.version, stored_piece.shift) == (version, shift) and 0 <= begin - end <= _GAP
             if parts and joins and begin - first < most:
                 parts.append(np.full(begin - end, -1, dtype=np.int64))
             else:
                 if parts:
                     yield Piece(version, first, shift, np.concatenate(parts))
-                version, first, shift, parts = whole.version, begin, whole.shift, []
-            piece = whole.cut(begin, first + most - 1)
+                version, first, shift, parts = stored_piece.version, begin, stored_piece.shift, []
+            piece = stored_piece.cut(begin, first + most - 1)
             parts.append(piece.symbols.astype(np.int64))
             begin = end = piece.last + 1
     if parts:
@@ -157,8 +157,8 @@ def _with_end(model: Model, block: Piece, message: Floats) -> tuple[Ints, Floats
 
 
 def _observed(block: Piece, marginals: Floats) -> Iterator[TickProbabilities]:
-    seen = np.concatenate([[False], block.symbols >= 0, [False]])
-    edges = np.flatnonzero(np.diff(seen)).reshape(-1, 2)
+    has_symbol = np.concatenate([[False], block.symbols >= 0, [False]])
+    edges = np.flatnonzero(np.diff(has_symbol)).reshape(-1, 2)
     for low, high in edges.tolist():
         yield TickProbabilities(block.version, block.first + low, block.shift, marginals[low:high])
 

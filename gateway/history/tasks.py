@@ -48,8 +48,8 @@ class Source(NamedTuple):
 
     def streams(self, history: History) -> list[SymbolStream]:
         """The streams that are meant. FuguError if there are none."""
-        every = [stream for stream in history.streams() if self.stream in (None, stream.stream)]
-        streams = [chosen for chosen in every if not self.devices or chosen.device in self.devices]
+        candidates = [stream for stream in history.streams() if self.stream in (None, stream.stream)]
+        streams = [chosen for chosen in candidates if not self.devices or chosen.device in self.devices]
         if not streams:
             raise FuguError(f"{self.path.name} has no such stream of symbols")
         return streams
@@ -100,9 +100,9 @@ class _RayTasks(Tasks):
     def __init__(self, ray: Any) -> None:
         self._ray = ray
 
-    def _begun(self, function: Callable[..., Any], some: _Arguments) -> list[Any]:
+    def _begun(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
         remote = self._ray.remote(function)
-        return [remote.remote(*arguments) for arguments in some]
+        return [remote.remote(*arguments) for arguments in calls]
 
     def hold(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
         references = self._begun(function, calls)
@@ -135,9 +135,9 @@ def open_tasks(address: str | None) -> Iterator[Tasks]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
     import ray
 
-    own: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": _LOOPBACK} if address == "local" else {}
+    options: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": _LOOPBACK} if address == "local" else {}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise FuguError(f"no Ray cluster at {address}: {str(error).partition(chr(10))[0]}") from None
     try:

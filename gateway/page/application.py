@@ -103,8 +103,8 @@ class _DeviceSource(_Source):
 
     def joined(self) -> tuple[str, str]:
         """See `Source`."""
-        waited, shown = self._feed.take_and_show(self._watcher)
-        return self._changed() + _update(waited), _event("state", self._state()) + _update(shown)
+        waited, content = self._feed.take_and_show(self._watcher)
+        return self._changed() + _update(waited), _event("state", self._state()) + _update(content)
 
     def close(self) -> None:
         """See `Source`."""
@@ -192,9 +192,9 @@ class _Channel:
 
     def join(self) -> _Tab:
         tab = _Tab(self._source.most_waiting)
-        new, whole = self._source.joined()
+        new, content = self._source.joined()
         self._tell(new)
-        tab.waiting.append(whole.encode())
+        tab.waiting.append(content.encode())
         tab.wake.set()
         self._tabs.append(tab)
         return tab

@@ -140,10 +140,10 @@ class AttackProcess:
             if self._closed:
                 raise EOFError
             if self._process is None or self._pipe is None:
-                self._pipe, theirs = Pipe()
-                number = theirs.fileno()
+                self._pipe, far_end = Pipe()
+                number = far_end.fileno()
                 command = [sys.executable, "-P", "-m", __name__, str(number)]
-                with contextlib.closing(theirs):  # so that the end of either is seen by the other
+                with contextlib.closing(far_end):  # so that the end of either is seen by the other
                     self._process = subprocess.Popen(command, pass_fds=[number], stdin=subprocess.DEVNULL)
             return self._pipe
 
@@ -260,15 +260,17 @@ def _of_counts(description: Description, windows: Sequence[WindowFrame], ask: As
     window, groups = counted_window(description)
     name, length = window.name, window.length
     asked = description.version, name, length, len(groups)
-    mine = [each for each in windows if (each.policy_version, each.window, each.length, len(each.counts)) == asked]
-    if not mine:
+    frames = [
+        frame for frame in windows if (frame.policy_version, frame.window, frame.length, len(frame.counts)) == asked
+    ]
+    if not frames:
         return {"waits": True}
     try:
         scale = Fraction(window.scale)
     except (ValueError, ArithmeticError):
         raise FuguError("The description of the stream does not say how large the noise of its counts is.") from None
-    answer = ask("read_counts", description, length, scale, groups, [frame.counts for frame in mine])
-    mine = mine[-len(answer.get("low", ())) :]
+    answer = ask("read_counts", description, length, scale, groups, [frame.counts for frame in frames])
+    frames = frames[-len(answer.get("low", ())) :]
     states = [" or ".join(description.states[x] for x in group) for group in groups]
     if len(groups) == 1:
         others = [state for x, state in enumerate(description.states) if x not in groups[0]]
@@ -276,8 +278,8 @@ def _of_counts(description: Description, windows: Sequence[WindowFrame], ask: As
     read = f"the counts of window {name}, one window at a time. It shows the probability that any one tick of the "
     words = {"read": f"{read}window was in that state", "alone": ONE_WINDOW}
     words["alone_read"] = "the newest count, and takes ticks for independent"
-    times = [frame.first + length - frame.shift for frame in mine]
-    return _update(description, answer, (mine[0].first, mine[-1].last), times, states) | words
+    times = [frame.first + length - frame.shift for frame in frames]
+    return _update(description, answer, (frames[0].first, frames[-1].last), times, states) | words
 
 
 def _update(
@@ -299,7 +301,7 @@ def _update(
         for lows, highs in zip(answer["low"], answer["high"], strict=True)
         for x, (low, high) in enumerate(zip(lows, highs, strict=True))
     )
-    shown = [1] if len(states) == 2 else list(range(min(len(states), _MOST_SHOWN)))
+    indices = [1] if len(states) == 2 else list(range(min(len(states), _MOST_SHOWN)))
     both = ("low_before", "high_before", "low_alone", "high_alone")
     rows = {"least": least, "most": most, **{name: answer[name] for name in both}}
     typical = description.chains is not None and description.chains.kind == "bounded"
@@ -307,10 +309,10 @@ def _update(
         "attacker": EVERYTHING,
         "believes": "the typical chain" if typical else answer["chains"],
         "epsilon": promised,
-        "states": [states[x] for x in shown],
+        "states": [states[x] for x in indices],
         "times": [(description.epoch_us + tick * description.period_us) / 1e6 for tick in times],
-        **{name: [[round(row[x], 4) for row in answer[name]] for x in shown] for name in ("low", "high")},
-        **{name: [round(row[x], 4) for x in shown] for name, row in rows.items()},
+        **{name: [[round(row[x], 4) for row in answer[name]] for x in indices] for name in ("low", "high")},
+        **{name: [round(row[x], 4) for x in indices] for name, row in rows.items()},
         "guesses": [states[x] for x in answer["guesses"]],
         "beyond": beyond,
     }

@@ -125,13 +125,13 @@ class DeviceView:
         self._newest: dict[str, Description] = {}
         self._recalled: dict[str, int] = {}
 
-    def take(self, topic: Topic, payload: bytes, heard: float = 0.0) -> dict[str, Any] | None:
+    def take(self, topic: Topic, payload: bytes, heard_at: float = 0.0) -> dict[str, Any] | None:
         """Update for the page by a message, heard in Unix seconds; `None` if it cannot be used, or says nothing new."""
         if topic.stream not in self._streams and len(self._streams) >= _MOST_STREAMS:
             self.left_out += 1
             return None
         try:
-            streams = self._read(topic, payload, heard)
+            streams = self._read(topic, payload, heard_at)
         except FuguError:
             self.left_out += 1
             return None
@@ -172,9 +172,9 @@ class DeviceView:
     def take_stored(self, place: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[Said]]:
         """Take windows that a store has, before those that come; an update for the page, and all their numbers."""
         description, reports, counts = self._newest[place.stream], list[Said](), dict[str, WindowCount]()
-        mine = [frame for frame in frames if frame.policy_version == description.version]
-        messages = [self._window(place, frame.encode()) for frame in mine]
-        for frame in mine:
+        described_frames = [frame for frame in frames if frame.policy_version == description.version]
+        messages = [self._window(place, frame.encode()) for frame in described_frames]
+        for frame in described_frames:
             counts[frame.window] = _count(description, frame)
             if frame.observed and (report := said_of(counts[frame.window], description.windows)) is not None:
                 reports.append(report)
@@ -197,7 +197,7 @@ class DeviceView:
         for key in sorted(self._stored, key=lambda sequence: kinds.index(sequence[1])):
             yield from self._stored[key]
 
-    def _read(self, topic: Topic, payload: bytes, heard: float) -> dict[str, Any] | None:
+    def _read(self, topic: Topic, payload: bytes, heard_at: float) -> dict[str, Any] | None:
         match topic.kind:
             case "description":
                 description = self._described.take(topic.fleet, topic.device, topic.stream, payload)
@@ -218,7 +218,7 @@ class DeviceView:
                 return self._window(topic, payload)
             case "status" | "policy_status" if payload:
                 read = _status if topic.kind == "status" else _policy_status
-                return {**read(payload), "time": _text(instant(int(heard * 1e6))), **_bytes(payload)}
+                return {**read(payload), "time": _text(instant(int(heard_at * 1e6))), **_bytes(payload)}
             case "estimate":
                 estimate = decode_estimate(payload)
                 where = self._where(topic.stream, estimate)

@@ -254,5 +254,5 @@ def _version(document: bytes) -> int | None:
 
 def _row(condition: Condition, member: Member) -> dict[str, Any]:
     names = ("name", "online", "agent", "outbox", "codes", "streams", "running", "waits", "refusal", "stale", "seen")
-    shown = {name: getattr(member, name) for name in names}
-    return {"condition": condition, "wanted": member.wanted_version, **shown}
+    fields = {name: getattr(member, name) for name in names}
+    return {"condition": condition, "wanted": member.wanted_version, **fields}

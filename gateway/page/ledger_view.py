@@ -87,12 +87,12 @@ class LedgerView:
         only = self.audience or audience or None
         with ledger.snapshot() as rows:
             entries_found = rows.newest(only, before, PAGE_ENTRIES + 1)
-            shown = entries_found[:PAGE_ENTRIES]
-            groups = {number: rows.group(number) for number in {row[-1] for row in shown}}
+            entries = entries_found[:PAGE_ENTRIES]
+            groups = {number: rows.group(number) for number in {row[-1] for row in entries}}
             audiences = [self.audience] if self.audience else sorted({*rows.audiences(), SITE})
         return {
             "audiences": audiences,
-            "entries": [self._entry(row, groups[row[-1]]) for row in shown],
+            "entries": [self._entry(row, groups[row[-1]]) for row in entries],
             "more": len(entries_found) > PAGE_ENTRIES,
             "limit": no_release_before(limit) if (limit := ledger.not_before_us) else "",
         }

@@ -209,11 +209,11 @@ class _Stream:
         older = dict[str, _Series]()
         for report in sorted(reports, key=lambda report: report.time):
             older.setdefault(report.of, _Series(report)).take(report)
-        for of, series in older.items():
-            if (live := self._series.get(of)) is not None:
+        for window, series in older.items():
+            if (live := self._series.get(window)) is not None:
                 series.go_on(live)
             if live is not None or len(self._series) < _MOST_STREAMS:
-                self._series[of] = series
+                self._series[window] = series
 
     def read(self) -> None:
         payload, self._unread = self._unread, None
@@ -300,5 +300,5 @@ def _flat(numbers: Iterable[Iterable[float]]) -> Iterator[float]:
 
 def _row(numbers: Iterable[float]) -> list[float | None]:
     """Numbers with 4 significant digits behind a time; JSON has no word for one that is not a number."""
-    time, *rest = numbers
-    return [time, *(None if math.isnan(number) else float(f"{number:.4g}") for number in rest)]
+    time, *values = numbers
+    return [time, *(None if math.isnan(number) else float(f"{number:.4g}") for number in values)]

@@ -160,14 +160,14 @@ class PageBeside:
                 return None
             if self._pipe is not None:
                 self._pipe.close()
-            self._pipe, theirs = self._context.Pipe()
+            self._pipe, far_end = self._context.Pipe()
             self._process = self._context.Process(
                 target=_serve_beside,
-                args=(self.settings, self._listener, theirs, self._logs),
+                args=(self.settings, self._listener, far_end, self._logs),
                 name="fugu-page",
             )
             self._process.start()
-            theirs.close()  # so that its end is seen when it is gone
+            far_end.close()  # so that its end is seen when it is gone
             return self._process
 
 
