@@ -6,9 +6,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from fugu.attackers.learning import Attacker, folded, smoothing
+from fugu.attackers.learning import Attacker, folded
 from fugu.attackers.outputs import Knowledge, Outputs, SymbolOutputs
-from fugu.chains.arrays import Floats
+from fugu.chains.arrays import Floats, Ints
 
 __all__ = ["lstm_attacker", "lstm_missing"]
 
@@ -31,13 +31,10 @@ def lstm_attacker(folds: int) -> Attacker:
     return folded(_trained, folds)
 
 
-def _trained(outputs: Outputs, knowledge: Knowledge) -> Floats:
+def _trained(outputs: Outputs, _knowledge: Knowledge, truth: Ints) -> Floats:
     import torch
 
     assert isinstance(outputs, SymbolOutputs)
-    assert knowledge.truth is not None
-    if np.all(outputs.symbols < 0):
-        return smoothing(outputs, knowledge)
     torch.manual_seed(1)
     torch.set_num_threads(1)
     n = outputs.ticks
@@ -49,17 +46,17 @@ def _trained(outputs: Outputs, knowledge: Knowledge) -> Floats:
         return torch.from_numpy(padded.reshape(stretches, _STRETCH))
 
     symbols = arranged(np.maximum(outputs.symbols, 0), 0)
-    truth = arranged(knowledge.truth, -1)
+    states = arranged(truth, -1)
     lstm = torch.nn.LSTM(outputs.emission.shape[1], _UNITS, batch_first=True, bidirectional=True)
     last = torch.nn.Linear(2 * _UNITS, outputs.states)
     optimiser = torch.optim.Adam([*lstm.parameters(), *last.parameters()], _RATE)
     loss = torch.nn.CrossEntropyLoss(ignore_index=-1)
     inputs = torch.nn.functional.one_hot(symbols, outputs.emission.shape[1]).float()
     for _ in range(_ROUNDS):
-        for some in torch.randperm(stretches).split(_BATCH):
-            if bool((truth[some] >= 0).any()):
+        for batch in torch.randperm(stretches).split(_BATCH):
+            if bool((states[batch] >= 0).any()):
                 optimiser.zero_grad()
-                loss(last(lstm(inputs[some])[0]).transpose(1, 2), truth[some]).backward()
+                loss(last(lstm(inputs[batch])[0]).transpose(1, 2), states[batch]).backward()
                 optimiser.step()
     with torch.no_grad():
         chances = torch.softmax(last(lstm(inputs)[0]), dim=2).reshape(-1, outputs.states)

@@ -250,7 +250,7 @@ def attack(
     level = 1 - (1 - confidence) / len(chosen)
     nothing = without(outputs)
     truth = states[judged]
-    prior = smoothing(nothing, knowledge)[judged]
+    prior = knowledge.prior[judged]
     slack = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
     best_guess = float((prior.argmax(axis=1) == truth).mean())
     attacks = []

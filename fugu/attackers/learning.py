@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import islice, pairwise, product
 from typing import TypeAlias
@@ -11,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import expit
 
-from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs, without
+from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.counting import count_marginals
 from fugu.chains.inference import filter_beliefs, posterior_marginals, viterbi
@@ -42,7 +41,7 @@ def path(outputs: Outputs, knowledge: Knowledge) -> Floats:
     assert isinstance(outputs, SymbolOutputs)
     symbols, table = knowledge.learn_from(outputs.symbols, outputs.emission)
     if np.all(symbols < 0):
-        return smoothing(outputs, knowledge)
+        return knowledge.prior
     states = viterbi(symbols, knowledge.distribution, knowledge.transition, table, lengths=knowledge.lengths)
     return np.eye(outputs.states)[states]
 
@@ -128,7 +127,7 @@ def learned(outputs: Outputs, knowledge: Knowledge, regimes: int = 1, *, decode:
     assert isinstance(outputs, SymbolOutputs)
     symbols, table = knowledge.learn_from(outputs.symbols, outputs.emission)
     if np.all(symbols < 0):
-        return smoothing(outputs, knowledge)
+        return knowledge.prior
     k, lengths = outputs.states, knowledge.lengths
     rounds = int(_MOST_WORK / (2 * symbols.size * (k * regimes) ** 2))
     if rounds < 2 * _FIRST_ROUNDS and regimes > 1:
@@ -199,18 +198,17 @@ def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
     p and variance spread L p (1 - p) + 2 scale^2. On every tick of a window the odds of each counted state are
     multiplied by what they are for its expected share, over what they were.
     """
-    prior = smoothing(without(outputs), knowledge)
     assert isinstance(outputs, CountOutputs)
     if not outputs.counts.size:
-        return prior
+        return knowledge.prior
     grid = (np.arange(_LEVELS) + 0.5) / _LEVELS
     fits = [max(_models(outputs, counts, grid), key=lambda fit: fit[0]) for counts in outputs.counts.T]
-    return _multiplied(prior, outputs, knowledge, [posterior @ grid for _, posterior in fits])
+    return _multiplied(outputs, knowledge, [posterior @ grid for _, posterior in fits])
 
 
-def _multiplied(prior: Floats, outputs: CountOutputs, knowledge: Knowledge, shares: Iterable[Floats]) -> Floats:
+def _multiplied(outputs: CountOutputs, knowledge: Knowledge, shares: Iterable[Floats]) -> Floats:
     """Multiply odds (n, k), on every tick of a window, by those of each group's share there (w,) over the usual."""
-    windows, odds = outputs.windows(), prior.copy()
+    windows, odds = outputs.windows(), knowledge.prior.copy()
     for group, share in zip(outputs.groups, shares, strict=True):
         usual = float(np.clip(knowledge.distribution[list(group)].sum(), 1e-6, 1 - 1e-6))
         odds[:, group] *= np.append(share / (1 - share) * (1 - usual) / usual, 1.0)[windows][:, None]
@@ -253,16 +251,15 @@ def learned_two_regimes(outputs: Outputs, knowledge: Knowledge) -> Floats:
     the noise. On every tick of a window the odds of each counted state are multiplied. The factor is the odds of its
     expected share over the usual odds.
     """
-    prior = smoothing(without(outputs), knowledge)
     assert isinstance(outputs, CountOutputs)
     if len(outputs.counts) < 2:
-        return prior
+        return knowledge.prior
     counts = outputs.counts.astype(np.float64)
     noise = 2 * float(outputs.scale) ** 2
     starts = product(_FIRST_QUANTILES, _FIRST_STAYS)
     weights, means = max((_two_regimes(counts, noise, *start) for start in starts), key=lambda fit: fit[0])[1:]
     shares = np.clip(weights @ means / outputs.length, _LEAST_SHARE, 1 - _LEAST_SHARE)
-    return _multiplied(prior, outputs, knowledge, shares.T)
+    return _multiplied(outputs, knowledge, shares.T)
 
 
 def _two_regimes(counts: Floats, noise: float, quantile: float, stay: float) -> tuple[float, Floats, Floats]:
@@ -296,15 +293,14 @@ _MOST_TICKS = 5000
 """Ticks that are learned from, evenly taken from all: neighbours say nearly the same."""
 
 
-def supervised(outputs: Outputs, knowledge: Knowledge) -> Floats:
+def supervised(outputs: Outputs, knowledge: Knowledge, truth: Ints) -> Floats:
     """Logistic regression on sums of outputs over windows of several widths around each tick, one state at a time.
 
-    The odds of each tick under the believed chain given known states are a feature too; without outputs the only one.
+    The odds of each tick under the believed chain given known states are a feature too. It learns from `truth` (n,),
+    -1 where that is held back.
     """
-    truth = knowledge.truth
-    prior = smoothing(without(outputs), knowledge)
-    silent = not outputs.counts.size if isinstance(outputs, CountOutputs) else not (outputs.symbols >= 0).any()
-    if truth is None or silent or not (truth >= 0).any():
+    prior = knowledge.prior
+    if not (truth >= 0).any():
         return prior
     chosen = np.flatnonzero(truth >= 0)
     chosen = chosen[:: -(-chosen.size // _MOST_TICKS)]
@@ -316,20 +312,22 @@ def supervised(outputs: Outputs, knowledge: Knowledge) -> Floats:
     return np.asarray(posteriors / posteriors.sum(axis=1, keepdims=True))
 
 
-def folded(attacker: Attacker, folds: int) -> Attacker:
-    """An attacker that uses `truth`, judged on contiguous folds.
+def folded(attacker: Callable[[Outputs, Knowledge, Ints], Floats], folds: int) -> Attacker:
+    """An attacker that learns from the truth, judged on contiguous folds.
 
     Each fold is attacked with its own truth, and a tenth of its length on both sides, held back.
     """
 
     def attack(outputs: Outputs, knowledge: Knowledge) -> Floats:
-        if (truth := knowledge.truth) is None:
-            return attacker(outputs, knowledge)
+        truth = knowledge.truth
+        silent = not outputs.counts.size if isinstance(outputs, CountOutputs) else not (outputs.symbols >= 0).any()
+        if truth is None or silent:
+            return knowledge.prior
         posteriors = np.empty((outputs.ticks, outputs.states))
         for low, high in pairwise(np.linspace(0, outputs.ticks, folds + 1).astype(int)):
             held, margin = truth.copy(), (high - low) // 10
             held[max(0, low - margin) : high + margin] = -1
-            posteriors[low:high] = attacker(outputs, replace(knowledge, truth=held))[low:high]
+            posteriors[low:high] = attacker(outputs, knowledge, held)[low:high]
         return posteriors
 
     return attack

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
+from fugu.chains.inference import posterior_marginals
 from fugu.chains.model import stationary_distribution
 from fugu.contract.noise_table import SCALE, NoiseTable
 
@@ -149,12 +151,19 @@ class Knowledge:
     known: Ints | None = None
     truth: Ints | None = None
 
-    @property
+    @cached_property
     def distribution(self) -> Floats:
         """The stationary distribution (k,) of the believed chain."""
         return stationary_distribution(self.transition)
 
-    @property
+    @cached_property
+    def prior(self) -> Floats:
+        """Probabilities (n, k) under the believed chain, given known states and no output."""
+        unseen = np.full(self.segments.size, -1, dtype=np.int64)
+        symbols, table = self.learn_from(unseen, np.ones((len(self.transition), 1)))
+        return posterior_marginals(symbols, self.distribution, self.transition, table, lengths=self.lengths)
+
+    @cached_property
     def lengths(self) -> Ints:
         """Ticks of each stretch without gaps."""
         return np.diff(np.concatenate([[0], np.flatnonzero(np.diff(self.segments)) + 1, [self.segments.size]]))

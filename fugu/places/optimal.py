@@ -24,11 +24,11 @@ from scipy.sparse.csgraph import shortest_path
 
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.measurement import RATIO_BITS
-from fugu.places.graphs import lattice, surrogates
+from fugu.places.graphs import surrogates
 from fugu.places.hull import Hull
 from fugu.places.noise import floor_exp
 from fugu.places.protection import protected_pairs
-from fugu.places.tables import MOST_OUTPUTS, MOST_STATES, TableError, TableWeights, certified, check_table
+from fugu.places.tables import MOST_STATES, TableError, TableWeights, certified, check_table
 
 __all__ = ["optimal_table"]
 
@@ -52,8 +52,6 @@ def optimal_table(
     epsilon: Fraction | int | float,
     *,
     prior: ArrayLike | None = None,
-    outputs: ArrayLike | None = None,
-    most_outputs: int = MOST_OUTPUTS,
     seconds: float = 60.0,
 ) -> TableWeights:
     """Compile a hull with a finite factor into the certified table with the least expected squared error.
@@ -64,15 +62,14 @@ def optimal_table(
     pairs in between may see to that already.
 
     f is (N, d), N at most 100; epsilon is at most 20. The prior is uniform over C by default; a state outside C counts
-    with the row of its public surrogate. `outputs` are lattice points to choose from, by default the distinct
-    measurements within C; for outputs between them, scale the measurements up. At most `most_outputs` are left after
-    those of no use are dropped. The solver may overlook a limit that is over before its first phase is, so allow some
-    seconds. The table passes `check_table` for `protected_pairs` of the hull.
+    with the row of its public surrogate. Outputs are the distinct measurements within C; those of no use are dropped.
+    The solver may overlook a limit that is over before its first phase is, so allow some seconds. The table passes
+    `check_table` for `protected_pairs` of the hull.
 
     Raises:
-        TableError: The solver did not finish, or there are too many states or outputs, or C has one state. Or its
-            measurements are all the same, the factor is infinite, or the prior is none.
-        GraphError: epsilon is out of range, or an output is no lattice point.
+        TableError: The solver did not finish, or there are too many states, or C has one state. Or its measurements are
+            all the same, the factor is infinite, or the prior is none.
+        GraphError: epsilon is out of range.
     """
     if len(values) > MOST_STATES:
         raise TableError(f"a table has at most {MOST_STATES} states, not {len(values)}: use the staircase sampler")
@@ -81,23 +78,18 @@ def optimal_table(
         raise TableError("there is nothing to choose among measurements that are all the same: use the fallback table")
     if hull.largest_gauge(places) == math.inf:
         raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
-    choice = places if outputs is None else np.unique(lattice(outputs), axis=0)
-    if choice.shape[1] != places.shape[1]:
-        raise TableError(f"outputs have {choice.shape[1]} dimensions, and measurements {places.shape[1]}")
     replaced = values[surrogates(values, constraint)]
     rows = np.argmax((replaced[:, None, :] == places[None, :, :]).all(axis=2), axis=1)
-    away = np.sum((values[:, None, :] - choice[None, :, :]).astype(np.float64) ** 2, axis=2)
-    costs = np.zeros((len(places), len(choice)))
+    away = np.sum((values[:, None, :] - places[None, :, :]).astype(np.float64) ** 2, axis=2)
+    costs = np.zeros((len(places), len(places)))
     np.add.at(costs, rows, _distribution(prior, constraint)[:, None] * away)
     demands = _demands(hull, places, epsilon)
     mass = _solved(costs, demands, seconds)
     used = mass.max(axis=0) > _UNUSED
-    if used.sum() > most_outputs:
-        raise TableError(f"the optimum uses {int(used.sum())} outputs, above {most_outputs}: offer fewer")
     mass = mass[:, used] / mass[:, used].sum(axis=1, keepdims=True)
     weights, share = certified(mass, demands)
     check_table(weights[rows], protected_pairs(hull, values, constraint), epsilon)
-    return TableWeights(weights[rows], choice[used], share)
+    return TableWeights(weights[rows], places[used], share)
 
 
 def _distribution(prior: ArrayLike | None, constraint: Bools) -> Floats:

@@ -41,6 +41,7 @@ Secrets: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
 
 _MOST_STATES = 2**20
 _UP = 1.0 + OUTWARD
+_LARGEST_QUILT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,15 +166,14 @@ class BayesNet:
         self,
         epsilon: float,
         *,
-        largest_quilt: int = 2,
         sensitivities: Mapping[str, float] | None = None,
         secrets: Secrets | None = None,
     ) -> NetworkQuilt:
         """The scale of the Markov quilt mechanism for the worst node.
 
-        A quilt has at most `largest_quilt` nodes beside whole layers; 2 is all that a chain can use. `sensitivities`
-        say by how much each node alone can change the answer; `None` for 1 each. `secrets` are protected; `None` for
-        all values of all nodes. Raises ChainClassError if there is nothing to protect, or epsilon is not above 0.
+        A quilt is a whole layer, or has at most two nodes, which is all that a chain can use. `sensitivities` say by
+        how much each node alone can change the answer; `None` for 1 each. `secrets` are protected; `None` for all
+        values of all nodes. Raises ChainClassError if there is nothing to protect, or epsilon is not above 0.
         """
         if not 0.0 < epsilon < math.inf:
             raise ChainClassError(f"the mechanism needs an epsilon above 0, got {epsilon}")
@@ -183,7 +183,7 @@ class BayesNet:
             if secrets is None or node.name in secrets:
                 secret_pairs = None if secrets is None else secrets[node.name]
                 enough = worst.scale if worst else 0.0
-                quilt = _node_scale(self, node.name, epsilon, largest_quilt, enough, weights, secret_pairs)
+                quilt = _node_scale(self, node.name, epsilon, enough, weights, secret_pairs)
                 if worst is None or quilt.scale > worst.scale:
                     worst = quilt
         if worst is None:
@@ -208,7 +208,6 @@ def _node_scale(
     network: BayesNet,
     node: str,
     epsilon: float,
-    largest_quilt: int,
     enough: float,
     weights: Mapping[str, float],
     secret_pairs: Sequence[tuple[int, int]] | None,
@@ -217,7 +216,7 @@ def _node_scale(
     everything = frozenset(other.name for other in network.nodes)
     best = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), everything, 0.0)
     others = [other.name for other in network.nodes if other.name != node]
-    quilts = {*chain.from_iterable(combinations(others, size) for size in range(largest_quilt + 1))}
+    quilts = {*chain.from_iterable(combinations(others, size) for size in range(_LARGEST_QUILT + 1))}
     candidates = [(network.connected(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
     sized = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in candidates]
     for size, nearby, quilt in sorted(sized, key=lambda triple: triple[0]):

@@ -290,7 +290,6 @@ def mqm_approx(
     epsilon: float,
     reversible: bool | None = None,
     *,
-    sharp: bool = False,
     stationary: bool = False,
 ) -> QuiltScale:
     """The scale of MQMApprox for a finite class, or an interval of two-state chains, with any start.
@@ -300,7 +299,6 @@ def mqm_approx(
     Args:
         length: T, the ticks of the window, or `None` for a stream without end.
         reversible: use the larger eigengap of reversible chains; `None` uses it if all of them are reversible.
-        sharp: for reversible chains, use -2 log|lambda_2| itself and not its bound 2 (1 - |lambda_2|).
         stationary: every chain starts stationary, so that the term for the node's own distribution is not needed.
 
     Raises:
@@ -312,7 +310,7 @@ def mqm_approx(
     members = corner_chains(chains)
     if stationary and not all(chain.is_stationary for chain in members):
         raise ChainClassError("a chain of the class does not start stationary")
-    mixed = mixing(members, reversible, sharp=sharp)
+    mixed = mixing(members, reversible)
     trivial = math.inf if length is None else length / epsilon
     middle = _best(mixed, epsilon, ENDLESS, ENDLESS, trivial, stationary)
     if not middle.scale < math.inf:
@@ -333,7 +331,7 @@ def mqm_approx(
     return worst._replace(scale=worst.scale * _UP)
 
 
-def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None, *, sharp: bool = False) -> Mixing:
+def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None) -> Mixing:
     """The smallest eigengap and the smallest stationary probability of a class; arguments as for `mqm_approx`."""
     if not chains:
         raise ChainClassError("a class needs at least one chain")
@@ -342,16 +340,14 @@ def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None, *, s
         raise ChainClassError("a state dies out: MQMApprox needs a positive stationary probability of every state")
     if reversible is None:
         reversible = all(is_reversible(chain) for chain in chains)
-    if sharp and not reversible:
-        raise ChainClassError("the sharp eigengap holds for reversible chains only")
-    return Mixing(min(eigengap(chain, reversible, sharp=sharp) for chain in chains), rarest * (1.0 - 1e-14))
+    return Mixing(min(eigengap(chain, reversible) for chain in chains), rarest * (1.0 - 1e-14))
 
 
-def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = False) -> float:
+def eigengap(chain: MarkovChain, reversible: bool = False) -> float:
     """The eigengap g: the distribution b ticks on is within exp(-g b / 2) / min(pi) of stationary, relatively.
 
-    `reversible` is 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8). `sharp` is -2
-    log|lambda_2| of such a chain. The gap is rounded down. ChainClassError if the chain is not reversible, or has none.
+    `reversible` is 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8). The gap is
+    rounded down. ChainClassError if the chain is not reversible, or has none.
     """
     distribution = stationary_distribution_of(chain)
     if not distribution.min() > 0.0:
@@ -362,12 +358,7 @@ def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = Fals
     # similar to P. For a reversible chain it is symmetric, and singular values are absolute eigenvalues. Exactly one
     # unit value belongs to the stationary distribution; any other one belongs to a period or a closed class
     second = float(np.linalg.svd(root[:, None] * chain.transition / root, compute_uv=False)[1]) + 4e-16 * chain.states
-    if reversible and sharp:
-        gap = -2.0 * math.log(second)
-    elif reversible:
-        gap = 2.0 * (1.0 - second)
-    else:
-        gap = 1.0 - second**2
+    gap = 2.0 * (1.0 - second) if reversible else 1.0 - second**2
     if gap < _LEAST_GAP:
         raise ChainClassError(
             "the eigengap is 0: a part of the state is handed on without loss for a tick, so that MQMApprox has "

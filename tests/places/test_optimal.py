@@ -59,21 +59,6 @@ def test_golden_optima_survive_certification(name: str, epsilon: float) -> None:
     assert ours < math.sqrt(estimate_error(own, ROOM, PRIOR)[0])
 
 
-@pytest.mark.long
-def test_golden_optima_with_outputs_between_the_states() -> None:
-    """Outputs half a step apart: measurements doubled."""
-    name, epsilon = "cplt", 2.0
-    golden = GOLDEN["lp_fine_outputs"][f"6|2|{name}|{epsilon}"]
-    values = 2 * ROOM
-    table = optimal_table(
-        graph_hull(values, graph_of(name)), values, states(36), epsilon, prior=PRIOR, outputs=grid(11)
-    )
-    raw, remapped = (math.sqrt(error) / 2.0 for error in estimate_error(table, values, PRIOR))
-    assert golden[0] * (1.0 - 1e-9) < raw < golden[0] * (1.0 + 1e-6)
-    assert remapped == pytest.approx(golden[1], rel=1e-3)
-    assert raw < GOLDEN["lp_fine_outputs"][f"6|1|{name}|{epsilon}"][0]
-
-
 @pytest.mark.soak
 def test_a_golden_optimum_of_a_hundred_states() -> None:
     """All pairs of 10 x 10 cells: 990 000 constraints pair by pair, 20 000 with the clique's least cell."""
@@ -189,17 +174,11 @@ def test_optimal_tables_that_cannot_be() -> None:
     flat = protect(VALUES, GRAPH, states(6, 1, 2, 3, 4), cap=None)
     with pytest.raises(TableError, match="cap it first"):
         optimal_table(flat.hull, VALUES, states(6, 1, 2, 3, 4), 1)
-    with pytest.raises(TableError, match="dimensions"):
-        optimal_table(HULL, VALUES, states(6), 1, outputs=[(0, 0, 0)])
-    with pytest.raises(TableError, match="above 2"):
-        optimal_table(HULL, VALUES, states(6), 2, most_outputs=2)
     for prior in ([0.5, 0.5], [1.5, -0.5, 0, 0, 0, 0], [0.1] * 6):
         with pytest.raises(TableError, match="6 probabilities"):
             optimal_table(HULL, VALUES, states(6), 1, prior=prior)
     with pytest.raises(GraphError, match="epsilon"):
         optimal_table(HULL, VALUES, states(6), 0)
-    with pytest.raises(GraphError, match="whole"):
-        optimal_table(HULL, VALUES, states(6), 1, outputs=[(0.5, 0.0)])
 
 
 @pytest.mark.long

@@ -43,8 +43,6 @@ def test_a_chain_is_a_network_too(seed: int) -> None:
     for epsilon in (0.3, 1.0, 5.0):
         quilt = chain_network(chain, length).quilt_scale(epsilon)
         assert quilt.scale == pytest.approx(mqm_exact((chain,), length, epsilon).scale, rel=1e-9)
-    larger = chain_network(chain, length).quilt_scale(2.0, largest_quilt=3)
-    assert larger.scale == pytest.approx(chain_network(chain, length).quilt_scale(2.0).scale, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -83,7 +81,7 @@ def test_a_hub_separates_its_sensors() -> None:
     assert network.connected("s0", ["s1"]) == {"s0", "hub", "s2", "s3"}
     assert network.influence(["hub"], "s0") == pytest.approx(math.log(1.5))
     assert network.influence(["s0", "s1", "s2", "s3"], "hub") == pytest.approx(4 * math.log(1.5))
-    quilt = network.quilt_scale(2.5, largest_quilt=4)
+    quilt = network.quilt_scale(2.5)
     assert (quilt.node, quilt.quilt) == ("hub", ("s0", "s1", "s2", "s3"))
     assert quilt.scale == pytest.approx(1 / (2.5 - 4 * math.log(1.5)), rel=1e-9)
     assert real_losses(network, quilt.scale).max() <= 2.5

@@ -33,8 +33,6 @@ VARIANTS: dict[str, tuple[tuple[MarkovChain, ...], dict[str, Any]]] = {
     "Theta_rev_g1_pi0.2": ((THETA1, THETA2), {}),
     "theta2_g0.75_pi0.4": ((THETA2,), {"reversible": False}),
     "theta2_rev_g1_pi0.4": ((THETA2,), {"reversible": True}),
-    "theta1_sharp_-2loglam": ((THETA1,), {"sharp": True}),
-    "theta2_sharp_-2loglam": ((THETA2,), {"sharp": True}),
 }
 
 
@@ -69,7 +67,7 @@ def test_golden_scales(key: str) -> None:
     assert endless.scale > endless.card / (epsilon - endless.influence)  # rounded up
     stationary = mqm_approx(chains, None, epsilon, **options, stationary=True)
     assert stationary.scale == close(golden["sigma_stationary_start"])
-    mixed = mixing(chains, options.get("reversible"), sharp=options.get("sharp", False))
+    mixed = mixing(chains, options.get("reversible"))
     assert fast_path_length(mixed, epsilon) == golden["T_needed_fast_path"] == 8 * golden["a_star"]
     assert 2.0 * math.log(1.0 / mixed.rarest) / mixed.gap == close(golden["min_arm_strict_gt"])
     assert math.ceil(epsilon * endless.scale) == golden["T_where_beats_trivial"]
@@ -100,7 +98,6 @@ def test_golden_gaps(name: str) -> None:
     golden, chain = GOLDEN["1_mqm_exact"][f"{name}_spectral"], {"theta1": THETA1, "theta2": THETA2}[name]
     assert eigengap(chain) == close(golden["gap_PPstar"])
     assert eigengap(chain, True) == close(golden["g_reversible"])
-    assert eigengap(chain, True, sharp=True) == close(-2.0 * math.log(golden["lam"]))
     assert mixing((chain,)).rarest == close(min(golden["pi"]))
 
 
@@ -148,7 +145,7 @@ def test_lemma_4_8_bounds_every_influence(seed: int) -> None:
     for chain in random_chains(seed):
         variants = [mixing((chain,), False)]
         if is_reversible(chain):
-            variants += [mixing((chain,), True), mixing((chain,), sharp=True)]
+            variants.append(mixing((chain,), True))
         bounds = [dict(zip(widths, width_influences(variant, np.array(widths)), strict=True)) for variant in variants]
         for a, b in product(widths, repeat=2):
             fixed, stationary = influence(chain, a + 1, a, b), influence(chain, None, a, b)
@@ -183,7 +180,6 @@ def test_what_has_no_approximation() -> None:
     dying = MarkovChain(np.array([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.0, 0.3, 0.7]]), None)
     for chain, options in (
         (general, {"reversible": True}),
-        (general, {"sharp": True}),
         (general, {"stationary": True}),
         (dying, {}),
         (MarkovChain(np.array([[0.0, 1.0], [1.0, 0.0]]), None), {}),
