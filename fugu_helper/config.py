@@ -23,8 +23,8 @@ from fugu.mqtt.broker import Broker
 
 __all__ = ["HelperConfig", "read_config", "root_of", "running", "signed_documents"]
 
-_INSERTED = ("document", "fleet", "helper")
-_MOST_DOCUMENTS = 2
+_HELPER_FIELDS = ("document", "fleet", "helper")
+_MAX_DOCUMENTS = 2
 
 
 class HelperConfig(Document):
@@ -45,7 +45,7 @@ class HelperConfig(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for group in self.groups:
-            for key in _INSERTED:
+            for key in _HELPER_FIELDS:
                 if key in group:
                     raise ValueError(f"a group does not say its {key}: that is the helper's")
         return self
@@ -70,11 +70,11 @@ def root_of(path: Path) -> Ed25519PrivateKey:
 
 def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str, list[tuple[GroupDocument, bytes]]]:
     """By group its documents, the newest first, each with its envelope's bytes; FuguError."""
-    inserted = {"fleet": config.fleet, "helper": root.public_key().public_bytes_raw().hex()}
+    helper_fields = {"fleet": config.fleet, "helper": root.public_key().public_bytes_raw().hex()}
     groups: dict[str, list[tuple[GroupDocument, bytes]]] = {}
     for fields in config.groups:
         try:
-            document = GroupDocument.model_validate_json(json.dumps({**fields, **inserted}))
+            document = GroupDocument.model_validate_json(json.dumps({**fields, **helper_fields}))
         except ValidationError as error:
             name = str(fields.get("name"))[:40]
             raise FuguError(f"group {name}: {first_problem(error, 'document')}") from None
@@ -82,7 +82,7 @@ def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str,
         groups.setdefault(document.name, []).append((document, envelope))
     for name, documents in groups.items():
         documents.sort(key=lambda signed: -signed[0].valid_from)
-        if len({document.valid_from for document, _ in documents}) < len(documents) or len(documents) > _MOST_DOCUMENTS:
+        if len({document.valid_from for document, _ in documents}) < len(documents) or len(documents) > _MAX_DOCUMENTS:
             raise FuguError(
                 f"group {name} has {len(documents)} documents: at most the newest and the one before, by valid_from"
             )

@@ -17,7 +17,7 @@ from fugu.host.files import write_secret
 
 __all__ = ["Members", "is_weak"]
 
-_BYTES, _PARTS = 13, 16
+_BYTES, _HASH_PARTS = 13, 16
 _PRIME = 2**255 - 19
 _ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _WEAK = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}
@@ -34,7 +34,7 @@ class Members:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[int, ...] = ()
+        self._file_stamp: tuple[int, ...] = ()
         self._names: list[str] = []
         self._digits = b""
         """Of each name in its order, as a number of `_BYTES` bytes."""
@@ -46,36 +46,36 @@ class Members:
         """Read the file, if it has changed. Raises FuguError if that cannot be done, or a line is wrong."""
         try:
             status = self.path.stat()
-            fingerprint = status.st_ino, status.st_mtime_ns, status.st_size
-            if fingerprint != self._seen:
+            file_stamp = status.st_ino, status.st_mtime_ns, status.st_size
+            if file_stamp != self._file_stamp:
                 with self.path.open() as file:
-                    self._names, self._digits = _parsed(file)
-                self._seen = fingerprint
+                    self._names, self._digits = _read_members(file)
+                self._file_stamp = file_stamp
         except FileNotFoundError:
-            self._seen, self._names, self._digits = (), [], b""
+            self._file_stamp, self._names, self._digits = (), [], b""
         except (OSError, ValueError) as error:
             raise FuguError(f"cannot read {self.path}: {getattr(error, 'strerror', None) or error}") from None
 
     def find(self, name: str, public: bytes) -> str:
         """The name of a member with this name and key, as the list has it; empty if there is none. FuguError."""
         self.load()
-        place = bisect_left(self._names, name)
-        is_there = self._names[place : place + 1] == [name] and self._key_digits(place) == _number(digits(public))
-        return self._names[place] if is_there and not is_weak(public) else ""
+        index = bisect_left(self._names, name)
+        is_member = self._names[index : index + 1] == [name] and self._key_digits(index) == _number(digits(public))
+        return self._names[index] if is_member and not is_weak(public) else ""
 
-    def admit(self, name: str, typed: str) -> None:
+    def admit(self, name: str, typed_digits: str) -> None:
         """Add a member. FuguError if the name or the key has a line already."""
         check_device_name(name)
         try:
-            wanted = read_digits(typed)
+            new_digits = read_digits(typed_digits)
         except ValueError as error:
             raise FuguError(f"{error}; fugu-agent key shows those of a device") from None
         lines = self._lines()
         if name in lines:
             raise FuguError(f"{name} is a member already: remove it first, if it has another key now")
-        if any(wanted in line for line in lines.values()):
+        if any(new_digits in line for line in lines.values()):
             raise FuguError("these digits are another member's: one home would count twice")
-        self._write(lines | {name: f"{name}: {wanted}\n"})
+        self._write(lines | {name: f"{name}: {new_digits}\n"})
 
     def remove(self, name: str) -> None:
         """Take a member away; it is in no sum that is asked for from now on. FuguError if there is none."""
@@ -89,8 +89,8 @@ class Members:
         self.load()
         return {name: f"{name}: {read_digits(f'{self._key_digits(i):030}')}\n" for i, name in enumerate(self._names)}
 
-    def _key_digits(self, place: int) -> int:
-        return int.from_bytes(self._digits[_BYTES * place : _BYTES * (place + 1)], "big")
+    def _key_digits(self, index: int) -> int:
+        return int.from_bytes(self._digits[_BYTES * index : _BYTES * (index + 1)], "big")
 
     def _write(self, lines: dict[str, str]) -> None:
         write_secret(self.path, "".join(line for _, line in sorted(lines.items())))
@@ -100,32 +100,32 @@ def _number(text: str) -> int:
     return int(text.replace(" ", ""))
 
 
-def _parsed(lines: Iterable[str]) -> tuple[list[str], bytes]:
+def _read_members(lines: Iterable[str]) -> tuple[list[str], bytes]:
     """Names in their order, and the digits of each as a number."""
     names: list[str] = []
-    numbers = bytearray()
-    for number, line in enumerate(lines, 1):
-        name, _, typed = line.partition(":")
+    key_numbers = bytearray()
+    for line_number, line in enumerate(lines, 1):
+        name, _, digit_text = line.partition(":")
         try:
             check_device_name(name)
             names.append(name)
-            numbers += _number(read_digits(typed)).to_bytes(_BYTES, "big")
+            key_numbers += _number(read_digits(digit_text)).to_bytes(_BYTES, "big")
         except (FuguError, ValueError):
-            raise ValueError(f"line {number} is no name, a colon and 30 digits") from None
-    _refuse_twice(lambda place: bytes(numbers[_BYTES * place : _BYTES * (place + 1)]), len(names))
-    if any(name >= after for name, after in pairwise(names)):  # nobody but a person has written it so
-        _refuse_twice(names.__getitem__, len(names))
+            raise ValueError(f"line {line_number} is no name, a colon and 30 digits") from None
+    _refuse_duplicates(lambda index: bytes(key_numbers[_BYTES * index : _BYTES * (index + 1)]), len(names))
+    if any(name >= next_name for name, next_name in pairwise(names)):  # nobody but a person has written it so
+        _refuse_duplicates(names.__getitem__, len(names))
         order = sorted(range(len(names)), key=names.__getitem__)
-        return [names[i] for i in order], b"".join(numbers[_BYTES * i : _BYTES * (i + 1)] for i in order)
-    return names, bytes(numbers)
+        return [names[i] for i in order], b"".join(key_numbers[_BYTES * i : _BYTES * (i + 1)] for i in order)
+    return names, bytes(key_numbers)
 
 
-def _refuse_twice(value: Callable[[int], object], lines: int) -> None:
+def _refuse_duplicates(value: Callable[[int], object], line_count: int) -> None:
     """Refuse a value that two lines have; a part of them at a time, so that little memory is used."""
-    for part in range(_PARTS):
+    for part in range(_HASH_PARTS):
         values = set[object]()
-        for line in range(lines):
-            if hash(content := value(line)) % _PARTS == part:
-                if content in values:
+        for line in range(line_count):
+            if hash(line_value := value(line)) % _HASH_PARTS == part:
+                if line_value in values:
                     raise ValueError(f"line {line + 1} has a name or a key that another line has")
-                values.add(content)
+                values.add(line_value)

@@ -42,7 +42,7 @@ from fugu.contract.group_frames import (
 __all__ = ["DAY", "Group", "GroupFacts"]
 
 DAY = 86_400
-_MOST_GATHERING = 8
+_MAX_GATHERINGS = 8
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
@@ -86,7 +86,7 @@ class _Gathering:
     count: int = 0
     bitmap: bytearray = field(default_factory=bytearray)
     members: set[str] = field(default_factory=set)
-    gone: set[str] = field(default_factory=set)
+    key_gone: set[str] = field(default_factory=set)
     sums: list[int] = field(default_factory=list)
 
 
@@ -107,103 +107,103 @@ class Group:
         self.name, self.document = documents[0].name, documents[0].envelope
         self.opening_key = b""
         self._root = root
-        self._find = find
+        self._find_member = find
         self._keys: dict[bytes, _Key] = {}
-        self._made = -1
-        self._due = 0.0
+        self._last_key_ms = -1
+        self._key_due = 0.0
         self._answers: dict[tuple[bytes, int], tuple[bytes, float]] = {}
-        self._gathering: dict[tuple[bytes, int], _Gathering] = {}
+        self._gatherings: dict[tuple[bytes, int], _Gathering] = {}
 
     def maintain(self, unix: float, elapsed: float) -> bool:
         """Make a key if it is time, and drop what is over; True if there is a new key to publish."""
         self._keys = {digest: key for digest, key in self._keys.items() if key.until > elapsed}
         self._answers = {window: answer for window, answer in self._answers.items() if answer[1] > elapsed}
-        if self.opening_key and elapsed < self._due:
+        if self.opening_key and elapsed < self._key_due:
             return False
         ml_kem, x25519 = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
         public = ml_kem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
-        self._made = max(self._made + 1, int(unix * 1000))
-        message = OpeningKey(self.documents[0].fleet, self.name, self._made, public)
+        self._last_key_ms = max(self._last_key_ms + 1, int(unix * 1000))
+        message = OpeningKey(self.documents[0].fleet, self.name, self._last_key_ms, public)
         self._keys[message.digest] = _Key(MLKEM768X25519PrivateKey(ml_kem, x25519), elapsed + self._lifetime)
         self.opening_key = sign("opening-key", message.encode(), [self._root]).encode()
-        self._due = elapsed + DAY
+        self._key_due = elapsed + DAY
         return True
 
     def forget(self) -> None:
         """Drop all keys, and what is under way: a wall clock that was set is a restart."""
         self._keys.clear()
-        self._gathering.clear()
+        self._gatherings.clear()
         self.opening_key = b""
 
-    def take(self, page: OpeningRequest, elapsed: float) -> bytes | None:
+    def add_page(self, request: OpeningRequest, elapsed: float) -> bytes | None:
         """Take a page of a request; the answer, in its envelope, if there is one now."""
-        window = page.document, page.number
+        window = request.document, request.number
         if window in self._answers:
-            return self._answers[window][0] if page.page == page.pages - 1 else None
-        document = self._document_of(page)
+            return self._answers[window][0] if request.page == request.pages - 1 else None
+        document = self._document_of(request)
         if document is None:
-            last = page.page == page.pages - 1
-            return self._answer(page, "not-mine", bytes(-(-len(page.reports) // 8)), ()) if last else None
-        gathering = self._gathering.get(window)
-        if page.page == 0:
-            while len(self._gathering) >= _MOST_GATHERING and window not in self._gathering:
-                del self._gathering[next(iter(self._gathering))]
-            begun = hashlib.sha256(page.document + page.number.to_bytes(8, "big"))
-            gathering = self._gathering[window] = _Gathering(page.request, page.pages, begun)
+            is_last_page = request.page == request.pages - 1
+            return self._answer(request, "not-mine", bytes(-(-len(request.reports) // 8)), ()) if is_last_page else None
+        gathering = self._gatherings.get(window)
+        if request.page == 0:
+            while len(self._gatherings) >= _MAX_GATHERINGS and window not in self._gatherings:
+                del self._gatherings[next(iter(self._gatherings))]
+            digest = hashlib.sha256(request.document + request.number.to_bytes(8, "big"))
+            gathering = self._gatherings[window] = _Gathering(request.request, request.pages, digest)
             gathering.sums = [0] * document.numbers
         if gathering is None:
             return None
-        if (page.request, page.pages, page.page) != (gathering.request, gathering.pages, gathering.next_page):
+        if (request.request, request.pages, request.page) != (gathering.request, gathering.pages, gathering.next_page):
             return None
-        self._add(gathering, page, document)
+        self._add_reports(gathering, request, document)
         if gathering.next_page < gathering.pages:
             return None
-        del self._gathering[window]
+        del self._gatherings[window]
         if gathering.digest.digest() != gathering.request or len(self._answers) >= MAX_ANSWERS:
             return None
-        if not gathering.members and not gathering.gone:  # nobody of the group is in it: nothing to remember
-            return self._answer(page, "too-few", bytes(gathering.bitmap), ())
-        return self._decide(gathering, page, document, elapsed)
+        if not gathering.members and not gathering.key_gone:  # nobody of the group is in it: nothing to remember
+            return self._answer(request, "too-few", bytes(gathering.bitmap), ())
+        return self._answer_set(gathering, request, document, elapsed)
 
     @property
     def _lifetime(self) -> float:
         return max(2 * DAY + document.window_us / 1e6 + document.deadline for document in self.documents)
 
-    def _document_of(self, page: OpeningRequest) -> GroupFacts | None:
+    def _document_of(self, request: OpeningRequest) -> GroupFacts | None:
         """The document of a window: the newest from its beginning on, before it the one before."""
         begin_of_newest = self.documents[0].valid_from * 1_000_000
-        for place, document in enumerate(self.documents[:2]):
-            if document.digest == page.document:
-                is_new = document.first_us + page.number * document.window_us >= begin_of_newest
-                return document if is_new == (place == 0) else None
+        for age, document in enumerate(self.documents[:2]):
+            if document.digest == request.document:
+                is_new = document.first_us + request.number * document.window_us >= begin_of_newest
+                return document if is_new == (age == 0) else None
         return None
 
-    def _add(self, gathering: _Gathering, page: OpeningRequest, document: GroupFacts) -> None:
-        for report in page.reports:
+    def _add_reports(self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts) -> None:
+        for report in request.reports:
             gathering.digest.update(msgpack.packb(report.row()))
             if gathering.count % 8 == 0:
                 gathering.bitmap.append(0)
-            if (masks := self._opened(gathering, report, page.number, document)) is not None:
+            if (masks := self._open_masks(gathering, report, request.number, document)) is not None:
                 gathering.bitmap[-1] |= 0x80 >> gathering.count % 8
                 gathering.sums = [total + mask for total, mask in zip(gathering.sums, masks, strict=True)]
             gathering.count += 1
         gathering.next_page += 1
 
-    def _opened(
+    def _open_masks(
         self, gathering: _Gathering, report: SealedMasks, number: int, document: GroupFacts
     ) -> tuple[int, ...] | None:
         """The masks of a member's first report in a set, if it can be opened."""
         if report.device in gathering.members or report.count != document.numbers:
             return None
-        if not (name := self._find(report.device, report.member)):
+        if not (name := self._find_member(report.device, report.member)):
             return None
-        signed = report.signed(document.fleet, document.digest, number)
+        signed_bytes = report.signed(document.fleet, document.digest, number)
         try:
-            Ed25519PublicKey.from_public_bytes(report.member).verify(report.signature, signed)
+            Ed25519PublicKey.from_public_bytes(report.member).verify(report.signature, signed_bytes)
         except (InvalidSignature, ValueError):
             return None
         if (key := self._keys.get(report.opening_key)) is None:
-            gathering.gone.add(name)
+            gathering.key_gone.add(name)
             return None
         info = report.header(document.fleet, document.digest, number)
         try:
@@ -215,17 +215,19 @@ class Group:
         gathering.members.add(name)
         return numbers(masks)
 
-    def _decide(self, gathering: _Gathering, page: OpeningRequest, document: GroupFacts, elapsed: float) -> bytes:
+    def _answer_set(
+        self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts, elapsed: float
+    ) -> bytes:
         reason: NoSum = ""
         if len(gathering.members) < document.least:
-            present = gathering.members | gathering.gone
+            present = gathering.members | gathering.key_gone
             reason = "key-gone" if len(present) >= document.least else "too-few"
         sums = () if reason else tuple(gathering.sums)
-        answer = self._answer(page, reason, bytes(gathering.bitmap), sums)
-        self._answers[page.document, page.number] = answer, elapsed + self._lifetime
+        answer = self._answer(request, reason, bytes(gathering.bitmap), sums)
+        self._answers[request.document, request.number] = answer, elapsed + self._lifetime
         return answer
 
-    def _answer(self, page: OpeningRequest, reason: NoSum, bitmap: bytes, sums: Sequence[int]) -> bytes:
-        window = page.document, page.number, page.request
+    def _answer(self, request: OpeningRequest, reason: NoSum, bitmap: bytes, sums: Sequence[int]) -> bytes:
+        window = request.document, request.number, request.request
         message = OpeningAnswer(self.documents[0].fleet, self.name, *window, reason, bitmap, packed(sums))
         return sign("answer", message.encode(), [self._root]).encode()

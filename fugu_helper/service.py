@@ -40,7 +40,7 @@ class Helper:
         unix: Callable[[], float] = time.time,
         elapsed: Callable[[], float] = lambda: time.clock_gettime(_BOOTTIME),
     ) -> None:
-        config = _checked(path)
+        config = _config_of(path)
         root = Ed25519PrivateKey.from_private_bytes(Path(config["root"]).read_bytes())
         self._unix, self._elapsed = unix, elapsed
         self._offset = unix() - elapsed()
@@ -48,7 +48,7 @@ class Helper:
         self._members.load()
         self._fleet: str = config["fleet"]
         self._groups = {
-            documents[0].name: Group(documents, root, self._find)
+            documents[0].name: Group(documents, root, self._find_member)
             for documents in (list(map(_facts, group)) for group in config["groups"])
         }
         self._requests = {topic_of("group_request", self._fleet, name): name for name in self._groups}
@@ -61,7 +61,7 @@ class Helper:
             subscriptions=tuple(self._requests),
             max_payload=MAX_PAGE_BYTES,
             on_connected=lambda: self._publish(self._groups.values()),
-            on_message=lambda topic, payload, _retained: self._arrived(topic, payload),
+            on_message=lambda topic, payload, _retained: self._on_request(topic, payload),
         )
 
     def stop(self) -> None:
@@ -95,8 +95,8 @@ class Helper:
                 for group in self._groups.values():
                     group.forget()
             self._offset = offset
-            fresh = [group for group in self._groups.values() if group.maintain(self._unix(), self._elapsed())]
-        self._publish(fresh)
+            groups = [group for group in self._groups.values() if group.maintain(self._unix(), self._elapsed())]
+        self._publish(groups)
 
     def _publish(self, groups: Any) -> None:
         """Say documents and keys; at a connection that comes later, all of them again."""
@@ -105,21 +105,21 @@ class Helper:
             if group.opening_key:
                 self._link.publish(topic_of("group_key", self._fleet, group.name), group.opening_key, retain=True)
 
-    def _arrived(self, topic: str, payload: bytes) -> None:
+    def _on_request(self, topic: str, payload: bytes) -> None:
         """Take a page in the network thread: while it is added up, no other is read, so that none piles up."""
         name = self._requests.get(topic)
         try:
-            page = OpeningRequest.decode(payload)
+            request = OpeningRequest.decode(payload)
         except FrameError:
             return
         if name is None:
             return
         with self._lock:
-            answer = self._groups[name].take(page, self._elapsed())
+            answer = self._groups[name].add_page(request, self._elapsed())
         if answer is not None:
             self._link.publish(topic_of("group_answer", self._fleet, name), answer)
 
-    def _find(self, name: str, public: bytes) -> str:
+    def _find_member(self, name: str, public: bytes) -> str:
         try:
             return self._members.find(name, public)
         except FuguError as error:
@@ -143,7 +143,7 @@ def _facts(document: dict[str, Any]) -> GroupFacts:
     )
 
 
-def _checked(path: Path) -> dict[str, Any]:
+def _config_of(path: Path) -> dict[str, Any]:
     def work() -> dict[str, Any]:
         from fugu_helper.config import running  # in the child alone
 

@@ -32,7 +32,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 
-__all__ = ["Tested", "device_tests", "inside_distribution"]
+__all__ = ["DrawTest", "device_tests", "inside_distribution"]
 
 
 Distribution = NDArray[np.float64]
@@ -67,34 +67,34 @@ def point_cells(points: Sequence[Point], noise: Noise, state: int, centre: Point
     the border of the box, and of a table none.
     """
     if isinstance(noise, NoiseTable):
-        number = {point: place for place, point in enumerate(noise.points)}
+        index_of_point = {point: index for index, point in enumerate(noise.points)}
         distribution = np.append(np.array(noise.row_weights(state)) / SCALE, 0.0)
     else:
-        number, distribution = inside_distribution(noise, centre)
-    return np.array([number.get(point, len(number)) for point in points], dtype=np.int64), distribution
+        index_of_point, distribution = inside_distribution(noise, centre)
+    return np.array([index_of_point.get(point, len(index_of_point)) for point in points], dtype=np.int64), distribution
 
 
 def inside_distribution(noise: StaircaseNoise, centre: Point) -> tuple[dict[Point, int], Distribution]:
     """The points inside the box, with P(v) = q^ceil(gauge(v)) / Z; last what is left for its border."""
     hull = noise.noise
     ranges = [range(low + 1, high) for low, high in zip(noise.low, noise.high, strict=True)]
-    number: dict[Point, int] = {}
-    chances: list[float] = []
+    index_of_point: dict[Point, int] = {}
+    probabilities: list[float] = []
     for point in product(*ranges):
         v = tuple(x - c for x, c in zip(point, centre, strict=True))
         if hull.spans(v):
             heights = (
                 -(-sum(a * b for a, b in zip(normal, v, strict=True)) // offset) for normal, offset in hull.facets()
             )
-            number[point] = len(chances)
-            chances.append(float(hull.ratio ** max(heights) / hull.normaliser))
-    return number, np.array([*chances, max(0.0, 1.0 - sum(chances))])
+            index_of_point[point] = len(probabilities)
+            probabilities.append(float(hull.ratio ** max(heights) / hull.normaliser))
+    return index_of_point, np.array([*probabilities, max(0.0, 1.0 - sum(probabilities))])
 
 
-_MOST_LAGS = 1 << 20
-_FEWEST_TOGETHER = 100.0
+_MAX_LAGS = 1 << 20
+_MIN_EXPECTED_PAIRS = 100.0
 """Expected pairs at a distance, from which their number is taken for normal but for its skewness."""
-_LEAST_SKEWNESS = 1e-5
+_MIN_SKEWNESS = 1e-5
 """Below it a sum is taken for normal."""
 _POWER = 0.99
 _PIECE = 1 << 22
@@ -109,7 +109,7 @@ class Alarm(NamedTuple):
     about: str
 
 
-class Tested(NamedTuple):
+class DrawTest(NamedTuple):
     """Result of testing draws, with the alarms.
 
     An error of size `smallest` in the probability of any cell is found with a probability of 99 %. `longest` is a
@@ -123,35 +123,36 @@ class Tested(NamedTuple):
     longest: int | None
 
 
-def checked(of: str, cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> Tested:
+def check_draws(output: str, cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> DrawTest:
     """Test draws, (n,) cells in 0..m-1, against (m,) probabilities, with a probability of a false alarm."""
     alarms = [
-        *frequencies(_counted(cells, distribution.size), distribution, false_alarms / 3),
-        *_lags(cells, distribution, false_alarms / 3),
+        *frequencies(_cell_counts(cells, distribution.size), distribution, false_alarms / 3),
+        *_lag_alarms(cells, distribution, false_alarms / 3),
     ]
-    length = _unlikely(cells.size, distribution, false_alarms / 3)
+    length = _repeat_free_length(cells.size, distribution, false_alarms / 3)
     if length is not None:
-        alarms += _repeats(cells, length)
-    return Tested(of, cells.size, tuple(alarms), smallest_error(cells.size, distribution, false_alarms), length)
+        alarms += _repeat_alarms(cells, length)
+    return DrawTest(output, cells.size, tuple(alarms), smallest_error(cells.size, distribution, false_alarms), length)
 
 
-def _counted(cells: Cells, m: int) -> NDArray[np.int64]:
-    return sum((np.bincount(cells[at], minlength=m) for at in _pieces(cells.size)), start=np.zeros(m, np.int64))
+def _cell_counts(cells: Cells, m: int) -> NDArray[np.int64]:
+    return sum((np.bincount(cells[piece], minlength=m) for piece in _pieces(cells.size)), start=np.zeros(m, np.int64))
 
 
 def frequencies(counts: NDArray[np.int64], distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
     """Exact binomial tests of (m,) counts of cells; one whose probability is 0 must never come."""
     draws = int(counts.sum())
-    below, above = stats.binom.cdf(counts, draws, distribution), stats.binom.sf(counts - 1, draws, distribution)
-    chance = 2 * np.minimum(below, above)
+    lower_tail = stats.binom.cdf(counts, draws, distribution)
+    upper_tail = stats.binom.sf(counts - 1, draws, distribution)
+    p_values = 2 * np.minimum(lower_tail, upper_tail)
     return [
         Alarm("frequencies", f"cell {cell} came {counts[cell]} times, {distribution[cell] * draws:.1f} were expected")
-        for cell in np.flatnonzero(chance * distribution.size < false_alarms)
+        for cell in np.flatnonzero(p_values * distribution.size < false_alarms)
     ]
 
 
 def smallest_error(draws: int, distribution: NDArray[np.float64], false_alarms: float) -> float:
-    """The error of a probability that `checked` finds in 99 of 100 runs: it shifts a cell's mean by both quantiles.
+    """The error of a probability that `check_draws` finds in 99 of 100 runs: it shifts a cell's mean by both quantiles.
 
     The cell counts where the error is the largest.
     """
@@ -159,12 +160,12 @@ def smallest_error(draws: int, distribution: NDArray[np.float64], false_alarms: 
     return float((quantiles * np.sqrt(distribution * (1 - distribution) / draws)).max())
 
 
-def _most_deviations(chance: float, skewness: float) -> float:
+def _max_deviations(chance: float, skewness: float) -> float:
     """Quantile that a sum of mean 0 and variance 1 exceeds on either side with at most this probability (Pearson III).
 
     A normal sum if it is not skewed. Where outcomes are rare, far tails are much heavier on one side than a normal's.
     """
-    if abs(skewness) < _LEAST_SKEWNESS:
+    if abs(skewness) < _MIN_SKEWNESS:
         return float(stats.norm.isf(chance))
     shape = 4 / skewness**2
     return float((special.gammainccinv(shape, chance) - shape) / math.sqrt(shape))
@@ -174,40 +175,42 @@ def _skewness(p: float) -> float:
     return (1 - 2 * p) / math.sqrt(p * (1 - p))
 
 
-def _lags(cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
+def _lag_alarms(cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
     """Sums over t of x_t x_{t+lag}, x the centred indicator of half of the cells: uncorrelated, of variance (p q)^2."""
     values, p = _centred(distribution)
-    n, most = cells.size, min(cells.size // 2, _MOST_LAGS)
-    if most < 1 or min(p, 1 - p) ** 2 * (n - most) < _FEWEST_TOGETHER:
+    n, max_lag = cells.size, min(cells.size // 2, _MAX_LAGS)
+    if max_lag < 1 or min(p, 1 - p) ** 2 * (n - max_lag) < _MIN_EXPECTED_PAIRS:
         return []
-    scores = _products((cells, values), (cells, values), most)[1:] / (p * (1 - p) * np.sqrt(n - np.arange(1, most + 1)))
-    worst = int(np.argmax(np.abs(scores)))
-    if abs(scores[worst]) < _most_deviations(false_alarms / 2 / most, _skewness(p) ** 2 / math.sqrt(n - most)):
+    scores = _products((cells, values), (cells, values), max_lag)[1:] / (
+        p * (1 - p) * np.sqrt(n - np.arange(1, max_lag + 1))
+    )
+    lag = int(np.argmax(np.abs(scores)))
+    if abs(scores[lag]) < _max_deviations(false_alarms / 2 / max_lag, _skewness(p) ** 2 / math.sqrt(n - max_lag)):
         return []
-    return [Alarm("lags", f"draws at a distance of {worst + 1} depend on each other: {scores[worst]:.1f} deviations")]
+    return [Alarm("lags", f"draws at a distance of {lag + 1} depend on each other: {scores[lag]:.1f} deviations")]
 
 
-def related(
+def dependence_alarms(
     first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], false_alarms: float
 ) -> list[Alarm]:
-    """Test whether the draws of two streams depend on each other, at any distance either way, as `checked` does."""
-    (values, p), (others, r) = _centred(first[1]), _centred(other[1])
+    """Test whether the draws of two streams depend on each other, at any distance either way, as `check_draws` does."""
+    (values, p), (other_values, r) = _centred(first[1]), _centred(other[1])
     n = min(first[0].size, other[0].size)
-    x, y, most = (first[0][:n], values), (other[0][:n], others), min(n // 2, _MOST_LAGS)
-    if most < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - most) < _FEWEST_TOGETHER:
+    x, y, max_lag = (first[0][:n], values), (other[0][:n], other_values), min(n // 2, _MAX_LAGS)
+    if max_lag < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - max_lag) < _MIN_EXPECTED_PAIRS:
         return []
-    together = n - np.arange(most + 1)
-    deviation = np.sqrt(p * (1 - p) * r * (1 - r) * together)
-    worst, lag = max(
+    pair_counts = n - np.arange(max_lag + 1)
+    deviation = np.sqrt(p * (1 - p) * r * (1 - r) * pair_counts)
+    score, lag = max(
         (float(np.max(np.abs(s))), int(np.argmax(np.abs(s))))
-        for s in (_products(x, y, most) / deviation, _products(y, x, most) / deviation)
+        for s in (_products(x, y, max_lag) / deviation, _products(y, x, max_lag) / deviation)
     )
-    if worst < _most_deviations(false_alarms / 4 / (most + 1), _skewness(p) * _skewness(r) / math.sqrt(n - most)):
+    if score < _max_deviations(false_alarms / 4 / (max_lag + 1), _skewness(p) * _skewness(r) / math.sqrt(n - max_lag)):
         return []
-    return [Alarm("streams", f"draws of the two at a distance of {lag} depend on each other: {worst:.1f} deviations")]
+    return [Alarm("streams", f"draws of the two at a distance of {lag} depend on each other: {score:.1f} deviations")]
 
 
-def scaled(noise: Sequence[int], scale: Fraction, false_alarms: float) -> list[Alarm]:
+def scale_alarms(noise: Sequence[int], scale: Fraction, false_alarms: float) -> list[Alarm]:
     """Test the scale of discrete Laplace noise, by the sum of its absolute values and by how often it is 0.
 
     The likelihood of any other scale depends on the sum alone. That of a share of counts without noise depends on the
@@ -231,23 +234,23 @@ def total_tails(total: int, draws: int, a: float) -> tuple[float, float]:
 
     Of draws that are not 0, a binomial number, |N| - 1 are geometric: given that number, the rest is negative binomial.
     """
-    chance, far = 2 * a / (1 + a), 1e-30
-    numbers = np.arange(stats.binom.ppf(far, draws, chance), stats.binom.isf(far, draws, chance) + 1)
-    weights = stats.binom.pmf(numbers, draws, chance)
-    remainder, summed = total - numbers, np.maximum(numbers, 1)
-    below = np.where(numbers > 0, stats.nbinom.cdf(remainder, summed, 1 - a), total >= 0)
-    above = np.where(numbers > 0, stats.nbinom.sf(remainder - 1, summed, 1 - a), total <= 0)
-    return float(weights @ below), float(weights @ above)
+    p, tail = 2 * a / (1 + a), 1e-30
+    counts = np.arange(stats.binom.ppf(tail, draws, p), stats.binom.isf(tail, draws, p) + 1)
+    weights = stats.binom.pmf(counts, draws, p)
+    excess, successes = total - counts, np.maximum(counts, 1)
+    lower_tail = np.where(counts > 0, stats.nbinom.cdf(excess, successes, 1 - a), total >= 0)
+    upper_tail = np.where(counts > 0, stats.nbinom.sf(excess - 1, successes, 1 - a), total <= 0)
+    return float(weights @ lower_tail), float(weights @ upper_tail)
 
 
 def _pieces(count: int, size: int | None = None) -> Iterator[slice]:
     size = size or _PIECE
-    return (slice(at, min(at + size, count)) for at in range(0, count, size))
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def _centred(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     """For every cell (m,) the centred indicator of one half of them, and the probability of that half."""
-    half = _half(distribution)
+    half = _half_mass_cells(distribution)
     p = float(distribution[half].sum())
     values = np.full(distribution.size, -p)
     values[half] += 1
@@ -255,77 +258,77 @@ def _centred(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float64], fl
 
 
 def _products(
-    first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], most: int
+    first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], max_lag: int
 ) -> NDArray[np.float64]:
     """Sums over t of x_t y_{t+lag}, for lags 0..most: cells, and the value of each, of x and of y."""
-    (cells, values), (others, other_values) = first, other
-    total = np.zeros(most + 1)
-    for at in _pieces(cells.size):
-        x, y = values[cells[at]], other_values[others[at.start : at.stop + most]]
-        size = 1 << (y.size + most - 1).bit_length()
-        total += np.fft.irfft(np.conj(np.fft.rfft(x, size)) * np.fft.rfft(y, size), size)[: most + 1]
+    (cells, values), (other_cells, other_values) = first, other
+    total = np.zeros(max_lag + 1)
+    for piece in _pieces(cells.size):
+        x, y = values[cells[piece]], other_values[other_cells[piece.start : piece.stop + max_lag]]
+        size = 1 << (y.size + max_lag - 1).bit_length()
+        total += np.fft.irfft(np.conj(np.fft.rfft(x, size)) * np.fft.rfft(y, size), size)[: max_lag + 1]
     return total
 
 
-def _half(distribution: NDArray[np.float64]) -> NDArray[np.intp]:
+def _half_mass_cells(distribution: NDArray[np.float64]) -> NDArray[np.intp]:
     """Cells whose probabilities add up to about a half: the likeliest first, as long as they fit."""
-    chosen: list[int] = []
+    half_cells: list[int] = []
     for cell in np.argsort(-distribution, kind="stable"):
-        if not chosen or distribution[chosen].sum() + distribution[cell] <= 0.5:
-            chosen.append(int(cell))
-    return np.array(chosen)
+        if not half_cells or distribution[half_cells].sum() + distribution[cell] <= 0.5:
+            half_cells.append(int(cell))
+    return np.array(half_cells)
 
 
-def _unlikely(draws: int, distribution: NDArray[np.float64], false_alarms: float) -> int | None:
+def _repeat_free_length(draws: int, distribution: NDArray[np.float64], false_alarms: float) -> int | None:
     """How long a stretch is, none of whose starts at its multiples should be equal to any other, at a rate."""
-    alike = float((distribution**2).sum())
-    if draws < 2 or alike >= 1:
+    p_equal = float((distribution**2).sum())
+    if draws < 2 or p_equal >= 1:
         return None
-    length = math.ceil((2 * math.log(draws) - math.log(false_alarms)) / -math.log(alike))
+    length = math.ceil((2 * math.log(draws) - math.log(false_alarms)) / -math.log(p_equal))
     return length if 2 * length <= draws else None
 
 
-def _repeats(cells: Cells, length: int) -> list[Alarm]:
+def _repeat_alarms(cells: Cells, length: int) -> list[Alarm]:
     """A stretch that begins at a multiple of its length, and comes again elsewhere, without a common draw."""
     starts = np.arange(0, cells.size - length + 1, length)
-    pieces = (slice(at.start * length, at.stop * length) for at in _pieces(starts.size, max(1, _PIECE // length)))
+    pieces = (slice(span.start * length, span.stop * length) for span in _pieces(starts.size, max(1, _PIECE // length)))
     hashes = np.concatenate([_hashes(cells[piece], length)[::length] for piece in pieces])
     order = np.argsort(hashes, kind="stable")
-    digest = hashes[order]
-    for at in _pieces(cells.size - length + 1):
-        hashed = _hashes(cells[at.start : at.stop + length - 1], length)
-        place = np.minimum(np.searchsorted(digest, hashed), digest.size - 1)
-        for start in at.start + np.flatnonzero(digest[place] == hashed):
-            first = int(starts[order[place[start - at.start]]])
-            same = np.array_equal(cells[first : first + length], cells[start : start + length])
-            if same and abs(first - start) >= length:
+    sorted_hashes = hashes[order]
+    for span in _pieces(cells.size - length + 1):
+        stretch_hashes = _hashes(cells[span.start : span.stop + length - 1], length)
+        positions = np.minimum(np.searchsorted(sorted_hashes, stretch_hashes), sorted_hashes.size - 1)
+        for start in span.start + np.flatnonzero(sorted_hashes[positions] == stretch_hashes):
+            first = int(starts[order[positions[start - span.start]]])
+            is_equal = np.array_equal(cells[first : first + length], cells[start : start + length])
+            if is_equal and abs(first - start) >= length:
                 return [Alarm("repeats", f"{length} draws from number {first} on come again from number {start} on")]
     return []
 
 
 def _hashes(cells: Cells, length: int) -> NDArray[np.uint64]:
     """Polynomial hashes, modulo 2^64, of all stretches of a length, by doubling."""
-    ones = cells.astype(np.uint64) + np.uint64(1)
-    total, done = np.zeros(ones.size + 1, np.uint64), 0
-    power, width, scale = ones, 1, _BASE
+    cell_codes = cells.astype(np.uint64) + np.uint64(1)
+    hashes, hashed_length = np.zeros(cell_codes.size + 1, np.uint64), 0
+    power, width, scale = cell_codes, 1, _BASE
     with np.errstate(over="ignore"):
         shift = np.uint64(1)
-        bit = length
-        while bit:
-            if bit & 1:
-                keep = min(total.size, power.size - done)
-                total = total[:keep] + shift * power[done : done + keep]
-                done, shift = done + width, shift * scale
-            bit >>= 1
-            if bit:
+        remaining_length = length
+        while remaining_length:
+            if remaining_length & 1:
+                stretch_count = min(hashes.size, power.size - hashed_length)
+                hashes = hashes[:stretch_count] + shift * power[hashed_length : hashed_length + stretch_count]
+                hashed_length, shift = hashed_length + width, shift * scale
+            remaining_length >>= 1
+            if remaining_length:
                 power = power[:-width] + scale * power[width:]
                 width, scale = 2 * width, scale * scale
-    return total
+    return hashes
 
 
 Changes = Mapping[str | int, tuple[Sequence[int], Sequence[Any]]]
 
-_FAR = 8
+_MAX_DISTANCE = 8
 """Ticks before and after, at which a state must not show."""
 
 
@@ -338,12 +341,12 @@ class _Sample(NamedTuple):
     noise: Sequence[int] = ()
     scale: Fraction = Fraction(0)
 
-    def tested(self, false_alarms: float) -> Tested:
+    def draw_test(self, false_alarms: float) -> DrawTest:
         """Test them by themselves."""
         if not self.noise:
-            return checked(self.of, self.cells, self.distribution, false_alarms)
-        test = checked(self.of, self.cells, self.distribution, false_alarms / 2)
-        return test._replace(alarms=(*test.alarms, *scaled(self.noise, self.scale, false_alarms / 2)))
+            return check_draws(self.of, self.cells, self.distribution, false_alarms)
+        test = check_draws(self.of, self.cells, self.distribution, false_alarms / 2)
+        return test._replace(alarms=(*test.alarms, *scale_alarms(self.noise, self.scale, false_alarms / 2)))
 
 
 def device_tests(
@@ -354,7 +357,7 @@ def device_tests(
     false_alarms: float,
     script: Sequence[int] = (),
     changes: Changes | None = None,
-) -> list[Tested]:
+) -> list[DrawTest]:
     """Test all outputs of a device whose readings are known: each by itself, every two of them, and at changes.
 
     Symbols are by state, noise by state and window, points by state and number of the table, from readings that stayed
@@ -363,21 +366,21 @@ def device_tests(
     number of a table, symbols under 0. `false_alarms` is the probability of any alarm at all, if the device is as it
     should be.
     """
-    changed = {of: own for of, own in (changes or {}).items() if own[1]}
+    changed_draws = {name: recording for name, recording in (changes or {}).items() if recording[1]}
     samples = [sample for sample in _samples(policy, symbols, noise, points) if sample.cells.size]
-    pooled = list(_pooled(policy, noise, changed))
-    tested = [sample.tested(false_alarms / 2 / len(samples + pooled)) for sample in samples + pooled]
+    pooled_samples = list(_pooled_samples(policy, noise, changed_draws))
+    tests = [sample.draw_test(false_alarms / 2 / len(samples + pooled_samples)) for sample in samples + pooled_samples]
     pairs = list(combinations(samples, 2))
     for first, other in pairs:
-        if alarms := related(first[1:3], other[1:3], false_alarms / 4 / len(pairs)):
-            few = min(first.cells.size, other.cells.size)
-            tested.append(Tested(f"{first.of}, and {other.of}", few, tuple(alarms), 1.0, None))
-    for of, (ticks, drawn) in changed.items():
-        tested.append(_at_changes(policy, of, ticks, drawn, np.array(script), false_alarms / 4 / len(changed)))
+        if alarms := dependence_alarms(first[1:3], other[1:3], false_alarms / 4 / len(pairs)):
+            sample_size = min(first.cells.size, other.cells.size)
+            tests.append(DrawTest(f"{first.of}, and {other.of}", sample_size, tuple(alarms), 1.0, None))
+    for name, (ticks, draws) in changed_draws.items():
+        tests.append(_at_changes(policy, name, ticks, draws, np.array(script), false_alarms / 4 / len(changed_draws)))
     for (_, number), released in points.items():
         if _table(policy, number) is None:
-            tested.append(_unknown(number, len(released)))
-    return tested
+            tests.append(_unknown_table(number, len(released)))
+    return tests
 
 
 def _samples(
@@ -387,37 +390,39 @@ def _samples(
     points: Mapping[tuple[int, int], Sequence[Point]],
 ) -> Iterator[_Sample]:
     names = policy.discretiser.states
-    for state, drawn in symbols.items():
-        yield _Sample(f"symbols of {names[state]}", *_cells(policy, 0, state, drawn))
+    for state, draws in symbols.items():
+        yield _Sample(f"symbols of {names[state]}", *_cells(policy, 0, state, draws))
     for (state, name), counts in noise.items():
         yield _Sample(
             f"window {name} of {names[state]}", *_cells(policy, name, state, counts), counts, _scale(policy, name)
         )
-    for (state, number), released in points.items():
+    for (state, number), released_points in points.items():
         if _table(policy, number) is not None:
-            yield _Sample(f"points of {names[state]}, table {number}", *_cells(policy, number, state, released))
+            yield _Sample(f"points of {names[state]}, table {number}", *_cells(policy, number, state, released_points))
 
 
-def _pooled(policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], changed: Changes) -> Iterator[_Sample]:
+def _pooled_samples(
+    policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], changed_draws: Changes
+) -> Iterator[_Sample]:
     for name in dict.fromkeys(name for _, name in noise):
-        own = (counts for (_, of), counts in noise.items() if of == name)
-        every = sum(own, start=array("q", changed[name][1] if name in changed else ()))
-        yield _Sample(f"window {name}", *_cells(policy, name, 0, every), every, _scale(policy, name))
+        state_counts = (counts for (_, window_name), counts in noise.items() if window_name == name)
+        all_counts = sum(state_counts, start=array("q", changed_draws[name][1] if name in changed_draws else ()))
+        yield _Sample(f"window {name}", *_cells(policy, name, 0, all_counts), all_counts, _scale(policy, name))
 
 
 def _cells(
-    policy: AnyPolicy, of: str | int, state: int, drawn: Sequence[Any]
+    policy: AnyPolicy, output: str | int, state: int, draws: Sequence[Any]
 ) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
     """Cells, and their distribution: of symbols, of a window or of a table, as in `device_tests`."""
-    if isinstance(of, str):
-        return count_cells(drawn, _scale(policy, of))
-    if (table := _table(policy, of)) is not None:
+    if isinstance(output, str):
+        return count_cells(draws, _scale(policy, output))
+    if (table := _table(policy, output)) is not None:
         likely = table.noise.likely if isinstance(table.noise, StaircaseNoise) else 1
         assert isinstance(policy, MeasurePolicy)
-        return point_cells(drawn, table.noise, state, policy.measurement.centres(likely)[state])
+        return point_cells(draws, table.noise, state, policy.measurement.centres(likely)[state])
     assert isinstance(policy, Policy)
     assert policy.table is not None
-    return np.frombuffer(bytes(drawn), dtype=np.uint8), symbol_distribution(policy.table, state)
+    return np.frombuffer(bytes(draws), dtype=np.uint8), symbol_distribution(policy.table, state)
 
 
 def _scale(policy: AnyPolicy, name: str) -> Fraction:
@@ -431,59 +436,67 @@ def _table(policy: AnyPolicy, number: int) -> TimedTable | None:
     return policy.table(number) if isinstance(policy, MeasurePolicy) else None
 
 
-def _unknown(number: int, draws: int) -> Tested:
+def _unknown_table(number: int, draws: int) -> DrawTest:
     alarm = Alarm("tables", "the policy has no such table")
-    return Tested(f"points of table {number}", draws, (alarm,), 1.0, None)
+    return DrawTest(f"points of table {number}", draws, (alarm,), 1.0, None)
 
 
 def _at_changes(
     policy: AnyPolicy,
-    of: str | int,
+    output: str | int,
     ticks: Sequence[int],
-    drawn: Sequence[Any],
+    draws: Sequence[Any],
     script: NDArray[np.int64],
     false_alarms: float,
-) -> Tested:
+) -> DrawTest:
     """Test that draws are as their own state has them, whatever the states of other ticks were or will be."""
-    if isinstance(of, int) and isinstance(policy, MeasurePolicy) and _table(policy, of) is None:
-        return _unknown(of, len(drawn))
-    names, at = policy.discretiser.states, np.asarray(ticks, dtype=np.int64)
-    every, groups = np.unique(script).tolist(), []
-    for now in every:
-        inside = script[at % script.size] == now
-        each_tick = len(drawn) // at.size
-        cells, distribution = _cells(policy, of, now, list(compress(drawn, np.repeat(inside, each_tick).tolist())))
-        cells = cells.reshape(-1, each_tick)
-        for distance in (*range(-_FAR, 0), *range(1, _FAR + 1)):
-            then = script[(at[inside] + distance) % script.size]
-            for other in every:
-                lag_words = (
-                    f"{names[now]}, {abs(distance)} ticks {'after' if distance < 0 else 'before'} {names[other]}"
+    if isinstance(output, int) and isinstance(policy, MeasurePolicy) and _table(policy, output) is None:
+        return _unknown_table(output, len(draws))
+    names, tick_array = policy.discretiser.states, np.asarray(ticks, dtype=np.int64)
+    script_states, groups = np.unique(script).tolist(), []
+    for state in script_states:
+        in_state = script[tick_array % script.size] == state
+        per_tick = len(draws) // tick_array.size
+        cells, distribution = _cells(
+            policy, output, state, list(compress(draws, np.repeat(in_state, per_tick).tolist()))
+        )
+        cells = cells.reshape(-1, per_tick)
+        for distance in (*range(-_MAX_DISTANCE, 0), *range(1, _MAX_DISTANCE + 1)):
+            distant_states = script[(tick_array[in_state] + distance) % script.size]
+            for other in script_states:
+                subject = (
+                    f"{names[state]}, {abs(distance)} ticks {'after' if distance < 0 else 'before'} {names[other]}"
                 )
-                for count_words, places in _places(each_tick, now, other):
-                    chosen = cells[then == other][:, places].ravel()
-                    if chosen.size:
-                        counts = np.bincount(chosen, minlength=distribution.size)
-                        groups.append((count_words + lag_words, counts, distribution))
+                for count_words, columns in _count_columns(per_tick, state, other):
+                    samples = cells[distant_states == other][:, columns].ravel()
+                    if samples.size:
+                        counts = np.bincount(samples, minlength=distribution.size)
+                        groups.append((count_words + subject, counts, distribution))
     rate = false_alarms / max(1, len(groups))
     alarms = [
-        Alarm("changes", f"{lag_words}: {alarm.about}")
-        for lag_words, counts, distribution in groups
+        Alarm("changes", f"{subject}: {alarm.about}")
+        for subject, counts, distribution in groups
         for alarm in frequencies(counts, distribution, rate)
     ]
     smallest = max(smallest_error(int(counts.sum()), distribution, 3 * rate) for _, counts, distribution in groups)
     name = (
-        f"window {of}" if isinstance(of, str) else "symbols" if isinstance(policy, Policy) else f"points of table {of}"
+        f"window {output}"
+        if isinstance(output, str)
+        else "symbols"
+        if isinstance(policy, Policy)
+        else f"points of table {output}"
     )
-    return Tested(f"{name} at changes", len(drawn), tuple(alarms), min(1.0, smallest), None)
+    return DrawTest(f"{name} at changes", len(draws), tuple(alarms), min(1.0, smallest), None)
 
 
-def _places(each_tick: int, now: int, other: int) -> list[tuple[str, list[int]]]:
+def _count_columns(draws_per_tick: int, state: int, other: int) -> list[tuple[str, list[int]]]:
     """Which counts of a tick are taken together: those of the state of either tick, and all the others."""
-    if each_tick == 1:
+    if draws_per_tick == 1:
         return [("", [0])]
-    others = [place for place in range(each_tick) if place not in (now, other)]
-    own = [("count of the state, ", [now])]
+    rest_columns = [column for column in range(draws_per_tick) if column not in (state, other)]
+    columns = [("count of the state, ", [state])]
     return (
-        own + [("count of the other state, ", [other])] * (now != other) + [("other counts, ", others)] * bool(others)
+        columns
+        + [("count of the other state, ", [other])] * (state != other)
+        + [("other counts, ", rest_columns)] * bool(rest_columns)
     )

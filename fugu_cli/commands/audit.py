@@ -44,7 +44,7 @@ from gateway.releases.config import ReleaseConfig
 from gateway.releases.ledger import Ledger
 
 if TYPE_CHECKING:
-    from fugu.audit.device import Tested
+    from fugu.audit.device import DrawTest
     from fugu.contract.fleet_documents import Enrolment
 
 
@@ -140,7 +140,7 @@ def device(
         raise FuguError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
     period_us = max(1, round(positive(period, "period") * 1e6))
     policy = load_policy(file)
-    tested: list[Tested] = []
+    tested: list[DrawTest] = []
     problem, pieces, at = "", _parts(policy), broker_of(broker)
     for piece in pieces:
         enough = counts if isinstance(piece, Policy) and piece.table is None else draws

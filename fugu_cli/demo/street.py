@@ -199,7 +199,7 @@ class _Scene:
             _Agent(folder / name, policies[name], self.states[name], broker, self.group) for name in names[:_AGENTS]
         ]
         rest = {name: self.states[name].tolist() for name in names[_AGENTS:]}
-        self.simulated = SimulatedHomes(broker, self.group.group, rest, away=_AWAY)
+        self.simulated = SimulatedHomes(broker, self.group.group, rest, away_probability=_AWAY)
         members = Members(folder / "helper" / "members")
         for name, text in {**{home.name: home.digits for home in self.agents}, **self.simulated.digits}.items():
             members.admit(name, text)

@@ -16,7 +16,7 @@ from fugu.library.report import Line, Part, Result, Table
 from fugu.planning.recorded_policy import StretchTrial, Trial
 
 if TYPE_CHECKING:
-    from fugu.audit.device import Tested
+    from fugu.audit.device import DrawTest
     from gateway.audit.statement import Bound, Statement
     from gateway.audit.stream import StreamAudit
 
@@ -151,7 +151,7 @@ def _bounds(title: str, bounds: Sequence[Bound]) -> Iterator[Part]:
     yield Table(title, ("", "epsilon, at most"), rows)
 
 
-def tested_device(tested: Sequence[Tested], problem: str, false_alarms: float) -> Result:
+def tested_device(tested: Sequence[DrawTest], problem: str, false_alarms: float) -> Result:
     """Tests of a device's outputs, and a `problem` if it is not as the protocol has it.
 
     `false_alarms` is the probability of an alarm without a fault.
@@ -162,7 +162,7 @@ def tested_device(tested: Sequence[Tested], problem: str, false_alarms: float) -
     return Result(document, _tested(tested, problem, false_alarms), 1 if wrong else 0)
 
 
-def _tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> Iterator[Part]:
+def _tested(tested: Sequence[DrawTest], problem: str, false_alarms: float) -> Iterator[Part]:
     if problem:
         yield Line(f"WRONG protocol: {problem}", bold=True)
         return

@@ -246,7 +246,7 @@ def _beyond_site(policy: AnyPolicy, listed: Listed) -> list[Finding]:
 
 def _stated(claim: Claim) -> Stated:
     recomputed = None if claim.loss is None else float_up(claim.loss)
-    return Stated(claim.of, float(claim.stated), claim.adversary, recomputed, claim.why)
+    return Stated(claim.output, float(claim.stated), claim.adversary, recomputed, claim.reason)
 
 
 def _outputs(policy: AnyPolicy) -> list[Output]:
@@ -268,24 +268,24 @@ def _judged(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
     """Findings about one claim."""
     if claim.loss is None:
         yield Finding(
-            "not-recomputed", f"{claim.of}: epsilon {float(claim.stated):.10g} is NOT RECOMPUTED: {claim.why}"
+            "not-recomputed", f"{claim.output}: epsilon {float(claim.stated):.10g} is NOT RECOMPUTED: {claim.reason}"
         )
         return
     if claim.loss <= claim.stated:
         return
     yield Finding(
         "epsilon-understated",
-        f"{claim.of}: epsilon {float(claim.stated):.10g} is stated for the {claim.adversary} adversary, and recomputed "
-        f"it is {float_up(claim.loss):.10g}",
+        f"{claim.output}: epsilon {float(claim.stated):.10g} is stated for the {claim.adversary} adversary, and "
+        f"recomputed it is {float_up(claim.loss):.10g}",
     )
     apart = [{**window, "stride": max(window["stride"], window["length"])} for window in body.get("windows") or ()]
     if apart and any(
-        finding.of == claim.of and _confirmed(finding) for finding in recompute({**body, "windows": apart})
+        finding.output == claim.output and _confirmed(finding) for finding in recompute({**body, "windows": apart})
     ):
         shared = ", ".join(f"{window['name']} {-(-window['length'] // window['stride'])}" for window in body["windows"])
         yield Finding(
             "windows-overlap",
-            f"{claim.of}: windows that share a tick ({shared}) add {float(window_rate(body)):.6g} nats to it, and "
+            f"{claim.output}: windows that share a tick ({shared}) add {float(window_rate(body)):.6g} nats to it, and "
             f"{_allowance(body, claim):.6g} are allowed: without overlap it would hold",
         )
 
@@ -296,7 +296,7 @@ def _confirmed(claim: Claim) -> bool:
 
 def _allowance(body: Mapping[str, Any], claim: Claim) -> float:
     """The most that windows may add to a tick under a claim, in nats, rounded down."""
-    beside = tick_ratios({**body, "windows": ()}) if claim.of != "windows alone" else (Fraction(1),) * 2
+    beside = tick_ratios({**body, "windows": ()}) if claim.output != "windows alone" else (Fraction(1),) * 2
     low, high = 0.0, float(claim.stated)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.constant import run_constant
-from fugu.audit.device import checked, count_cells, device_tests, point_cells, related, symbol_distribution
+from fugu.audit.device import (
+    check_draws,
+    count_cells,
+    dependence_alarms,
+    device_tests,
+    point_cells,
+    symbol_distribution,
+)
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.errors import FuguError
@@ -43,7 +50,7 @@ def symbols(drawn: NDArray[np.uint64], thresholds: tuple[int, ...] = tuple(TABLE
 
 
 def names(cells: NDArray[np.int64], distribution: NDArray[np.float64] = DISTRIBUTION) -> set[str]:
-    return {alarm.test for alarm in checked("draws", cells, distribution, FALSE_ALARMS).alarms}
+    return {alarm.test for alarm in check_draws("draws", cells, distribution, FALSE_ALARMS).alarms}
 
 
 @pytest.mark.long
@@ -54,8 +61,8 @@ def test_no_more_alarms_than_stated() -> None:
     alarms = pairs = 0
     for _ in range(200):
         draws, two = generator.choice(len(distribution), (2, 1500), p=chances)
-        alarms += bool(checked("draws", draws, chances, 0.1).alarms)
-        pairs += bool(related((draws, chances), (two, chances), 0.1))
+        alarms += bool(check_draws("draws", draws, chances, 0.1).alarms)
+        pairs += bool(dependence_alarms((draws, chances), (two, chances), 0.1))
     assert alarms <= 43
     assert pairs <= 37
 
@@ -67,7 +74,7 @@ def test_an_error_of_the_stated_size_is_found() -> None:
     wrong = (
         distribution
         + np.array([1, -1])
-        * checked("draws", generator.choice(2, 4000, p=distribution), distribution, FALSE_ALARMS).smallest
+        * check_draws("draws", generator.choice(2, 4000, p=distribution), distribution, FALSE_ALARMS).smallest
     )
     draws = [generator.choice(2, 4000, p=wrong) for _ in range(100)]
     assert sum("frequencies" in names(cells, distribution) for cells in draws) >= 90
@@ -104,16 +111,16 @@ def test_a_block_that_is_used_again_is_found_wherever_it_comes() -> None:
     for shift in (0, 700):
         two[shift : shift + 4000] = first[:4000]
         cells = symbols(two, tuple(TABLE.rows[1]))
-        assert [alarm.test for alarm in related((symbols(first), DISTRIBUTION), (cells, other), FALSE_ALARMS)] == [
-            "streams"
-        ]
+        assert [
+            alarm.test for alarm in dependence_alarms((symbols(first), DISTRIBUTION), (cells, other), FALSE_ALARMS)
+        ] == ["streams"]
 
 
 @pytest.mark.parametrize("size", [700, 4096])
 def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     fair, reused, short = words(4, 20_000), words(5, 20_000), np.tile(words(6, 3001), 6)
     reused[17_011 : 17_011 + 1024] = reused[3003 : 3003 + 1024]
-    length = checked("draws", symbols(fair), DISTRIBUTION, FALSE_ALARMS).longest
+    length = check_draws("draws", symbols(fair), DISTRIBUTION, FALSE_ALARMS).longest
     assert length is not None
     edge = words(7, 20_000)
     edge[4 * size - 5 : 4 * size - 5 + length] = edge[
@@ -122,15 +129,15 @@ def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatc
     every = [symbols(drawn) for drawn in (fair, reused, short, edge)]
     pairs = [((draws, DISTRIBUTION), (np.roll(draws, 900), DISTRIBUTION)) for draws in every]
     whole = (
-        [checked("draws", draws, DISTRIBUTION, FALSE_ALARMS) for draws in every],
-        [related(*pair, FALSE_ALARMS) for pair in pairs],
+        [check_draws("draws", draws, DISTRIBUTION, FALSE_ALARMS) for draws in every],
+        [dependence_alarms(*pair, FALSE_ALARMS) for pair in pairs],
     )
     assert [bool(judgement.alarms) for judgement in whole[0]] == [False, True, True, True]
     assert all(whole[1])
     monkeypatch.setattr("fugu.audit.device._PIECE", size)
     assert whole == (
-        [checked("draws", draws, DISTRIBUTION, FALSE_ALARMS) for draws in every],
-        [related(*pair, FALSE_ALARMS) for pair in pairs],
+        [check_draws("draws", draws, DISTRIBUTION, FALSE_ALARMS) for draws in every],
+        [dependence_alarms(*pair, FALSE_ALARMS) for pair in pairs],
     )
 
 

@@ -107,7 +107,7 @@ def test_chains_that_remember_for_millions_of_ticks_are_what_devices_derive(q: f
 def test_a_search_that_is_cut_short_still_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     chains, ratios = {"kind": "binary", "q": [1e-3] * 2, "r": [1e-3] * 2}, (Fraction(1.001),) * 2
     truth, most = (stream_loss(chains, ratios, who) for who in ADVERSARIES[1:])
-    monkeypatch.setattr(binary, "_MOST_STRETCHES", 10)
+    monkeypatch.setattr(binary, "_MAX_INTERVALS", 10)
     assert truth < stream_loss(chains, ratios, "informed") <= most
 
 
@@ -171,7 +171,7 @@ def test_windows_alone_are_counted_with_all_that_overlap() -> None:
     del document["table"]
     document["windows"][0]["stride"] = 7
     claims = recompute(document)
-    assert [claim.of for claim in claims] == ["windows"]
+    assert [claim.output for claim in claims] == ["windows"]
     rate = Fraction(3, 400) + 2 * Fraction(3, 700)
     want = stream_loss(document["chains"], (exp_up(rate),) * 2, "informed")
     assert claims[0].loss == want
@@ -206,7 +206,7 @@ def test_streams_that_move_together_are_what_devices_derive(fields: Mapping[str,
 def test_a_stream_that_tells_more_than_its_joint_class_allows_is_found() -> None:
     content = read(policy(chains=JointChains(**JOINT, odds_ratio=2.0)))
     (_, tick) = recompute(content)
-    assert tick.of == "a tick of the stream"
+    assert tick.output == "a tick of the stream"
     assert tick.loss > tick.stated == Fraction(0.3)
 
 
@@ -308,5 +308,5 @@ def test_all_points_from_a_start_that_the_policy_excludes_are_not_recomputed() -
     for start in ("any", "stationary"):
         document["stream_loss"] = {"epsilon": 9.0, "adversary": "ignorant", "start": start}
         claim = recompute(document)[-1]
-        assert (claim.of, claim.loss) == ("all points", None)
-        assert "impossible" in claim.why
+        assert (claim.output, claim.loss) == ("all points", None)
+        assert "impossible" in claim.reason

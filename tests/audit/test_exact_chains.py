@@ -58,8 +58,8 @@ def test_no_enumerated_stream_loses_more_from_any_start(seed: int) -> None:
 @pytest.mark.long
 def test_chains_that_never_forget_are_not_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cycle tells the state of one tick at all ticks; an absorbing state is never left."""
-    monkeypatch.setattr(guesses, "_MOST_DISTANCE", 300)  # no number of them finds a bound
-    monkeypatch.setattr(claims, "_MOST_FOLLOWED", 300)
+    monkeypatch.setattr(guesses, "_MAX_DISTANCE", 300)  # no number of them finds a bound
+    monkeypatch.setattr(claims, "_MAX_FOLLOWED_TICKS", 300)
     cycle, trap = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]
     for chain, start in ((cycle, None), (cycle, "any"), (trap, "any"), (trap, [0.5, 0.5]), ([[1, 0], [0, 1]], None)):
         with pytest.raises(NotRecomputed):
@@ -75,7 +75,7 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
     generator, draw = np.random.default_rng(3), random.Random(1)
     rows = (0.6 * np.eye(3) + 0.4 * generator.dirichlet(np.ones(3), size=3)).tolist()
     honest = {who: known_loss(rows, ticks_of(3, 0.2), who) for who in ADVERSARIES[:2]}
-    monkeypatch.setattr(claims, "_MOST_FOLLOWED", 100)  # what a bad guess makes hopeless is given up sooner
+    monkeypatch.setattr(claims, "_MAX_FOLLOWED_TICKS", 100)  # what a bad guess makes hopeless is given up sooner
     ratio, limit, distances = claims.guessed_ratio, claims.guessed_limit, claims.useful_distances
 
     def lower(above: Any, below: Any, wide: Any, most: float) -> Any:
@@ -130,7 +130,7 @@ def test_all_points_are_what_the_planner_claims_and_less_is_found(rooms: str, tm
             first = measured_loss(policy.measurement, policy.matrix, policy.initial, began, adversary).epsilon
             document["stream_loss"] = {"epsilon": rounded_up(first), "adversary": adversary, "start": began}
             claim = recompute(document)[-1]
-            assert claim.of == "all points"
+            assert claim.output == "all points"
             assert claim.loss is not None
             assert 0.97 * first < claim.loss <= claim.stated
             document["stream_loss"]["epsilon"] = float(claim.loss) * (1 - 1e-6)

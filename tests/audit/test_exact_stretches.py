@@ -90,7 +90,7 @@ def random_policy(seed: int, draw: Draw) -> Policy:
 def check(seed: int, draw: Draw) -> None:
     policy = random_policy(seed, draw)
     ticks = policy.guarantee.stretch_ticks
-    claims = {claim.of: claim.loss for claim in recompute(json.loads(policy.to_json()))}
+    claims = {claim.output: claim.loss for claim in recompute(json.loads(policy.to_json()))}
     first = policy.bound(policy.verify()).epsilon(ticks)
     second = next(iter(claims.values()))
     assert second is not None

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fugu.audit import device
-from fugu.audit.device import checked, frequencies, related, smallest_error
+from fugu.audit.device import check_draws, dependence_alarms, frequencies, smallest_error
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 DRAWS = {"10^5": 10**5, "10^6": 10**6, "10^7": 10**7, "10^8": 10**8, "10^10": 10**10}
@@ -86,7 +86,7 @@ def test_far_tails_of_numbers_of_pairs_are_not_underestimated(mean: int) -> None
     from scipy import stats  # takes as long to import as many tests to run
 
     for chance in (1e-4, 1e-7, 1e-10, 1e-16):
-        most = mean + device._most_deviations(chance, mean**-0.5) * mean**0.5
+        most = mean + device._max_deviations(chance, mean**-0.5) * mean**0.5
         assert chance / 100 < stats.poisson.sf(np.ceil(most), mean) <= chance  # whole numbers
     normal = mean + stats.norm.isf(1e-10) * mean**0.5
     assert stats.poisson.sf(normal, mean) > 1e-10
@@ -98,5 +98,5 @@ def test_rare_outcomes_are_not_called_dependent() -> None:
     lags, pairs = (
         (np.random.default_rng(seed).random((2, 20_400)) < distribution[1]).astype(np.uint8) for seed in (9, 21)
     )
-    assert "lags" not in {alarm.test for alarm in checked("draws", lags[0], distribution, 0.3).alarms}
-    assert related((pairs[0], distribution), (pairs[1], distribution), 0.1) == []
+    assert "lags" not in {alarm.test for alarm in check_draws("draws", lags[0], distribution, 0.3).alarms}
+    assert dependence_alarms((pairs[0], distribution), (pairs[1], distribution), 0.1) == []

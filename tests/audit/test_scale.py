@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fugu.audit.device import scaled, total_tails
+from fugu.audit.device import scale_alarms, total_tails
 
 COUNTS = 100_000
 EACH = 1e-3 / 2 / 2 / 3 / 2
@@ -65,7 +65,7 @@ def test_noise_two_per_cent_too_small_is_found(scale: Fraction) -> None:
     assert detected(COUNTS, scale, 0.98) > 0.95
     assert detected(3 * COUNTS, scale, 0.98) > 1 - 1e-8
     assert detected(COUNTS, scale, 0.99) < 0.2
-    assert {alarm.test for alarm in scaled(noise(1, float(scale) * 0.98).tolist(), scale, EACH)} == {"scale"}
+    assert {alarm.test for alarm in scale_alarms(noise(1, float(scale) * 0.98).tolist(), scale, EACH)} == {"scale"}
 
 
 @pytest.mark.long
@@ -78,9 +78,11 @@ def test_one_count_of_a_hundred_without_noise_is_found(scale: Fraction) -> None:
     assert stats.binom.sf(zeros - 1, COUNTS, zero * 0.99 + 0.01) > 0.99
     drawn = noise(2, float(scale))
     drawn[::100] = 0
-    alarms = scaled(drawn.tolist(), scale, EACH)
+    alarms = scale_alarms(drawn.tolist(), scale, EACH)
     assert any("have no noise" in alarm.about for alarm in alarms)
-    assert not any("have no noise" in alarm.about for alarm in scaled(noise(2, float(scale)).tolist(), scale, EACH))
+    assert not any(
+        "have no noise" in alarm.about for alarm in scale_alarms(noise(2, float(scale)).tolist(), scale, EACH)
+    )
 
 
 @pytest.mark.long
@@ -97,7 +99,7 @@ def test_honest_noise_is_called_wrong_no_more_often_than_stated(scale: Fraction,
 def test_alarms_come_where_the_exact_chances_have_them() -> None:
     """Runs at a rate of 20 %: 200 honest ones have more than 64 alarms with a probability below 10^-4."""
     scale = Fraction(7, 2)
-    alarms = sum(bool(scaled(noise(seed, 3.5, 1000).tolist(), scale, 0.2)) for seed in range(200))
+    alarms = sum(bool(scale_alarms(noise(seed, 3.5, 1000).tolist(), scale, 0.2)) for seed in range(200))
     assert 10 < alarms <= 64
     assert first_total(1000, ratio(scale), 0, 0.2) < 1000 * 2 * ratio(scale) / (1 - ratio(scale) ** 2)
     low, high = (first_total(1000, ratio(scale), side, 0.2) for side in (0, 1))

@@ -165,7 +165,7 @@ def test_a_claim_about_streams_that_move_together_is_proven_where_the_second_cer
         return loose.model_copy(update=dict(zip(("guarantee", "windows_guarantee"), promises, strict=False)))
 
     wide = claims(900.0, 900.0) if windows else claims(900.0)
-    losses = [claim.loss for claim in recompute(json.loads(wide.to_json())) if "tick" not in claim.of]
+    losses = [claim.loss for claim in recompute(json.loads(wide.to_json())) if "tick" not in claim.output]
     needed = [float(loss) * (1 + 1e-13) for loss in losses if loss is not None]
     assert len(needed) == 1 + windows
     check(read_agents(compile_policy(claims(*needed))))

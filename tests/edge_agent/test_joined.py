@@ -115,7 +115,7 @@ class Device:
     def opened(self, report: Report) -> list[int]:
         """Site and helper together find the count, as the set has no other home."""
         (page,) = pages(self.document.digest, report.number, [report.sealed])
-        answer = self.helper.take(page, self.elapsed)
+        answer = self.helper.add_page(page, self.elapsed)
         message = OpeningAnswer.decode(Envelope.decode(answer).payload)
         assert message.reason == ""
         masks = numbers(message.sums)
@@ -275,9 +275,9 @@ def test_a_helper_whose_clock_was_set_back_at_a_restart_opens_nothing(device: De
     device.ready(9)
     (report,) = device.run(10, [1] * 10)
     (page,) = pages(device.document.digest, report.number, [report.sealed])
-    answer = restarted.take(page, 0.0)
+    answer = restarted.add_page(page, 0.0)
     assert OpeningAnswer.decode(Envelope.decode(answer).payload).reason == "key-gone"
-    assert restarted.take(page, 0.0) == answer
+    assert restarted.add_page(page, 0.0) == answer
 
 
 def test_a_window_without_any_tick_is_reported_like_every_other(device: Device) -> None:

@@ -30,7 +30,7 @@ def alarms(broker: Mosquitto, folder: Path, module: tuple[str, ...], part: str, 
     command = (sys.executable, "-m", *module)
     outputs: Outputs = run_constant(command, piece, broker.broker, folder, enough, 1000, PATIENCE)
     assert outputs.problem == ""
-    assert min(outputs.each) >= enough
+    assert min(outputs.draw_counts) >= enough
     drawn = outputs.symbols, outputs.noise, outputs.points
     tested = device_tests(POLICY, *drawn, rate, outputs.script, outputs.changes)
     return {alarm.test for judgement in tested for alarm in judgement.alarms}

@@ -50,9 +50,9 @@ def test_the_masks_of_a_set_are_added_up_once(helper: Helper) -> None:
 def test_another_set_of_a_window_gets_the_bytes_of_the_first(helper: Helper) -> None:
     """Two sums that differ by one home are that home's count."""
     sealed = reports(helper)
-    (first,) = [helper.group.take(page, helper.elapsed) for page in pages(DOCUMENT.digest, 5, sealed)]
+    (first,) = [helper.group.add_page(page, helper.elapsed) for page in pages(DOCUMENT.digest, 5, sealed)]
     for others in (sealed[1:], sealed[::-1], sealed[:1], sealed):
-        (again,) = [helper.group.take(page, helper.elapsed) for page in pages(DOCUMENT.digest, 5, others)]
+        (again,) = [helper.group.add_page(page, helper.elapsed) for page in pages(DOCUMENT.digest, 5, others)]
         assert again == first
     assert total(helper.ask(reports(helper, 6), 6)) == 6015
 
@@ -132,13 +132,13 @@ def test_pages_in_another_order_or_of_another_request_are_never_answered() -> No
     homes = [Member(f"home-{i}") for i in range(130)]
     sheets = list(pages(DOCUMENT.digest, 5, [home.sealed(helper.key, DOCUMENT, 5, [1]) for home in homes]))
     assert len(sheets) == 3
-    take = helper.group.take
-    assert [take(page, helper.elapsed) for page in reversed(sheets)] == [None] * len(sheets)
+    add_page = helper.group.add_page
+    assert [add_page(page, helper.elapsed) for page in reversed(sheets)] == [None] * len(sheets)
     others = list(pages(DOCUMENT.digest, 5, [home.sealed(helper.key, DOCUMENT, 5, [2]) for home in homes]))
-    assert [take(page, helper.elapsed) for page in (*sheets[:-1], others[-1])] == [None] * len(sheets)
+    assert [add_page(page, helper.elapsed) for page in (*sheets[:-1], others[-1])] == [None] * len(sheets)
     lying = [replace(page, request=bytes(32)) for page in sheets]
-    assert [take(page, helper.elapsed) for page in lying] == [None] * len(sheets)
-    answers = [take(page, helper.elapsed) for page in sheets]
+    assert [add_page(page, helper.elapsed) for page in lying] == [None] * len(sheets)
+    answers = [add_page(page, helper.elapsed) for page in sheets]
     assert total(read(answers[-1])) == 130
 
 
@@ -222,15 +222,15 @@ def in_two_pages(sealed: list[SealedMasks], number: int = 5) -> list[OpeningRequ
 def test_masks_of_a_page_that_came_before_the_clock_was_set_are_in_no_sum(helper: Helper) -> None:
     """Nothing is left of what the keys of before have opened."""
     first, last = in_two_pages(reports(helper))
-    assert helper.group.take(first, helper.elapsed) is None
+    assert helper.group.add_page(first, helper.elapsed) is None
     helper.group.forget()
     helper.pass_time(1)
-    assert helper.group.take(last, helper.elapsed) is None
+    assert helper.group.add_page(last, helper.elapsed) is None
 
 
 def test_an_answer_is_sent_again_once_for_a_whole_request(helper: Helper) -> None:
     first, last = in_two_pages(reports(helper))
-    answers = [helper.group.take(page, helper.elapsed) for page in (first, last, first, last)]
+    answers = [helper.group.add_page(page, helper.elapsed) for page in (first, last, first, last)]
     assert answers[0] is None
     assert answers[2] is None
     assert answers[3] == answers[1]
@@ -243,8 +243,8 @@ def test_a_flood_of_begun_requests_keeps_a_few_of_them(helper: Helper) -> None:
     for number in range(20):
         first, *rest = pages(DOCUMENT.digest, number, sealed)
         assert rest
-        assert helper.group.take(first, helper.elapsed) is None
-    assert len(helper.group._gathering) <= 8
+        assert helper.group.add_page(first, helper.elapsed) is None
+    assert len(helper.group._gatherings) <= 8
 
 
 @pytest.mark.long

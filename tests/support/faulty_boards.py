@@ -17,7 +17,7 @@ from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 
-from firmware_sim.devices import shown
+from firmware_sim.devices import readings_of_states
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.errors import FuguError
 from fugu.contract.policies import AnyPolicy
@@ -85,7 +85,7 @@ class BoardProcess:
             "log": str(self._log.resolve()),
             "stop": str(self._stop.resolve()),
             "faults": str((folder / "fault").resolve()),
-            "streams": {name: (str(file.resolve()), list(shown)) for name, (file, shown) in states.items()},
+            "streams": {name: (str(file.resolve()), list(readings)) for name, (file, readings) in states.items()},
             "provisioned": list(provisioned),
         }
         self.jump_us = 0
@@ -174,5 +174,5 @@ def readings(policy: AnyPolicy) -> list[object]:
     discretiser = policy.discretiser
     if not isinstance(discretiser, Categories | Thresholds):
         raise FuguError("the simulation has sensors for thresholds and for names only")
-    values = shown(discretiser)[: len(discretiser.states)]
+    values = readings_of_states(discretiser)[: len(discretiser.states)]
     return [round(value / UNIT) if isinstance(value, float) else value or None for value in values]

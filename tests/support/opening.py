@@ -49,7 +49,7 @@ class Helper:
     def ask(
         self, reports: Sequence[SealedMasks], number: int = 5, document: GroupDocument = DOCUMENT
     ) -> OpeningAnswer | None:
-        answers = [self.group.take(page, self.elapsed) for page in pages(document.digest, number, reports)]
+        answers = [self.group.add_page(page, self.elapsed) for page in pages(document.digest, number, reports)]
         assert not any(answers[:-1])
         return None if answers[-1] is None else read(answers[-1])
 

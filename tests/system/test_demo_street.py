@@ -72,7 +72,7 @@ def test_simulated_homes_report_what_agents_would_and_the_helper_opens_their_sum
     chance = random.Random(1)
     states = {f"home-{i}": [chance.randrange(2) for _ in range(2000)] for i in range(40)}
     with Mosquitto() as server:
-        homes = SimulatedHomes(server.broker, document, states, away=0.2)
+        homes = SimulatedHomes(server.broker, document, states, away_probability=0.2)
         helper = HelperProgram(tmp_path / "helper", server.broker, document, members=homes.digits)
         try:
             with Leader(server.broker, document) as leader:

@@ -14,49 +14,49 @@ from fugu.audit.exact.numbers import BITS, ONE, ceil_of, sqrt_of
 
 __all__ = ["binary_loss", "odds_leakage", "odds_ratio_loss"]
 
-_STOP_BITS, _MOST_STRETCHES = 110, 100_000
+_STOP_BITS, _MAX_INTERVALS = 110, 100_000
 Pair = tuple[Fraction, Fraction]
 Map = tuple[Any, Any, Any, Any]  # u -> (a u + b) / (c u + d)
 
 
-def binary_loss(q: Pair, r: Pair, most: Pair, adversary: str) -> Fraction:
+def binary_loss(q: Pair, r: Pair, ratios: Pair, adversary: str) -> Fraction:
     """At least the e^epsilon of an endless stream over all q and r of intervals.
 
-    `most` is of a tick, either way. With q + r < 1 the stickiest corner is the worst, with q + r > 1 the one that
+    `ratios` is of a tick, either way. With q + r < 1 the stickiest corner is the worst, with q + r > 1 the one that
     alternates most. For the informed this is so only if it is the only chain; else the odds-ratio bound counts there.
     """
     low, high = zip(q, r, strict=True)
     if sum(high) > 1:
-        most = (max(most),) * 2  # else tables that take turns would lose more than each alone
+        ratios = (max(ratios),) * 2  # else tables that take turns would lose more than each alone
     odds = [(1 - a) * (1 - b) / (a * b) for a in q for b in r]  # monotone in q and in r: a corner is worst
     if adversary == "universal":
-        return odds_ratio_loss(max(*odds, 1 / min(odds)), max(most))
-    losses, corners = [max(most)], [low] if sum(low) < 1 else []
+        return odds_ratio_loss(max(*odds, 1 / min(odds)), max(ratios))
+    losses, corners = [max(ratios)], [low] if sum(low) < 1 else []
     if sum(high) > 1 and adversary == "informed" and low != high:
-        losses = [odds_ratio_loss(max(1 / odds[-1], odds[-1]), max(most))]
+        losses = [odds_ratio_loss(max(1 / odds[-1], odds[-1]), max(ratios))]
     elif sum(high) > 1:
         corners.append(high)
     for a, b in corners:
-        for first, other, g in ((a, b, most[0]), (b, a, most[1])):
+        for first, other, g in ((a, b, ratios[0]), (b, a, ratios[1])):
             losses.append(g * Fraction(_leakage(first, other, g, informed=adversary == "informed"), ONE) ** 2)
     return max(losses)
 
 
-def odds_ratio_loss(alpha: Fraction, most: Fraction) -> Fraction:
+def odds_ratio_loss(alpha: Fraction, tick_ratio: Fraction) -> Fraction:
     """At least the e^epsilon for any start, steps that change, with odds ratios of at most alpha, and any evidence."""
-    return most * Fraction(odds_leakage(ceil_of(alpha), ceil_of(most), ONE), ONE) ** 2
+    return tick_ratio * Fraction(odds_leakage(ceil_of(alpha), ceil_of(tick_ratio), ONE), ONE) ** 2
 
 
-def odds_leakage(alpha: int, most: int, paid: int) -> int:
-    """At least the leakage of steps of n ticks, odds ratios at most alpha, `paid` being most^(n-1); units are 2^-192.
+def odds_leakage(alpha: int, tick_ratio: int, power: int) -> int:
+    """At least the leakage of steps of n ticks, odds ratios at most alpha, `power` being most^(n-1); units are 2^-192.
 
     It is the v with v = paid ((sqrt(alpha u) + 1) / (sqrt(alpha) + sqrt(u)))^2 for u = most v, which is a quadratic
     equation in s = sqrt(u), with g = sqrt(most paid): s^2 + sqrt(alpha) (1 - g) s - g = 0. It grows with g and alpha.
     """
-    g, root = sqrt_of(most * paid >> BITS) + 1, sqrt_of(alpha)
+    g, root = sqrt_of(tick_ratio * power >> BITS) + 1, sqrt_of(alpha)
     slope = (root * (g - ONE) >> BITS) + 1
     s = (slope + sqrt_of((slope * slope >> BITS) + 1 + 4 * g)) // 2 + 1
-    return max(s * s // most + 1, ONE)
+    return max(s * s // tick_ratio + 1, ONE)
 
 
 def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
@@ -68,17 +68,17 @@ def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
     that rises, f(f(G m) / G), and t is even or odd.
     """
     starts = [(start, start) for start in (q / (1 - r), (1 - q) / r)]
-    loud, quiet = ((((1 - q) * x, q, r * x, 1 - r)) for x in (g, Fraction(1)))
+    loud_map, quiet_map = ((((1 - q) * x, q, r * x, 1 - r)) for x in (g, Fraction(1)))
     if q + r > 1:
-        far, again = loud, ((1 - q) / g, q, r / g, 1 - r)
-        starts += [(_image(again, start), _image(quiet, start)) for start, _ in starts]
-        loud, quiet = _after(again, far), _after(quiet, quiet)
-    a, b, c, d = loud
+        high_map, low_map = loud_map, ((1 - q) / g, q, r / g, 1 - r)
+        starts += [(_image(low_map, start), _image(quiet_map, start)) for start, _ in starts]
+        loud_map, quiet_map = _composed(low_map, high_map), _composed(quiet_map, quiet_map)
+    a, b, c, d = loud_map
     limit = best = ceil_of(
         max(Fraction(1), (a - d + Fraction(sqrt_of(ceil_of((a - d) ** 2 + 4 * b * c)), ONE)) / (2 * c))
     )
     for m, n in starts if informed else ():
-        best = _peak(best, limit, _Powers(loud, m), _Powers(quiet, n), rising=n < 1)
+        best = _peak(best, limit, _Powers(loud_map, m), _Powers(quiet_map, n), rising=n < 1)
     odds = (1 - q) * (1 - r) / (q * r)
     return min(best, odds_leakage(ceil_of(max(odds, 1 / odds)), ceil_of(g), ONE))
 
@@ -86,23 +86,23 @@ def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
 def _peak(best: int, limit: int, m: _Powers, n: _Powers, *, rising: bool) -> int:
     """At least the largest h_t: for t in [a, b] it is at most m_a / n_b, or, where both rise, m_b / n_a."""
 
-    def most(a: int, b: int) -> int:
-        top, bottom = (m.at(b, 1), n.at(a, 0)) if rising else (m.at(a, 1), n.at(b, 0))
-        return -(-top * ONE // bottom)
+    def upper_bound(a: int, b: int) -> int:
+        numerator, denominator = (m.bound(b, 1), n.bound(a, 0)) if rising else (m.bound(a, 1), n.bound(b, 0))
+        return -(-numerator * ONE // denominator)
 
-    last, intervals = 1, [(-most(0, 1), 0, 1)]
-    best = max(best, most(0, 0))
-    while (-(-limit * ONE // n.at(last, 0)) if rising else m.at(last, 1)) > best + (best >> _STOP_BITS):
-        best, last = max(best, most(last, last)), 2 * last
-        heappush(intervals, (-most(last // 2, last), last // 2, last))
-    for _ in range(_MOST_STRETCHES):
+    last, intervals = 1, [(-upper_bound(0, 1), 0, 1)]
+    best = max(best, upper_bound(0, 0))
+    while (-(-limit * ONE // n.bound(last, 0)) if rising else m.bound(last, 1)) > best + (best >> _STOP_BITS):
+        best, last = max(best, upper_bound(last, last)), 2 * last
+        heappush(intervals, (-upper_bound(last // 2, last), last // 2, last))
+    for _ in range(_MAX_INTERVALS):
         bound, a, b = heappop(intervals)
         if -bound <= best + (best >> _STOP_BITS):
             return best + (best >> _STOP_BITS) + 1
         middle = (a + b) // 2
-        best = max(best, most(middle, middle), most(b, b))
-        for part in ((a, middle), (middle, b)) if b - a > 1 else ():
-            heappush(intervals, (-most(*part), *part))
+        best = max(best, upper_bound(middle, middle), upper_bound(b, b))
+        for interval in ((a, middle), (middle, b)) if b - a > 1 else ():
+            heappush(intervals, (-upper_bound(*interval), *interval))
         heappush(intervals, (-best, b, b))
     return -intervals[0][0]
 
@@ -113,32 +113,32 @@ class _Powers:
     def __init__(self, step: Map, start: Fraction) -> None:
         up = [ceil_of(value / max(step)) for value in step]
         self._squares = [([value - 1 for value in up], up)]
-        self._known: dict[tuple[int, int], int] = {}
+        self._bounds: dict[tuple[int, int], int] = {}
         self._start = (ceil_of(start) - 1, ceil_of(start))
 
-    def at(self, t: int, up: int) -> int:
+    def bound(self, t: int, up: int) -> int:
         """In units of 2^-192; up is 1 or 0."""
-        if (t, up) not in self._known:
+        if (t, up) not in self._bounds:
             value = self._start[up]
             for level in range(t.bit_length()):
                 if level == len(self._squares):
                     self._squares.append(self._square(*self._squares[-1]))
                 (a, b, _, _), (_, _, c, d) = self._squares[level][up], self._squares[level][1 - up]
                 if t >> level & 1:
-                    top, bottom = a * value + (b << BITS), c * value + (d << BITS)
-                    value = -(-top * ONE // bottom) if up else top * ONE // bottom
-            self._known[t, up] = int(value)
-        return self._known[t, up]
+                    numerator, denominator = a * value + (b << BITS), c * value + (d << BITS)
+                    value = -(-numerator * ONE // denominator) if up else numerator * ONE // denominator
+            self._bounds[t, up] = int(value)
+        return self._bounds[t, up]
 
     @staticmethod
     def _square(*maps: list[int]) -> tuple[list[int], list[int]]:
-        low, high = (_after((a, b, c, d), (a, b, c, d)) for a, b, c, d in maps)
+        low, high = (_composed((a, b, c, d), (a, b, c, d)) for a, b, c, d in maps)
         shift = max(high).bit_length() - BITS
         return [value >> shift for value in low], [-(-value >> shift) for value in high]
 
 
-def _after(inner: Map, two: Map) -> Map:
-    (a, b, c, d), (e, f, g, h) = inner, two
+def _composed(outer: Map, inner: Map) -> Map:
+    (a, b, c, d), (e, f, g, h) = outer, inner
     return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
 
 

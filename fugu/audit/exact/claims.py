@@ -22,11 +22,11 @@ _MANY = 12  # states, above which the other certificate may have found a smaller
 class Claim(NamedTuple):
     """Statement of a policy about outputs, and a loss in nats not below the true one, or why it is not computed."""
 
-    of: str
+    output: str
     stated: Fraction
     adversary: str
     loss: Fraction | None
-    why: str = ""
+    reason: str = ""
 
 
 def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -> list[Claim]:
@@ -35,39 +35,39 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
     What all points of a stream lose is told by `fugu.audit.exact.chains`.
     """
     if policy.get("kind") == "points":
-        near, far, stream_loss = policy["epsilon"], policy["factor"] * policy["epsilon"], policy["stream_loss"]
+        near_epsilon = policy["epsilon"]
+        far_epsilon = policy["factor"] * policy["epsilon"]
+        promise = policy["stream_loss"]
         claims = [
-            _claim("a point, of joined states", near, "any", lambda: log_up(point_losses(policy)[0])),
-            _claim("a point, of two possible states", far, "any", lambda: log_up(point_losses(policy)[1])),
+            _claim("a point, of joined states", near_epsilon, "any", lambda: log_up(point_losses(policy)[0])),
+            _claim("a point, of two possible states", far_epsilon, "any", lambda: log_up(point_losses(policy)[1])),
         ]
-        if stream_loss["epsilon"] is not None:
+        if promise["epsilon"] is not None:
             loss = partial(_all_points, policy, all_points)
-            many = len(policy["transition"]) > _MANY
-            claims.append(_claim("all points", stream_loss["epsilon"], stream_loss["adversary"], loss, sharp=not many))
+            is_large = len(policy["transition"]) > _MANY
+            claims.append(_claim("all points", promise["epsilon"], promise["adversary"], loss, is_sharp=not is_large))
         return claims
-    counted = policy.get("windows") or policy.get("sums")
-    outputs = [name for name, there in (("symbols", policy.get("table")), ("windows", counted)) if there]
-    chains, rate, most = policy["chains"], window_rate(policy), tick_ratios(policy)
+    windows = policy.get("windows") or policy.get("sums")
+    outputs = [name for name, present in (("symbols", policy.get("table")), ("windows", windows)) if present]
+    chains, rate, all_ratios = policy["chains"], window_rate(policy), tick_ratios(policy)
     names = (policy["stream"], f"{policy['device']}/{policy['stream']}")
-    own, streams = (
-        [chain["rate"] for chain in chains.get("streams", ()) if chain["name"] in names],
-        chains.get("streams", ()),
-    )
-    asked = [(" and ".join(outputs), policy["guarantee"], chains, most)]
+    streams = chains.get("streams", ())
+    rates = [stream["rate"] for stream in streams if stream["name"] in names]
+    promises = [(" and ".join(outputs), policy["guarantee"], chains, all_ratios)]
     if len(outputs) == 2:  # of streams that move together the others tell what they may
-        windows_policy = {
+        window_chains = {
             **chains,
             "streams": [{**stream, "rate": rate} if stream["name"] in names else stream for stream in streams],
         }
-        asked.append(("windows alone", policy["windows_guarantee"], windows_policy, (exp_up(rate),) * 2))
+        promises.append(("windows alone", policy["windows_guarantee"], window_chains, (exp_up(rate),) * 2))
     claims = []
-    for of, stated, ticks, ratios in asked:
+    for promise_name, stated, promise_chains, ratios in promises:
         symbols = Fraction(0)
-        if "symbols" in of:
+        if "symbols" in promise_name:
             symbols = log_up(max(tick_ratios({**policy, "windows": (), "sums": ()})))
-        loss = partial(_stretch_loss, policy, ticks, ratios, stated, symbols)
-        claims.append(_claim(of, stated["epsilon"], stated["adversary"], loss))
-    return [*claims, *(Claim("a tick of the stream", Fraction(loss), "any", log_up(max(most))) for loss in own)]
+        loss = partial(_stretch_loss, policy, promise_chains, ratios, stated, symbols)
+        claims.append(_claim(promise_name, stated["epsilon"], stated["adversary"], loss))
+    return [*claims, *(Claim("a tick of the stream", Fraction(loss), "any", log_up(max(all_ratios))) for loss in rates)]
 
 
 def _stretch_loss(
@@ -75,31 +75,32 @@ def _stretch_loss(
     chains: Mapping[str, Any],
     ratios: Ratios,
     stated: Mapping[str, Any],
-    symbols: Fraction,
+    symbols_loss: Fraction,
 ) -> Fraction:
     """At least the loss about `stretch_ticks` in a row: what one tick loses, and what the others add by themselves.
 
     Of joint chains past and future may each be all of what one tick loses, as states may differ that show the same.
     """
-    ticks: int = stated.get("stretch_ticks", 1)
-    fraction = stream_loss(chains, ratios, stated["adversary"])
-    if ticks == 1:
-        return fraction
-    rate = symbols + window_rate(policy)  # of any tick, whichever windows a change of policy or of a clock puts it into
+    stretch_ticks: int = stated.get("stretch_ticks", 1)
+    tick_loss = stream_loss(chains, ratios, stated["adversary"])
+    if stretch_ticks == 1:
+        return tick_loss
+    # of any tick, whichever windows a change of policy or of a clock puts it into
+    rate = symbols_loss + window_rate(policy)
     if chains["kind"] == "joint":
         rates = [Fraction(stream["rate"]) for stream in chains["streams"]]
-        return Fraction(2 * fraction + ticks * (rate if len(rates) == 1 else sum(rates)))
-    return Fraction(fraction + (ticks - 1) * rate)
+        return Fraction(2 * tick_loss + stretch_ticks * (rate if len(rates) == 1 else sum(rates)))
+    return Fraction(tick_loss + (stretch_ticks - 1) * rate)
 
 
-def _claim(of: str, stated: float, adversary: str, loss: Callable[[], Fraction], *, sharp: bool = True) -> Claim:
+def _claim(name: str, stated: float, adversary: str, loss: Callable[[], Fraction], *, is_sharp: bool = True) -> Claim:
     try:
         epsilon = loss()
     except NotRecomputed as error:
-        return Claim(of, Fraction(stated), adversary, None, str(error))
-    if epsilon > stated and not sharp:
-        return Claim(of, Fraction(stated), adversary, None, f"only that it is at most {float(epsilon):.6g}")
-    return Claim(of, Fraction(stated), adversary, epsilon)
+        return Claim(name, Fraction(stated), adversary, None, str(error))
+    if epsilon > stated and not is_sharp:
+        return Claim(name, Fraction(stated), adversary, None, f"only that it is at most {float(epsilon):.6g}")
+    return Claim(name, Fraction(stated), adversary, epsilon)
 
 
 def _all_points(policy: Mapping[str, Any], all_points: PointsLoss | None) -> Fraction:
@@ -110,10 +111,10 @@ def _all_points(policy: Mapping[str, Any], all_points: PointsLoss | None) -> Fra
 
 def tick_ratios(policy: Mapping[str, Any]) -> Ratios:
     """max over z of B[x][z] / B[x'][z], B the differences of cumulative thresholds, times e^rate of the windows."""
-    beside = exp_up(window_rate(policy))
+    window_ratio = exp_up(window_rate(policy))
     table = policy.get("table") or {"rows": [[], []]}  # windows alone
     rows = [[b - a for a, b in pairwise([0, *row, 1 << 32])] for row in table["rows"]]
-    ratios = [[beside * max(Fraction(a, b) for a, b in zip(x, y, strict=True)) for y in rows] for x in rows]
+    ratios = [[window_ratio * max(Fraction(a, b) for a, b in zip(x, y, strict=True)) for y in rows] for x in rows]
     return (ratios[0][1], ratios[1][0]) if len(rows) == 2 else (max(map(max, ratios)),) * 2
 
 
@@ -122,19 +123,19 @@ def window_rate(policy: Mapping[str, Any]) -> Fraction:
 
     A sum over homes adds -log p, p the ratio of the discrete Laplace noise that `honest` shares are together.
     """
-    moved = ((window, 2 if window["states"] == "histogram" else 1) for window in policy.get("windows") or ())
-    own = sum((-(-w["length"] // w["stride"]) * most / Fraction(w["scale"]) for w, most in moved), Fraction(0))
-    groups = (shared["group"] for shared in policy.get("sums") or ())
-    return own + sum((log_up(1 / (1 - Fraction(g["noise"], 1 << 32) ** g["honest"])) for g in groups), Fraction(0))
+    moves = ((window, 2 if window["states"] == "histogram" else 1) for window in policy.get("windows") or ())
+    rate = sum((-(-w["length"] // w["stride"]) * move / Fraction(w["scale"]) for w, move in moves), Fraction(0))
+    groups = (window["group"] for window in policy.get("sums") or ())
+    return rate + sum((log_up(1 / (1 - Fraction(g["noise"], 1 << 32) ** g["honest"])) for g in groups), Fraction(0))
 
 
-def stream_loss(chains: Mapping[str, Any], most: Ratios, adversary: str) -> Fraction:
+def stream_loss(chains: Mapping[str, Any], ratios: Ratios, adversary: str) -> Fraction:
     """At least the loss of an endless stream (of joint chains all), in nats."""
     if chains["kind"] == "binary":
         (q, p), (r, s) = (map(Fraction, chains[name]) for name in "qr")
-        return log_up(binary_loss((q, p), (r, s), most, adversary))
+        return log_up(binary_loss((q, p), (r, s), ratios, adversary))
     if chains["kind"] == "joint":  # ticks that its odds ratios are of are one, and may all differ
         rates, shows = [Fraction(stream["rate"]) for stream in chains["streams"]], chains["shows"]
-        apart = (sum(s for s, a, b in zip(rates, x, y, strict=True) if a != b) for x in shows for y in shows)
-        most = (exp_up(chains["steps"] * Fraction(max(apart))),) * 2
-    return log_up(odds_ratio_loss(Fraction(chains["odds_ratio"]), max(most)))
+        pair_rates = (sum(s for s, a, b in zip(rates, x, y, strict=True) if a != b) for x in shows for y in shows)
+        ratios = (exp_up(chains["steps"] * Fraction(max(pair_rates))),) * 2
+    return log_up(odds_ratio_loss(Fraction(chains["odds_ratio"]), max(ratios)))

@@ -42,11 +42,11 @@ def exp_up(x: Fraction) -> Fraction:
 
 def log_up(x: Fraction) -> Fraction:
     """At least log(x) = 2^k log(m), m^(2^k) = x >= 1: the sum of 2 z^(2n+1) / (2n+1), z = (m-1)/(m+1) <= 1/17."""
-    root, twice, total = ceil_of(x), 2, 0
+    root, scale, total = ceil_of(x), 2, 0
     while 8 * root > 9 * ONE:
-        root, twice = sqrt_of(root), 2 * twice
+        root, scale = sqrt_of(root), 2 * scale
     power = z = -((ONE - root) * ONE // (root + ONE))
     for n in range(30):
         total -= -power // (2 * n + 1)
         power = -(-power * z * z >> 2 * BITS)
-    return Fraction(twice * (total + power), ONE)  # what is left of the series is at most a hundredth of its next power
+    return Fraction(scale * (total + power), ONE)  # what is left of the series is at most a hundredth of its next power

@@ -17,7 +17,7 @@ import msgpack
 
 from fugu.audit.exact.numbers import NotRecomputed
 
-__all__ = ["joined", "point_losses"]
+__all__ = ["joined_states", "point_losses"]
 
 Ratio = Callable[[int, int], Fraction]
 
@@ -28,20 +28,20 @@ def point_losses(policy: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
     Alike are joined possible states and, for a state with fewer of them than its degree asks for, the nearest others.
     The fallback is for any set of states, and takes all to be joined.
     """
-    graph, every = joined(policy), set(range(len(policy["coordinates"])))
-    alike = apart = Fraction(1)
+    graph, states = joined_states(policy), set(range(len(policy["coordinates"])))
+    alike_ratio = possible_ratio = Fraction(1)
     for text in (policy["fallback"], *policy.get("tables", ())):
-        *_, bits, _first, _until, kind, body = msgpack.unpackb(base64.b64decode(text)[1:], raw=False)
-        possible = _members(bits) or every
+        *_, set_bits, _first, _until, kind, body = msgpack.unpackb(base64.b64decode(text)[1:], raw=False)
+        possible = _members(set_bits) or states
         ratio = (_staircase if kind else _weights)(policy["coordinates"], body)
-        apart = max([apart, *(ratio(x, y) for x in possible for y in possible if x < y)])
-        for x in every:
-            others = possible - {x}
-            near = others & (graph[x] if x in possible else set()) if bits else others
-            alike = max([alike, *(ratio(x, y) for y in near)])
-            if len(near) < (least := min(policy.get("degree", 2) - 1, len(others))):
-                alike = max(alike, sorted(ratio(x, y) for y in others)[least - 1])
-    return alike, apart
+        possible_ratio = max([possible_ratio, *(ratio(x, y) for x in possible for y in possible if x < y)])
+        for x in states:
+            other_states = possible - {x}
+            alike_states = other_states & (graph[x] if x in possible else set()) if set_bits else other_states
+            alike_ratio = max([alike_ratio, *(ratio(x, y) for y in alike_states)])
+            if len(alike_states) < (min_alike := min(policy.get("degree", 2) - 1, len(other_states))):
+                alike_ratio = max(alike_ratio, sorted(ratio(x, y) for y in other_states)[min_alike - 1])
+    return alike_ratio, possible_ratio
 
 
 def _members(bits: bytes) -> set[int]:
@@ -62,12 +62,12 @@ def _weights(_coordinates: list[Any], body: list[Any]) -> Ratio:
 def _staircase(coordinates: list[Any], body: list[Any]) -> Ratio:
     """q^-ceil(gauge(difference of centres)); a state that is not likely has the centre of the nearest likely one."""
     likely, corners, p, r, *_ = body
-    inside = _members(likely)
-    nearest = [min((sum(v * v for v in _minus(x, coordinates[k])), k) for k in inside)[1] for x in coordinates]
+    likely_states = _members(likely)
+    nearest = [min((sum(v * v for v in _minus(x, coordinates[k])), k) for k in likely_states)[1] for x in coordinates]
 
-    at = [coordinates[k] for k in nearest]
+    centres = [coordinates[k] for k in nearest]
     power = cache(lambda v: Fraction(r, p) ** max(-(-top // low) for top, low in _gauges(corners, v)))
-    return lambda x, y: power(_minus(at[x], at[y]))
+    return lambda x, y: power(_minus(centres[x], centres[y]))
 
 
 def _gauges(corners: list[Any], v: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -86,20 +86,20 @@ def _gauges(corners: list[Any], v: tuple[int, ...]) -> list[tuple[int, int]]:
     return [(_cross(v, _minus(b, a)), _cross(a, b)) for a, b in edges]
 
 
-def joined(policy: Mapping[str, Any]) -> list[set[int]]:
+def joined_states(policy: Mapping[str, Any]) -> list[set[int]]:
     """For each state those that the policy graph joins to it."""
     ((kind, value),) = policy["graph"].items()
-    at, states = policy["coordinates"], range(len(policy["coordinates"]))
-    parts = (policy["transition"], *(change["transition"] for change in policy.get("changes", ())))
-    following = [{(policy.get("shows") or states)[y] for y, _ in row} for rows in parts for row in rows]
-    test: dict[str, Callable[[int, int], bool]] = {
+    coordinates, states = policy["coordinates"], range(len(policy["coordinates"]))
+    transitions = (policy["transition"], *(change["transition"] for change in policy.get("changes", ())))
+    successor_sets = [{(policy.get("shows") or states)[y] for y, _ in row} for rows in transitions for row in rows]
+    joins: dict[str, Callable[[int, int], bool]] = {
         "complete": lambda x, y: True,
         "categories": lambda x, y: value[x] == value[y],
-        "radius": lambda x, y: sum(v * v for v in _minus(at[x], at[y])) <= Fraction(value) ** 2,
-        "transition": lambda x, y: any(x in group and y in group for group in following),
+        "radius": lambda x, y: sum(v * v for v in _minus(coordinates[x], coordinates[y])) <= Fraction(value) ** 2,
+        "transition": lambda x, y: any(x in successors and y in successors for successors in successor_sets),
         "edges": lambda x, y: [x, y] in value or [y, x] in value,
     }
-    return [{y for y in states if y != x and test[kind](x, y)} for x in states]
+    return [{y for y in states if y != x and joins[kind](x, y)} for x in states]
 
 
 def _minus(a: Any, b: Any) -> tuple[int, ...]:
