@@ -95,23 +95,19 @@ def _local_streams(
     config: AgentConfig, folder: Path
 ) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
     """The policies that the configuration names, verified, with their sensors; and what each makes of its stream."""
+    from edge_agent.config_schema import read_policies
     from edge_agent.enrolled import with_sensor
     from fugu.contract.compiler import compile_policy
     from fugu.contract.descriptions import describe
     from fugu.contract.history import history_alone
     from fugu.contract.joint import check_named, joint_epsilon
     from fugu.contract.pins import violations
-    from fugu.contract.policies import read_policy
     from fugu.contract.policy import Policy
 
     assert config.ceiling is not None
-    streams, policies, sensors = [], [], {}
-    for stream in config.streams:
+    streams, policies, sensors = [], read_policies(config, folder), {}
+    for policy, stream in zip(policies, config.streams, strict=True):
         file = folder / (stream.policy or "")
-        try:
-            policy = read_policy(file.read_bytes())
-        except OSError as error:
-            raise ConfigError(f"cannot read policy {file}: {error.strerror}") from None
         if (policy.fleet, policy.device) != (config.fleet, config.device):
             raise ConfigError(f"policy {file} is for {policy.fleet}/{policy.device}, not this device")
         if isinstance(policy, Policy):
@@ -125,7 +121,6 @@ def _local_streams(
             policy.verify(config.measurement_ceiling)
         if stream.pins is not None and (problems := violations(policy, stream.pins)):
             raise ConfigError(f"policy {file}: {problems[0]}")
-        policies.append(policy)
         sensors[policy.stream] = stream.sensor.model_dump_json()
         streams.append(with_sensor(policy, compile_policy(policy), stream, config, folder))
     names = [policy.stream for policy in policies]

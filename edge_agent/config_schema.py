@@ -13,12 +13,13 @@ from edge_agent.sensors.source import ConfigError
 from fugu.contract._document import Document
 from fugu.contract.groups import GroupPin
 from fugu.contract.pins import Pins
+from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.stretches import Ceiling
 from fugu.host.payload import parse_path
 from fugu.host.toml_file import read_toml
 from fugu.mqtt.broker import Broker
 
-__all__ = ["AgentConfig", "Mqtt", "SensorConfig", "StreamConfig", "read_config", "sensor_values"]
+__all__ = ["AgentConfig", "Mqtt", "SensorConfig", "StreamConfig", "read_config", "read_policies", "sensor_values"]
 
 FileName = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """Relative to the folder of the configuration; the system's calls end a name at a zero byte."""
@@ -328,6 +329,18 @@ class AgentConfig(Document):
 def read_config(path: Path) -> AgentConfig:
     """Read a configuration file, without the policies that it names. Raises ConfigError if a field is wrong."""
     return read_toml(path, AgentConfig, ConfigError)
+
+
+def read_policies(config: AgentConfig, folder: Path) -> list[AnyPolicy]:
+    """The policies whose files a configuration names, in the order of its streams; none of an enrolled device.
+
+    Raises ConfigError if one cannot be read, PolicyError if it is malformed.
+    """
+    files = [folder / stream.policy for stream in config.streams if stream.policy is not None]
+    try:
+        return [read_policy(file.read_bytes()) for file in files]
+    except OSError as error:
+        raise ConfigError(f"cannot read policy {error.filename}: {error.strerror}") from None
 
 
 def sensor_values(stream: StreamConfig, folder: Path, broker: Broker) -> dict[str, Any]:

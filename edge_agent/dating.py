@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from edge_agent.config_schema import read_config
+from edge_agent.config_schema import read_config, read_policies
 from edge_agent.enrolled import open_trust
 from edge_agent.policy_history import Edition
 from fugu.contract.descriptions import Described, Description, describe
-from fugu.contract.errors import FuguError
 from fugu.contract.history import Beside, History, Noise, history_alone, history_of, streams_beside
-from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.timeline import Drawn
 from fugu.host.child import Answer, answered
@@ -89,11 +88,7 @@ def _policies(path: Path) -> Iterable[AnyPolicy]:
     if config.enrolment is not None:
         verdict = open_trust(config, path.parent).in_force()
         return () if verdict is None else verdict.policies
-    files = [path.parent / (stream.policy or "") for stream in config.streams]
-    try:
-        return [read_policy(file.read_bytes()) for file in files]
-    except OSError as error:
-        raise FuguError(f"cannot read policy {error.filename}: {error.strerror}") from None
+    return read_policies(config, path.parent)
 
 
 def main(arguments: list[str]) -> int:

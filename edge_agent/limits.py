@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge_agent.config_schema import read_config
+from edge_agent.config_schema import read_config, read_policies
 from fugu.contract.chains import ChainClass
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.measure_table import members
 from fugu.contract.pins import MeasuredPins, SymbolPins
-from fugu.contract.policies import read_policy
 
 __all__ = ["limits"]
 
@@ -20,8 +19,8 @@ def limits(path: str | Path) -> list[str]:
     pins: dict[str, SymbolPins | MeasuredPins | None]
     if config.enrolment is None:
         ceilings = config.ceiling, config.measurement_ceiling, config.total_ceiling
-        files = [read_policy((folder / (stream.policy or "")).read_bytes()) for stream in config.streams]
-        pins = {policy.stream: stream.pins for policy, stream in zip(files, config.streams, strict=True)}
+        policies = read_policies(config, folder)
+        pins = {policy.stream: stream.pins for policy, stream in zip(policies, config.streams, strict=True)}
         who, refused = "whoever writes its policy file", False
     else:
         enrolment = read_enrolment((folder / config.enrolment).read_bytes())
