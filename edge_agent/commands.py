@@ -136,9 +136,8 @@ def _set_back(path: Path, config: AgentConfig, outbox: Path) -> str:
     if config.enrolment is None:
         raise LocalStatusError(f"{path}: this device is not enrolled, and follows no signed time")
     if outbox.exists():
-        Outbox(
-            outbox, config.fleet, config.device
-        ).close()  # refused while the agent runs, which would write its own time
+        # It is refused while the agent runs, which would write its own time.
+        Outbox(outbox, config.fleet, config.device).close()
     trust = open_trust(config, path.parent)
     before, now = trust.state.time, int(time.time())
     after = trust.set_back(now)

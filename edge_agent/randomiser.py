@@ -1,9 +1,7 @@
-"""A state becomes a symbol, or a released point, by the operating system's randomness.
+"""A state becomes a symbol by the operating system's randomness; of a released point, `edge_agent.measurer` says how.
 
 A symbol takes one 32-bit word against a row of integers. Without a state, a word before it takes the row:
-fugu/core/noise.py says by which distribution. A point is drawn by the table in force at its tick, else by the
-policy's fallback. Which table that is depends on the tick and on what has arrived, never on the state. Tables that
-arrive are checked against the policy before they may be drawn from.
+fugu/core/noise.py says by which distribution.
 """
 
 from __future__ import annotations

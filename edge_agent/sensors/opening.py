@@ -21,7 +21,7 @@ _Config = dict[str, Any]
 
 
 class _SensorAround(Sensor):
-    """A sensor that has its readings from another one."""
+    """A sensor that has its readings from another one, and with them its troubles and its end."""
 
     def __init__(self, source: Sensor) -> None:
         self._source = source
@@ -29,15 +29,12 @@ class _SensorAround(Sensor):
 
     @property
     def trouble(self) -> str:
-        """As of the source."""
         return self._source.trouble
 
     def finished(self, tick: int) -> bool:
-        """As of the source."""
         return self._source.finished(tick)
 
     def close(self) -> None:
-        """As of the source."""
         self._source.close()
 
 

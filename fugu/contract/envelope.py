@@ -3,10 +3,6 @@
 The signed kind keeps a document of one kind from being taken for another. Keys are named by the first half of the
 SHA-256 of the public key, so a key has one name only. Kinds of a group of homes (`fugu.contract.groups`) are signed by
 its helper, and count for no role of a fleet. A `report` is signed in the same way by a device, and is in no envelope.
-
-The origin of a watermark: HMAC-SHA256 under a key that only a device and its gateway share. It is over the domain, the
-fleet's name and the device's, each followed by a zero byte, and the counter in 8 bytes, the highest first. The streams
-follow as they are packed in the message.
 """
 
 import hashlib

@@ -239,9 +239,8 @@ class Enrolment(DocumentFile):
         fresh_seconds: how old the newest signed time may be before the device calls itself stale; none means any age.
         pins: for each stream what its policy may not change. If there are any, streams that are not among them are
             refused. If there are none, whoever signs policies may change everything that keeps to the ceilings.
-        key: by which it knows its gateway's watermarks (`fugu.contract.envelope`), as hexadecimal digits; a secret.
-            None if
-            the gateway does not know the device.
+        key: by which it knows its gateway's watermarks (`fugu.contract.frames`), as hexadecimal digits; a secret. None
+            if the gateway does not know the device.
     """
 
     remedy: ClassVar[str] = "enrol the device anew"

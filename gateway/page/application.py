@@ -64,7 +64,6 @@ class _WholeSource(_Source):
         self._whole = ""
 
     def more(self) -> str:
-        """See `Source`."""
         about = self._feed.about
         state = (self._state(), about)
         if state == self._told:
@@ -73,7 +72,6 @@ class _WholeSource(_Source):
         return self._whole
 
     def joined(self) -> tuple[str, str]:
-        """See `Source`."""
         return self.more(), self._whole
 
 
@@ -92,22 +90,18 @@ class _DeviceSource(_Source):
         self._looked = 0.0
 
     async def wait(self) -> None:
-        """See `Source`."""
         await asyncio.sleep(DEVICE_SECONDS)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._watcher.wake.wait(), CHANGE_SECONDS)
 
     def more(self) -> str:
-        """See `Source`."""
         return self._changed() + _update(self._feed.take(self._watcher))
 
     def joined(self) -> tuple[str, str]:
-        """See `Source`."""
         waited, content = self._feed.take_and_show(self._watcher)
         return self._changed() + _update(waited), _event("state", self._state()) + _update(content)
 
     def close(self) -> None:
-        """See `Source`."""
         self._feed.leave(self._watcher)
 
     def _changed(self) -> str:
@@ -137,14 +131,12 @@ class _LedgerSource(_WholeSource):
         self._page: dict[str, Any] | None = None
 
     async def wait(self) -> None:
-        """See `Source`."""
         if self._page is not None:
             await super().wait()
         if (now := time.monotonic()) - self._looked >= LEDGER_SECONDS:
             self._looked, self._page = now, await asyncio.to_thread(self._feed.ledger.page, *self._asked)
 
     def more(self) -> str:
-        """See `Source`."""
         return "" if self._page is None else super().more()
 
 
