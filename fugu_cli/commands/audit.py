@@ -34,8 +34,8 @@ from fugu_cli.connection import broker_of, store_of
 from fugu_cli.view.audit import attacked_stream, stated, tested_device
 from fugu_cli.view.ledger import audited_ledger
 from fugu_cli.view.terminal import working
-from gateway.audit.access import Listed, planned_audiences
-from gateway.audit.recordings import Message, heard_topics, read_messages
+from gateway.audit.access import AccessList, planned_audiences
+from gateway.audit.recordings import Message, read_messages, stream_topics
 from gateway.audit.statement import Finding, Statement, policy_statement
 from gateway.audit.stream import audit_stream
 from gateway.fleet.keys import Root, key_files
@@ -216,7 +216,7 @@ def stream(
         raise UsageError("what was read is of use beside --recording or --live")
     policies = [load_policy(path) for path in (file, *(beside or ()))]
     config = ReleaseConfig.load(releases) if releases is not None else None
-    listed = Listed.of(access) if access is not None else None
+    listed = AccessList.of(access) if access is not None else None
     audiences = planned_audiences(policies, config) if listed is None else listed.audiences(policies, config)
     at = broker_of(broker)
     with working("listening and attacking"):
@@ -224,7 +224,7 @@ def stream(
         if recording is not None:
             messages = read_messages(recording)
         elif live is not None:
-            topics = heard_topics(policies[0])
+            topics = stream_topics(policies[0])
             messages = listen(at, topics, positive(live, "live"))
         true = None
         if truth is not None:
@@ -240,7 +240,7 @@ def stream(
     return attacked_stream(audit)
 
 
-def _not_listed(listed: Listed, account: str, messages: Iterable[Message]) -> list[Finding]:
+def _not_listed(listed: AccessList, account: str, messages: Iterable[Message]) -> list[Finding]:
     """Messages that a broker delivered to an account although its access list does not grant them."""
     topics = dict.fromkeys(topic for topic, _ in messages)
     return [

@@ -199,7 +199,7 @@ def _stream_document(audit: StreamAudit) -> dict[str, Any]:
         "audiences": audiences,
         **_attacks_document(audit.trials, audit.stretches, audit.conditions),
         "findings": [finding._asdict() for finding in audit.findings],
-        "not_attacked": list(audit.left),
+        "not_attacked": list(audit.unattacked),
     }
 
 
@@ -222,7 +222,7 @@ def _stream(audit: StreamAudit) -> Iterator[Part]:
     if audit.trials:
         yield from _trials(audit.trials)
     yield from _conditions(audit.conditions)
-    for problem in audit.left:
+    for problem in audit.unattacked:
         yield Line(f"NOTE not-attacked: {problem}")
     for finding in audit.findings:
         yield Line(f"WRONG {finding.name}: {finding.about}", bold=True)

@@ -148,7 +148,7 @@ def _ledger(audit: LedgerAudit, name: str) -> Iterator[Part]:
             rows.append((reader.reader, of, audiences, *_promised(reader.epsilon, reader.limit)))
         titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
         yield Table("What readers were told, by all their audiences", titles, rows)
-    for line in audit.believed:
+    for line in audit.sources:
         yield Line(f"NOTE believed: {line}")
     for problem in audit.problems:
         yield Line(f"WRONG {problem}", bold=True)

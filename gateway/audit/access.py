@@ -17,14 +17,14 @@ from gateway.deployment.broker_files import BrokerFolder
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import SITE, Promise
 
-__all__ = ["Audience", "Listed", "planned_audiences"]
+__all__ = ["AccessList", "Audience", "planned_audiences"]
 
 _ANONYMOUS = ""
-_SITE = ("gateway", "shard", "site", "home-assistant")
+_SITE_ROLES = ("gateway", "shard", "site", "home-assistant")
 """Roles that are told what the site is told."""
 _PERMITS = ("read", "readwrite")
 _WORDS = ("read", "write", "readwrite", "deny")
-_HEARD: tuple[tuple[Kind, ...], ...] = (("symbols", "estimate"), ("window", "count"))
+_OUTPUT_KINDS: tuple[tuple[Kind, ...], ...] = (("symbols", "estimate"), ("window", "count"))
 """Topics that tell of symbols, and of windows."""
 
 
@@ -36,7 +36,7 @@ class Rule(NamedTuple):
     filter: str
 
 
-class Listed(NamedTuple):
+class AccessList(NamedTuple):
     """The access list of a broker.
 
     Roles are empty of accounts that `fugu deploy` does not know; limits are the most that readers may be told.
@@ -57,17 +57,20 @@ class Listed(NamedTuple):
 
     def strangers(self, topic: str) -> list[str]:
         """In words, those who may read a topic and have no role of the site."""
-        names = [name for name, role in self.roles.items() if role not in _SITE and self.may_read(name, topic)]
+        names = [name for name, role in self.roles.items() if role not in _SITE_ROLES and self.may_read(name, topic)]
         unknown = "not known to fugu deploy"
-        return [f"account {n} ({self.roles[n] or unknown})" if n else "whoever gives no name" for n in names]
+        return [
+            f"account {account} ({self.roles[account] or unknown})" if account else "whoever gives no name"
+            for account in names
+        ]
 
     @classmethod
     def of(cls, broker: Path) -> Self:
         """The access list in a broker's folder. FuguError if it is none, or cannot be read."""
         accounts = BrokerFolder.open(broker).settings.accounts
         rules = read_access(read_text(broker / "access.acl", "the access list"))
-        named = [rule.user for rule in rules if rule.user is not None]
-        roles = dict.fromkeys(sorted({_ANONYMOUS, *named}), "") | {account.name: account.role for account in accounts}
+        users = [rule.user for rule in rules if rule.user is not None]
+        roles = dict.fromkeys(sorted({_ANONYMOUS, *users}), "") | {account.name: account.role for account in accounts}
         limits = {
             account.name: Promise(account.epsilon, account.adversary, account.seconds)
             for account in accounts
@@ -77,24 +80,27 @@ class Listed(NamedTuple):
 
     def audiences(self, policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
         """Those who may read the same of some streams; accounts that may read nothing of them are left out."""
-        published = _published(policies, config)
+        release_readers = _release_readers(policies, config)
         accounts: dict[Audience, list[str]] = {}
         for account, role in self.roles.items():
             symbols, windows = (
-                tuple(f"{policy.device}/{policy.stream}" for policy in policies if self._hears(account, policy, kinds))
-                for kinds in _HEARD
+                tuple(f"{policy.device}/{policy.stream}" for policy in policies if self._reads(account, policy, kinds))
+                for kinds in _OUTPUT_KINDS
             )
-            topics = ((called, topic_of("release", policies[0].fleet, to, called)) for called, to in published)
-            releases = tuple(dict.fromkeys(called for called, topic in topics if self.may_read(account, topic)))
+            topics = (
+                (release, topic_of("release", policies[0].fleet, reader, release))
+                for release, reader in release_readers
+            )
+            releases = tuple(dict.fromkeys(release for release, topic in topics if self.may_read(account, topic)))
             if symbols or windows or releases:
                 limit = self.limits.get(account, Promise(0.0, "ignorant"))
-                promised = (limit.epsilon, limit.adversary, symbols, windows, releases, limit.seconds)
-                accounts.setdefault(Audience("", role in _SITE, *promised), []).append(account or "(anybody)")
+                promise = (limit.epsilon, limit.adversary, symbols, windows, releases, limit.seconds)
+                accounts.setdefault(Audience("", role in _SITE_ROLES, *promise), []).append(account or "(anybody)")
         return tuple(audience._replace(name=" ".join(accounts)) for audience, accounts in accounts.items())
 
-    def _hears(self, account: str, policy: PolicyHeader, kinds: tuple[Kind, ...]) -> bool:
-        name = (policy.fleet, policy.device, policy.stream)
-        return any(self.may_read(account, topic_of(kind, *name)) for kind in kinds)
+    def _reads(self, account: str, policy: PolicyHeader, kinds: tuple[Kind, ...]) -> bool:
+        address = (policy.fleet, policy.device, policy.stream)
+        return any(self.may_read(account, topic_of(kind, *address)) for kind in kinds)
 
 
 class Audience(NamedTuple):
@@ -120,40 +126,40 @@ class Audience(NamedTuple):
 def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
     """The site, and each audience of a configuration of releases, as they are meant to be."""
     streams = tuple(f"{policy.device}/{policy.stream}" for policy in policies)
-    published = _published(policies, config)
-    audiences = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(dict(published)))]
+    release_readers = _release_readers(policies, config)
+    audiences = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(dict(release_readers)))]
     for name, promise in config.audiences.items() if config is not None else ():
-        releases = tuple(called for called, audience in published if audience == name)
+        releases = tuple(release_name for release_name, audience in release_readers if audience == name)
         audiences.append(Audience(name, False, promise.epsilon, promise.adversary, (), (), releases, promise.protect))
     return tuple(audiences)
 
 
-def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> list[tuple[str, str]]:
+def _release_readers(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> list[tuple[str, str]]:
     """The names of releases, those of sums of homes too, each with an audience that is told it."""
     config = config or ReleaseConfig()
-    published: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for release in config.releases:
         names = [f"{release.name}-{policy.device}" for policy in policies] if release.per_device else [release.name]
-        published += [(name, release.audience) for name in names]
-    sums = (shared.group for policy in policies if isinstance(policy, Policy) for shared in policy.sums)
+        pairs += [(name, release.audience) for name in names]
+    sums = (window.group for policy in policies if isinstance(policy, Policy) for window in policy.sums)
     for group in dict.fromkeys(sums):
         readers = [SITE, *(name for name, audience in config.audiences.items() if group.name in audience.sums)]
-        published += [(name, audience) for audience in readers for name in group.release_names]
-    return published
+        pairs += [(name, audience) for audience in readers for name in group.release_names]
+    return pairs
 
 
 def read_access(text: str) -> tuple[Rule, ...]:
     """The rules of an access list, in their order."""
     rules, user = [], _ANONYMOUS
     for line in text.splitlines():
-        word, _, remainder = line.strip().partition(" ")
-        if word == "user":
+        keyword, _, remainder = line.strip().partition(" ")
+        if keyword == "user":
             user = remainder.strip()
-        elif word in ("topic", "pattern"):
+        elif keyword in ("topic", "pattern"):
             access, _, topic = remainder.strip().partition(" ")
             if access not in _WORDS:
                 access, topic = "readwrite", remainder.strip()
-            rules.append(Rule(user if word == "topic" else None, access, topic.strip()))
+            rules.append(Rule(user if keyword == "topic" else None, access, topic.strip()))
     return tuple(rules)
 
 
@@ -161,9 +167,9 @@ def _filter_of(rule: Rule, user: str) -> str:
     return rule.filter if rule.user is not None else rule.filter.replace("%u", user).replace("%c", "+")
 
 
-def matches(wanted: str, topic: str) -> bool:
+def matches(topic_filter: str, topic: str) -> bool:
     """True if a filter with + and # has a topic without them."""
-    parts, names = wanted.split("/"), topic.split("/")
+    parts, names = topic_filter.split("/"), topic.split("/")
     if parts[-1] == "#":
         parts, names = parts[:-1], names[: len(parts) - 1]
     return len(parts) == len(names) and all(part in ("+", name) for part, name in zip(parts, names, strict=True))

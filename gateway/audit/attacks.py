@@ -38,8 +38,8 @@ _DIGITS = 10**9
 
 def extended_epsilon(
     policy: Policy,
-    heard: bool,
-    counted: Sequence[tuple[Definition, Ints]],
+    symbols_heard: bool,
+    counts: Sequence[tuple[Definition, Ints]],
     symbols: Sequence[Ints],
     adversary: Adversary,
     level: float,
@@ -50,26 +50,26 @@ def extended_epsilon(
     wrong with probability `level`, is for the adversary; it is reached for the ignorant and the informed.
     """
     chains = policy.chains
-    telling = [(definition, noise) for definition, noise in counted if not (heard and definition.symbols)]
-    several = any(len(definition.groups) > 1 or definition.terms > 1 for definition, _ in telling)
-    if several or not chains.reached(adversary):
+    informative = [(definition, noise) for definition, noise in counts if not (symbols_heard and definition.symbols)]
+    has_groups = any(len(definition.groups) > 1 or definition.terms > 1 for definition, _ in informative)
+    if has_groups or not chains.reached(adversary):
         return None
-    share = level / (1 + len(counted))
-    logs, spread = np.zeros(2), 0.0
-    for definition, noise in telling:
+    share = level / (1 + len(counts))
+    logs, symbol_rate = np.zeros(2), 0.0
+    for definition, noise in informative:
         scale = largest_scale(noise, share)
         if definition.symbols:
-            spread += definition.overlap / scale
+            symbol_rate += definition.overlap / scale
         else:
             logs += definition.overlap / scale
-    if heard:
+    if symbols_heard:
         low, high = symbol_bounds(symbols, share)
         logs += [max(0.0, float(np.log(low[x] / high[1 - x]).max())) for x in (0, 1)]
-    elif spread:
+    elif symbol_rate:
         low, high = symbol_bounds(symbols, share)
-        gain = math.expm1(min(spread, 200.0))
-        of_a_set = np.log1p(low * gain) - np.log1p(high[::-1] * gain)  # a set of one symbol, for two states
-        logs += np.maximum(of_a_set.max(axis=1), 0.0)
+        gain = math.expm1(min(symbol_rate, 200.0))
+        set_logs = np.log1p(low * gain) - np.log1p(high[::-1] * gain)  # a set of one symbol, for two states
+        logs += np.maximum(set_logs.max(axis=1), 0.0)
     ratios = [Fraction(math.floor(math.exp(log) * _DIGITS), _DIGITS) for log in logs]
     try:
         return chains.ratio_loss(ratios[0], ratios[1], adversary).epsilon
@@ -77,11 +77,11 @@ def extended_epsilon(
         return None
 
 
-def symbol_bounds(drawn: Sequence[Ints], level: float) -> tuple[Floats, Floats]:
+def symbol_bounds(symbols_by_state: Sequence[Ints], level: float) -> tuple[Floats, Floats]:
     """Bounds (k, m), low and high, that all probabilities of symbols are within (Clopper and Pearson)."""
-    symbols = max(int(own.max(initial=0)) for own in drawn) + 1
-    error = level / (2 * len(drawn) * symbols)
-    counts = [np.bincount(own, minlength=symbols).tolist() for own in drawn]
+    symbol_count = max(int(symbols.max(initial=0)) for symbols in symbols_by_state) + 1
+    error = level / (2 * len(symbols_by_state) * symbol_count)
+    counts = [np.bincount(symbols, minlength=symbol_count).tolist() for symbols in symbols_by_state]
     bounds = np.array([[share_bounds(hits, sum(row), error) for hits in row] for row in counts])
     return bounds[..., 0], bounds[..., 1]
 
@@ -103,7 +103,7 @@ LEVEL = 0.05
 """How probable it is that any of the bounds of one audit is above the true epsilon."""
 _DRAWS = 50
 """For each trial, of single ticks, which cost little."""
-_FAR = (2000, 400)
+_MAX_RADIUS = (2000, 400)
 """How far a witness goes, for two states and for more."""
 
 
@@ -143,15 +143,15 @@ class Attacked(NamedTuple):
         return max(self.least, self.extended or 0.0, self.witness or 0.0) > self.promised
 
 
-class _Told(NamedTuple):
+class _AudienceView(NamedTuple):
     audience: Audience
-    heard: tuple[bool, ...]
+    hears_symbols: tuple[bool, ...]
     counts: tuple[Definition, ...]
 
     @property
     def words(self) -> str:
         counts = dict.fromkeys(f"{count.kind} {count.name}" for count in self.counts)
-        return ", ".join([*(["symbols"] if any(self.heard) else []), *counts])
+        return ", ".join([*(["symbols"] if any(self.hears_symbols) else []), *counts])
 
 
 def attack_audiences(
@@ -173,82 +173,84 @@ def attack_audiences(
         recorded: draws of the first policy that were really made; audiences' outputs of other kinds are then left out.
     """
     joint = JointStreams.of(policies)
-    told_to = [reader for audience in audiences for reader in _releases_heard(joint, audience, definitions, recorded)]
-    attacks = [(reader, ticks) for reader in told_to for ticks in dict.fromkeys((1, _stretch_ticks(joint, reader)))]
-    for number, (reader, ticks) in enumerate(attacks):
-        generator, share = np.random.default_rng([seed, number]), LEVEL / len(attacks) / 2
-        promised, adversary = _promise(joint, reader, ticks)
-        mechanism = partial(mechanism_of, joint, reader.heard, reader.counts, ticks=ticks)
+    views = [view for audience in audiences for view in _audience_views(joint, audience, definitions, recorded)]
+    attacks = [(view, ticks) for view in views for ticks in dict.fromkeys((1, _stretch_ticks(joint, view)))]
+    for number, (view, ticks) in enumerate(attacks):
+        generator, level = np.random.default_rng([seed, number]), LEVEL / len(attacks) / 2
+        promised, adversary = _promise(joint, view, ticks)
+        mechanism = partial(mechanism_of, joint, view.hears_symbols, view.counts, ticks=ticks)
         chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
-        event = attacked(mechanism, chains, generator, trials, recorded, share)
+        event = attacked(mechanism, chains, generator, trials, recorded, level)
         witnessed = None
         if recorded is None:
-            far, knows = _FAR[joint.states > 2], adversary != "ignorant"
-            mechanisms = ((mechanism(min(far, reach(chain, 12.0))), chain) for chain in chains)
-            witnessed = max(witness(*arguments, knows=knows).epsilon for arguments in mechanisms)
+            max_radius, knows_states = _MAX_RADIUS[joint.states > 2], adversary != "ignorant"
+            mechanisms = ((mechanism(min(max_radius, reach(chain, 12.0))), chain) for chain in chains)
+            witnessed = max(witness(*arguments, knows=knows_states).epsilon for arguments in mechanisms)
         extended = None
-        if len(joint.policies) == ticks == 1 and not any(count.alone for count in reader.counts):
-            outputs = recorded or simulated(joint.policies[0], reader.counts, generator, _DRAWS * trials)
-            noises = [(count, outputs.noises[count.names[0]]) for count in reader.counts]
-            extended = extended_epsilon(joint.policies[0], reader.heard[0], noises, outputs.drawn, adversary, share)
-        bound = certified(joint, reader.heard, reader.counts, adversary, reader.audience.epsilon, ticks)
-        about = "too few draws were recorded"
+        if len(joint.policies) == ticks == 1 and not any(count.is_exclusive for count in view.counts):
+            outputs = recorded or simulated_draws(joint.policies[0], view.counts, generator, _DRAWS * trials)
+            noises = [(count, outputs.noises[count.names[0]]) for count in view.counts]
+            extended = extended_epsilon(
+                joint.policies[0], view.hears_symbols[0], noises, outputs.drawn, adversary, level
+            )
+        bound = certified(joint, view.hears_symbols, view.counts, adversary, view.audience.epsilon, ticks)
+        subject = "too few draws were recorded"
         if event.states is not None:
-            names = " rather than ".join(map(joint.named, event.states))
-            about = f"{names}, {_words(event.chain)}, {event.ticks} ticks"
-        promise = (reader.audience.name, reader.words, promised, bound, adversary)
+            names = " rather than ".join(map(joint.state_words, event.states))
+            subject = f"{names}, {_chain_words(event.chain)}, {event.ticks} ticks"
+        promise = (view.audience.name, view.words, promised, bound, adversary)
         draws = "simulated" if recorded is None else "recorded"
-        yield Attacked(*promise, witnessed, extended, draws, *event[:4], about, ticks)
+        yield Attacked(*promise, witnessed, extended, draws, *event[:4], subject, ticks)
 
 
-def _releases_heard(
+def _audience_views(
     joint: JointStreams, audience: Audience, definitions: Sequence[Definition], recorded: Recorded | None
-) -> Iterator[_Told]:
+) -> Iterator[_AudienceView]:
     """Releases that an audience hears together; and alone, if a mechanism does not compose."""
-    counts = tuple(definition for definition in definitions if _hears(joint, audience, definition))
+    counts = tuple(definition for definition in definitions if _may_read(joint, audience, definition))
     symbols_heard = [
         f"{policy.device}/{policy.stream}" in audience.symbols and policy.table is not None for policy in joint.policies
     ]
     if recorded is not None:
         counts = tuple(definition for definition in counts if all(name in recorded.noises for name in definition.names))
-        all_drawn = all(noise.size for noise in recorded.drawn)
-        symbols_heard = [is_heard and all_drawn and number == 0 for number, is_heard in enumerate(symbols_heard)]
+        has_draws = all(noise.size for noise in recorded.drawn)
+        symbols_heard = [is_heard and has_draws and number == 0 for number, is_heard in enumerate(symbols_heard)]
     if any(symbols_heard) or counts:
-        yield _Told(audience, tuple(symbols_heard), counts)
+        yield _AudienceView(audience, tuple(symbols_heard), counts)
     for definition in counts if any(symbols_heard) or len(counts) > 1 else ():
-        if definition.alone:
-            yield _Told(audience, tuple(False for _ in symbols_heard), (definition,))
+        if definition.is_exclusive:
+            yield _AudienceView(audience, tuple(False for _ in symbols_heard), (definition,))
 
 
-def _hears(joint: JointStreams, audience: Audience, definition: Definition) -> bool:
+def _may_read(joint: JointStreams, audience: Audience, definition: Definition) -> bool:
     policy = joint.policies[definition.source]
     if definition.kind == "window":
         return f"{policy.device}/{policy.stream}" in audience.windows
     return definition.name in audience.releases
 
 
-def _stretch_ticks(joint: JointStreams, reader: _Told) -> int:
+def _stretch_ticks(joint: JointStreams, view: _AudienceView) -> int:
     """The ticks of the stretch that a promise is about; 1 where one of no such stretch can stay in a state."""
-    staying = (row[x] for extreme in joint.chains.extremes for x, row in enumerate(extreme))
-    if any(count.alone for count in reader.counts) or any(chance <= 0 for chance in staying):
+    stay_probabilities = (row[x] for extreme in joint.chains.extremes for x, row in enumerate(extreme))
+    if any(count.is_exclusive for count in view.counts) or any(probability <= 0 for probability in stay_probabilities):
         return 1
-    if reader.audience.site:
+    if view.audience.site:
         return max(policy.guarantee.stretch_ticks for policy in joint.policies)
-    promise = Promise(reader.audience.epsilon, reader.audience.adversary, reader.audience.seconds)
+    promise = Promise(view.audience.epsilon, view.audience.adversary, view.audience.seconds)
     return max(promise.ticks(policy.clock.period_us) for policy in joint.policies)
 
 
-def _promise(joint: JointStreams, reader: _Told, ticks: int) -> tuple[float, Adversary]:
-    if not reader.audience.site:
-        return reader.audience.epsilon, reader.audience.adversary
+def _promise(joint: JointStreams, view: _AudienceView, ticks: int) -> tuple[float, Adversary]:
+    if not view.audience.site:
+        return view.audience.epsilon, view.audience.adversary
     bounds = [(policy.bound().epsilon(ticks), policy.guarantee.adversary) for policy in joint.policies]
-    if not reader.audience.symbols and not reader.audience.releases:
+    if not view.audience.symbols and not view.audience.releases:
         counts = [(policy.windows_bound(), policy.windows_alone) for policy in joint.policies]
         bounds = [(bound.epsilon(ticks), promise.adversary) for bound, promise in counts if bound and promise] or bounds
     return max(bounds, key=lambda bound: bound[0])
 
 
-def simulated(
+def simulated_draws(
     policy: Policy, definitions: Sequence[Definition], generator: np.random.Generator, draws: int
 ) -> Recorded:
     """So many draws in each state, and of each count's noise, by the policy's own numbers."""
@@ -257,11 +259,11 @@ def simulated(
     if policy.table is not None:
         simulated_source = JointStreams((policy,), (tuple(range(states)),)).source(0, heard=True)
         symbols = [source.symbols(path, simulated_source) for path in symbols]
-    counts = [definition.counted(name, 0, ()) for definition in definitions for name in definition.names]
+    counts = [definition.window_count(name, 0, ()) for definition in definitions for name in definition.names]
     return Recorded(symbols, {count.name: source.noise(count, draws) for count in counts})
 
 
-def _words(chain: MarkovChain) -> str:
+def _chain_words(chain: MarkovChain) -> str:
     if chain.states == 2:
         return f"q {chain.transition[0, 1]:.4g}, r {chain.transition[1, 0]:.4g}"
     return f"{chain.states} states"

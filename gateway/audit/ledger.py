@@ -41,7 +41,7 @@ __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger", "stream_lo
 
 Histories = Callable[[str, str], History]
 """By device and stream, its ticks."""
-_LONGEST = 4096
+_MAX_TICKS = 4096
 """Ticks that are followed one by one."""
 
 
@@ -91,7 +91,7 @@ class ReaderLoss(NamedTuple):
 class LedgerAudit(NamedTuple):
     """The outcome: how much was looked at, the worst tick of each stream, what accounts were told, and problems.
 
-    `readers` is empty if the broker is not known; `believed` says what was taken from whom, one line each.
+    `readers` is empty if the broker is not known; `sources` says what was taken from whom, one line each.
     """
 
     entries: int
@@ -99,7 +99,7 @@ class LedgerAudit(NamedTuple):
     streams: tuple[StreamLoss, ...]
     readers: tuple[ReaderLoss, ...]
     problems: tuple[str, ...]
-    believed: tuple[str, ...]
+    sources: tuple[str, ...]
 
 
 def audit_ledger(
@@ -124,31 +124,31 @@ def audit_ledger(
     audit = verify(ledger, policies=trusted)
     disclosures: dict[Key, list[Disclosure]] = defaultdict(list)
     for disclosure in audit.told:
-        stated = (promises or {}).get(disclosure.key.audience, disclosure.promise)
-        disclosures[disclosure.key].append(disclosure._replace(promise=stated))
-    moving, streams = _moving(audit.told), list[StreamLoss]()
-    all_disclosures: list[tuple[Disclosure, bool]] = []
-    for key, several in sorted(disclosures.items()):
-        beside = [
-            disclosure for stream in moving[key[:2]] for disclosure in disclosures.get(Key(*stream, key.audience), ())
+        promise = (promises or {}).get(disclosure.key.audience, disclosure.promise)
+        disclosures[disclosure.key].append(disclosure._replace(promise=promise))
+    groups, streams = _stream_groups(audit.told), list[StreamLoss]()
+    all_raised: list[tuple[Disclosure, bool]] = []
+    for key, stream_disclosures in sorted(disclosures.items()):
+        related = [
+            disclosure for stream in groups[key[:2]] for disclosure in disclosures.get(Key(*stream, key.audience), ())
         ]
-        after = [_after_louder(disclosure, beside, history) for disclosure in several]
-        losses = ((stream_loss(disclosure), leaks) for disclosure, leaks in after)
-        slack = (loss._replace(epsilon=_with_slack(loss.epsilon, loss.promise, leaks)) for loss, leaks in losses)
-        streams.append(max(slack, key=_excess))
-        all_disclosures += after
-    readers = tuple(_reader_losses(accounts, all_disclosures))
-    differing = [] if promises is None else sorted(set(_promise_problems(audit.told, promises)))
-    problems = (*audit.problems, *differing, *(_stream_problem(stream) for stream in streams if stream.wrong))
+        raised = [_raised_charge(disclosure, related, history) for disclosure in stream_disclosures]
+        losses = ((stream_loss(disclosure), leaks) for disclosure, leaks in raised)
+        loosened = (loss._replace(epsilon=_with_slack(loss.epsilon, loss.promise, leaks)) for loss, leaks in losses)
+        streams.append(max(loosened, key=_excess))
+        all_raised += raised
+    readers = tuple(_reader_losses(accounts, all_raised))
+    broken_promises = [] if promises is None else sorted(set(_promise_problems(audit.told, promises)))
+    problems = (*audit.problems, *broken_promises, *(_stream_problem(stream) for stream in streams if stream.wrong))
     problems += tuple(_reader_problem(reader) for reader in readers if reader.wrong)
-    origin, ledger_alone = "from what the auditor gave", "by the ledger alone"
-    believed = (
-        f"classes of chains, noise tables and windows: {origin if trusted else ledger_alone}",
-        f"what audiences are promised: {ledger_alone if promises is None else origin}",
-        f"which ticks were released, sums and noise: {ledger_alone}",
+    auditor_words, ledger_words = "from what the auditor gave", "by the ledger alone"
+    sources = (
+        f"classes of chains, noise tables and windows: {auditor_words if trusted else ledger_words}",
+        f"what audiences are promised: {ledger_words if promises is None else auditor_words}",
+        f"which ticks were released, sums and noise: {ledger_words}",
         f"which ticks were drawn: {'from the store' if history is not None else 'nothing was given'}",
     )
-    return LedgerAudit(audit.entries, audit.accounts, tuple(streams), readers, problems, believed)
+    return LedgerAudit(audit.entries, audit.accounts, tuple(streams), readers, problems, sources)
 
 
 def _promise_problems(disclosures: Iterable[Disclosure], promises: Mapping[str, Promise]) -> Iterator[str]:
@@ -166,8 +166,9 @@ def _excess(loss: StreamLoss) -> float:
 
 
 def _stream_problem(loss: StreamLoss) -> str:
-    what = f"tick {loss.tick}" if loss.ticks == 1 else f"{loss.ticks} ticks in a row, with tick {loss.tick},"
-    return f"{loss.key}: {what} may have lost {_amount(loss.epsilon)}, and {loss.promise.epsilon:.10g} is promised"
+    stretch_words = f"tick {loss.tick}" if loss.ticks == 1 else f"{loss.ticks} ticks in a row, with tick {loss.tick},"
+    epsilons = f"{_amount(loss.epsilon)}, and {loss.promise.epsilon:.10g} is promised"
+    return f"{loss.key}: {stretch_words} may have lost {epsilons}"
 
 
 def _reader_problem(loss: ReaderLoss) -> str:
@@ -181,37 +182,38 @@ def _amount(epsilon: float | None) -> str:
     return "without bound" if epsilon is None else f"{epsilon:.10g}"
 
 
-def _after_louder(
-    disclosure: Disclosure, beside: Sequence[Disclosure], history: Histories | None
+def _raised_charge(
+    disclosure: Disclosure, related: Sequence[Disclosure], history: Histories | None
 ) -> tuple[Disclosure, bool]:
     """Give what was told under an allowance, and if a slack is to be added for louder ticks before.
 
-    `beside` has what the audience was told of the stream, and of those that move with it, under all allowances. Louder
+    `related` has what the audience was told of the stream, and of those that move with it, under all allowances. Louder
     ticks leak over a change. Where those before are not known to be far enough, all count as such, and always where
     louder ones follow: no release waits for these.
     """
-    most = max(charged.charge for charged in beside if charged.after >= disclosure.after)
-    charge = disclosure if most == disclosure.charge else disclosure._replace(charge=most, runs=())
-    louder = [before for before in beside if before.after < charge.after and before.charge > charge.charge]
+    max_charge = max(other.charge for other in related if other.after >= disclosure.after)
+    raised = disclosure if max_charge == disclosure.charge else disclosure._replace(charge=max_charge, runs=())
+    louder = [other for other in related if other.after < raised.after and other.charge > raised.charge]
     if not louder:
-        return charge, False
-    if charge.mechanism == "chain" and history is not None and _far_enough(charge, louder, history):
-        return charge, True
-    return charge._replace(charge=max(before.charge for before in louder), runs=()), False
+        return raised, False
+    if raised.mechanism == "chain" and history is not None and _is_far_enough(raised, louder, history):
+        return raised, True
+    return raised._replace(charge=max(other.charge for other in louder), runs=()), False
 
 
-def _far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history: Histories) -> bool:
-    if any(before.key.device != disclosure.key.device and (before.shifted or disclosure.shifted) for before in louder):
+def _is_far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history: Histories) -> bool:
+    if any(other.key.device != disclosure.key.device and (other.shifted or disclosure.shifted) for other in louder):
         return False  # nobody knows which numbers fall together
-    excess = Fraction(max(before.charge for before in louder) - disclosure.charge, PER_NAT)
-    slack, loud = SLACK * Fraction(disclosure.promise.epsilon), max(before.last for before in louder)
+    excess = Fraction(max(other.charge for other in louder) - disclosure.charge, PER_NAT)
+    slack, last_louder = SLACK * Fraction(disclosure.promise.epsilon), max(other.last for other in louder)
     try:
         classes = classes_of(disclosure.chains)
     except (ValidationError, ValueError):  # `verify` says so of the allowance
         return False
-    ticks, odds = history(disclosure.key.device, disclosure.key.stream), [chains.worst_odds for chains in classes]
-    since = quiet_from(ticks, odds, loud, excess, slack)
-    return since is not None and since <= disclosure.first
+    stream_history = history(disclosure.key.device, disclosure.key.stream)
+    odds = [chains.worst_odds for chains in classes]
+    quiet_tick = quiet_from(stream_history, odds, last_louder, excess, slack)
+    return quiet_tick is not None and quiet_tick <= disclosure.first
 
 
 def _with_slack(epsilon: float | None, promise: Promise, leaks: bool) -> float | None:
@@ -226,25 +228,25 @@ def stream_loss(disclosure: Disclosure) -> StreamLoss:
     loss = StreamLoss(*disclosure[:2], promise, ticks, None, disclosure.charge, disclosure.tick, "constant charge")
     try:
         if disclosure.mechanism in ALONE:
-            within = ticks == 1 and disclosure.charge <= units_below(promise.epsilon)
-            return loss._replace(epsilon=promise.epsilon if within else None, by="one release")
+            is_within = ticks == 1 and disclosure.charge <= units_below(promise.epsilon)
+            return loss._replace(epsilon=promise.epsilon if is_within else None, by="one release")
         classes, adversary = classes_of(disclosure.chains), promise.adversary
         constant = max(
-            _constant(member, disclosure.mechanism, adversary, disclosure.charge, ticks) for member in classes
+            _constant_loss(member, disclosure.mechanism, adversary, disclosure.charge, ticks) for member in classes
         )
         loss = loss._replace(epsilon=constant if math.isfinite(constant) else None)
     except (ValidationError, ChainClassError, ValueError):  # `verify` says so of the allowance
         return loss
     ticks_charged = sum(run.last - run.first + 1 for run in disclosure.runs)
-    if 0 < ticks_charged <= _LONGEST:
-        most = max(run.charge for run in disclosure.runs)
+    if 0 < ticks_charged <= _MAX_TICKS:
+        max_charge = max(run.charge for run in disclosure.runs)
         try:
             if ticks == 1:
                 epsilon = max(
-                    _by_tick(member, disclosure.mechanism, adversary, most, ticks_charged) for member in classes
+                    _tick_loss(member, disclosure.mechanism, adversary, max_charge, ticks_charged) for member in classes
                 )
             else:
-                epsilon = max(_by_stretch(member, most, ticks_charged, ticks) for member in classes)
+                epsilon = max(_stretch_loss(member, max_charge, ticks_charged, ticks) for member in classes)
         except ChainClassError:
             return loss
         if epsilon <= constant:
@@ -253,7 +255,7 @@ def stream_loss(disclosure: Disclosure) -> StreamLoss:
 
 
 @lru_cache(maxsize=1024)
-def _constant(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge: int, ticks: int) -> float:
+def _constant_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge: int, ticks: int) -> float:
     """Loss of any ticks in a row of an endless stream that are all charged the same, by a mechanism's rule."""
     if mechanism == "chain":
         return joint_loss(chains, charge, adversary, ticks)
@@ -265,7 +267,7 @@ def _constant(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge
 
 
 @lru_cache(maxsize=1024)
-def _by_tick(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge: int, count: int) -> float:
+def _tick_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge: int, count: int) -> float:
     """Bound what a tick of a stream loses of which so many ticks are charged at most this, and no other.
 
     Which of them a device drew, one after the other, is not known: a clock that was set skips numbers. So each counts
@@ -282,7 +284,7 @@ def _by_tick(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge:
 
 
 @lru_cache(maxsize=1024)
-def _by_stretch(chains: ReleaseClass, charge: int, count: int, ticks: int) -> float:
+def _stretch_loss(chains: ReleaseClass, charge: int, count: int, ticks: int) -> float:
     """Bound what a stretch of such a stream loses, by odds ratios: for every adversary."""
     odds = chains.worst_odds
     return float(stretch_losses(math.inf if odds is None else float_up(odds), _rates(charge, count), ticks).max())
@@ -296,40 +298,40 @@ def _members(chains: ReleaseClass) -> tuple[MarkovChain, ...]:
     return corner_chains(known_chains(followed(chains)))
 
 
-def _reader_losses(accounts: Iterable[Account], disclosed: Sequence[tuple[Disclosure, bool]]) -> Iterator[ReaderLoss]:
+def _reader_losses(accounts: Iterable[Account], disclosures: Sequence[tuple[Disclosure, bool]]) -> Iterator[ReaderLoss]:
     """The bounds of all readers, and of those who were readers once; with a slack where some of it leaks.
 
     What was told of streams that move together counts as one, whichever of them each audience was told about.
     """
-    moving = _moving(disclosure for disclosure, _ in disclosed)
+    groups = _stream_groups(disclosure for disclosure, _ in disclosures)
     for account in accounts:
         if account.epsilon is None or account.adversary is None:
             continue
         limit = Promise(account.epsilon, account.adversary, account.seconds)
         streams: dict[str, list[tuple[Disclosure, bool]]] = defaultdict(list)
-        for disclosure, leaks in disclosed:
+        for disclosure, leaks in disclosures:
             if disclosure.key.audience in account.ever:
-                streams[together_name(moving[disclosure.key[:2]])].append((disclosure, leaks))
+                streams[together_name(groups[disclosure.key[:2]])].append((disclosure, leaks))
         for name, pairs in sorted(streams.items()):
-            disclosures, leak = zip(*pairs, strict=True)
+            stream_disclosures, leaks_of = zip(*pairs, strict=True)
             device, _, stream = name.partition("/")
-            audiences = tuple(sorted({disclosure.key.audience for disclosure in disclosures}))
-            epsilon = _with_slack(_joint(disclosures, limit), limit, any(leak))
+            audiences = tuple(sorted({disclosure.key.audience for disclosure in stream_disclosures}))
+            epsilon = _with_slack(_joint_loss(stream_disclosures, limit), limit, any(leaks_of))
             yield ReaderLoss(account.name, device, stream, audiences, limit, epsilon)
 
 
-def _moving(disclosures: Iterable[Disclosure]) -> dict[Stream, frozenset[Stream]]:
+def _stream_groups(disclosures: Iterable[Disclosure]) -> dict[Stream, frozenset[Stream]]:
     """For each stream those that move together with it by any class that was promised, and itself."""
     streams: dict[Stream, frozenset[Stream]] = {}
     for disclosure in disclosures:
         stream = disclosure.key[:2]
         members = (stream, *streams_charged(disclosure.chains, disclosure.key.device))
-        joined = frozenset().union(*(streams.get(member, {member}) for member in members))
-        streams |= dict.fromkeys(joined, joined)
+        group = frozenset().union(*(streams.get(member, {member}) for member in members))
+        streams |= dict.fromkeys(group, group)
     return streams
 
 
-def _joint(disclosures: Sequence[Disclosure], limit: Promise) -> float | None:
+def _joint_loss(disclosures: Sequence[Disclosure], limit: Promise) -> float | None:
     """Loss to a reader of several audiences about a stream; for every class, by the releases while it was known.
 
     The most that any tick was charged for each audience is added up, whichever tick it was. An account's charges
@@ -339,15 +341,16 @@ def _joint(disclosures: Sequence[Disclosure], limit: Promise) -> float | None:
     adversary, ticks = limit.adversary, max(limit.ticks(disclosure.period_us) for disclosure in disclosures)
     if any(disclosure.mechanism in ALONE for disclosure in disclosures):
         loss = stream_loss(disclosures[0])
-        holds = len(disclosures) == ticks == 1 and covers(cast(Mechanism, disclosures[0].mechanism), adversary)
-        return loss.epsilon if holds else None
+        is_composed = len(disclosures) == ticks == 1 and covers(cast(Mechanism, disclosures[0].mechanism), adversary)
+        return loss.epsilon if is_composed else None
     by_class: dict[ReleaseClass, list[Disclosure]] = defaultdict(list)
     try:
         for disclosure in disclosures:
             for chains in classes_of(disclosure.chains):
                 by_class[chains].append(disclosure)
         epsilon = max(
-            joint_loss(disclosure, _joint_charge(several), adversary, ticks) for disclosure, several in by_class.items()
+            joint_loss(chains, _joint_charge(class_disclosures), adversary, ticks)
+            for chains, class_disclosures in by_class.items()
         )
         return epsilon if math.isfinite(epsilon) else None
     except (ValidationError, ChainClassError, ValueError):
@@ -355,9 +358,9 @@ def _joint(disclosures: Sequence[Disclosure], limit: Promise) -> float | None:
 
 
 def _joint_charge(disclosures: Iterable[Disclosure]) -> int:
-    most: dict[str, int] = defaultdict(int)
-    base = 0
+    charges: dict[str, int] = defaultdict(int)
+    max_base = 0
     for disclosure in disclosures:
-        most[disclosure.key.audience] = max(most[disclosure.key.audience], disclosure.charge - disclosure.base)
-        base = max(base, disclosure.base)
-    return sum(most.values()) + base
+        charges[disclosure.key.audience] = max(charges[disclosure.key.audience], disclosure.charge - disclosure.base)
+        max_base = max(max_base, disclosure.base)
+    return sum(charges.values()) + max_base

@@ -34,8 +34,8 @@ __all__ = [
     "Definition",
     "JointStreams",
     "certified",
+    "gateway_releases",
     "mechanism_of",
-    "released",
     "windows",
     "worst_chains",
 ]
@@ -65,7 +65,7 @@ class Definition(NamedTuple):
     scale: Fraction
     terms: int = 1
     consecutive: bool = False
-    alone: bool = False
+    is_exclusive: bool = False
     part: str = ""
     source: int = 0
 
@@ -81,23 +81,23 @@ class Definition(NamedTuple):
         return -(-self.length // self.stride)
 
     @property
-    def spread(self) -> Fraction:
+    def tick_loss(self) -> Fraction:
         """The most that one window tells of a tick, or of its symbol, in nats."""
         return (4 if self.consecutive else min(len(self.groups), 2)) / self.scale
 
     @property
     def rate(self) -> Fraction:
         """The most that all of them tell of a tick, or of its symbol, in nats."""
-        return self.overlap * self.spread
+        return self.overlap * self.tick_loss
 
-    def counted(self, name: str, first: int, members: tuple[int, ...]) -> Counted:
+    def window_count(self, name: str, first: int, members: tuple[int, ...]) -> Counted:
         """The count of a window that begins at a tick, with noise of a name."""
         symbols = self.source if self.symbols else None
         return Counted(name, first, self.length, members, symbols, self.scale, self.terms, self.consecutive)
 
     def windows(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """First and last ticks of all windows that have one of the ticks low to high."""
-        if self.alone:
+        if self.is_exclusive:
             if self.start <= high and self.start + self.length > low:
                 yield self.start, self.start + self.length - 1
             return
@@ -110,8 +110,11 @@ class Definition(NamedTuple):
 def windows(policy: Policy) -> tuple[Definition, ...]:
     """Windows of the device and of its groups. FuguError if one is no sum over ticks: its likelihood is another."""
     names = policy.discretiser.states
-    if odd := [window for window in policy.counted if not window.query.additive]:
-        raise FuguError(f"{odd[0].kind} {odd[0].name} is of {odd[0].query.name} counts: no attack here reads them")
+    if unsupported := [window for window in policy.counted if not window.query.additive]:
+        raise FuguError(
+            f"{unsupported[0].kind} {unsupported[0].name} is of {unsupported[0].query.name} counts: "
+            "no attack here reads them"
+        )
     return tuple(
         Definition(
             *(window.kind, window.name, window.start, window.length, window.stride),
@@ -122,7 +125,7 @@ def windows(policy: Policy) -> tuple[Definition, ...]:
     )
 
 
-def released(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
+def gateway_releases(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
     """Releases of the gateway about a stream, and, in words, those that say nothing of it."""
     definitions, problems, config = [], [], config or ReleaseConfig()
     for plan in config.releases:
@@ -147,61 +150,65 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
     definitions = []
     window = release_window(policy, plan, query) if plan.source != "symbols" else None
     if window is not None:
-        asked = answers(window, labels, query)
-        assert asked is not None
-        terms = plan.length // window.length * int(asked.sum(axis=1).max())
+        answer_matrix = answers(window, labels, query)
+        assert answer_matrix is not None
+        terms = plan.length // window.length * int(answer_matrix.sum(axis=1).max())
         spans = (window.start, plan.length, plan.step)
         definitions.append(
-            Definition("release", _called(policy, plan), *spans, query.groups, False, Fraction(window.scale), terms)
+            Definition(
+                "release", _release_name(policy, plan), *spans, query.groups, False, Fraction(window.scale), terms
+            )
         )
     if policy.table is not None:
-        definition = _of_symbols(policy, plan, config, query)
+        definition = _symbol_counts(policy, plan, config, query)
         definitions.append(definition._replace(part=" beside windows") if definitions else definition)
     if not definitions:
         raise FuguError("the stream has no symbols, and no windows that answer it")
     return definitions
 
 
-def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query) -> Definition:
+def _symbol_counts(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query) -> Definition:
     assert policy.table is not None
     symbols = policy.table.symbols
     consecutive = query.asked.pairs
     groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if consecutive else symbols))
     if query.asked.single and (rule := two_valued(policy.table, query.states)) is not None:
         groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
-    alone = plan.mechanism in ALONE
-    if alone:
+    is_exclusive = plan.mechanism in ALONE
+    if is_exclusive:
         scale = _window_loss(policy, plan, config, query, len(groups))
     elif plan.scale is not None:
         scale = Fraction(plan.scale)
     else:
-        scale = _share(policy, plan, config, 4 if consecutive else min(len(groups), 2))
+        scale = _shared_scale(policy, plan, config, 4 if consecutive else min(len(groups), 2))
     spans = (plan.once or 0, plan.length, plan.step)
-    return Definition("release", _called(policy, plan), *spans, groups, True, scale, 1, consecutive, alone)
+    return Definition("release", _release_name(policy, plan), *spans, groups, True, scale, 1, consecutive, is_exclusive)
 
 
-def _called(policy: Policy, plan: Scheduled) -> str:
+def _release_name(policy: Policy, plan: Scheduled) -> str:
     return f"{plan.name}-{policy.device}" if plan.per_device else plan.name
 
 
-def _window_loss(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, numbers: int) -> Fraction:
+def _window_loss(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, number_count: int) -> Fraction:
     assert policy.table is not None
     if plan.mechanism == "wasserstein":
         distribution = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)
         basis = WholeWindow(symbols=(distribution,))
     else:
-        basis = WholeWindow(moved=moved_by_all(query.kind, numbers, plan.length))
+        basis = WholeWindow(moved=moved_by_all(query.kind, number_count, plan.length))
     return basis.scale(config.audiences[plan.audience].epsilon)
 
 
-def _share(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: int) -> Fraction:
+def _shared_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: int) -> Fraction:
     assert plan.share is not None
     assert policy.table is not None
     promise = config.audiences[plan.audience]
-    by = "chain" if plan.mechanism == "auto" else plan.mechanism
+    mechanism = "chain" if plan.mechanism == "auto" else plan.mechanism
     ticks = promise.promise.ticks(policy.clock.period_us)
-    free = allowance(policy.chains, promise.epsilon, promise.adversary, by, ticks) - units_above(policy.window_rate)
-    budget = int(Fraction(plan.share) * free)
+    free_charge = allowance(policy.chains, promise.epsilon, promise.adversary, mechanism, ticks) - units_above(
+        policy.window_rate
+    )
+    budget = int(Fraction(plan.share) * free_charge)
     if budget < 1:
         raise FuguError("nothing of the allowance is left for it")
     return smallest_scale([policy.table], sensitivity, budget)
@@ -248,12 +255,12 @@ class JointStreams(NamedTuple):
         return tuple(map(rows.index, shows)) if len(rows) < self.states else ()
 
     @property
-    def absent(self) -> tuple[str, ...]:
+    def missing_streams(self) -> tuple[str, ...]:
         """Streams of the class whose policy is not given."""
         columns = {self.chains.column(policy.device, policy.stream) for policy in self.policies}
         return tuple(named_stream.name for n, named_stream in enumerate(self.chains.named_streams) if n not in columns)
 
-    def named(self, secret: int) -> str:
+    def state_words(self, secret: int) -> str:
         """Words for a state of the chain."""
         state = self.secrets.index(secret) if self.secrets else secret
         streams = zip(self.policies, self.shows, strict=True)
@@ -279,74 +286,74 @@ def worst_chains(joint: JointStreams, adversary: Adversary, losses: Floats) -> t
     if not transitions:
         assert joint.chains.worst_odds is not None
         x, z = (int(n) for n in np.unravel_index(np.argmax(losses), losses.shape))
-        return (_leaning(losses, x, z, float(joint.chains.worst_odds)),)
-    apart = not joint.chains.named_streams and all(transition.min() > 0 for transition in transitions)
-    if adversary == "universal" and apart:
-        return tuple(_between_two(losses, transition) for transition in transitions)
+        return (_two_state_chain(losses, x, z, float(joint.chains.worst_odds)),)
+    all_steps = not joint.chains.named_streams and all(transition.min() > 0 for transition in transitions)
+    if adversary == "universal" and all_steps:
+        return tuple(_chain_of_two(losses, transition) for transition in transitions)
     return tuple(MarkovChain.stationary(transition) for transition in transitions)
 
 
-def _between_two(losses: Floats, transition: Floats) -> MarkovChain:
+def _chain_of_two(losses: Floats, transition: Floats) -> MarkovChain:
     """A chain as one sees it who learns at every tick that it is in one of the two states that differ most."""
     odds = {
         (x, z): float(transition[x, x] * transition[z, z] / (transition[x, z] * transition[z, x]))
         for x, z in permutations(range(len(transition)), 2)
     }
     x, z = max(odds, key=lambda pair: abs(math.log(odds[pair])) * float(losses[pair]))
-    return _leaning(losses, x, z, odds[x, z])
+    return _two_state_chain(losses, x, z, odds[x, z])
 
 
-def _leaning(losses: Floats, x: int, z: int, odds: float) -> MarkovChain:
+def _two_state_chain(losses: Floats, x: int, z: int, odds: float) -> MarkovChain:
     """The chain of an odds ratio, nearly always in one of two states, of which all outputs tell most that x was.
 
     Steps into x have the probability s with which an endless past, or future, of outputs for x tells most. Let these be
     u times likelier under x than under z one tick further away: then s / (1 - s) = (odds u)^(-1/2). Source:
     docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
-    rate, leakage, into = math.exp(float(losses[x, z])), 1.0, 1 / math.sqrt(odds)
+    rate, leakage, step_odds = math.exp(float(losses[x, z])), 1.0, 1 / math.sqrt(odds)
     for _ in range(_STEPS if odds > 1 else 0):
-        further = rate * leakage
-        into = 1 / math.sqrt(odds * further)
-        leakage = (odds * into * further + 1) / (odds * into + 1) * (into + 1) / (into * further + 1)
+        u = rate * leakage
+        step_odds = 1 / math.sqrt(odds * u)
+        leakage = (odds * step_odds * u + 1) / (odds * step_odds + 1) * (step_odds + 1) / (step_odds * u + 1)
     matrix = np.full(losses.shape, _RARE)
     for state in range(len(losses)):
-        chance = odds * into if state == x else into
-        matrix[state, [x, z]] = chance / (1 + chance), 1 / (1 + chance)
+        state_odds = odds * step_odds if state == x else step_odds
+        matrix[state, [x, z]] = state_odds / (1 + state_odds), 1 / (1 + state_odds)
     return MarkovChain.stationary(matrix / matrix.sum(axis=1, keepdims=True))
 
 
 def mechanism_of(
-    joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], radius: int, ticks: int = 1
+    joint: JointStreams, symbols_heard: Sequence[bool], definitions: Sequence[Definition], radius: int, ticks: int = 1
 ) -> Mechanism:
     """Mechanism around so many ticks in a row that as many windows as possible have in their midst.
 
-    `heard` says of which policies the symbols are; `radius` is how many ticks on each side are heard at least.
+    `symbols_heard` says of which policies the symbols are; `radius` is how many ticks on each side are heard at least.
     """
-    whole = [definition for definition in definitions if definition.alone]
-    far = max((definition.start for definition in definitions), default=0) + 4 * max(
+    exclusive = [definition for definition in definitions if definition.is_exclusive]
+    first_secret = max((definition.start for definition in definitions), default=0) + 4 * max(
         (definition.length for definition in definitions), default=1
     )
-    secret = far + radius
-    if whole:
-        secret = whole[0].start + whole[0].length // 2
+    secret = first_secret + radius
+    if exclusive:
+        secret = exclusive[0].start + exclusive[0].length // 2
     elif definitions:
-        most = max(definitions, key=lambda definition: definition.overlap * definition.spread)
-        index = -(-(secret - most.start) // most.stride)
-        last = most.start + index * most.stride
-        first = last - (most.overlap - 1) * most.stride
-        secret = (last + first + most.length - 1) // 2
+        largest = max(definitions, key=lambda definition: definition.overlap * definition.tick_loss)
+        index = -(-(secret - largest.start) // largest.stride)
+        last = largest.start + index * largest.stride
+        first = last - (largest.overlap - 1) * largest.stride
+        secret = (last + first + largest.length - 1) // 2
     secret -= (ticks - 1) // 2
-    covering = [span for definition in definitions for span in definition.windows(secret, secret + ticks - 1)]
-    low = min([secret - radius, *(first for first, _ in covering)])
-    high = max([secret + ticks - 1 + radius, *(last for _, last in covering)])
+    spans = [span for definition in definitions for span in definition.windows(secret, secret + ticks - 1)]
+    low = min([secret - radius, *(first for first, _ in spans)])
+    high = max([secret + ticks - 1 + radius, *(last for _, last in spans)])
     counts = [
-        definition.counted(name, first - low, _members(joint, definition, group))
+        definition.window_count(name, first - low, _members(joint, definition, group))
         for definition in definitions
         for first, last in definition.windows(low, high)
         if low <= first and last <= high
         for name, group in zip(definition.names, definition.groups, strict=True)
     ]
-    sources = tuple(joint.source(n, heard=is_heard) for n, is_heard in enumerate(heard))
+    sources = tuple(joint.source(n, heard=is_heard) for n, is_heard in enumerate(symbols_heard))
     return Mechanism(high - low + 1, secret - low, joint.states, sources, tuple(counts), joint.secrets, ticks)
 
 
@@ -358,19 +365,19 @@ def _members(joint: JointStreams, definition: Definition, group: tuple[int, ...]
 
 def certified(
     joint: JointStreams,
-    heard: Sequence[bool],
+    symbols_heard: Sequence[bool],
     definitions: Sequence[Definition],
     adversary: Adversary,
-    alone: float,
+    exclusive_epsilon: float,
     ticks: int = 1,
 ) -> float:
     """The bound of the accountant for symbols that are heard, and counts, about so many ticks; infinite without one.
 
-    `alone` is what is promised of a release that does not compose; it holds if nothing else is heard.
+    `exclusive_epsilon` is what is promised of a release that does not compose; it holds if nothing else is heard.
     """
-    if any(definition.alone for definition in definitions):
-        return alone if len(definitions) == ticks == 1 and not any(heard) else math.inf
-    ratios = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(joint.policies)]
+    if any(definition.is_exclusive for definition in definitions):
+        return exclusive_epsilon if len(definitions) == ticks == 1 and not any(symbols_heard) else math.inf
+    ratios = [_tick_ratios(policy, n, symbols_heard[n], definitions) for n, policy in enumerate(joint.policies)]
     try:
         columns = [joint.chains.column(policy.device, policy.stream) for policy in joint.policies]
         epsilon = joint.chains.streams_loss(dict(zip(columns, ratios, strict=True)), adversary).epsilon
@@ -378,23 +385,25 @@ def certified(
         return math.inf
     if ticks == 1:
         return epsilon
-    policy, counts = joint.policies[0], [definition for definition in definitions if definition.source == 0]
-    own_names = {definition.name for definition in counts if definition.kind != "release"}
-    counted = tuple(window for window in policy.counted if window.name in own_names)
-    beside = _tick_ratios(policy, 0, heard[0], [definition for definition in counts if definition.kind == "release"])
-    return joint.chains.stretch_bound(epsilon, 1, log_up(max(beside)), counted, adversary).epsilon(ticks)
+    policy, stream_counts = joint.policies[0], [definition for definition in definitions if definition.source == 0]
+    names = {definition.name for definition in stream_counts if definition.kind != "release"}
+    device_windows = tuple(window for window in policy.counted if window.name in names)
+    release_ratios = _tick_ratios(
+        policy, 0, symbols_heard[0], [definition for definition in stream_counts if definition.kind == "release"]
+    )
+    return joint.chains.stretch_bound(epsilon, 1, log_up(max(release_ratios)), device_windows, adversary).epsilon(ticks)
 
 
 def _tick_ratios(
-    policy: Policy, number: int, heard: bool, definitions: Sequence[Definition]
+    policy: Policy, index: int, symbols_heard: bool, definitions: Sequence[Definition]
 ) -> tuple[Fraction, Fraction]:
     """Bounds on the likelihood ratios of all that a tick of a stream adds to, as for `ratio_loss`."""
-    counts = [definition for definition in definitions if definition.source == number]
+    counts = [definition for definition in definitions if definition.source == index]
     rate = sum((definition.rate for definition in counts if not definition.symbols), Fraction(0))
-    if policy.table is not None and not heard:
+    if policy.table is not None and not symbols_heard:
         for definition in counts:
             if definition.symbols:
-                rate += definition.overlap * Fraction(charge(policy.table, float(definition.spread)))
-    symbols = tick_ratios(policy.table) if heard and policy.table is not None else (Fraction(1), Fraction(1))
-    beside = exp_up(rate)
-    return symbols[0] * beside, symbols[1] * beside
+                rate += definition.overlap * Fraction(charge(policy.table, float(definition.tick_loss)))
+    symbols = tick_ratios(policy.table) if symbols_heard and policy.table is not None else (Fraction(1), Fraction(1))
+    count_ratio = exp_up(rate)
+    return symbols[0] * count_ratio, symbols[1] * count_ratio

@@ -23,10 +23,10 @@ from fugu.planning.recorded_policy import Truth
 from gateway.audit.mechanism import Definition
 from gateway.releases.statistics import two_valued
 
-__all__ = ["Message", "Published", "heard_topics", "read_messages"]
+__all__ = ["Message", "Published", "read_messages", "stream_topics"]
 
 
-_WHOLE = 1e-3
+_MAX_ROUNDING = 1e-3
 """Largest distance of a count of symbols from a whole number, after the arithmetic of its estimate."""
 
 
@@ -38,11 +38,11 @@ def window_noise(definition: Definition, frames: Iterable[WindowFrame], states: 
     noises: list[list[int]] = [[] for _ in definition.groups]
     for frame in frames:
         low = frame.first - frame.shift - begin
-        inside = states[low : low + frame.length] if low >= 0 else states[:0]
-        if inside.size != frame.length or (inside < 0).any():
+        window_states = states[low : low + frame.length] if low >= 0 else states[:0]
+        if window_states.size != frame.length or (window_states < 0).any():
             continue
         for noise, group, count in zip(noises, definition.groups, frame.counts, strict=True):
-            noise.append(count - int(np.isin(inside, group).sum()))
+            noise.append(count - int(np.isin(window_states, group).sum()))
     return {name: np.array(noise, np.int64) for name, noise in zip(definition.names, noises, strict=True) if noise}
 
 
@@ -56,9 +56,9 @@ def release_noise(
     noises = []
     for frame in sorted(frames, key=lambda frame: frame.entry):
         low = frame.first - begin
-        inside = symbols[low : low + frame.length] if low >= 0 else symbols[:0]
+        span = symbols[low : low + frame.length] if low >= 0 else symbols[:0]
         missing = frame.length - frame.observed
-        if definition.part or frame.devices != 1 or inside.size != frame.length or (inside < 0).sum() != missing:
+        if definition.part or frame.devices != 1 or span.size != frame.length or (span < 0).sum() != missing:
             continue
         labels = policy.discretiser.states
         rule = None
@@ -68,19 +68,19 @@ def release_noise(
             continue
         value = frame.values[0] * frame.asked.divisor(frame.observed)
         count = (value - rule.b * frame.observed) / rule.a
-        if abs(count - round(count)) < _WHOLE:
-            noises.append(round(count) - int(np.isin(inside, definition.groups[0]).sum()))
+        if abs(count - round(count)) < _MAX_ROUNDING:
+            noises.append(round(count) - int(np.isin(span, definition.groups[0]).sum()))
     return {definition.names[0]: np.array(noises, np.int64)} if noises else {}
 
 
 Message = tuple[str, bytes]
 
 
-def heard_topics(policy: PolicyHeader) -> list[str]:
+def stream_topics(policy: PolicyHeader) -> list[str]:
     """All topics that tell of a stream, whoever they are for."""
-    name = (policy.fleet, policy.device, policy.stream)
+    address = (policy.fleet, policy.device, policy.stream)
     kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
-    return [*(topic_of(kind, *name) for kind in kinds), topic_of("release", policy.fleet, "+", "+")]
+    return [*(topic_of(kind, *address) for kind in kinds), topic_of("release", policy.fleet, "+", "+")]
 
 
 def read_messages(path: Path) -> list[Message]:
@@ -117,29 +117,31 @@ class Published(NamedTuple):
     def read(cls, policy: Policy, messages: Iterable[Message], truth: Truth | None, *, loop: bool) -> Published:
         """Read messages; with `loop` the ticks of the truth begin anew after the last."""
         frames: list[SymbolFrame] = []
-        counted: list[WindowFrame] = []
-        released: list[ReleaseFrame] = []
+        window_frames: list[WindowFrame] = []
+        release_frames: list[ReleaseFrame] = []
         names = (policy.fleet, policy.device, policy.stream)
         for topic, payload in messages:
             try:
                 if topic == topic_of("symbols", *names):
                     frames.append(SymbolFrame.decode(payload))
                 elif topic == topic_of("window", *names):
-                    counted.append(WindowFrame.decode(payload))
+                    window_frames.append(WindowFrame.decode(payload))
                 elif _is_release(topic, policy.fleet):
-                    released.append(ReleaseFrame.decode(payload))
+                    release_frames.append(ReleaseFrame.decode(payload))
             except FrameError as error:
                 raise FuguError(f"{topic}: {error}") from None
         frames = [frame for frame in frames if frame.policy_version == policy.version]
-        counts = {(frame.window, frame.index): frame for frame in counted if frame.policy_version == policy.version}
-        releases = {release.entry: release for release in released if release.stream == policy.stream}
+        counts = {
+            (frame.window, frame.index): frame for frame in window_frames if frame.policy_version == policy.version
+        }
+        releases = {release.entry: release for release in release_frames if release.stream == policy.stream}
         all_frames: list[SymbolFrame | WindowFrame] = [*frames, *counts.values()]
         begin = min((frame.first - frame.shift for frame in all_frames), default=0)
         end = max((frame.last - frame.shift + 1 for frame in all_frames), default=0)
         states, segments = np.full(end - begin, -1, dtype=np.int64), np.zeros(end - begin, dtype=np.int64)
         if truth is not None and all_frames:
             states, segments = truth.numbered(begin, end).at(np.arange(begin, end), loop=loop)
-        return cls(policy, begin, states, segments, _placed(policy, frames, end - begin, begin), counts, releases)
+        return cls(policy, begin, states, segments, _symbol_array(policy, frames, end - begin, begin), counts, releases)
 
     def windows(self, name: str) -> list[WindowFrame]:
         """The counts of a window through which the device ran, in their order."""
@@ -151,9 +153,9 @@ class Published(NamedTuple):
         noises: dict[str, Ints] = {}
         for definition in definitions:
             if definition.kind == "release":
-                called = (definition.name, f"{definition.name}-{self.policy.device}")
-                own_frames = [frame for frame in self.releases.values() if frame.name in called]
-                noises |= release_noise(self.policy, definition, own_frames, self.symbols, self.begin)
+                names = (definition.name, f"{definition.name}-{self.policy.device}")
+                frames = [frame for frame in self.releases.values() if frame.name in names]
+                noises |= release_noise(self.policy, definition, frames, self.symbols, self.begin)
             else:
                 noises |= window_noise(definition, self.windows(definition.name), self.states, self.begin)
         has_symbol = self.symbols >= 0
@@ -169,12 +171,12 @@ def _is_release(topic: str, fleet: str) -> bool:
     return parsed.kind == "release" and parsed.fleet == fleet
 
 
-def _placed(policy: Policy, frames: Sequence[SymbolFrame], ticks: int, begin: int) -> Ints:
+def _symbol_array(policy: Policy, frames: Sequence[SymbolFrame], ticks: int, begin: int) -> Ints:
     """Symbols (ticks,) from the tick `begin` of the wall clock on, -1 where there is none."""
     symbols = np.full(ticks, -1, dtype=np.int64)
     for frame in frames:
-        at = frame.first - frame.shift - begin
-        symbols[at : at + len(frame.symbols)] = np.frombuffer(frame.symbols, dtype=np.uint8)
+        offset = frame.first - frame.shift - begin
+        symbols[offset : offset + len(frame.symbols)] = np.frombuffer(frame.symbols, dtype=np.uint8)
     if frames and policy.table is None:
         raise FuguError("the recording has symbols, and the policy none")
     if policy.table is not None and symbols.max(initial=-1) >= policy.table.symbols:

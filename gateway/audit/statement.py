@@ -28,16 +28,16 @@ from fugu.contract.rounding import float_up
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.topics import Kind, topic_of
-from gateway.audit.access import Listed
+from gateway.audit.access import AccessList
 from gateway.releases.setup import histories_in
 from gateway.store.location import Location
 
 __all__ = ["Bound", "Finding", "Statement", "policy_statement"]
 
 
-_LASTING = (2, 10)
-_SUSPECT = 1.1
-_WIDEST = 64.0
+_STATE_TICKS = (2, 10)
+_SUSPECT_FACTOR = 1.1
+_MAX_FACTOR = 64.0
 _SEARCHES = 10
 _HALVINGS = 20
 ASSUMPTIONS = (
@@ -197,74 +197,74 @@ def policy_statement(
     except NotRecomputed as error:
         raise PolicyError(f"nothing of it can be recomputed: {error}") from None
     outputs = _outputs(policy)
-    findings = [finding for claim in claims for finding in _judged(document, claim)]
-    findings += _other_certificate(policy, claims)
+    findings = [finding for claim in claims for finding in _claim_findings(document, claim)]
+    findings += _device_findings(policy, claims)
     if not findings:
-        findings += _slack(document)
+        findings += _class_findings(document)
     if enrolment is not None:
-        findings += _against_owner(policy, enrolment)
+        findings += _owner_findings(policy, enrolment)
     if broker is not None:
-        listed = Listed.of(broker)
-        outputs = [output._replace(readers=listed.readers(output.topic)) for output in outputs]
-        findings += _beyond_site(policy, listed)
+        access_list = AccessList.of(broker)
+        outputs = [output._replace(readers=access_list.readers(output.topic)) for output in outputs]
+        findings += _reader_findings(policy, access_list)
     bounds = windows = others = tuple[Bound, ...]()
     if isinstance(policy, Policy):
         bounds, others = _bounds(document, tick_ratios(document)), tuple(_alternatives(document))
         if policy.windows_guarantee is not None:
             windows = _bounds(document, (exp_up(window_rate(document)),) * 2)
-    stated, digest, history = tuple(map(_stated, claims)), hashlib.sha256(content).hexdigest(), None
+    stated_claims, digest, history = tuple(map(_stated_claim, claims)), hashlib.sha256(content).hexdigest(), None
     if store is not None:
         with histories_in(store, policy.fleet) as histories:
             history = histories(policy.device, policy.stream)
-    claimed = (tuple(outputs), stated, bounds, windows, others, tuple(findings))
-    return Statement(policy, digest, *claimed, _periods(policy, history))
+    fields = (tuple(outputs), stated_claims, bounds, windows, others, tuple(findings))
+    return Statement(policy, digest, *fields, _promise_periods(policy, history))
 
 
-def _periods(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:
+def _promise_periods(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:
     if history is None or not history.spans:
         history = history_alone(policy)
     try:
-        described = describe(policy, history=history)
+        description = describe(policy, history=history)
     except GuaranteeError:  # findings say that it is false
         return ()
-    promises = (("everything", described.guarantee), ("windows alone", described.windows_guarantee))
+    promises = (("everything", description.guarantee), ("windows alone", description.windows_guarantee))
     return tuple(
-        When(subject, promise.since, promise.until, promise.outside, promise.when)
-        for subject, promise in promises
+        When(promise_name, promise.since, promise.until, promise.outside, promise.when)
+        for promise_name, promise in promises
         if promise is not None
     )
 
 
-def _beyond_site(policy: AnyPolicy, listed: Listed) -> list[Finding]:
-    name = (policy.fleet, policy.device, policy.stream)
+def _reader_findings(policy: AnyPolicy, access_list: AccessList) -> list[Finding]:
+    address = (policy.fleet, policy.device, policy.stream)
     kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
-    topics = [*(topic_of(kind, *name) for kind in kinds), topic_of("release", policy.fleet, "site", "any")]
-    may_read = (f"{who} may read {topic}" for topic in topics for who in listed.strangers(topic))
-    about = "it is told all that the site is, and not the epsilon of an audience"
-    return [Finding("reads-the-site", f"{words}: {about}") for words in may_read]
+    topics = [*(topic_of(kind, *address) for kind in kinds), topic_of("release", policy.fleet, "site", "any")]
+    may_read = (f"{reader} may read {topic}" for topic in topics for reader in access_list.strangers(topic))
+    reason = "it is told all that the site is, and not the epsilon of an audience"
+    return [Finding("reads-the-site", f"{words}: {reason}") for words in may_read]
 
 
-def _stated(claim: Claim) -> Stated:
+def _stated_claim(claim: Claim) -> Stated:
     recomputed = None if claim.loss is None else float_up(claim.loss)
     return Stated(claim.output, float(claim.stated), claim.adversary, recomputed, claim.reason)
 
 
 def _outputs(policy: AnyPolicy) -> list[Output]:
-    seconds, published = policy.clock.period_us / 1e6, dict[Kind, str]()
+    seconds, output_words = policy.clock.period_us / 1e6, dict[Kind, str]()
     if not isinstance(policy, Policy):
-        published["symbols"] = f"a random point every {seconds:g} s"
+        output_words["symbols"] = f"a random point every {seconds:g} s"
     elif policy.table is not None:
-        published["symbols"] = f"a random symbol of {policy.table.symbols} every {seconds:g} s"
+        output_words["symbols"] = f"a random symbol of {policy.table.symbols} every {seconds:g} s"
     if isinstance(policy, Policy) and policy.windows:
         counts = (f"{window.name} ({window.length} ticks, noise of scale {window.scale})" for window in policy.windows)
-        published["window"] = f"noisy counts: {', '.join(counts)}"
-        published["count"] = "the same counts, as the gateway reports them"
-    published |= {"estimate": "what the gateway makes of these", "description": "the policy's constants"}
-    name = (policy.fleet, policy.device, policy.stream)
-    return [Output(what, topic_of(kind, *name), ()) for kind, what in published.items()]
+        output_words["window"] = f"noisy counts: {', '.join(counts)}"
+        output_words["count"] = "the same counts, as the gateway reports them"
+    output_words |= {"estimate": "what the gateway makes of these", "description": "the policy's constants"}
+    address = (policy.fleet, policy.device, policy.stream)
+    return [Output(words, topic_of(kind, *address), ()) for kind, words in output_words.items()]
 
 
-def _judged(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
+def _claim_findings(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
     """Findings about one claim."""
     if claim.loss is None:
         yield Finding(
@@ -278,94 +278,94 @@ def _judged(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
         f"{claim.output}: epsilon {float(claim.stated):.10g} is stated for the {claim.adversary} adversary, and "
         f"recomputed it is {float_up(claim.loss):.10g}",
     )
-    apart = [{**window, "stride": max(window["stride"], window["length"])} for window in body.get("windows") or ()]
-    if apart and any(
-        finding.output == claim.output and _confirmed(finding) for finding in recompute({**body, "windows": apart})
+    disjoint = [{**w, "stride": max(w["stride"], w["length"])} for w in body.get("windows") or ()]
+    if disjoint and any(
+        other.output == claim.output and _is_confirmed(other) for other in recompute({**body, "windows": disjoint})
     ):
-        shared = ", ".join(f"{window['name']} {-(-window['length'] // window['stride'])}" for window in body["windows"])
+        overlaps = ", ".join(f"{w['name']} {-(-w['length'] // w['stride'])}" for w in body["windows"])
         yield Finding(
             "windows-overlap",
-            f"{claim.output}: windows that share a tick ({shared}) add {float(window_rate(body)):.6g} nats to it, and "
-            f"{_allowance(body, claim):.6g} are allowed: without overlap it would hold",
+            f"{claim.output}: windows that share a tick ({overlaps}) add {float(window_rate(body)):.6g} nats to it, "
+            f"and {_allowance(body, claim):.6g} are allowed: without overlap it would hold",
         )
 
 
-def _confirmed(claim: Claim) -> bool:
+def _is_confirmed(claim: Claim) -> bool:
     return claim.loss is not None and claim.loss <= claim.stated
 
 
 def _allowance(body: Mapping[str, Any], claim: Claim) -> float:
     """The most that windows may add to a tick under a claim, in nats, rounded down."""
-    beside = tick_ratios({**body, "windows": ()}) if claim.output != "windows alone" else (Fraction(1),) * 2
+    symbol_ratios = tick_ratios({**body, "windows": ()}) if claim.output != "windows alone" else (Fraction(1),) * 2
     low, high = 0.0, float(claim.stated)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         rate = exp_up(Fraction(middle))
-        loss = stream_loss(body["chains"], (beside[0] * rate, beside[1] * rate), claim.adversary)
+        loss = stream_loss(body["chains"], (symbol_ratios[0] * rate, symbol_ratios[1] * rate), claim.adversary)
         low, high = (middle, high) if loss <= claim.stated else (low, middle)
     return low
 
 
-def _other_certificate(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Finding]:
+def _device_findings(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Finding]:
     """Check whether the certificate that devices compute says otherwise."""
     try:
         policy.verify()
     except GuaranteeError as error:
-        if all(_confirmed(claim) for claim in claims):
+        if all(_is_confirmed(claim) for claim in claims):
             yield Finding("devices-refuse", f"what devices compute is another number, and they refuse it: {error}")
 
 
-def _slack(body: Mapping[str, Any]) -> Iterator[Finding]:
+def _class_findings(body: Mapping[str, Any]) -> Iterator[Finding]:
     """Check whether the noise would do for a wider class than the policy names; more than a tenth wider is wrong."""
     if body.get("kind") == "points" or not _wider_holds(body, 1.01):
         return
-    low, high = 1.01, _WIDEST
+    low, high = 1.01, _MAX_FACTOR
     for _ in range(_SEARCHES):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if _wider_holds(body, middle) else (low, middle)
     wider = _widened(body["chains"], low)
     assert wider is not None
     limits = {name: wider[name] for name in ("q", "r", "odds_ratio") if wider.get(name) is not None}
-    epsilons = ", ".join(f"{name} {_rounded(value)}" for name, value in limits.items())
-    about = f"the class is narrower than its noise allows: every epsilon also holds for {epsilons}"
-    yield Finding("class-narrower-than-noise-allows", about, wrong=_wider_holds(body, _SUSPECT))
+    limit_words = ", ".join(f"{name} {_limit_words(value)}" for name, value in limits.items())
+    reason = f"the class is narrower than its noise allows: every epsilon also holds for {limit_words}"
+    yield Finding("class-narrower-than-noise-allows", reason, wrong=_wider_holds(body, _SUSPECT_FACTOR))
 
 
-def _rounded(value: float | tuple[float, float]) -> str:
+def _limit_words(value: float | tuple[float, float]) -> str:
     return f"in {value[0]:.4g}..{value[1]:.4g}" if isinstance(value, tuple) else f"up to {value:.4g}"
 
 
 def _wider_holds(body: Mapping[str, Any], factor: float) -> bool:
     wider = _widened(body["chains"], factor)
     try:
-        return wider is not None and all(_confirmed(claim) for claim in recompute({**body, "chains": wider}))
+        return wider is not None and all(_is_confirmed(claim) for claim in recompute({**body, "chains": wider}))
     except NotRecomputed:
         return False
 
 
-def _against_owner(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding]:
+def _owner_findings(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding]:
     """Findings where a policy contradicts the owner of a device."""
     if not isinstance(policy, Policy):
-        epsilon, most = policy.epsilon, enrolment.measurement_ceiling or 0.0
+        epsilon, limit = policy.epsilon, enrolment.measurement_ceiling or 0.0
     else:
-        most, ceiling = enrolment.ceiling.epsilon, enrolment.ceiling
+        limit, ceiling = enrolment.ceiling.epsilon, enrolment.ceiling
         epsilon = policy.bound().epsilon(ceiling.ticks(policy.clock.period_us))
         if enrolment.adversaries is not None and policy.guarantee.adversary not in enrolment.adversaries:
-            wanted = " or ".join(enrolment.adversaries)
-            yield Finding("adversary-not-accepted", f"{policy.guarantee.adversary}: the owner accepts {wanted}")
-    if epsilon > most:
-        yield Finding("above-ceiling", f"epsilon {epsilon:.10g} is above the owner's ceiling of {most:.10g}")
+            accepted_words = " or ".join(enrolment.adversaries)
+            yield Finding("adversary-not-accepted", f"{policy.guarantee.adversary}: the owner accepts {accepted_words}")
+    if epsilon > limit:
+        yield Finding("above-ceiling", f"epsilon {epsilon:.10g} is above the owner's ceiling of {limit:.10g}")
     pins = enrolment.pins.get(policy.stream)
     if pins is None:
         if enrolment.pins:
             yield Finding("not-pinned", f"the owner has pinned other streams, and nothing of {policy.stream}")
         return
     for violation in violations(policy, pins):
-        narrow = (
+        is_narrow = (
             isinstance(pins, SymbolPins) and isinstance(policy, Policy) and not contains(policy.chains, pins.chains)
         )
-        named = "class-narrower-than-pinned" if narrow and "class of chains" in violation else "pins-violated"
-        yield Finding(named, violation)
+        name = "class-narrower-than-pinned" if is_narrow and "class of chains" in violation else "pins-violated"
+        yield Finding(name, violation)
 
 
 def _bounds(document: Mapping[str, Any], ratios: tuple[Fraction, Fraction]) -> tuple[Bound, ...]:
@@ -403,7 +403,7 @@ def _alternatives(policy: Mapping[str, Any]) -> Iterator[Bound]:
     yield _bound(
         "any start, and steps that change in time, within the class's odds ratios", chains, ratios, "universal"
     )
-    for ticks in _LASTING if chains["kind"] != "joint" else ():
-        longer = (ratios[0] ** ticks, ratios[1] ** ticks)
-        yield _bound(f"longer memory: a state lasts {ticks} ticks before the chain moves", chains, longer, adversary)
+    for ticks in _STATE_TICKS if chains["kind"] != "joint" else ():
+        powers = (ratios[0] ** ticks, ratios[1] ** ticks)
+        yield _bound(f"longer memory: a state lasts {ticks} ticks before the chain moves", chains, powers, adversary)
     yield Bound("any chain at all", None, "no finite one: what a state that never changes adds to every tick adds up")

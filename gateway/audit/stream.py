@@ -45,7 +45,7 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.class_watch import won
 from gateway.audit.access import Audience
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences
-from gateway.audit.mechanism import Definition, JointStreams, mechanism_of, released, windows, worst_chains
+from gateway.audit.mechanism import Definition, JointStreams, gateway_releases, mechanism_of, windows, worst_chains
 from gateway.audit.recordings import Message, Published
 from gateway.audit.statement import Finding
 from gateway.releases.allowance import noise_problems
@@ -54,8 +54,8 @@ from gateway.releases.config import ReleaseConfig
 __all__ = ["StreamAudit", "audit_stream", "distribution_problems"]
 
 
-_FAR = 40
-_MOST = 64
+_MAX_RADIUS = 40
+_MAX_STATES = 64
 """States of a chain whose points are attacked together."""
 
 
@@ -70,10 +70,10 @@ def attack_points(
     """
     shows = policy.shows or tuple(range(len(policy.coordinates)))
     readers = [audience for audience in audiences if f"{policy.device}/{policy.stream}" in audience.symbols]
-    possible, lasting = _possible(policy)
+    possible_states, lasting_states = _possible_states(policy)
     tables = [(measure_table, _emission(policy, measure_table.noise)) for measure_table in policy.measure_tables]
-    tables = [(table, distribution) for table, distribution in tables if table.constraint in (0, lasting)]
-    share, near = level / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
+    tables = [(table, distribution) for table, distribution in tables if table.constraint in (0, lasting_states)]
+    share, neighbours = level / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
     for number, audience in enumerate(readers):
         generator = np.random.default_rng([seed, number])
         stream = policy.stream_loss
@@ -81,20 +81,22 @@ def attack_points(
         promised, adversary = (certified, stream.adversary) if audience.site else audience[2:4]
         rows = [("points", promised, certified, False)]
         rows += [("one point", policy.epsilon, policy.epsilon, True)] if audience.site else []
-        for output, epsilon, bound, single in rows:
-            alike = {(x, z) for x in members(possible) for z in members(near[x] & possible) if x != z}
-            joined = alike if single else None
+        for output, epsilon, bound, is_single in rows:
+            alike_pairs = {
+                (x, z) for x in members(possible_states) for z in members(neighbours[x] & possible_states) if x != z
+            }
+            pairs = alike_pairs if is_single else None
             events = []
             for table, distribution in tables:
-                point = Mechanism(1, 0, len(distribution), (Source(distribution, shows, True),), (), policy.shows)
+                mechanism = Mechanism(1, 0, len(distribution), (Source(distribution, shows, True),), (), policy.shows)
                 chain = _chain(policy)
-                event = attacked(lambda _: point, [chain], generator, trials, None, share, joined)  # noqa: B023
-                losses, apart = told_by_tick(point), joined or list(permutations(dict.fromkeys(shows), 2))
-                witnessed = max(float(losses[shows.index(x), shows.index(z)]) for x, z in apart)
-                if not single and len(distribution) <= _MOST and not policy.changes:
-                    far = min(_FAR, reach(chain, 12.0))
-                    long = point._replace(ticks=2 * far + 1, secret=far)
-                    witnessed = max(witnessed, witness(long, chain, knows=adversary != "ignorant").epsilon)
+                event = attacked(lambda _: mechanism, [chain], generator, trials, None, share, pairs)  # noqa: B023
+                losses, secret_pairs = told_by_tick(mechanism), pairs or list(permutations(dict.fromkeys(shows), 2))
+                witnessed = max(float(losses[shows.index(x), shows.index(z)]) for x, z in secret_pairs)
+                if not is_single and len(distribution) <= _MAX_STATES and not policy.changes:
+                    radius = min(_MAX_RADIUS, reach(chain, 12.0))
+                    long_mechanism = mechanism._replace(ticks=2 * radius + 1, secret=radius)
+                    witnessed = max(witnessed, witness(long_mechanism, chain, knows=adversary != "ignorant").epsilon)
                 events.append((event, witnessed, table))
             event, _, table = max(events, key=lambda event_row: event_row[0].least)
             words = "nothing could be counted"
@@ -107,15 +109,15 @@ def attack_points(
             )
 
 
-def _possible(policy: MeasurePolicy) -> tuple[int, int]:
+def _possible_states(policy: MeasurePolicy) -> tuple[int, int]:
     """The states that are possible at any tick, and those that are at every tick in the long run; 0 if that changes."""
     sets = ConstraintSets(policy.measurement)
     all_sets = sets.all()
-    last = all_sets[sets.start :]
-    united = 0
+    recurrent_sets = all_sets[sets.start :]
+    union = 0
     for states in all_sets:
-        united |= states
-    return united, last[0] if len(last) == 1 else 0
+        union |= states
+    return union, recurrent_sets[0] if len(recurrent_sets) == 1 else 0
 
 
 def _chain(policy: MeasurePolicy) -> MarkovChain:
@@ -137,11 +139,11 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
         return np.array(noise.weights(), dtype=np.float64)[shows] / SCALE
     distributions = [inside_distribution(noise, centre) for centre in policy.measurement.centres(noise.likely)]
     points = {
-        point: n for n, point in enumerate(dict.fromkeys(point for numbers, _ in distributions for point in numbers))
+        point: n for n, point in enumerate(dict.fromkeys(point for indices, _ in distributions for point in indices))
     }
     emission = np.zeros((len(distributions), len(points) + 1))
-    for row, (numbers, distribution) in zip(emission, distributions, strict=True):
-        row[[points[point] for point in numbers]] = distribution[:-1]
+    for row, (indices, distribution) in zip(emission, distributions, strict=True):
+        row[[points[point] for point in indices]] = distribution[:-1]
         row[-1] = distribution[-1]
     return emission[shows]
 
@@ -157,21 +159,21 @@ def attack_published(
     policy, begin = published.policy, published.begin
     if not published.states.size:
         raise FuguError("nothing in the recording is of the policy's stream and version")
-    true = np.flatnonzero(published.states >= 0)
-    if not true.size:
+    known_ticks = np.flatnonzero(published.states >= 0)
+    if not known_ticks.size:
         raise FuguError(f"{source} has no state of the ticks from {begin} on: does it --loop?")
-    low, high = int(true[0]), int(true[-1]) + 1
+    low, high = int(known_ticks[0]), int(known_ticks[-1]) + 1
     states, segments = published.states[low:high], published.segments[low:high]
 
     def counts(window: Window | GroupDocument) -> CountOutputs | None:
         frames = [(frame.first - frame.shift - begin - low, frame.counts) for frame in published.windows(window.name)]
-        whole_windows = [(first, numbers) for first, numbers in frames if 0 <= first <= states.size - window.length]
-        if not whole_windows:
+        complete = [(first, numbers) for first, numbers in frames if 0 <= first <= states.size - window.length]
+        if not complete:
             return None
-        names, (first, numbers) = policy.discretiser.states, map(np.array, zip(*whole_windows, strict=True))
+        names, (first, numbers) = policy.discretiser.states, map(np.array, zip(*complete, strict=True))
         scale, groups = Fraction(window.scale), window.groups(names)
-        present = (states >= 0).astype(np.int64)
-        return CountOutputs(numbers, first, window.length, scale, groups, int(states.size), len(names), present)
+        is_known = (states >= 0).astype(np.int64)
+        return CountOutputs(numbers, first, window.length, scale, groups, int(states.size), len(names), is_known)
 
     symbols = None
     symbols_heard = np.where(states >= 0, published.symbols[low:high], -1)
@@ -180,27 +182,27 @@ def attack_published(
     releases = releases_of(policy, symbols, counts)
     if not releases:
         raise FuguError("the recording has no symbols, and no whole windows that do not overlap")
-    released = (source, states, segments, releases)
-    return [*attack_releases(*released, known_every)], attack_released_stretches(policy, *released)
+    recording = (source, states, segments, releases)
+    return [*attack_releases(*recording, known_every)], attack_released_stretches(policy, *recording)
 
 
-_FORGETS = 12.0
+_FORGETTING_TIMES = 12.0
 """Beyond so many of the times in which a chain forgets, it makes no difference what is known."""
 
 
 def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
     """Attack what a policy would release of a path of its class; nothing if its promise is about single ticks."""
     joint, ticks = JointStreams.of([policy]), policy.guarantee.stretch_ticks
-    if ticks == 1 or joint.absent:
+    if ticks == 1 or joint.missing_streams:
         return []
     generator = np.random.default_rng([seed, ticks])
     mechanism = mechanism_of(joint, [policy.table is not None], windows(policy), 0)
     chain = worst_chains(joint, policy.guarantee.adversary, told_by_tick(mechanism))[0]
-    unknown = unknown_ticks(policy, reach(chain, _FORGETS))
+    margin = unknown_ticks(policy, reach(chain, _FORGETTING_TIMES))
     lengths = [window.length for window in policy.counted]
-    parts = min([FEWEST, *(min(PARTS, max(1, length // ticks)) for length in lengths)])
-    size = 2 * unknown + (-(-2 * FEWEST // parts) + 2) * max([ticks, *lengths])
-    path = paths(chain, Mechanism(size, 0, chain.states, (), ()), 0, 1, generator)[0]
+    part_count = min([FEWEST, *(min(PARTS, max(1, length // ticks)) for length in lengths)])
+    path_ticks = 2 * margin + (-(-2 * FEWEST // part_count) + 2) * max([ticks, *lengths])
+    path = paths(chain, Mechanism(path_ticks, 0, chain.states, (), ()), 0, 1, generator)[0]
     segments, k = np.zeros_like(path), chain.states
     outputs: list[tuple[str, Outputs]] = []
     if policy.table is not None:
@@ -211,15 +213,15 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
             counts = release_counts(path, segments, window.length, Fraction(window.scale), groups, generator, k=k)
             outputs.append((f"{window.kind} {window.name}", counts))
     return [
-        attacked_stretches(policy, "simulated", what, path, segments, symbols, unknown, chain.transition)
-        for what, symbols in outputs
+        attacked_stretches(policy, "simulated", output_name, path, segments, symbols, margin, chain.transition)
+        for output_name, symbols in outputs
     ]
 
 
 def stretch_findings(trials: Iterable[StretchTrial]) -> list[Finding]:
     """Findings for promises that are refuted."""
     return [
-        _too_small(
+        _refuted_finding(
             trial, f"{trial.epsilon:.6g} is promised about any {trial.ticks} ticks in a row", f"{trial.least:.4g}"
         )
         for trial in trials
@@ -230,13 +232,13 @@ def stretch_findings(trials: Iterable[StretchTrial]) -> list[Finding]:
 def published_findings(trials: Iterable[Trial]) -> Iterator[Finding]:
     """Findings for promises that no epsilon as small explains, at the confidence of the attacks."""
     for trial in trials:
-        least = max(attack.epsilon_low for attack in trial.attacks)
-        if least > trial.epsilon:
-            yield _too_small(trial, f"{trial.epsilon:g} is promised", f"{least:.3g}")
+        lower_bound = max(attack.epsilon_low for attack in trial.attacks)
+        if lower_bound > trial.epsilon:
+            yield _refuted_finding(trial, f"{trial.epsilon:g} is promised", f"{lower_bound:.3g}")
 
 
-def _too_small(trial: Trial | StretchTrial, epsilon: str, least: str) -> Finding:
-    return Finding("epsilon-refuted", f"{trial.released}: epsilon {epsilon}, and it is at least {least}")
+def _refuted_finding(trial: Trial | StretchTrial, epsilon: str, lower_bound: str) -> Finding:
+    return Finding("epsilon-refuted", f"{trial.released}: epsilon {epsilon}, and it is at least {lower_bound}")
 
 
 _FALSE_ALARMS = 1e-3
@@ -247,15 +249,15 @@ class StreamAudit(NamedTuple):
     """Audit of a stream: attacks on the mechanism as it is configured, and on recorded draws (`audiences`).
 
     `trials` are attacks on what was published, on the path that was read; empty without truth. `stretches` are those
-    on stretches, where these are what is promised. `left` is released and not attacked. Of sums of homes, `conditions`
-    are those without which no epsilon is true.
+    on stretches, where these are what is promised. `unattacked` is released and not attacked. Of sums of homes,
+    `conditions` are those without which no epsilon is true.
     """
 
     audiences: tuple[Attacked, ...]
     trials: tuple[Trial, ...]
     stretches: tuple[StretchTrial, ...]
     findings: tuple[Finding, ...]
-    left: tuple[str, ...]
+    unattacked: tuple[str, ...]
     conditions: tuple[str, ...] = ()
 
 
@@ -291,32 +293,32 @@ def audit_stream(
     definitions, problems = _definitions(policies, config)
     attacks: list[Attacked] = []
     findings: list[Finding] = []
-    attacked: list[Trial] = []
+    path_trials: list[Trial] = []
     stretches = attack_simulated_stretches(policy, seed) if truth is None and len(policies) == 1 else []
     if messages is not None:
         counts = [definition for definition in definitions if definition.source == 0]
         published = Published.read(policy, messages, truth, loop=loop)
         draws = published.draws(counts)
-        findings += [Finding("noise-not-as-stated", about) for about in distribution_problems(draws.noises, counts)]
+        findings += [Finding("noise-not-as-stated", problem) for problem in distribution_problems(draws.noises, counts)]
         findings += _class_findings(policy, published.symbols)
         if truth is not None:
-            attacked, stretches = attack_published(published, truth.source, known_every)
+            path_trials, stretches = attack_published(published, truth.source, known_every)
             attacks += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=draws)
-            findings += published_findings(attacked)
+            findings += published_findings(path_trials)
     attacks = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *attacks]
-    findings += [_refutation(attacked) for attacked in attacks if attacked.refuted]
+    findings += [_refutation(attack) for attack in attacks if attack.refuted]
     findings += stretch_findings(stretches)
-    conditions = tuple(dict.fromkeys(shared.condition for policy in policies for shared in policy.sums))
-    return StreamAudit(tuple(attacks), tuple(attacked), tuple(stretches), tuple(findings), problems, conditions)
+    conditions = tuple(dict.fromkeys(window.condition for policy in policies for window in policy.sums))
+    return StreamAudit(tuple(attacks), tuple(path_trials), tuple(stretches), tuple(findings), problems, conditions)
 
 
 def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
     """Problems of noise that cannot have its scale, by its mean size: as for ledgers, one in 10^9 without a fault."""
     lines = []
     for definition in definitions:
-        sizes = [recorded[name] for name in definition.names if name in recorded]
-        if sizes and definition.terms == 1:
-            noise = np.concatenate(sizes)
+        noises = [recorded[name] for name in definition.names if name in recorded]
+        if noises and definition.terms == 1:
+            noise = np.concatenate(noises)
             problems = noise_problems({Fraction(definition.scale): (noise.size, int(np.abs(noise).sum()))})
             lines += [f"{definition.names[0].rpartition(' ')[0]}: {problem}" for problem in problems]
     return lines
@@ -328,30 +330,33 @@ def _definitions(
     """All counts of some streams, and, in words, what is left out."""
     definitions: list[Definition] = []
     problems = [
-        f"stream {name} moves together with these: give its policy, too" for name in JointStreams.of(policies).absent
+        f"stream {name} moves together with these: give its policy, too"
+        for name in JointStreams.of(policies).missing_streams
     ]
     for number, policy in enumerate(policies):
-        releases, more = released(policy, config)
-        problems += more
-        before = {definition.name for definition in definitions}
-        apart = [release for release in releases if release.name not in before]
-        definitions += (definition._replace(source=number) for definition in (*windows(policy), *apart))
-        shared = (release.name for release in releases if release.name in before)
-        problems += (f"release {name}: of what it adds up, only the part of one stream is attacked" for name in shared)
+        releases, release_problems = gateway_releases(policy, config)
+        problems += release_problems
+        window_names = {definition.name for definition in definitions}
+        new_releases = [release for release in releases if release.name not in window_names]
+        definitions += (definition._replace(source=number) for definition in (*windows(policy), *new_releases))
+        shared_names = (release.name for release in releases if release.name in window_names)
+        problems += (
+            f"release {name}: of what it adds up, only the part of one stream is attacked" for name in shared_names
+        )
     return tuple(definitions), tuple(dict.fromkeys(problems))
 
 
-def _refutation(attacked: Attacked) -> Finding:
-    least = max(attacked.least, attacked.extended or 0.0, attacked.witness or 0.0)
-    how = ", if draws are independent" if least == attacked.extended else ", if draws are as stated"
-    how = "" if attacked.least > attacked.promised else how
-    stretch = "" if attacked.ticks == 1 else f" about any {attacked.ticks} ticks in a row"
-    promised = (
-        f"epsilon {attacked.promised:.6g} is promised{stretch}" if attacked.promised else "nothing should be told"
+def _refutation(attack: Attacked) -> Finding:
+    lower_bound = max(attack.least, attack.extended or 0.0, attack.witness or 0.0)
+    condition = ", if draws are independent" if lower_bound == attack.extended else ", if draws are as stated"
+    condition = "" if attack.least > attack.promised else condition
+    stretch = "" if attack.ticks == 1 else f" about any {attack.ticks} ticks in a row"
+    promise_words = (
+        f"epsilon {attack.promised:.6g} is promised{stretch}" if attack.promised else "nothing should be told"
     )
-    about = f"{attacked.audience}: {attacked.heard} ({attacked.draws} draws): {promised}, and it is at least "
-    about += f"{least:.4g}{how}"
-    return Finding("epsilon-refuted", about)
+    sentence = f"{attack.audience}: {attack.heard} ({attack.draws} draws): {promise_words}, and it is at least "
+    sentence += f"{lower_bound:.4g}{condition}"
+    return Finding("epsilon-refuted", sentence)
 
 
 def _class_findings(policy: Policy, symbols: Ints) -> list[Finding]:

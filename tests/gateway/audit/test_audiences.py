@@ -23,10 +23,10 @@ from fugu.contract.rounding import exp_up
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
-from gateway.audit.access import Audience, Listed, Rule, planned_audiences, read_access
+from gateway.audit.access import AccessList, Audience, Rule, planned_audiences, read_access
 from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, symbol_bounds
-from gateway.audit.mechanism import released, windows
-from gateway.audit.recordings import heard_topics, window_noise
+from gateway.audit.mechanism import gateway_releases, windows
+from gateway.audit.recordings import stream_topics, window_noise
 from gateway.audit.stream import audit_stream, distribution_problems
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.releases.config import ReleaseConfig
@@ -157,7 +157,7 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
         )
     )
     roles = {"": "", "site": "site", "shard": "shard", "street": "reader"}
-    right = Listed(rules, roles, {"street": Promise(0.5, "informed")})
+    right = AccessList(rules, roles, {"street": Promise(0.5, "informed")})
     assert right.audiences([policy], config) == (
         Audience("site", True, 0.0, "ignorant", ("watch/hr",), ("watch/hr",), ("walk", "plain")),
         Audience("shard", True, 0.0, "ignorant", ("watch/hr",), ("watch/hr",), ()),
@@ -176,7 +176,7 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
     everybody = right._replace(rules=(*rules, Rule("", "read", topic_of("symbols", "home", "watch", "hr"))))
     audit = audit_stream([policy], everybody.audiences([policy], config), config, trials=1000)
     assert "(anybody): symbols (simulated draws): nothing should be told" in audit.findings[0].about
-    heard = [topic.replace("+", "x") for topic in heard_topics(policy)]
+    heard = [topic.replace("+", "x") for topic in stream_topics(policy)]
     assert all(right.may_read("site", topic) for topic in heard)
     assert not any(right.may_read("street", topic) for topic in heard)
     assert right.may_read("street", "fugu/2/home/release/street/walk")
@@ -218,7 +218,7 @@ def test_noise_that_was_halved_is_found_in_what_was_published(scale: float, wron
 def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> None:
     policy, config = planned(CHAINS), releases()
     assert policy.table is not None
-    (walk, _), _ = released(policy, config)
+    (walk, _), _ = gateway_releases(policy, config)
     rule = two_valued(policy.table, (1,))
     assert rule is not None
     generator = np.random.default_rng(4)

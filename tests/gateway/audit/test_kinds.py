@@ -27,7 +27,7 @@ from fugu.places.composition import measured_loss
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import planned_audiences
 from gateway.audit.attacks import Attacked, attack_audiences
-from gateway.audit.mechanism import released, windows
+from gateway.audit.mechanism import gateway_releases, windows
 from gateway.audit.stream import attack_points, audit_stream
 from gateway.releases.config import ReleaseConfig
 from tests.support.audited import planned
@@ -59,7 +59,7 @@ def refutation(policy: Policy, epsilon: float, adversary: Adversary, **plan: Any
             "releases": ({"name": "walk", "stream": "hr", "audience": "street", **plan},),
         }
     )
-    definitions, problems = released(policy, config)
+    definitions, problems = gateway_releases(policy, config)
     assert not problems
     (attacked,) = attack_audiences([policy], planned_audiences([policy], config)[1:], definitions, seed=1, trials=4000)
     return attacked

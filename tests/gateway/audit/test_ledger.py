@@ -277,7 +277,7 @@ def test_policies_of_the_auditor_agree_with_an_honest_ledger(honest: Bench) -> N
     audit = audit_ledger(honest.ledger, policies=FLEET, promises=PROMISES)
     assert audit.problems == ()
     assert audit.streams == audit_ledger(honest.ledger).streams
-    assert not any("class" in line and "ledger alone" in line for line in audit.believed)
+    assert not any("class" in line and "ledger alone" in line for line in audit.sources)
 
 
 def test_a_class_that_no_policy_has_is_found_by_whoever_has_the_policies(honest: Bench) -> None:
@@ -289,7 +289,7 @@ def test_a_class_that_no_policy_has_is_found_by_whoever_has_the_policies(honest:
     assert alone.streams[0].epsilon is not None
     assert true.epsilon is not None
     assert alone.streams[0].epsilon < true.epsilon / 2
-    assert any("classes of chains" in line and "ledger alone" in line for line in alone.believed)
+    assert any("classes of chains" in line and "ledger alone" in line for line in alone.sources)
     audit = audit_ledger(honest.ledger, policies=FLEET)
     assert any("watch/hr" in problem and "of no policy" in problem for problem in audit.problems)
     assert audit.streams[0].epsilon == true.epsilon  # by the class of the policy
@@ -315,7 +315,7 @@ def test_a_promise_is_the_one_that_the_auditor_knows(ledger: Ledger, change: str
     audit = audit_ledger(ledger, promises=PROMISES)
     assert any("audience public: is promised" in problem for problem in audit.problems)
     assert audit.streams[0].promise == PROMISES["public"]
-    assert any("promised" in line and "ledger alone" in line for line in audit_ledger(ledger).believed)
+    assert any("promised" in line and "ledger alone" in line for line in audit_ledger(ledger).sources)
 
 
 @pytest.fixture

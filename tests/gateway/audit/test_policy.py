@@ -23,7 +23,7 @@ from fugu.contract.policy import Policy
 from fugu.host.files import new_folder
 from fugu.privacy.randomised_response import calibrate
 from fugu_cli.main import main
-from gateway.audit.access import Listed, read_access
+from gateway.audit.access import AccessList, read_access
 from gateway.audit.statement import policy_statement
 from gateway.deployment.mosquitto import Account, Role
 from gateway.fleet.keys import write_key
@@ -235,7 +235,7 @@ def test_what_is_denied_goes_before_what_is_granted() -> None:
     rules = read_access(
         "topic read open\nuser a\ntopic x/y\ntopic deny x/#\ntopic read z/+/w\npattern read %u/c\n# user b\n"
     )
-    listed = Listed(rules, {}, {})
+    listed = AccessList(rules, {}, {})
     readable = {
         (user, topic)
         for user in ("", "a", "b")
@@ -243,8 +243,8 @@ def test_what_is_denied_goes_before_what_is_granted() -> None:
         if listed.may_read(user, topic)
     }
     assert readable == {("", "open"), ("a", "z/1/w"), ("a", "a/c"), ("b", "b/c")}
-    assert not Listed(read_access("user a\ntopic write x\n"), {}, {}).may_read("a", "x")
-    assert Listed(read_access("user a\ntopic read #\n"), {}, {}).may_read("a", "x/y")
+    assert not AccessList(read_access("user a\ntopic write x\n"), {}, {}).may_read("a", "x")
+    assert AccessList(read_access("user a\ntopic read #\n"), {}, {}).may_read("a", "x/y")
 
 
 @pytest.mark.long

@@ -30,7 +30,7 @@ from fugu_cli.view.audit import attacked_stream
 from gateway.audit.access import Audience, planned_audiences
 from gateway.audit.attacks import Attacked, attack_audiences
 from gateway.audit.ledger import stream_loss
-from gateway.audit.mechanism import released, windows
+from gateway.audit.mechanism import gateway_releases, windows
 from gateway.audit.stream import audit_stream, stretch_findings
 from gateway.releases.audit import Disclosure
 from gateway.releases.charges import PER_NAT, ChargedTicks
@@ -177,7 +177,7 @@ def test_an_audience_that_is_promised_a_stretch_is_held_against_it() -> None:
         }
     )
     (_, street) = planned_audiences([policy], config)
-    definitions, problems = released(policy, config)
+    definitions, problems = gateway_releases(policy, config)
     assert not problems
     attacks = {
         attacked.ticks: attacked for attacked in attack_audiences([policy], (street,), definitions, seed=1, trials=500)
