@@ -123,6 +123,22 @@ def test_a_version_that_is_named_comes_after_what_is_stored() -> None:
     assert not history_of([], {1: first, 2: last}, Named(2, 150)).complete
 
 
+@pytest.mark.parametrize(
+    ("windows", "row"),
+    [
+        ([Drawn(0, 9, 1, 0, 3), Drawn(5, 14, 1, 5, 2)], Drawn(0, 14, 1, 0, 5)),
+        ([Drawn(0, 19, 1, 0, 3), Drawn(5, 14, 1, 5, 2)], Drawn(0, 19, 1, 0, 3)),
+        ([Drawn(5, 14, 1, 5, 2), Drawn(0, 19, 1, 0, 3)], Drawn(0, 19, 1, 0, 3)),
+    ],
+)
+def test_ticks_that_windows_miss_stay_missing_where_they_overlap(windows: list[Drawn], row: Drawn) -> None:
+    """As many as may be: a promise comes true by ticks that were drawn."""
+    timeline = Timeline()
+    for window in windows:
+        timeline.add(window)
+    assert timeline.rows == [row]
+
+
 def test_the_oldest_intervals_are_merged_or_forgotten() -> None:
     timeline = Timeline(most=4)
     for begin in range(0, 80, 10):
