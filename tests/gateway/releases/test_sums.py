@@ -275,6 +275,14 @@ def test_a_late_report_is_acknowledged_and_kept_nowhere(site: Site, helper: Help
     assert len(site.store.sums.reports(DOCUMENT.digest, NUMBER)) == len(asked[0].reports) == 4
 
 
+def test_a_report_is_late_from_the_deadline_on_also_before_its_set_is_fixed(site: Site, helper: Helper) -> None:
+    for place, now_us in enumerate((DUE - 1, DUE)):
+        site.now_us = now_us
+        site.report(place, helper, place)
+        assert site.counters["report_late"] == place
+    assert len(site.store.sums.reports(DOCUMENT.digest, NUMBER)) == 1
+
+
 def test_a_clock_that_was_set_years_ahead_loses_no_later_window(site: Site, helper: Helper) -> None:
     site.report(0, helper, 0)
     site.now_us += 400 * 86_400_000_000
@@ -390,6 +398,7 @@ def test_reports_that_no_policy_has_are_refused(site: Site, helper: Helper) -> N
         {"document": bytes(32)},
         {"observed": (11,)},
         {"number": NUMBER + 100},
+        {"sealed": HOMES[1].sealed(helper.key, DOCUMENT, NUMBER, [1])},
     ):
         fields = {"policy_version": 1, "window": DOCUMENT.name, "previous": -1, "number": NUMBER}
         fields |= {"document": DOCUMENT.digest, "observed": (10,), "parts": bytes(8), "sealed": sealed, **changes}
