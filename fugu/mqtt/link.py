@@ -32,6 +32,10 @@ __all__ = ["ANSWER_SECONDS", "Link", "Will"]
 
 _log = logging.getLogger(__name__)
 _AUTHORITY = "give the certificate of its authority, as ca_file"
+_OUT_OF_DATE = "see whether this machine's clock is right, and renew it if so"
+_OTHER_NAME = "give a name that it has, as host"
+_REMEDIES = {9: _OUT_OF_DATE, 10: _OUT_OF_DATE, 62: _OTHER_NAME, 64: _OTHER_NAME}
+"""By OpenSSL's number of what is wrong with a certificate: not valid yet, or no more; of another name, or address."""
 _OWN_ACCOUNT = "stop that one, or give each an account of its own"
 _TAKEN_OVER = "Session taken over"
 _TIMES, _SHORT_SECONDS = 3, 30.0
@@ -370,7 +374,8 @@ class Link:
         error = sys.exc_info()[1]  # paho-mqtt calls from where it caught what the socket raised
         reason = cause(error)
         if isinstance(error, ssl.SSLCertVerificationError):
-            reason = f"its certificate is not trusted ({error.verify_message}): {_AUTHORITY}"
+            remedy = _REMEDIES.get(error.verify_code, _AUTHORITY)
+            reason = f"its certificate is not trusted ({error.verify_message.rstrip('.')}): {remedy}"
         elif self.broker.has_tls and isinstance(error, ssl.SSLError | ConnectionResetError):
             reason += "; if it speaks no TLS there, name the port where it does"
         self.last_error = f"no broker at {self.broker.address}" + (f": {reason}" if reason else "")

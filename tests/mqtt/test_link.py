@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,31 @@ def test_who_gives_no_authority_or_the_wrong_one_or_the_wrong_port_is_told_so(
         link = open_link(replace(address, max_backoff=1))
         wait_until(partial(getattr, link, "last_error"))
         assert text in link.last_error
+        link.stop()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("since", "days", "host", "remedy"),
+    [
+        (-800, 400, "127.0.0.1", "see whether this machine's clock is right, and renew it if so"),
+        (400, 400, "127.0.0.1", "see whether this machine's clock is right, and renew it if so"),
+        (-1, 400, "localhost", "give a name that it has, as host"),
+    ],
+)
+def test_a_certificate_out_of_date_or_of_another_name_has_a_remedy_of_its_own(
+    tmp_path: Path, since: int, days: int, host: str, remedy: str
+) -> None:
+    """An authority would not help; a device without a clock of its own begins in 1970."""
+    authority, begin = trustme.CA(), datetime.now(UTC) + timedelta(days=since)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    certificate = authority.issue_cert("127.0.0.1", not_before=begin, not_after=begin + timedelta(days=days))
+    certificate.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "own.pem"))
+    options = f"certfile {tmp_path}/own.pem\nkeyfile {tmp_path}/own.pem\nallow_anonymous true\n"
+    with Mosquitto(tmp_path, options) as broker:
+        link = open_link(Broker(host=host, port=broker.port, ca_file=str(tmp_path / "ca.pem"), max_backoff=1))
+        wait_until(partial(getattr, link, "last_error"))
+        assert link.last_error.endswith(remedy)
         link.stop()
 
 
