@@ -18,8 +18,9 @@ from fugu.contract.chains import BoundedChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.dating import Dated, dated
 from fugu.contract.discretisers import Thresholds
+from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import Beside, History, Noise, Span
+from fugu.contract.history import Beside, History, Noise, Span, louder_beside
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.timeline import Drawn
@@ -123,6 +124,31 @@ def test_a_device_promises_nothing_together_with_one_whose_policies_it_does_not_
     chains = together("watch/hr", "lamp/light")
     own = policy("hr", 1, chains, RATE)
     assert dated(own, device_history(own, {"hr": {"rows": [], "editions": {}}}, [own])).since is None
+
+
+def test_what_the_other_stream_told_before_its_first_known_tick_may_have_been_louder() -> None:
+    beside = Beside("watch/steps", History((Span(2, Noise.of(OWN), 300, None),), complete=False), (OWN,))
+    assert louder_beside(HR, History(beside=(beside,))) == [(0, 299)]
+    nothing = beside._replace(history=History((), complete=False))
+    assert louder_beside(HR, History(beside=(nothing,))) == [(0, MAX_TICK)]
+    when = dated(HR, History((Span(1, Noise.of(HR), 0, None),), beside=(beside,)))
+    assert 300 < when.since < 400
+
+
+def test_ticks_of_another_clock_are_other_moments_also_on_one_device() -> None:
+    other = policy("steps", 2, BOTH, RATE, epoch=30_000_000)
+    spans = Span(1, Noise.of(LOUD), 0, 99), Span(2, Noise.of(other), 100, None)
+    beside = Beside("watch/steps", History(spans), (LOUD, other))
+    assert louder_beside(HR, History(beside=(beside,))) == [(0, MAX_TICK)]
+    same = Beside("watch/steps", History((spans[0], spans[1]._replace(noise=Noise.of(OWN)))), (LOUD, OWN))
+    assert louder_beside(HR, History(beside=(same,))) == [(0, 99)]
+
+
+def test_a_version_without_a_tick_has_no_bound_beside_a_louder_stream() -> None:
+    """Its ticks may be any."""
+    beside = Beside("watch/steps", History((Span(1, Noise.of(LOUD), 0, None),)), (LOUD, OWN))
+    when = dated(HR, History((), complete=False, beside=(beside,)))
+    assert (when.since, when.outside) == (None, None)
 
 
 def test_a_device_follows_its_own_streams() -> None:
