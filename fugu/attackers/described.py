@@ -70,9 +70,9 @@ def read_symbols(description: Description, symbols: Sequence[int]) -> Answer:
         return SymbolOutputs(np.where(symbols < emission.shape[1], symbols, -1), emission)
 
     states = [(x,) for x in range(len(description.states))]
-    heard = np.array(symbols, dtype=np.int64)
-    newest = heard[heard >= 0][-1:] if (heard >= 0).any() else heard[-1:]
-    return _Question(states, outputs, heard, newest, 1).answer(believed_chains(description))
+    symbol_rows = np.array(symbols, dtype=np.int64)
+    newest = symbol_rows[symbol_rows >= 0][-1:] if (symbol_rows >= 0).any() else symbol_rows[-1:]
+    return _Question(states, outputs, symbol_rows, newest, 1).answer(believed_chains(description))
 
 
 def read_counts(
@@ -96,9 +96,9 @@ def read_counts(
     chains = believed_chains(description)
     others = tuple(x for x in range(len(description.states)) if x not in groups[0])
     work = sum(length * min(length, EXACT_TICKS) * len(chain.shows) ** 2 for chain in chains)
-    heard = np.array(counts[-max(1, _MOST_CELLS // max(1, work)) :], dtype=np.int64)
-    asked = [others, groups[0]] if len(groups) == 1 else groups
-    return _Question(asked, outputs, heard, heard[-1:], length).answer(chains)
+    count_rows = np.array(counts[-max(1, _MOST_CELLS // max(1, work)) :], dtype=np.int64)
+    answer_groups = [others, groups[0]] if len(groups) == 1 else groups
+    return _Question(answer_groups, outputs, count_rows, count_rows[-1:], length).answer(chains)
 
 
 class _Question(NamedTuple):

@@ -104,10 +104,10 @@ def tilted_marginals(
         )  # a further symbol, which is never seen, makes rows distributions
         joint = np.hstack([joint, 1 - joint.sum(axis=1, keepdims=True)])
         marginals = posterior_marginals(codes, initial, transition, joint, lengths=lengths)
-        expected = np.array([np.bincount(cells, marginals @ group, w + 1)[:w] for group in members]).T
-        wanted = np.clip((outputs.counts - expected) / (2 * scale**2), -1 / scale, 1 / scale)
-        tilts += step * (wanted - tilts)
-        if np.abs(wanted - tilts).max(initial=0.0) < 1e-3 / scale:
+        expected_counts = np.array([np.bincount(cells, marginals @ group, w + 1)[:w] for group in members]).T
+        target_tilts = np.clip((outputs.counts - expected_counts) / (2 * scale**2), -1 / scale, 1 / scale)
+        tilts += step * (target_tilts - tilts)
+        if np.abs(target_tilts - tilts).max(initial=0.0) < 1e-3 / scale:
             break
     return marginals
 
@@ -325,9 +325,9 @@ def folded(attacker: Callable[[Outputs, Knowledge, Ints], Floats], folds: int) -
             return knowledge.prior
         posteriors = np.empty((outputs.ticks, outputs.states))
         for low, high in pairwise(np.linspace(0, outputs.ticks, folds + 1).astype(int)):
-            held, margin = truth.copy(), (high - low) // 10
-            held[max(0, low - margin) : high + margin] = -1
-            posteriors[low:high] = attacker(outputs, knowledge, held)[low:high]
+            held_back, margin = truth.copy(), (high - low) // 10
+            held_back[max(0, low - margin) : high + margin] = -1
+            posteriors[low:high] = attacker(outputs, knowledge, held_back)[low:high]
         return posteriors
 
     return attack

@@ -182,16 +182,16 @@ class Recorded:
         for count in mechanism.counts:
             most = min(most, self.noises[count.name].size // (len(states) * mechanism.uses(count.name)))
         for n, (x, own) in product(mechanism.drawn, enumerate(self.drawn)):
-            shown = np.array(mechanism.sources[n].shows)
-            used = np.cumsum(sum((shown[state] == x).sum(axis=1) for state in states))
+            shown_states = np.array(mechanism.sources[n].shows)
+            used = np.cumsum(sum((shown_states[state] == x).sum(axis=1) for state in states))
             most = min(most, int(np.searchsorted(used, own.size, side="right")))
         return most
 
     def symbols(self, states: Ints, source: Source) -> Ints:
         """A symbol for each state of the chain, in the same shape."""
-        drawn, shown = np.empty_like(states), np.array(source.shows)[states]
+        drawn, shown_states = np.empty_like(states), np.array(source.shows)[states]
         for x in range(len(self.drawn)):
-            at = shown == x
+            at = shown_states == x
             begin, number = self._symbols[x], int(at.sum())
             drawn[at] = self.drawn[x][begin : begin + number]
             self._symbols[x] += number

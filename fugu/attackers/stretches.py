@@ -92,23 +92,23 @@ def attack_stretches(
         if counted not in outputs.groups:
             return ()
         ticks = ticks if ticks < outputs.length else ticks // outputs.length * outputs.length
-        asked = list(by_windows(states, outputs, outputs.groups.index(counted), ticks, unknown))
+        scored_stretches = list(by_windows(states, outputs, outputs.groups.index(counted), ticks, unknown))
     else:
-        asked = list(anywhere(states, ticks, unknown))
-    asked = [stretch for stretch in asked if segments[stretch.begin - 1] == segments[stretch.end]]
-    asked = asked[:: max(1, len(asked) // MOST)]
-    if not asked:
+        scored_stretches = list(anywhere(states, ticks, unknown))
+    scored_stretches = [stretch for stretch in scored_stretches if segments[stretch.begin - 1] == segments[stretch.end]]
+    scored_stretches = scored_stretches[:: max(1, len(scored_stretches) // MOST)]
+    if not scored_stretches:
         return ()
-    own = [inside[states[stretch.first - 1 : stretch.first + ticks]] for stretch in asked]
+    own = [inside[states[stretch.first - 1 : stretch.first + ticks]] for stretch in scored_stretches]
     usual = float(np.median([course[1:].sum() for course in own]))
     odds = Odds(chain, inside, ticks, usual, outputs)
     trials: dict[str, list[tuple[bool, float, float]]] = {secret: [] for secret in SECRETS}
-    for stretch, course in zip(asked, own, strict=True):
+    for stretch, course in zip(scored_stretches, own, strict=True):
         ends = int(states[stretch.begin - 1]), int(states[stretch.end])
         before, after = odds.before(stretch, *ends), odds.after(stretch, *ends)
-        for secret, true, prior, now in zip(SECRETS, secrets_of(course, usual), before, after, strict=True):
+        for secret, true, prior, after_odds in zip(SECRETS, secrets_of(course, usual), before, after, strict=True):
             if np.isfinite(prior):  # what is certain from what is known is no secret
-                trials[secret].append((true, prior, now))
+                trials[secret].append((true, prior, after_odds))
     return tuple(_judged(secret, ticks, outcomes, epsilon) for secret, outcomes in trials.items() if outcomes)
 
 
@@ -122,13 +122,13 @@ def _judged(secret: str, ticks: int, outcomes: list[tuple[bool, float, float]], 
     truth, before, after = (np.array(column) for column in zip(*outcomes, strict=True))
     right, guessed = (after > 0) == truth, (before > 0) == truth
     lower, upper = mean_interval(right - guessed.astype(np.float64), 0.95)
-    guess, moved = float(guessed.mean()), np.exp(np.minimum(np.abs(after - before), _LARGEST))
+    guess, odds_factors = float(guessed.mean()), np.exp(np.minimum(np.abs(after - before), _LARGEST))
     low, high = max(0.0, guess + lower), min(1.0, guess + upper)
     prior = expit(np.stack([-before, before], axis=1))
     ceiling = float(success_bound(prior, epsilon).mean())
     evidence = np.stack([before - after, after - before], axis=1).clip(-_LARGEST, _LARGEST)
     least = epsilon_bound(truth.astype(np.int64), prior, evidence, epsilon, 0.95)
-    furthest, typical = float(moved.max()), float(np.median(moved))
+    furthest, typical = float(odds_factors.max()), float(np.median(odds_factors))
     success = float(right.mean())
     return StretchAttack(secret, ticks, len(outcomes), success, low, high, guess, ceiling, least, furthest, typical)
 
@@ -234,15 +234,15 @@ class Odds:
     def _weigh_windows(self, forward: Floats, backward: Floats, likelihoods: list[Floats], length: int) -> Floats:
         """A stretch of whole windows: the counts of each are weighed, and add up."""
         k = len(self._chain)
-        held = np.zeros((k, 2, 1))
-        held[:, 0, 0] = forward
+        weights_so_far = np.zeros((k, 2, 1))
+        weights_so_far[:, 0, 0] = forward
         for weights in likelihoods:
             moves = self._moves(length) * weights
-            grown = np.zeros((k, 2, held.shape[2] + length))
-            for x, y, before, now in product(range(k), range(k), range(2), range(2)):
-                grown[y, max(before, now)] += np.convolve(held[x, before], moves[x, y, now])
-            held = grown / grown.max()
-        return self._answer_weights(np.einsum("yoc,y->oc", held, backward))
+            grown = np.zeros((k, 2, weights_so_far.shape[2] + length))
+            for x, y, before, after in product(range(k), range(k), range(2), range(2)):
+                grown[y, max(before, after)] += np.convolve(weights_so_far[x, before], moves[x, y, after])
+            weights_so_far = grown / grown.max()
+        return self._answer_weights(np.einsum("yoc,y->oc", weights_so_far, backward))
 
     def _part(self, forward: Floats, backward: Floats, weights: Floats, offset: int, length: int) -> Floats:
         """A stretch inside a window, whose count is that of the stretch and of the ticks around it."""

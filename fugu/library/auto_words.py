@@ -169,12 +169,12 @@ def _left_out(plan: AutoPlan) -> str:
 
 def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
     """Whole stretches, to who knows all other days."""
-    asked = {"more than usual": "saw more of it than usual", "at least half": "was mostly so"}
+    secret_words = {"more than usual": "saw more of it than usual", "at least half": "was mostly so"}
     return (
-        f"Asked whether any {stretch_words(seconds)} {asked.get(attack.secret, 'saw its beginning')}, an attacker who "
-        f"knows all other days moved his odds by a factor of at most {attack.furthest:.2f}. (Epsilon allows "
-        f"{epsilon_to_odds(epsilon):.2f}.) He is right {attack.success:.1%} of the time, {attack.guess:.1%} without "
-        "what is released."
+        f"Asked whether any {stretch_words(seconds)} {secret_words.get(attack.secret, 'saw its beginning')}, an "
+        "attacker who knows all other days moved his odds by a factor of at most "
+        f"{attack.furthest:.2f}. (Epsilon allows {epsilon_to_odds(epsilon):.2f}.) He is right {attack.success:.1%} of "
+        f"the time, {attack.guess:.1%} without what is released."
     )
 
 
@@ -308,8 +308,8 @@ def _would_be(plan: AutoPlan, epsilon: float) -> str:
     if plan.question.want != "now" or not curves:
         return ""
     best = min(curves, key=lambda curve: dict(curve.points)[epsilon] / max(curve.candidate.guess_error, 1e-9))
-    off = percent(dict(best.points)[epsilon])
-    return f": {answer_words(plan, best.candidate)}, off by {off}"
+    error = percent(dict(best.points)[epsilon])
+    return f": {answer_words(plan, best.candidate)}, off by {error}"
 
 
 def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:

@@ -243,7 +243,7 @@ def _errors(plan: MeasurePlan) -> Iterator[Part]:
 
 
 def _sets(plan: MeasurePlan) -> Iterator[Part]:
-    shown = plan.sets[:_MOST_ROWS]
+    listed_sets = plan.sets[:_MOST_ROWS]
     worth, unit = _unit(plan)
     yield Table(
         f"Sets of possible states, in the order in which they come (error of K-norm noise: {unit})",
@@ -259,10 +259,10 @@ def _sets(plan: MeasurePlan) -> Iterator[Part]:
                 "1" if planned.fallback else f"{float(planned.protection.factor):g}",
                 f"{math.sqrt(noise_error(planned.hull)) / plan.spec.epsilon * worth:.4g}",
             )
-            for planned in shown
+            for planned in listed_sets
         ],
     )
-    hidden = len(plan.schedule.constraints) - len(shown)
+    hidden = len(plan.schedule.constraints) - len(listed_sets)
     yield Line("* comes back for ever." + (f" {hidden} more sets are not shown." if hidden > 0 else ""))
 
 

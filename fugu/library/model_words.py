@@ -56,8 +56,8 @@ def _report(model: ChainModel, recording: JointRecording) -> Iterator[Part]:
             "Steps of the chain (rows: from, columns: to)",
             ("state", "shows", "steps", *(str(x) for x in range(len(model.shows)))),
             [
-                (str(x), ",".join(map(str, shown)), str(sum(counts)), *(f"{p:.5f}" for p in row))
-                for x, (shown, counts, row) in enumerate(
+                (str(x), ",".join(map(str, state_names)), str(sum(counts)), *(f"{p:.5f}" for p in row))
+                for x, (state_names, counts, row) in enumerate(
                     zip(model.shows, model.counts, model.transition.tolist(), strict=True)
                 )
             ],

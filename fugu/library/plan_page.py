@@ -59,9 +59,9 @@ def page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:
 
 def errors(plan: AutoPlan | PlacePlan, words: Callable[[Any, Candidate], str], text: Callable[[float], str]) -> str:
     """Mean absolute errors of every candidate at some epsilons, as a table, with that of guessing."""
-    asked = plan.question.epsilon
-    epsilons = sorted({asked, *_COLUMNS} & {epsilon for curve in plan.curves for epsilon, _ in curve.points})
-    heads = "".join(f"<th>{epsilon:g}{' (asked)' * (epsilon == asked)}</th>" for epsilon in epsilons)
+    asked_epsilon = plan.question.epsilon
+    epsilons = sorted({asked_epsilon, *_COLUMNS} & {epsilon for curve in plan.curves for epsilon, _ in curve.points})
+    heads = "".join(f"<th>{epsilon:g}{' (asked)' * (epsilon == asked_epsilon)}</th>" for epsilon in epsilons)
     lines = [f"<tr><th>answer, by epsilon</th>{heads}<th>guessing</th></tr>"]
     for candidate, points in plan.curves:
         error_at = dict(points)
@@ -77,15 +77,15 @@ def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
 
     With `truth`, the recording's shares too.
     """
-    shown, names, blocks = plan.example, plan.states.discretiser.states, plan.recommended.blocks
-    if shown is None:
+    example, names, blocks = plan.example, plan.states.discretiser.states, plan.recommended.blocks
+    if example is None:
         return []
     lanes = []
     for place, states in enumerate(plan.bins):
         of = "the share" if len(plan.bins) == 1 else f"the share of {names[states[0]]}"
-        recorded, released = shown.truth[:, place], shown.released[:, place]
+        recorded, released = example.truth[:, place], example.released[:, place]
         if blocks is not None:
-            recorded, released = shown.truth[-1], shown.released[-1]
+            recorded, released = example.truth[-1], example.released[-1]
         lanes.append(_answers(of, recorded.tolist() if truth else [], released.tolist(), plan.recommended))
     return [lanes_svg("What leaves, from the part of the recording that was held back", lanes, narrow=True)]
 
@@ -95,10 +95,10 @@ def _answers(of: str, truth: list[float], released: list[float], release: Candid
     blocks, within, count = release.blocks, release.error_95, len(released)
     top = share_scale([*released, *truth])
     noun = "answers" if blocks is None else "parts of a day"
-    off = sum(abs(value - other) for value, other in zip(released, truth, strict=False)) / max(1, count)
+    mean_error = sum(abs(value - other) for value, other in zip(released, truth, strict=False)) / max(1, count)
     lane = shares_lane(
         f"{count}",
-        f"{noun}, off by {error_words(off)} on average" if truth else f"{noun}, with simulated noise",
+        f"{noun}, off by {error_words(mean_error)} on average" if truth else f"{noun}, with simulated noise",
         f"{of}, the last {count} answers · band: 95 %{' · dashes: truth' if truth else ''}",
         160,
         (0.0, float(count)),

@@ -365,9 +365,9 @@ def _held_back(rows: NDArray[np.int64], held_back: NDArray[np.int64], step: int)
     """
     used = np.ones(len(rows), dtype=bool)
     used[held_back] = False
-    wanted, others = (np.unique(rows[which & (rows >= 0)]) for which in (~used, used))
-    wanted = np.setdiff1d(wanted, others)
-    parts = np.split(wanted, np.flatnonzero(np.diff(np.searchsorted(others, wanted))) + 1)
+    held_rows, others = (np.unique(rows[which & (rows >= 0)]) for which in (~used, used))
+    held_rows = np.setdiff1d(held_rows, others)
+    parts = np.split(held_rows, np.flatnonzero(np.diff(np.searchsorted(others, held_rows))) + 1)
     spans = [(-(-int(part[0]) // step), int(part[-1]) // step + 1) for part in parts]
     spans_text = json.dumps([(first, end) for first, end in spans if first < end])
     return f"rows = {spans_text}  # held back: nothing was chosen by them"
@@ -451,7 +451,7 @@ def plan(
     """
     with _python_words():
         _refuse_unknown(options)
-        asked = question_of(question, epsilon, protect, **options)
+        parsed_question = question_of(question, epsilon, protect, **options)
         how = read_options(
             time=time,
             column=column,
@@ -462,10 +462,10 @@ def plan(
             period=period,
             gap=gap,
             as_it_is=as_it_is,
-            day_parts=asked.day_parts,
+            day_parts=parsed_question.day_parts,
         )
         whose = whose_of(fleet, device, stream)
-        return planner(several(recording), asked, whose, how)(asked, seed=seed)
+        return planner(several(recording), parsed_question, whose, how)(parsed_question, seed=seed)
 
 
 @contextmanager

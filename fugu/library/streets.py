@@ -108,10 +108,10 @@ class Street:
         """Sentences: is it useful, is it private, under which condition, and how many homes may be missing."""
         plan, size = self.details, self.details.size
         window = time_words(plan.length * plan.period)
-        off = f"off by {error_words(size.off)} on average; guessing is off by {error_words(size.constant)}"
+        error = f"off by {error_words(size.off)} on average; guessing is off by {error_words(size.constant)}"
         yes = "Useful" if self.useful else "Not useful"
         sentences = [
-            f"{yes}: the sum of {size.homes} homes over {window}, {off}.",
+            f"{yes}: the sum of {size.homes} homes over {window}, {error}.",
             f"{self._promise()['promise']} {self.condition}",
             f"{plan.homes - plan.honest - plan.colluding} of {plan.homes} homes may be missing: a sum opens with "
             f"{plan.honest + plan.colluding} or more.",

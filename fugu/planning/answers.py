@@ -61,14 +61,14 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int
     starts = [np.arange(a, b - length + 1, length) for a, b in pairwise(edges.tolist())]
     first = np.concatenate(starts).astype(np.int64)
 
-    def inside(wanted: NDArray[np.bool_]) -> Ints:
-        total = np.concatenate([[0], np.cumsum(wanted)])
+    def inside(is_counted: NDArray[np.bool_]) -> Ints:
+        total = np.concatenate([[0], np.cumsum(is_counted)])
         return np.asarray(total[first + length] - total[first], dtype=np.int64)
 
-    stated = inside(states >= 0)
+    with_state = inside(states >= 0)
     counts = np.stack([inside(np.isin(states, group)) for group in bins], axis=1)
-    enough = stated >= _LEAST_STATED * length
-    return Shares(counts[enough], counts[enough] / np.maximum(stated[enough], 1)[:, None], first[enough], length)
+    enough = with_state >= _LEAST_STATED * length
+    return Shares(counts[enough], counts[enough] / np.maximum(with_state[enough], 1)[:, None], first[enough], length)
 
 
 def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> Floats:

@@ -314,8 +314,8 @@ def _compared(problem: _Problem, progress: Progress) -> _Outcome:
     choice = _choice(problem, chains)
     progress("the third set", 0.7)
     outcome = _outcome(problem, chains, choice)
-    asked = question.want is not None or question.window is not None
-    if asked or outcome.recommended.kind != "none" or not problem.readings.timed:
+    is_chosen_by_user = question.want is not None or question.window is not None
+    if is_chosen_by_user or outcome.recommended.kind != "none" or not problem.readings.timed:
         return outcome
     by_day = problem.of_profiles()
     profiles = _outcome(by_day, chains, _choice(by_day, chains))
@@ -435,14 +435,14 @@ def _best(problem: _Problem, chains: CoveringChains) -> _Choice:
             if _tried(problem, candidate, 1).chains is not None:
                 return (candidate, windows + symbols, ())
         best = ranked[0]
-        tried = _tried(problem, best, _MOST_STEPS)
-        if tried.chains is None:
-            return (None, windows + symbols, (tried.reason or "no class of chains passes",))
+        widened_class = _tried(problem, best, _MOST_STEPS)
+        if widened_class.chains is None:
+            return (None, windows + symbols, (widened_class.reason or "no class of chains passes",))
         if best.kind == "windows":
-            windows = _windows(problem, tried.chains, lengths)
+            windows = _windows(problem, widened_class.chains, lengths)
         else:
             data, length = problem.data(best.every), best.window_ticks or 0
-            again = best_symbols(problem.task, data, tried.chains, [length], problem.rng)
+            again = best_symbols(problem.task, data, widened_class.chains, [length], problem.rng)
             symbols = tuple(again if again and symbol is best else symbol for symbol in symbols)
     return (None, windows + symbols, ("no class was found whose best answer passes its attackers",))
 
@@ -470,7 +470,7 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
     Without a wish, 5 % is close enough; and where nothing is, what beats guessing by most comes first.
     """
     latest = math.inf if question.latency_seconds is None else question.latency_seconds * (1.0 + 1e-9)
-    wanted = [
+    eligible = [
         candidate
         for candidate in candidates
         if candidate.useful
@@ -479,14 +479,14 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
         and (question.want != "now" or candidate.answers == "now")
     ]
     limit = question.within or AIM
-    close = [candidate for candidate in wanted if candidate.expected_error <= limit]
-    if close or question.within is not None:
-        safe = [candidate for candidate in close if candidate.expected_error <= _SAFE * limit] or close
-        first = min((candidate.window_ticks or 1 for candidate in safe), default=1)
+    accurate = [candidate for candidate in eligible if candidate.expected_error <= limit]
+    if accurate or question.within is not None:
+        safely_accurate = [candidate for candidate in accurate if candidate.expected_error <= _SAFE * limit] or accurate
+        first = min((candidate.window_ticks or 1 for candidate in safely_accurate), default=1)
         return sorted(
-            close, key=lambda candidate: (abs(math.log((candidate.window_ticks or 1) / first)), candidate.every)
+            accurate, key=lambda candidate: (abs(math.log((candidate.window_ticks or 1) / first)), candidate.every)
         )
-    return sorted(wanted, key=lambda candidate: candidate.expected_error / candidate.guess_error)
+    return sorted(eligible, key=lambda candidate: candidate.expected_error / candidate.guess_error)
 
 
 def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:

@@ -150,9 +150,9 @@ def plan_places(
     grids: list[_Grid] = []
     reasons: list[str] = []
     sizes = _sizes(places) if question.cell is None else [question.cell]
-    wanted = [(metres, every) for metres in sizes for every in _PERIODS]
-    for place, (metres, every) in enumerate(wanted):
-        progress("cells and their chains", 0.3 * place / len(wanted))
+    grid_sizes = [(metres, every) for metres in sizes for every in _PERIODS]
+    for place, (metres, every) in enumerate(grid_sizes):
+        progress("cells and their chains", 0.3 * place / len(grid_sizes))
         if question.latency_seconds is not None and every * period > question.latency_seconds:
             continue
         try:
@@ -183,19 +183,19 @@ def plan_places(
         reason = next(iter(reasons), "no points come as soon as is wanted")
         if grids:
             reason = "no noise is enough for the cells of its places, or too few of them are left to judge points by"
-        off, most = _central(traces.places[sets.choose.rows], places)
+        mean_distance, distance_95 = _central(traces.places[sets.choose.rows], places)
         raise TooShortError(
             f"{traces.source}: {reason.removeprefix(f'{traces.source}: ')}. No point is worth it where guessing the "
-            f"middle, always, is off by {off:.0f} m on average, 95 % within {most:.0f} m",
+            f"middle, always, is off by {mean_distance:.0f} m on average, 95 % within {distance_95:.0f} m",
             0,
         )
     progress("attackers", 0.7)
-    chosen, failed = _chosen(candidates, planned, question, rng)
+    chosen, failures = _chosen(candidates, planned, question, rng)
     points = [point for curve in curves for point in curve.points]
     least = min((e for e, error in points if e >= question.epsilon and 2.0 * error <= guess), default=None)
-    asked = replace(question, want="place", adversary="universal")
-    recommended, spec = nothing(grids[0].cells, None, asked), None
-    if chosen is not None and not failed:
+    place_question = replace(question, want="place", adversary="universal")
+    recommended, spec = nothing(grids[0].cells, None, place_question), None
+    if chosen is not None and not failures:
         place, recommended = chosen
         candidates[place] = recommended
         spec = _spec(planned[place], recommended, period, question)
@@ -204,7 +204,7 @@ def plan_places(
         candidates=tuple(candidates),
         curves=tuple(curves),
         least_epsilon=least,
-        reasons=failed,
+        reasons=failures,
         traces=traces,
         period=period,
         question=question,
@@ -243,13 +243,13 @@ def _central(places: Floats, recorded: Floats) -> tuple[float, float]:
     """How far places (n, 2) are from the middle of those that are known, in metres: on average, and 95 % of them."""
     middle = np.median(recorded, axis=0)
     narrow = np.array([1.0, math.cos(math.radians(float(middle[0])))])
-    off = METRES_PER_DEGREE * _distances((places[~np.isnan(places[:, 0])] - middle) * narrow)
-    return (float(off.mean()), float(np.quantile(off, 0.95))) if len(off) else (math.nan, math.nan)
+    distances = METRES_PER_DEGREE * _distances((places[~np.isnan(places[:, 0])] - middle) * narrow)
+    return (float(distances.mean()), float(np.quantile(distances, 0.95))) if len(distances) else (math.nan, math.nan)
 
 
 def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _Grid:
-    taken = one_in(parts[0].segments, every)
-    fit = traces._replace(places=traces.places[parts[0].rows][taken], trace=parts[0].segments[taken], times=None)
+    selected = one_in(parts[0].segments, every)
+    fit = traces._replace(places=traces.places[parts[0].rows][selected], trace=parts[0].segments[selected], times=None)
     model = _returned_to(fit, fit_grid(fit, metres))
     names = tuple(f"x{x}y{y}" for x, y in model.cells.tolist())
     missing = None if model.missing is None else names[model.missing]
@@ -257,10 +257,10 @@ def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _
     cells = Cells(origin=model.origin, step=model.step, cells=corners, states=names, missing=missing)
     sets = []
     for part in parts:
-        places, taken = traces.places[part.rows], one_in(part.segments, every)
-        texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[taken].tolist()]
-        cut = Cut(states_of(cells, texts, part.segments[taken]), part.segments[taken])
-        sets.append(_Set(cut, places, np.cumsum(taken) - 1))
+        places, selected = traces.places[part.rows], one_in(part.segments, every)
+        texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[selected].tolist()]
+        cut = Cut(states_of(cells, texts, part.segments[selected]), part.segments[selected])
+        sets.append(_Set(cut, places, np.cumsum(selected) - 1))
     return _Grid(every, model, cells, covering_class(*sets[0].cut, len(names)), *sets)
 
 
@@ -317,8 +317,8 @@ def _emission(grid: _Grid, point: float) -> Floats | None:
 
 
 def _released(distribution: Floats, cut: Cut, rng: np.random.Generator) -> SymbolOutputs:
-    limits, stated = np.cumsum(distribution, axis=1), np.maximum(cut.states, 0)
-    drawn = np.minimum((rng.random(len(stated))[:, None] >= limits[stated]).sum(axis=1), distribution.shape[1] - 1)
+    limits, states = np.cumsum(distribution, axis=1), np.maximum(cut.states, 0)
+    drawn = np.minimum((rng.random(len(states))[:, None] >= limits[states]).sum(axis=1), distribution.shape[1] - 1)
     return SymbolOutputs(np.where(cut.states >= 0, drawn, -1), distribution)
 
 
@@ -331,8 +331,8 @@ def _assessed(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Gene
     for _ in range(runs):
         symbols = _released(distribution, part.cut, rng).symbols
         beliefs = filter_beliefs(symbols, usual, chain, distribution, lengths=lengths).beliefs
-        off = _distances((beliefs @ grid.centres)[part.newest] - truth)
-        errors.append(off[~np.isnan(off)])
+        distances = _distances((beliefs @ grid.centres)[part.newest] - truth)
+        errors.append(distances[~np.isnan(distances)])
     return np.concatenate(errors)
 
 
@@ -375,17 +375,19 @@ def _chosen(
             return None if emission is None else _released(emission, grid.fit.cut, generator)
 
         k = len(grid.model.cells)
-        tried = true_class(*(*grid.fit.cut, k, candidate.epsilon, released, rng), covered=grid.covered, most_steps=1)
-        if tried.chains is None:
+        attacked_class = true_class(
+            *(*grid.fit.cut, k, candidate.epsilon, released, rng), covered=grid.covered, most_steps=1
+        )
+        if attacked_class.chains is None:
             continue
         emission = _emission(grid, candidate.point_epsilon or 0.0)
         assert emission is not None
-        seen = _released(emission, grid.test.cut, rng)
-        attacks = attack(*grid.test.cut, seen, candidate.epsilon)
-        failed = [*beyond_ceiling(attacks)]
+        outputs = _released(emission, grid.test.cut, rng)
+        attacks = attack(*grid.test.cut, outputs, candidate.epsilon)
+        failures = [*beyond_ceiling(attacks)]
         if candidate.held_back_error is None or candidate.held_back_error > candidate.error_95:
-            failed.append("on the third set the error is beyond what 95 % of answers should be within")
-        return (place, replace(candidate, attack=attacks[0])), tuple(failed)
+            failures.append("on the third set the error is beyond what 95 % of answers should be within")
+        return (place, replace(candidate, attack=attacks[0])), tuple(failures)
     return None, ("attackers refute the class of every candidate that is worth it",) if worth else ()
 
 

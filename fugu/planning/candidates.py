@@ -303,10 +303,10 @@ def best_symbols(
     planned, candidates = replace(task.planned("symbols", data, chains), devices=1), []
     assert planned.table is not None
     message = partial(_symbol_message, ticks, planned.table.symbols)
-    now = task.question.want == "now"
-    wanted: Sequence[int | None] = (None,) if now else lengths
-    for length in wanted:
-        candidate = replace(planned, answers="now" if now else planned.answers, window_ticks=length)
+    wants_state_now = task.question.want == "now"
+    lengths_or_none: Sequence[int | None] = (None,) if wants_state_now else lengths
+    for length in lengths_or_none:
+        candidate = replace(planned, answers="now" if wants_state_now else planned.answers, window_ticks=length)
         if (assessed := candidate.assess(data, data.choose, rng)) is not None:
             latency = ticks * step + (length or 0) * task.period
             candidates.append(replace(candidate, **assessed._asdict(), **sent(ticks * step, latency, message, 1)))
@@ -374,9 +374,9 @@ def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.r
     per_block = len(alike) / _BLOCKS
     spread = float(np.std(blocks, ddof=1)) * math.sqrt(1.0 / len(blocks) + per_block / max(stretch, 1))
     most = float(np.mean(blocks)) + float(stdtrit(len(blocks) - 1, _CONFIDENCE)) * spread
-    stated = judged.states[judged.states >= 0]
+    states = judged.states[judged.states >= 0]
     # The state that is most frequent there: a guess learned elsewhere would make symbols look better after a drift.
-    guess = 1.0 - float(np.bincount(stated, minlength=k).max()) / max(len(stated), 1)
+    guess = 1.0 - float(np.bincount(states, minlength=k).max()) / max(len(states), 1)
     return Assessed(float(wrong.mean()), min(1.0, max(most, float(wrong.mean()))), guess, len(wrong))
 
 
@@ -395,13 +395,13 @@ def assess_shares(
             return None
         windows, m = len(shares.first), table.symbols
         rows, cells = (shares.first[:, None] + np.arange(length)).ravel(), np.repeat(np.arange(windows) * m, length)
-        off = []
+        run_errors = []
         for _ in range(_SYMBOL_RUNS):
             seen = np.bincount(cells + _symbols(cut.states, table, rng)[rows], minlength=windows * m)
             states = seen.reshape(windows, m) / length @ inverse
             answers = np.stack([states[:, list(group)].sum(axis=1) for group in bins], axis=1)
-            off.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
-        errors.append(np.concatenate(off))
+            run_errors.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
+        errors.append(np.concatenate(run_errors))
         truths.append(shares.truth)
     every = np.concatenate(errors).ravel()
     guess = guess_error(truths[0], np.concatenate(truths), 1, rng)

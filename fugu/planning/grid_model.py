@@ -181,8 +181,8 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     index = {(x, y): cell for cell, (x, y) in enumerate(model.cells.tolist())}
     cells = np.full(len(present), -1 if model.missing is None else model.missing, dtype=np.int64)
     cells[present] = [index.get((x, y), -1) for y, x in lattice.tolist()]
-    joined = (traces.trace[1:] == traces.trace[:-1]) & (cells[1:] >= 0) & (cells[:-1] >= 0)
-    pairs = np.where(joined, cells[:-1] * count + cells[1:], -1)  # of each row but the first
+    cell_pairs = (traces.trace[1:] == traces.trace[:-1]) & (cells[1:] >= 0) & (cells[:-1] >= 0)
+    pairs = np.where(cell_pairs, cells[:-1] * count + cells[1:], -1)  # of each row but the first
     follows = (pairs[1:] >= 0) & (pairs[:-1] >= 0)
     pair_codes, codes = np.unique(pairs[pairs >= 0], return_inverse=True)
     place = np.full(len(pairs), -1, dtype=np.int64)
@@ -197,14 +197,14 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         )
     counts = steps[selected][:, selected].toarray()
     transition = counts / counts.sum(axis=1, keepdims=True)
-    shown, shows = np.unique(pair_codes[selected] % count, return_inverse=True)
-    if len(shown) < 2:
+    pair_cells, shows = np.unique(pair_codes[selected] % count, return_inverse=True)
+    if len(pair_cells) < 2:
         raise PlanningError(f"{traces.source}: the pairs that come back are all of one cell: take smaller cells")
-    if model.missing is not None and model.missing not in shown:
+    if model.missing is not None and model.missing not in pair_cells:
         raise PlanningError(f"{traces.source}: the cell that stands in for missing places is in no pair that returns")
-    fewer = model.of(shown)
+    fewer = model.of(pair_cells)
     fewer = fewer._replace(outside=model.outside + int(model.visits.sum() - fewer.visits.sum()))
-    before = np.searchsorted(shown, pair_codes[selected] // count)
+    before = np.searchsorted(pair_cells, pair_codes[selected] // count)
     return {
         **grid_document(fewer, traces),
         "transition": transition.tolist(),

@@ -80,8 +80,8 @@ def joint_class(
 
 def marginal(model: ChainModel, column: int) -> Floats:
     """How one stream moves by itself, (k, k), as the joint chain has it."""
-    shown = np.eye(model.streams[column].states)[[row[column] for row in model.shows]]
-    return transition_matrix((shown.T @ np.array(model.counts, dtype=np.float64) @ shown).astype(np.int64))
+    own_states = np.eye(model.streams[column].states)[[row[column] for row in model.shows]]
+    return transition_matrix((own_states.T @ np.array(model.counts, dtype=np.float64) @ own_states).astype(np.int64))
 
 
 _ALIKE = 0.02

@@ -236,8 +236,8 @@ def _tracked(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: F
     """The root-mean-square error of a gateway that filters a path, once it has begun."""
     beliefs = lagged(distribution, spec.transition, list(likelihoods), 0)
     begun = len(path) // 20
-    off = beliefs[begun:] @ spec.values - spec.values[path[begun:]]
-    return math.sqrt(float(np.mean(np.sum(off**2, axis=1))))
+    squared_errors = beliefs[begun:] @ spec.values - spec.values[path[begun:]]
+    return math.sqrt(float(np.mean(np.sum(squared_errors**2, axis=1))))
 
 
 class StreamEpsilon(NamedTuple):

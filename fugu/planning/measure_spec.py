@@ -371,7 +371,9 @@ def _graph(rule: Any, values: Ints, followers: Floats) -> Bools:
         raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
     successors = {set_of(np.flatnonzero(row).tolist()) for row in followers > 0.0} if kind == "transition" else ()
     sets = neighbours_of(rule, [tuple(point) for point in values.tolist()], [*successors])
-    return np.array([[bool(joined >> state & 1) for state in range(len(values))] for joined in sets], dtype=np.bool_)
+    return np.array(
+        [[bool(neighbours >> state & 1) for state in range(len(values))] for neighbours in sets], dtype=np.bool_
+    )
 
 
 def _initial(distribution: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:

@@ -192,10 +192,10 @@ def build_measure_policy(
     if plan.fallback is None:
         raise PlanningError(f"no device can draw such noise: {plan.refused}")
     noises = [(planned, noise) for planned, noise in zip(plan.sets, plan.noises, strict=True) if not planned.fallback]
-    wanted = sorted(noises, key=lambda pair: not pair[0].repeats)[:MAX_TABLES]
+    carried = sorted(noises, key=lambda pair: not pair[0].repeats)[:MAX_TABLES]
     version = fields["version"]
     tables = [TimedTable(version, 0, 0, 0, MAX_TICK + 1, plan.fallback)]
-    for number, (planned, noise) in enumerate(wanted, start=1):
+    for number, (planned, noise) in enumerate(carried, start=1):
         until = MAX_TICK + 1 if planned.until is None else planned.until
         states = set_of(np.flatnonzero(planned.possible).tolist())
         tables.append(TimedTable(version, number, states, planned.first, until, noise))

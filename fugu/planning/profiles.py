@@ -116,10 +116,10 @@ class Profile(NamedTuple):
         moments = [round(1e6 * moment) for moment in readings.moments.tolist()]
         length, _, zone = question.blocks.partition("/")
         since = float(readings.moments.min())
-        wanted = [profile_blocks(f"{text}/{zone}", since) for text in ([length] if length else LENGTHS)]
+        block_lengths = [profile_blocks(f"{text}/{zone}", since) for text in ([length] if length else LENGTHS)]
         places = {
             blocks: np.array([blocks.at(moment) for moment in moments], dtype=np.int64)
-            for blocks in wanted
+            for blocks in block_lengths
             if readings.period <= blocks.seconds
         }
         return cls(places, tuple(counted))
@@ -146,8 +146,8 @@ class Profile(NamedTuple):
         seen = np.where(cut.states < 0, -1, np.where(inside, place, size + place))
         counts = true_shares(seen, cut.segments, length, tuple((block,) for block in range(size)))
         both = tuple((block, size + block) for block in range(size))
-        stated = true_shares(seen, cut.segments, length, both).counts
-        return counts._replace(truth=counts.counts / np.maximum(stated, 1), length=_part(blocks, length))
+        with_state = true_shares(seen, cut.segments, length, both).counts
+        return counts._replace(truth=counts.counts / np.maximum(with_state, 1), length=_part(blocks, length))
 
     def candidates(
         self,

@@ -268,23 +268,23 @@ def _categories(
     usual = sorted(spellings, key=lambda name: (name in _ON, name))
     labels = usual if states is None else [state.casefold() for state in states]
     groups = [[name] if name in spellings else name.split("+") for name in labels]
-    wanted = [name for group in groups for name in group]
-    if len(set(wanted)) != len(wanted) or len(groups) < _PAIR:
+    state_names = [name for group in groups for name in group]
+    if len(set(state_names)) != len(state_names) or len(groups) < _PAIR:
         raise PlanningError("--states needs at least two different names")
-    if unknown := [name for name in wanted if name not in spellings]:
+    if unknown := [name for name in state_names if name not in spellings]:
         raise PlanningError(f"{readings.source}: column {readings.column} never holds {unknown[0]!r}")
     if len(groups) > _MOST_STATES:
-        numbers = sum(name.lstrip("-")[:1].isdigit() for name in wanted) > 0.5 * len(wanted)
+        numbers = sum(name.lstrip("-")[:1].isdigit() for name in state_names) > 0.5 * len(state_names)
         cure = "numbers need a decimal point and no unit" if numbers else "choose some by --states"
         raise PlanningError(
             f"{readings.source}: column {readings.column} holds {len(groups)} names; at most {_MOST_STATES} can be "
             f"states: {cure}"
         )
-    first = {name: next(value for value in sorted(spelled) if value.casefold() == name) for name in wanted}
+    first = {name: next(value for value in sorted(spelled) if value.casefold() == name) for name in state_names}
     names = ["+".join(first[name] for name in group)[:64] for group in groups]
     places = {name: place for place, group in enumerate(groups) for name in group}
     categories = {value: places[value.casefold()] for value in sorted(spelled) if value.casefold() in places}
-    if states is None and {_ON_OFF.categories.get(name) for name in wanted} == {0, 1}:
+    if states is None and {_ON_OFF.categories.get(name) for name in state_names} == {0, 1}:
         # A live sensor may spell the same two states otherwise than the recording.
         names.sort(key=lambda name: _ON_OFF.categories[name.casefold()])
         categories = _ON_OFF.categories | {name: _ON_OFF.categories[name.casefold()] for name in categories}

@@ -340,10 +340,10 @@ class StretchTrial(NamedTuple):
     @property
     def least(self) -> float:
         """Epsilon is at least this, by what was true and, in the class, by how far odds moved."""
-        shown = [attack.epsilon_low for attack in self.attacks]
+        bounds = [attack.epsilon_low for attack in self.attacks]
         if self.in_class:
-            shown += [math.log(attack.furthest) - _ROUNDING for attack in self.attacks]
-        return max(shown, default=0.0)
+            bounds += [math.log(attack.furthest) - _ROUNDING for attack in self.attacks]
+        return max(bounds, default=0.0)
 
 
 def attack_released_stretches(

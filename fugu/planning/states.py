@@ -72,13 +72,13 @@ def gaps_of(cuts: Iterable[tuple[Ints, Ints]], missing: int | None) -> Gaps | No
     """The gaps of recordings, None without any; ticks of the state `missing`, or without a state, are in gaps."""
     seen, before, after = [], [], []
     for states, segments in cuts:
-        stated = (states >= 0) & (states != (-1 if missing is None else missing))
-        edges = np.diff(stated.astype(np.int8))
+        has_reading = (states >= 0) & (states != (-1 if missing is None else missing))
+        edges = np.diff(has_reading.astype(np.int8))
         begins, ends = np.flatnonzero(edges == -1), np.flatnonzero(edges == 1) + 1
         place = np.searchsorted(ends, begins, side="right")
         begins, ends = begins[place < len(ends)], ends[place[place < len(ends)]]
         inside = segments[begins] == segments[ends]
-        seen.append(states[stated])
+        seen.append(states[has_reading])
         before.append(states[begins[inside]])
         after.append(states[ends[inside]])
     number = sum(map(len, before))

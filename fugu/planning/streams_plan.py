@@ -196,31 +196,31 @@ def _largest(loss: Callable[[float], float], epsilon: float) -> float:
 def _stream(
     request: StreamsRequest, chains: JointChains, column: int, rate_alone: float | None, ticks: int
 ) -> PlannedStream:
-    shown = chains.streams[column]
+    shown_stream = chains.streams[column]
     part = 0.0 if request.symbols is None else request.symbols
-    planned = _windows(request.windows, shown, part)
+    planned = _windows(request.windows, shown_stream, part)
     beside = total_rate(planned)
     table, worth = None, None
     if request.symbols is not None:
-        table = rate_table(shown.states, Fraction(shown.rate) - beside, request.epsilon)
+        table = rate_table(shown_stream.states, Fraction(shown_stream.rate) - beside, request.epsilon)
         typical = marginal(request.model, column)
-        worth = assess(table, typical, BoundedChains(states=shown.states, odds_ratio=1.0), ticks)
+        worth = assess(table, typical, BoundedChains(states=shown_stream.states, odds_ratio=1.0), ticks)
     windows_loss = None
     if planned and table is not None:
         rates = [stream.rate for stream in chains.streams]
         rates[column] = math.nextafter(float(beside), math.inf)
         windows_loss = chains.joint_loss(request.adversary, rates)
-    return PlannedStream(shown.name, shown.rate, table, planned, windows_loss, worth, rate_alone)
+    return PlannedStream(shown_stream.name, shown_stream.rate, table, planned, windows_loss, worth, rate_alone)
 
 
-def _windows(wanted: Sequence[WantedWindow], shown: Shown, symbols: float) -> tuple[Window, ...]:
+def _windows(wanted: Sequence[WantedWindow], stream: Shown, symbols: float) -> tuple[Window, ...]:
     """The windows of a stream: of two states they count the second, of more they are histograms."""
     if not wanted:
         return ()
-    counted = tuple(window._replace(states=(1,) if shown.states == 2 else EACH) for window in wanted)
+    counted = tuple(window._replace(states=(1,) if stream.states == 2 else EACH) for window in wanted)
     windows = []
     for window, share in zip(counted, shares_of(counted, symbols), strict=True):
-        least = float(window.window(Fraction(1)).rate) / (share * shown.rate * _INWARD)
+        least = float(window.window(Fraction(1)).rate) / (share * stream.rate * _INWARD)
         windows.append(window.window(lawful_scale(least)))
     return tuple(windows)
 

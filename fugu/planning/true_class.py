@@ -156,7 +156,7 @@ def attack_model(
     shows = np.array(model.shows, dtype=np.int64)
     symbols = symbols_of(states, epsilon)
 
-    def alone(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
+    def one_stream(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
         seen = symbols(chains, generator)
         assert isinstance(seen, SymbolOutputs)
         if chains.states > 2:
@@ -164,7 +164,7 @@ def attack_model(
         scale = lawful_scale(count_scale(chains, epsilon))
         return seen, release_counts(states, segments, min(_WINDOW, states.size // 20), scale, ((1,),), generator, k=2)
 
-    def together(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+    def all_streams(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         rate = ChainAccountant(chains).allowance(epsilon, "universal") / len(model.streams)
         symbols, emission = np.zeros(states.size, dtype=np.int64), np.ones((len(shows), 1))
         for column, stream in zip(shows.T, model.streams, strict=True):
@@ -173,14 +173,16 @@ def attack_model(
             emission = (emission[:, :, None] * seen.emission[column][:, None, :]).reshape(len(shows), -1)
         return SymbolOutputs(symbols, emission)
 
-    attacked: Attacked = alone if len(model.streams) == 1 else together
-    tried = true_class(states, segments, len(shows), epsilon, attacked, generator)
-    reached: AttackedModel | None = None
-    if tried.steps:
-        worst = tried.steps[-1].strongest
-        shown = {name: getattr(worst, name) for name in ("success", "low", "high", "ceiling", "guess")}
-        reached = AttackedModel(epsilon=epsilon, attackers=len(tried.steps[0].attacks), **shown)
-    return model.model_copy(update={"chains": tried.chains, "refused": tried.reason, "attacked": reached})
+    attacked: Attacked = one_stream if len(model.streams) == 1 else all_streams
+    attacked_class = true_class(states, segments, len(shows), epsilon, attacked, generator)
+    attack_figures: AttackedModel | None = None
+    if attacked_class.steps:
+        worst = attacked_class.steps[-1].strongest
+        figures = {name: getattr(worst, name) for name in ("success", "low", "high", "ceiling", "guess")}
+        attack_figures = AttackedModel(epsilon=epsilon, attackers=len(attacked_class.steps[0].attacks), **figures)
+    return model.model_copy(
+        update={"chains": attacked_class.chains, "refused": attacked_class.reason, "attacked": attack_figures}
+    )
 
 
 def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float) -> tuple[Attack, ...]:

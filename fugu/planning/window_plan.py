@@ -165,24 +165,24 @@ def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
         raise PlanningError("there is no window to plan")
     if len({window.name for window in windows}) != len(windows):
         raise PlanningError("two windows have the same name: write NAME=LENGTH")
-    asked = [window.share for window in windows if window.share is not None]
-    remaining = 1.0 - symbols - sum(asked)
-    if any(not 0.0 < share <= 1.0 for share in asked) or remaining < -1e-9:
+    asked_shares = [window.share for window in windows if window.share is not None]
+    remaining = 1.0 - symbols - sum(asked_shares)
+    if any(not 0.0 < share <= 1.0 for share in asked_shares) or remaining < -1e-9:
         raise PlanningError("the shares of windows and symbols must be above 0, and not more than 1 in all")
     unit = [window.window(Fraction(1)) for window in windows]
     weights = [
-        0.0 if wanted.share is not None else float(noise.rate) / noise.length
-        for wanted, noise in zip(windows, unit, strict=True)
+        0.0 if window_plan.share is not None else float(noise.rate) / noise.length
+        for window_plan, noise in zip(windows, unit, strict=True)
     ]
-    if len(asked) < len(windows) and remaining <= 0.0:
+    if len(asked_shares) < len(windows) and remaining <= 0.0:
         raise PlanningError("the shares that are asked for leave nothing to the other windows")
-    if len(asked) == len(windows) and remaining > 1e-9:
+    if len(asked_shares) == len(windows) and remaining > 1e-9:
         raise PlanningError(
             f"the shares add up to {1.0 - remaining:g}: {remaining:g} of what epsilon allows would go unused"
         )
     return [
-        remaining * weight / sum(weights) if wanted.share is None else wanted.share
-        for wanted, weight in zip(windows, weights, strict=True)
+        remaining * weight / sum(weights) if window_plan.share is None else window_plan.share
+        for window_plan, weight in zip(windows, weights, strict=True)
     ]
 
 
@@ -197,9 +197,9 @@ def _scaled(
     factor, step = _WHOLE, 1e-9
     for _ in range(_TRIES):
         planned = []
-        for wanted, rate in zip(windows, rates, strict=True):
-            unit = wanted.window(Fraction(1)).rate
-            planned.append(wanted.window(lawful_scale(float(unit) / rate * factor), mechanism))
+        for window, rate in zip(windows, rates, strict=True):
+            unit = window.window(Fraction(1)).rate
+            planned.append(window.window(lawful_scale(float(unit) / rate * factor), mechanism))
         try:
             check_outputs(chains, StreamOutputs(None, tuple(planned)), guarantee, "the set of windows")
         except GuaranteeError:

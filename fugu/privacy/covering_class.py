@@ -104,15 +104,15 @@ def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[
     States (n,) are in 0..k-1, -1 where there is none. Stretches go on across gaps between segments (n,), steps do not.
     """
     rows = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
-    here, there = states[rows], states[rows + 1]
-    return tuple(_of_length(rows, here, there, k, length, states.size) for length in stretches)
+    from_states, to_states = states[rows], states[rows + 1]
+    return tuple(_of_length(rows, from_states, to_states, k, length, states.size) for length in stretches)
 
 
-def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int) -> LocalTransitions:
+def _of_length(rows: Ints, from_states: Ints, to_states: Ints, k: int, length: int, n: int) -> LocalTransitions:
     number = max(1, (n + length // 2) // length)
-    cells = (np.minimum(rows // length, number - 1) * k + here) * k + there
+    cells = (np.minimum(rows // length, number - 1) * k + from_states) * k + to_states
     counts = np.bincount(cells, minlength=number * k * k).reshape(number, k, k).astype(np.int64)
-    p_value = np.array([_scatter(there[here == x], k, number) for x in range(k)])
+    p_value = np.array([_scatter(to_states[from_states == x], k, number) for x in range(k)])
     changes = p_value < _SIGNIFICANT / max(1, int((p_value < 1.0).sum()))
     low, high = np.empty(counts.shape), np.empty(counts.shape)
     for x, y in product(range(k), repeat=2):

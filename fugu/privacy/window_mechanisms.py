@@ -410,12 +410,12 @@ def lost_together(request: WindowRequest, releases: Sequence[WindowRelease]) -> 
     """
     if not releases:
         raise ChainClassError("there is no release to account for")
-    moved = moved_to_the_front(request, releases)
-    number = releases[0].first - moved[0].first + 1  # of the first tick, as it is shown
-    length = max(release.last for release in moved)
+    changed = moved_to_the_front(request, releases)
+    number = releases[0].first - changed[0].first + 1  # of the first tick, as it is shown
+    length = max(release.last for release in changed)
     if length > _MOST_TICKS:
         raise ChainClassError(f"at most {_MOST_TICKS} ticks are accounted for together, got {length}")
-    rates = charges(moved, length)
+    rates = charges(changed, length)
 
     def accounted(adversary: Adversary) -> tuple[float, str]:
         loss = ChainAccountant(request.accounted).schedule_loss(rates, adversary)
