@@ -195,8 +195,8 @@ def _run(folder: Path, code: str, heap: int) -> str:
 
 
 def _least(folder: Path, code: str, low: int, high: int) -> int:
-    """The least heap with which a script runs, in kB, to 2 kB."""
-    while high - low > 2:
+    """The least heap with which a script runs, in kB, to 1 kB."""
+    while high - low > 1:
         middle = (low + high) // 2
         if _try(folder, code, middle).returncode:
             low = middle

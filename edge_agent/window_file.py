@@ -83,7 +83,8 @@ class RecordedCounter(Counter):
         bounds = COUNT_LOW - MAX_WINDOW_TICKS, COUNT_HIGH
         return [
             WindowRecord(index, tick, counts.observed, tuple(counts.look(*bounds)))
-            for index, counts in self.under_way(tick)
+            for index in self.window.holding(tick)
+            if (counts := self.open.get(index)) is not None
             if self.window.is_recorded(index, tick)
         ]
 

@@ -235,6 +235,8 @@ _AGENT_MODULES = ("fugu/core/shares",)
 _MAX_INLINE = 1 << 30
 """Larger integers are objects on a board, which are not to be there twice."""
 _SHORT_NAMES = tuple("abcdefghijkmnopqrstuvw")
+_UNCALLED_METHODS = ("__format__", "__reduce__", "__slots__", "look")
+"""MicroPython never calls these, and no board keeps its windows over a restart."""
 _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -252,6 +254,10 @@ def for_board(source: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, _SCOPES):
             _shorten_parameters(node)
+        elif isinstance(node, ast.ClassDef):
+            node.body = [part for part in node.body if getattr(part, "name", "") not in _UNCALLED_METHODS] or [
+                ast.Pass()
+            ]
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 

@@ -21,8 +21,8 @@ from fugu.contract.rounding import float_up
 from fugu.contract.stretches import StretchBound
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Counted
-from fugu.core.guarantee import contains
 from fugu.core.leakage import ratio_up
+from fugu.core.pins import contains
 from fugu.core.policy import BOUNDED, Policy
 
 if TYPE_CHECKING:

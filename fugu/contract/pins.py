@@ -29,7 +29,7 @@ from fugu.contract.measurement import Measurement, neighbours_of
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.rounding import claimed_ratio
-from fugu.core.guarantee import departures
+from fugu.core.pins import departures
 from fugu.core.policy import ADVERSARIES
 from fugu.core.policy import Policy as CorePolicy
 

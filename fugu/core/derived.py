@@ -29,7 +29,7 @@ def of_boards(
         if policy.version != changes["version"] or policy.fleet != image.FLEET:
             raise RefusedError("guarantee", "a compiled policy of another version than the document")
     running = _read(trusted.policies)
-    from .guarantee import other_windows
+    from .pins import other_windows
 
     if any(other_windows(policies, policy) for policy in running):
         raise RefusedError("outbox", "a window of the same name with other ticks")
@@ -55,12 +55,14 @@ def within_limits(
     idle: "Callable[[], None]",
 ) -> None:
     """Derive guarantees anew, and hold them against pins and ceilings of the device's owner; or RefusedError."""
-    from .guarantee import GuaranteeError, check, check_ceilings, keeps
+    from .guarantee import GuaranteeError, check, check_ceilings
 
     reason = "guarantee"
     try:
         for policy in policies:
             check(policy, (), idle)
+        from .pins import keeps
+
         for policy in policies:
             reason = "pinned"
             if policy.stream in pinned:
@@ -71,7 +73,7 @@ def within_limits(
         raise RefusedError(reason, "stream %s: %s" % (policy.stream, error)) from None
     finally:
         GuaranteeError = check = check_ceilings = keeps = None  # type: ignore[assignment, misc]
-        release("fugu.core.guarantee", "fugu.core.leakage")
+        release("fugu.core.pins", "fugu.core.guarantee", "fugu.core.leakage")
 
 
 def _read(policies: list[bytes]) -> list[Policy]:

@@ -4,12 +4,12 @@ It decides for agents, boards, signers and whoever checks a policy. A likelihood
 Source: docs/proofs/stretches.md, docs/proofs/joint-streams.md, and that of `fugu.core.leakage`.
 """
 
-from .leakage import ONE, exp_up, less, losses, ratio_up, times_up, worst_odds
+from .leakage import ONE, exp_up, less, losses, ratio_up, times_up
 from .policy import ADVERSARIES, BINARY, JOINT, LATE_US, Policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     Idle = Callable[[], None]
     Fraction = tuple[int, int]
@@ -19,10 +19,6 @@ __all__ = [
     "GuaranteeError",
     "check",
     "check_ceilings",
-    "contains",
-    "departures",
-    "keeps",
-    "other_windows",
     "proven",
     "stretch_ticks",
     "stretched",
@@ -177,48 +173,6 @@ def _above_one(q: "Fraction", r: "Fraction") -> bool:
     return q[0] * r[1] + r[0] * q[1] > q[1] * r[1]
 
 
-def keeps(policy: Policy, pinned: Policy) -> None:
-    """Refuse a policy that gives less than a pinned one of its stream, or whose guarantee is about something else.
-
-    Whether its guarantee holds is another question.
-    """
-    for departure in departures(policy, pinned):
-        raise GuaranteeError(departure)
-
-
-def departures(policy: Policy, pinned: Policy) -> "Iterator[str]":
-    """Each way in which a policy gives less than a pinned one, or is about something else."""
-    if policy.epoch_us != pinned.epoch_us or policy.period_us != pinned.period_us:
-        yield "another clock"
-    if policy.discretiser != pinned.discretiser:
-        yield "another discretiser"
-    if not contains(policy, pinned):
-        yield "another class of chains"
-    if policy.guarantee[0] < pinned.guarantee[0]:
-        yield "a weaker adversary"
-    if other_windows([policy], pinned):
-        yield "a window of the same name with other ticks"
-    mine, theirs = _windows_claim(policy), _windows_claim(pinned)
-    if mine and theirs:
-        if mine[0] < theirs[0]:
-            yield "windows with a weaker adversary"
-        _, claimed, ticks = mine
-        _, most, wanted = theirs
-        if most and (not claimed or stretched(policy, claimed, ticks, wanted, most, True) > most):
-            yield "windows that lose more"
-
-
-def other_windows(policies: list[Policy], before: Policy) -> bool:
-    """True if a window of a policy has the name of one before, of the same stream, and other ticks."""
-    ticks = {window.name: (window.start, window.length, window.stride) for window in before.windows}
-    for policy in policies:
-        for window in policy.windows if policy.stream == before.stream else ():
-            mine = window.start, window.length, window.stride
-            if ticks.get(window.name, mine) != mine:
-                return True
-    return False
-
-
 def window_rate(policy: Policy) -> tuple[int, int]:
     """The loss that all windows and sums add to every tick, in nats, as a fraction."""
     top, bottom = 0, 1
@@ -226,25 +180,6 @@ def window_rate(policy: Policy) -> tuple[int, int]:
         more, part = window.rate
         top, bottom = top * part + more * bottom, bottom * part
     return top, bottom
-
-
-def _windows_claim(policy: Policy) -> "Claim | None":
-    if policy.windows_guarantee is not None:
-        return policy.windows_guarantee
-    return policy.guarantee if policy.windows or policy.sums else None
-
-
-def contains(wider: Policy, pinned: Policy) -> bool:
-    """True if the class of chains of a policy is shown to contain another's, exactly."""
-    if wider.chains == JOINT or pinned.chains == JOINT:
-        same = wider.chains == pinned.chains and wider.steps == pinned.steps and wider.shared == pinned.shared
-        return same and not less(wider.members[0], pinned.members[0])
-    if wider.chains == BINARY:
-        if pinned.chains != BINARY:
-            return False
-        (a, b, c, d), (e, f, g, h) = wider.members, pinned.members
-        return not (less(e, a) or less(b, f) or less(g, c) or less(d, h))
-    return not less(wider.members[0], worst_odds(pinned.members))
 
 
 def _table_ratios(policy: Policy) -> tuple[int, int]:

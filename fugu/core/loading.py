@@ -6,7 +6,7 @@ import sys
 __all__ = ["JUDGES", "release"]
 
 _HERE = "fugu.core."
-JUDGES = tuple([_HERE + name for name in ("derived", "compiled", "guarantee", "leakage", "judge")])
+JUDGES = tuple([_HERE + name for name in ("derived", "compiled", "pins", "guarantee", "leakage", "judge")])
 """Modules that judge documents."""
 
 

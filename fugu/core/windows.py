@@ -15,7 +15,7 @@ from .policy import Window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
 __all__ = ["COUNT_HIGH", "COUNT_LOW", "Counter", "NoisyCounts", "Secret"]
@@ -113,8 +113,10 @@ class Counter:
         """Count the state of a tick that is later than every one before, or a tick without one."""
         self.prepare(tick)
         place = self.window.place(tick, state)
-        for _, counts in self.under_way(tick):
-            counts.add(place)
+        for index in self.window.holding(tick):
+            counts = self.open.get(index)
+            if counts is not None:
+                counts.add(place)
 
     def close(self, tick: int) -> "list[tuple[int, int, list[int]]]":
         """The windows that end at a tick or before it, once: (index, ticks observed, noisy counts) of each."""
@@ -126,12 +128,6 @@ class Counter:
                 if counts.goes_on or (counts.observed and self.window.last(index) == tick):
                     closed.append((index, counts.observed, counts.take()))
         return closed
-
-    def under_way(self, tick: int) -> "Iterator[tuple[int, NoisyCounts]]":
-        """The windows under way that hold a tick, by index."""
-        for index in self.window.holding(tick):
-            if index in self.open:
-                yield index, self.open[index]
 
     def end(self, index: int) -> NoisyCounts:
         """End a window, and hand out its counts."""

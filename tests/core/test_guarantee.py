@@ -24,7 +24,8 @@ from fugu.contract.rounding import ratio_below
 from fugu.contract.stretches import Ceiling, stretch_ticks
 from fugu.contract.windows import Window
 from fugu.core.compiled import read_policy
-from fugu.core.guarantee import GuaranteeError, check, keeps, window_rate
+from fugu.core.guarantee import GuaranteeError, check, window_rate
+from fugu.core.pins import keeps
 from fugu.core.policy import Window as Compiled
 
 WINDOW = Window(name="w", length=10, stride=5, states=(1,), scale="20")

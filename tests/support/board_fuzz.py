@@ -8,8 +8,9 @@ import random
 import sys
 
 from fugu.core.compiled import read_policy
-from fugu.core.guarantee import GuaranteeError, check, keeps
+from fugu.core.guarantee import GuaranteeError, check
 from fugu.core.messages import MessageError, committed
+from fugu.core.pins import keeps
 from fugu.core.policy import PolicyError
 
 CEILINGS = ((1 << 140, 0),)
