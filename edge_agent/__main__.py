@@ -104,8 +104,7 @@ def _promises(config: Path, status: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def _check(config: str, plan: AgentPlan) -> int:
-    from edge_agent.doctor import tried
-    from edge_agent.limits import limits
+    from edge_agent.doctor import limits, tried
     from edge_agent.local_control import LocalStatusError, ask_status
     from edge_agent.sensors.opening import silence_warning
 

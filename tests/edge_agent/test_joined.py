@@ -22,7 +22,7 @@ from edge_agent.__main__ import main
 from edge_agent.commands import done
 from edge_agent.config import load
 from edge_agent.config_schema import read_config
-from edge_agent.limits import limits
+from edge_agent.doctor import limits
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
