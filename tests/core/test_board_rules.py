@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+from array import array
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,6 +89,18 @@ def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch
         first.step()
         machine.now += period
     assert min(drawn.count("first"), drawn.count("second")) > 90
+
+
+def drawing(rows: Sequence[Sequence[int]], entropy: Callable[[memoryview], None]) -> Callable[[int | None], int]:
+    return noise.randomiser(rows, *noise.word_block(entropy))[0]
+
+
+@pytest.mark.parametrize(("word", "symbol"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (2**32 - 1, 2)])
+def test_a_symbol_of_a_board_changes_exactly_at_its_threshold(word: int, symbol: int) -> None:
+    def fill(block: memoryview) -> None:
+        block[:] = array("I", [word] * noise.BLOCK_WORDS).tobytes()
+
+    assert drawing(((5, 6), (10, 20)), fill)(1) == symbol
 
 
 def test_every_word_of_a_board_is_used_once_and_no_byte_of_it_stays() -> None:
