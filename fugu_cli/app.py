@@ -121,9 +121,9 @@ class _LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command that was named, and load it."""
-        name, command, rest = super().resolve_command(ctx, args)
+        name, command, remaining_words = super().resolve_command(ctx, args)
         words = " ".join([*ctx.command_path.split()[1:], name or ""])
-        return name, load(words) if COMMANDS.get(words, ("",))[0] else command, rest
+        return name, load(words) if COMMANDS.get(words, ("",))[0] else command, remaining_words
 
 
 def _group(about: str, name: str | None = None) -> typer.Typer:

@@ -32,7 +32,7 @@ def two_states(readings: Readings, baseline: int | None, threshold: float | None
     The baseline is in ticks, None for a threshold, which is by default the mean. PlanningError if the readings are
     names.
     """
-    if isinstance(readings.values, list):
+    if readings.named:
         raise PlanningError(f"{readings.source}: column {readings.column} holds names, not numbers")
     present = readings.values[readings.present]
     discretiser: Discretiser

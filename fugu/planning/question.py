@@ -218,12 +218,12 @@ def _discretiser_of(
     readings: Readings, question: Question, missing: str | None
 ) -> tuple[Discretiser, int, tuple[str, ...]]:
     values = readings.values
-    if isinstance(values, list):
+    if readings.named:
         if question.baseline is not None or question.threshold is not None:
             raise PlanningError(
                 f"{readings.source}: column {readings.column} holds names: --baseline and --threshold need numbers"
             )
-        return _categories(values, readings, question.states, missing), 0, ()
+        return _categories(readings, question.states, missing), 0, ()
     if question.states is not None:
         try:
             groups = [[float(level) for level in state.split("+")] for state in question.states]
@@ -259,11 +259,9 @@ def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[
     return round(ticks), ()
 
 
-def _categories(
-    values: list[str | None], readings: Readings, states: tuple[str, ...] | None, missing: str | None
-) -> Categories:
+def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str | None) -> Categories:
     """Names as states, however they are spelled."""
-    spelled = {value for value in values if value is not None}
+    spelled = {*readings.values.tolist()} - {None}
     spellings = {value.casefold() for value in spelled}
     usual = sorted(spellings, key=lambda name: (name in _ON, name))
     labels = usual if states is None else [state.casefold() for state in states]
@@ -294,10 +292,9 @@ def _categories(
 
 def _refuse_codes(readings: Readings, levels: Floats) -> None:
     """Refuse to average whole numbers that may be codes: there are few, or one follows another in no order."""
-    values = np.asarray(readings.values)
     if (levels != np.floor(levels)).any():
         return
-    places = np.searchsorted(levels, values[readings.present])
+    places = np.searchsorted(levels, readings.values[readings.present])
     moves = np.diff(places) != 0
     followed = np.corrcoef(places[:-1][moves], places[1:][moves])[0, 1]
     if len(levels) <= _FEW_CODES or not followed >= _ORDERED:
@@ -466,9 +463,7 @@ def one_in(segments: Ints, every: int) -> NDArray[np.bool_]:
 
 def states_of_some(discretiser: Discretiser, readings: Readings, selected: NDArray[np.bool_]) -> Ints:
     """The states of the ticks that are taken, as if there were no others."""
-    rows, values = np.flatnonzero(selected), readings.values
-    chosen = [values[row] for row in rows.tolist()] if isinstance(values, list) else values[rows]
-    return states_of(discretiser, chosen, readings.segments[rows])
+    return states_of(discretiser, readings.values[selected], readings.segments[selected])
 
 
 def sampled(readings: Readings, chosen: ChosenStates, sets: ThreeSets, every: int = 1) -> Sampled:

@@ -129,16 +129,8 @@ def is_time_of_day(cell: str) -> bool:
     return _TIME_OF_DAY.fullmatch(_ZONE.sub("", cell.strip())) is not None
 
 
-def clock_of(
-    cells: Sequence[str],
-    unit: str | None,
-    zone: ZoneInfo | None,
-    halves: tuple[Sequence[str], Sequence[str]] | None = None,
-) -> Clock:
-    """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd; `zone` is of times that have none, else UTC.
-
-    If the cells were joined, `halves` are their days and times of day.
-    """
+def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> Clock:
+    """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd; `zone` is of times that have none, else UTC."""
     if unit is None and (compact := _in_digits(cells)):
         return _iso_clock(compact, zone)
     if unit is None or unit in UNITS:
@@ -154,7 +146,7 @@ def clock_of(
     match = _DATE.fullmatch(first)
     if match is None or (match[2] == "-" and len(match[1]) == _FOUR):
         return _iso_clock(cells, zone)
-    dates, moments = halves or _halves(cells)
+    dates, moments = _halves(cells)
     if not all(map(_DAY_ONLY.fullmatch, {*dates})):
         dates, moments = _halves([cell.strip().replace("T", " ").replace(",", " ", 1) for cell in cells])
     return _dates(dates, moments, unit, zone, match)
@@ -208,7 +200,7 @@ def _iso_clock(cells: Sequence[str], zone: ZoneInfo | None) -> Clock:
         naive = np.array([date is not None and date.tzinfo is None for date in dates])
         times = np.array(stamps)
         times[naive], twice = _unix_times(times[naive], zone)
-    offsets = {offset for own in zones if own is not None and (offset := own.utcoffset(None))}
+    offsets = {offset for tz in zones if tz is not None and (offset := tz.utcoffset(None))}
     words = tuple(sorted(map(_offset_words, offsets)))
     return Clock(np.where(np.abs(times) < _SECONDS, times, np.nan), "ISO 8601", True, None in zones, words, twice)
 

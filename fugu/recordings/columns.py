@@ -28,6 +28,7 @@ __all__ = [
     "column_missing",
     "is_missing",
     "keys_of",
+    "marks_of",
     "no_time",
     "selected",
     "time_of",
@@ -72,13 +73,12 @@ Chosen = tuple[tuple[str, str], ...]
 
 
 class TimeCells(NamedTuple):
-    """The cells of the times: by the name of their column, or of two (`halves`), and their unit if it was said."""
+    """The cells of the times: by the name of their column, or of two, and their unit if it was said."""
 
     name: str
     cells: list[str]
     unit: str | None
     columns: tuple[str, ...]
-    halves: tuple[Sequence[str], Sequence[str]] | None = None
 
 
 class Key(NamedTuple):
@@ -176,14 +176,14 @@ def _joined(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
 
 def _partner(table: Table, name: str, test: Callable[[str], object]) -> str | None:
     """Another column whose cells pass a test."""
-    return next((other for other, cells in table.columns.items() if other != name and _all(cells, test)), None)
+    return next(
+        (candidate for candidate, cells in table.columns.items() if candidate != name and _all(cells, test)), None
+    )
 
 
 def _together(table: Table, day: str, time: str, unit: str | None, times: Sequence[str], sign: str) -> TimeCells:
-    stripped = {date: date.strip() for date in {*table.columns[day]}}
-    dates = [*map(stripped.__getitem__, table.columns[day])]
-    cells = [f"{date}{sign}{moment}" for date, moment in zip(dates, times, strict=True)]
-    return TimeCells(f"{day} and {time}", cells, unit, (day, time), (dates, times))
+    cells = [f"{date.strip()}{sign}{moment}" for date, moment in zip(table.columns[day], times, strict=True)]
+    return TimeCells(f"{day} and {time}", cells, unit, (day, time))
 
 
 def _is_day(cell: str) -> bool:
@@ -212,14 +212,14 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
     for column, cell in only.items():
         if column not in table.columns:
             raise column_missing(file, column, table.columns)
-        rows = [place for place, other in enumerate(table.columns[column]) if other.strip() == cell]
+        rows = [place for place, text in enumerate(table.columns[column]) if text.strip() == cell]
         if not rows:
             raise FuguError(f"{file}: no row has {cell[:80]!r} in column {column}")
         table = table.at(rows)
     return table, tuple(only.items())
 
 
-def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str]) -> str:
+def value_of(table: Table, file: str, wanted: str | None, excluded: Sequence[str]) -> str:
     """The column of the readings; `others` have another meaning.
 
     Raises:
@@ -232,11 +232,13 @@ def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str])
         return table.value
     for usual in _VALUES:
         for name in table.columns:
-            if _plain(name) == usual and name not in others:
+            if _plain(name) == usual and name not in excluded:
                 return name
-    rest = [name for name in table.columns if name not in others and _plain(name) not in BOUNDARIES]
-    rest = [name for name in rest if not any(_all(table.columns[name], test) for test in (is_date, is_time_of_day))]
-    values = [name for name in rest if not _KEY.fullmatch(_plain(name))] or rest
+    unclaimed = [name for name in table.columns if name not in excluded and _plain(name) not in BOUNDARIES]
+    unclaimed = [
+        name for name in unclaimed if not any(_all(table.columns[name], test) for test in (is_date, is_time_of_day))
+    ]
+    values = [name for name in unclaimed if not _KEY.fullmatch(_plain(name))] or unclaimed
     values = [name for name in values if not all(map(is_missing, table.columns[name]))]
     values = [name for name in values if not _counts_rows(table.columns[name])] or values
     if not values:
@@ -255,7 +257,7 @@ def _counts_rows(cells: Sequence[str]) -> bool:
     return [*map(str.strip, cells)] == [str(int(first) + place) for place in range(len(cells))]
 
 
-def keys_of(table: Table, value: str, others: Sequence[str], times: Floats | None, parts: Ints) -> list[Key]:
+def keys_of(table: Table, value: str, excluded: Sequence[str], times: Floats | None, parts: Ints) -> list[Key]:
     """Columns that tell series apart, and have several.
 
     What a form knows decides. Else it is a column of names whose rows interleave, or whose times begin again. It may
@@ -266,7 +268,7 @@ def keys_of(table: Table, value: str, others: Sequence[str], times: Floats | Non
         return [key for key in candidates if len(key.counts) > 1]
     keys = []
     for name, cells in table.columns.items():
-        if name == value or name in others or _plain(name) in (*BOUNDARIES, *_VALUES):
+        if name == value or name in excluded or _plain(name) in (*BOUNDARIES, *_VALUES):
             continue
         counts = dict(Counter(cells))
         if len(counts) < 2 or len(counts) > min(_MOST_KEYS, max(len(cells) // 3, _FEWEST)):
@@ -303,14 +305,20 @@ def _tells_apart(cells: list[str], values: list[str], times: Floats | None, part
     texts = codes_of(values)
     by_time = np.argsort(times, kind="stable")
     repeats = (np.diff(texts[by_time]) == 0).mean()
-    own = (np.diff(texts[order])[same_series] == 0).mean()
-    return bool(len(set(values)) <= _MOST_LEVELS and repeats > _REPEATS and own < _NO_REPEATS)
+    repeats_within = (np.diff(texts[order])[same_series] == 0).mean()
+    return bool(len(set(values)) <= _MOST_LEVELS and repeats > _REPEATS and repeats_within < _NO_REPEATS)
 
 
 def codes_of(cells: Sequence[object]) -> Ints:
     """(n,) a number for each different cell, in the order in which they come."""
     numbers = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
     return np.array([numbers[cell] for cell in cells], dtype=np.int64)
+
+
+def marks_of(table: Table, names: Sequence[str]) -> Ints:
+    """(n,) a number for each different row of cells of the columns that are called so; 0 without such columns."""
+    marks = [cells for name, cells in table.columns.items() if name.lower() in names]
+    return codes_of([*zip(*marks, strict=True)]) if marks else np.zeros(len(table.lines), dtype=np.int64)
 
 
 def _steady(steps: Floats) -> float:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fugu.contract.errors import FuguError
 from fugu.recordings.clock import clock_of, floats
-from fugu.recordings.columns import BOUNDARIES, codes_of, column_missing, is_missing, no_time, selected, time_of
+from fugu.recordings.columns import BOUNDARIES, column_missing, is_missing, marks_of, no_time, selected, time_of
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Facts, Loaded, Recorded, facts_of, load
 from fugu.recordings.rules import Evidence, ask
@@ -93,7 +93,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         latitudes = [column for column in loaded.table.columns if column.lower() in _LATITUDE]
         raise column_missing(file, "lon" if latitudes else "lat", table.columns)
     time = time_of(table, file, options.time)
-    clock = None if time is None else clock_of(time.cells, time.unit, options.zone, time.halves)
+    clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
     cells = zip(*(table.columns[name] for name in names), strict=True)
     absent = np.array([is_missing(latitude) or is_missing(longitude) for latitude, longitude in cells])
     moments = np.zeros(len(absent)) if clock is None else clock.times
@@ -112,8 +112,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         raise FuguError(f"{file}: no row has a place")
     if np.nanmax(places[1]) - np.nanmin(places[1]) > 180.0:  # cells side by side would be the world apart
         raise FuguError(f"{file}: places on both sides of the 180th meridian cannot be cells of one grid")
-    keys = [cells for name, cells in table.columns.items() if name.lower() in _TRACE]
-    traces = codes_of([*zip(*keys, strict=True)]) if keys else np.zeros(len(absent), dtype=np.int64)
+    traces = marks_of(table, _TRACE)
     order = np.argsort(traces, kind="stable")
     ends = (np.isnan(moments) | (absent & (absent.sum() <= MOST_MISSING * len(absent))))[order]
     trace = np.cumsum((np.diff(traces[order], prepend=-1) != 0) + ends.astype(np.int64))[~ends]
@@ -163,8 +162,8 @@ def _degrees(table: Table, file: str, name: str, most: float, absent: NDArray[np
     values = np.where(absent, np.nan, floats(table.columns[name]))
     wrong = np.flatnonzero(~absent & ~(np.abs(values) <= most))
     if wrong.size:
-        what = f"is not within -{most:g}..{most:g}" if np.isfinite(values[wrong[0]]) else "is no finite number"
-        raise FuguError(f"{file}: {table.where} {table.lines[wrong[0]]}, column {name} {what}")
+        problem = f"is not within -{most:g}..{most:g}" if np.isfinite(values[wrong[0]]) else "is no finite number"
+        raise FuguError(f"{file}: {table.where} {table.lines[wrong[0]]}, column {name} {problem}")
     return values
 
 
@@ -189,9 +188,9 @@ def resampled(traces: Traces, period: float) -> Traces:
     starts = np.concatenate([[0], np.flatnonzero(breaks) + 1, [len(times)]])
     rows, numbers, ticks = [], [], []
     for piece, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
-        wanted = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
-        rows.append(first + np.searchsorted(times[first:end], wanted, side="right") - 1)
-        numbers.append(np.full(len(wanted), piece))
-        ticks.append(wanted)
+        tick_times = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
+        rows.append(first + np.searchsorted(times[first:end], tick_times, side="right") - 1)
+        numbers.append(np.full(len(tick_times), piece))
+        ticks.append(tick_times)
     newest, trace = np.concatenate(rows), np.concatenate(numbers)
     return traces._replace(places=traces.places[newest], trace=trace, times=np.concatenate(ticks), at=traces.at[newest])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.recordings.clock import LEAST_DATED, Clock, clock_of, number_of
@@ -17,6 +16,7 @@ from fugu.recordings.columns import (
     codes_of,
     is_missing,
     keys_of,
+    marks_of,
     no_time,
     selected,
     time_of,
@@ -28,10 +28,10 @@ from fugu.recordings.options import ReadOptions, RowKind
 from fugu.recordings.rules import Evidence, ask, run_starts
 from fugu.recordings.table import Table, without_collection
 from fugu.recordings.ticks import Steps, few, in_order, kind_of, steps_of, ticks_of
-from fugu.recordings.values import Values, values_of
+from fugu.recordings.values import Cells, Values, are_names, present_in, values_of
 
 if TYPE_CHECKING:
-    from fugu.chains.arrays import Floats, Ints
+    from fugu.chains.arrays import Bools, Floats, Ints
 
 __all__ = [
     "AS_FOUND",
@@ -104,16 +104,15 @@ class Facts(NamedTuple):
 class Readings(NamedTuple):
     """Readings, one a tick.
 
-    `values` are (n,) numbers, NaN where there is none, or names, None where there is none; `segments` are equal inside
-    a stretch without gaps. `period_seconds` is the typical time between events, None if nobody has said it of rows
-    without times; events such as heartbeats are not `steady`. `missing_share` does not count absent rows. `rows` are
-    (n,) rows of the file, from 0, of the wanted ones, -1 for ticks without one. Of a log of changes, they are ticks
-    since the first row. None if no agent could replay the file. The ticks of each donor begin at `starts`. `moments`
-    are (n,) Unix times of ticks, None without times; `offsets` from UTC are written in the file's times, other than
-    none. `without_row` are ticks without a row.
+    `values` are (n,) numbers, or `named`; `segments` are equal inside a stretch without gaps. `period_seconds` is the
+    typical time between events, None if nobody has said it of rows without times; events such as heartbeats are not
+    `steady`. `missing_share` does not count absent rows. `rows` are (n,) rows of the file, from 0, of the wanted ones,
+    -1 for ticks without one. Of a log of changes, they are ticks since the first row. None if no agent could replay the
+    file. The ticks of each donor begin at `starts`. `moments` are (n,) Unix times of ticks, None without times;
+    `offsets` from UTC are written in the file's times, other than none. `without_row` are ticks without a row.
     """
 
-    values: Floats | list[str | None]
+    values: Cells
     segments: Ints
     period_seconds: float | None
     steady: bool
@@ -131,7 +130,12 @@ class Readings(NamedTuple):
     without_row: Ints | None = None
 
     @property
-    def absent(self) -> NDArray[np.bool_]:
+    def named(self) -> bool:
+        """True if its readings are names."""
+        return are_names(self.values)
+
+    @property
+    def absent(self) -> Bools:
         """(n,) whether a tick has no row, which is no missing reading."""
         absent = np.zeros(len(self.segments), dtype=bool)
         if self.without_row is not None:
@@ -151,11 +155,9 @@ class Readings(NamedTuple):
         return self.steady and self.moments is not None
 
     @property
-    def present(self) -> NDArray[np.bool_]:
+    def present(self) -> Bools:
         """(n,) whether a tick has a reading."""
-        if isinstance(self.values, list):
-            return np.array([value is not None for value in self.values], dtype=bool)
-        return ~np.isnan(self.values)
+        return present_in(self.values)
 
 
 def load(recording: Recorded, options: ReadOptions) -> Loaded:
@@ -173,8 +175,8 @@ def load(recording: Recorded, options: ReadOptions) -> Loaded:
     except FuguError as error:
         if not only or not str(error).endswith("has no rows"):
             raise
-        wanted = ", ".join(f"{cell[:80]!r} in column {column}" for column, cell in only.items())
-        raise FuguError(f"{recording.name}: no row has {wanted}") from None
+        cells_wanted = ", ".join(f"{cell[:80]!r} in column {column}" for column, cell in only.items())
+        raise FuguError(f"{recording.name}: no row has {cells_wanted}") from None
 
 
 def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readings:
@@ -197,7 +199,7 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
         raise error if str(error).startswith(loaded.name) else FuguError(f"{loaded.name}: {error}") from None
 
 
-def facts_of(loaded: Loaded, table: Table, chosen: Chosen, evidence: Evidence) -> Facts:
+def facts_of(loaded: Loaded, table: Table, only: Chosen, evidence: Evidence) -> Facts:
     """Facts of a recording as far as its columns say them."""
     time, clock, options, zone = evidence.time, evidence.clock, evidence.options, ""
     if clock is not None and clock.dated:
@@ -207,7 +209,7 @@ def facts_of(loaded: Loaded, table: Table, chosen: Chosen, evidence: Evidence) -
         rows=len(table.lines),
         rows_in_file=len(loaded.table.lines),
         column=evidence.column,
-        only=chosen,
+        only=only,
         time=None if time is None else time.name,
         unit="" if clock is None else clock.unit,
         zone=zone,
@@ -221,8 +223,8 @@ def facts_of(loaded: Loaded, table: Table, chosen: Chosen, evidence: Evidence) -
 def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
     table, only = selected(loaded.table, loaded.name, options)
     time = time_of(table, loaded.name, options.time)
-    taken = () if time is None else time.columns
-    column = value_of(table, loaded.name, options.column, (*taken, *table.keys))
+    time_columns = () if time is None else time.columns
+    column = value_of(table, loaded.name, options.column, (*time_columns, *table.keys))
     if time is not None and (empty := _without_all(time.cells, table.columns[column])):
         table = table.at([row for row in range(len(table.lines)) if row not in empty])
         table = table._replace(
@@ -231,19 +233,17 @@ def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
         time = time_of(table, loaded.name, options.time)
         assert time is not None
     parts = _parts_of(table)
-    clock = None if time is None else clock_of(time.cells, time.unit, options.zone, time.halves)
+    clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
     if time is not None and clock is not None and np.isnan(clock.times).any():
         raise no_time(table, loaded.name, time, int(np.isnan(clock.times).argmax()))
-    keys = keys_of(table, column, (*taken, *dict(only)), None if clock is None else clock.times, parts)
+    keys = keys_of(table, column, (*time_columns, *dict(only)), None if clock is None else clock.times, parts)
     evidence = Evidence(loaded.name, column, options, keys, None, time, clock)
     ask(evidence._replace(clock=None))  # before cells of several sensors are read as one's
     label = next((cell for _, cell in only), None) or _only_name(table) or column
     values = values_of(table, column, loaded.name, options.missing_values)
     units = (f"column {column} is in {values.unit}",) if values.unit else ()
     table = table._replace(plain=table.plain and values.plain, notes=(*table.notes, *units))
-    if isinstance(values.readings, list):
-        evidence = evidence._replace(words=frozenset(word.casefold() for word in values.readings if word is not None))
-    unused = tuple(name for name in table.columns if name not in (column, *taken, *BOUNDARIES, *dict(only)))
+    unused = tuple(name for name in table.columns if name not in (column, *time_columns, *BOUNDARIES, *dict(only)))
     facts = facts_of(loaded, table, only, evidence)._replace(missing=values.missing, unused=unused)
     readings = Readings(
         *(values.readings, parts, options.period, options.period is not None, False, "numbers"),
@@ -252,7 +252,7 @@ def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
         facts=(facts,),
     )
     if clock is None:
-        ask(evidence._replace(readings=_numbers(values.readings)))
+        ask(evidence._replace(readings=values.readings))
     else:
         readings = _timed(readings, table, values, clock, evidence)
     return readings._replace(
@@ -284,13 +284,13 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
     )
     rows = _ordered(clock, recording.segments)
     steps = steps_of(rows.times, rows.parts)
-    readings, works = _values_of_rows(values.readings, rows.at), values.works[rows.at]
+    readings, works = values.readings[rows.at], values.works[rows.at]
     kinds = (options.rows, "was said") if options.rows else _kind_of_rows(table, readings, rows, steps, changes, facts)
     kind, why = kinds or (None, "")
     earlier = (np.diff(clock.times) < 0.0) & (np.diff(recording.segments) == 0)
     ask(
         evidence._replace(
-            readings=_numbers(readings),
+            readings=readings,
             times=rows.times,
             parts=rows.parts,
             steps=steps,
@@ -306,7 +306,7 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
             f"--period is for logs of changes; here a row comes every {steps.median:g} s (--rows samples puts them on "
             "another clock)"
         )
-    if kind == "samples" and options.gap is not None and not isinstance(readings, list):
+    if kind == "samples" and options.gap is not None and not are_names(readings):
         moving = _moving(readings, rows, options.gap)
         readings, works = readings[moving], works[moving]
         rows = _Rows(rows.at[moving], rows.times[moving], rows.parts[moving], rows.notes)
@@ -317,6 +317,8 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
         works = works & (holds <= options.gap)
     ticks = ticks_of(kind, rows.times, rows.parts, works, steps, period)
     moments, absent = ticks.moments, np.flatnonzero(ticks.rows < 0)
+    at_ticks = readings[ticks.rows]
+    at_ticks[absent] = None  # NaN among numbers
     if moments is None:
         at, filled, simple = rows.at[ticks.rows], np.flatnonzero(ticks.rows >= 0), True
         at[absent] = -1
@@ -343,7 +345,7 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
         period_seconds=ticks.period_seconds,
     )
     return recording._replace(
-        values=_values_of_rows(readings, ticks.rows),
+        values=at_ticks,
         segments=ticks.segments,
         period_seconds=ticks.period_seconds,
         steady=ticks.steady,
@@ -357,7 +359,7 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
     )
 
 
-def _moving(readings: Floats, rows: _Rows, gap: float) -> NDArray[np.bool_]:
+def _moving(readings: Floats, rows: _Rows, gap: float) -> Bools:
     """(n,) whether a row's value does not repeat, from row to row, for longer than a gap."""
     first = run_starts(readings, rows.parts)
     ends = np.append(first[1:], len(readings)) - 1
@@ -367,18 +369,17 @@ def _moving(readings: Floats, rows: _Rows, gap: float) -> NDArray[np.bool_]:
 
 
 def _kind_of_rows(
-    table: Table, readings: Floats | list[str | None], rows: _Rows, steps: Steps, changes: bool | None, facts: Facts
+    table: Table, readings: Cells, rows: _Rows, steps: Steps, changes: bool | None, facts: Facts
 ) -> tuple[RowKind, str] | None:
-    numbers = _numbers(readings)
-    levels = codes_of([value and value.casefold() for value in readings]) if numbers is None else numbers
-    present = levels[np.array([value is not None for value in readings]) if numbers is None else ~np.isnan(numbers)]
-    kind = kind_of(steps, present, [] if numbers is None else [numbers], changes)
+    named, present = are_names(readings), readings[present_in(readings)]
+    levels = codes_of([name.casefold() for name in present]) if named else present
+    kind = kind_of(steps, levels, [] if named else [readings], changes)
     if changes or (kind is not None and kind[0] != "changes"):
         return kind
     # A beat's own state does not say how long the beat was, but its rate beside it does.
     beside = [column for name in facts.unused if (column := _column(table.columns[name])) is not None]
-    other = kind_of(steps, present, [column[rows.at] for column in beside], None) if beside else None
-    return other if other is not None and other[0] == "events" else kind
+    kind_beside = kind_of(steps, levels, [column[rows.at] for column in beside], None) if beside else None
+    return kind_beside if kind_beside is not None and kind_beside[0] == "events" else kind
 
 
 def _column(cells: Sequence[str]) -> Floats | None:
@@ -402,12 +403,12 @@ def _ordered(clock: Clock, parts: Ints) -> _Rows:
     if clock.dated and (lone := _far_away(clock.times[at])).any():
         notes = (*notes, f"{int(lone.sum())} rows are over a year from all others, as of a wrong clock: left out")
         at = at[~lone]
-    order, more = in_order(clock.times[at], parts[at])
+    order, order_notes = in_order(clock.times[at], parts[at])
     at = at[order]
-    return _Rows(at, clock.times[at], parts[at], (*notes, *more))
+    return _Rows(at, clock.times[at], parts[at], (*notes, *order_notes))
 
 
-def _far_away(times: Floats) -> NDArray[np.bool_]:
+def _far_away(times: Floats) -> Bools:
     """(n,) whether a time is of a group over a year from the largest one, if that has nine tenths of all."""
     order = np.argsort(times, kind="stable")
     groups = np.empty(len(times), dtype=np.int64)
@@ -418,8 +419,7 @@ def _far_away(times: Floats) -> NDArray[np.bool_]:
 
 def _parts_of(table: Table) -> Ints:
     """(n,) numbers of rows that rise where a boundary has another cell."""
-    boundaries = [cells for name, cells in table.columns.items() if name.lower() in BOUNDARIES]
-    marks = codes_of([*zip(*boundaries, strict=True)]) if boundaries else np.zeros(len(table.lines), dtype=np.int64)
+    marks = marks_of(table, BOUNDARIES)
     return np.cumsum(np.diff(marks, prepend=marks[:1]) != 0).astype(np.int64)
 
 
@@ -430,44 +430,25 @@ def _only_name(table: Table) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def _values_of_rows(values: Floats | list[str | None], rows: Ints) -> Floats | list[str | None]:
-    """Readings of rows, none where a row is -1."""
-    if isinstance(values, list):
-        return [None if row < 0 else values[row] for row in rows.tolist()]
-    return np.where(rows < 0, np.nan, values[rows])
-
-
-def _numbers(values: Floats | list[str | None]) -> Floats | None:
-    return None if isinstance(values, list) else values
-
-
 def kind_of_values(readings: Readings) -> Kind:
     """Tell numbers, few whole numbers, two names, and names apart.
 
     Raises:
         FuguError: there are no readings, or they never change.
     """
-    present = readings.present
-    if not present.any():
+    present = readings.values[readings.present]
+    if not present.size:
         raise FuguError(f"{readings.source}: no row has a reading in column {readings.column}")
-    if isinstance(readings.values, list):
-        distinct = {value.casefold() for value in readings.values if value is not None}
-        if len(distinct) == 1:
-            raise _constant(readings)
-        return "on/off" if len(distinct) == 2 else "names"
-    numbers = readings.values[present]
-    if not few(numbers):
+    if not readings.named and not few(present):
         return "numbers"
-    levels = np.unique(numbers)
+    levels = np.unique([name.casefold() for name in {*present}] if readings.named else present)
     if len(levels) == 1:
-        raise _constant(readings)
+        raise FuguError(f"{readings.source}: column {readings.column} never changes: there is nothing to plan from")
+    if readings.named:
+        return "on/off" if len(levels) == 2 else "names"
     if (levels != np.floor(levels)).any() or np.abs(levels).max() > 2**53:
         return "numbers"
     return "on/off" if levels.tolist() == [0.0, 1.0] else "levels"
-
-
-def _constant(readings: Readings) -> FuguError:
-    return FuguError(f"{readings.source}: column {readings.column} never changes: there is nothing to plan from")
 
 
 def joined(recordings: Sequence[Readings]) -> Readings:
@@ -480,7 +461,7 @@ def joined(recordings: Sequence[Readings]) -> Readings:
     if len(recordings) == 1:
         return first
     for number, recording in enumerate(recordings, 1):
-        if isinstance(recording.values, list) != isinstance(first.values, list) or recording.steady != first.steady:
+        if recording.named != first.named or recording.steady != first.steady:
             raise FuguError(f"recording {number} has other readings than the first: names, numbers and events differ")
         if first.steady and abs(recording.period / first.period - 1.0) > _SAME_PERIOD:
             raise FuguError(
@@ -488,15 +469,10 @@ def joined(recordings: Sequence[Readings]) -> Readings:
                 "one policy has one tick"
             )
     lengths = [len(recording.segments) for recording in recordings]
-    values: Floats | list[str | None]
-    if isinstance(first.values, list):
-        values = [value for recording in recordings for value in recording.values]
-    else:
-        values = np.concatenate([recording.values for recording in recordings])
     begins = [np.diff(recording.segments, prepend=recording.segments[0] - 1) != 0 for recording in recordings]
     moments = [recording.moments for recording in recordings if recording.moments is not None]
     joint = first._replace(
-        values=values,
+        values=np.concatenate([recording.values for recording in recordings]),
         segments=np.cumsum(np.concatenate(begins)).astype(np.int64),
         source=f"{len(recordings)} recordings",
         missing_share=max(recording.missing_share for recording in recordings),

@@ -15,11 +15,13 @@ import numpy as np
 from fugu.recordings.clock import UNITS, Clock
 from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.ticks import Steps, few
+from fugu.recordings.values import are_names
 
 if TYPE_CHECKING:
     from fugu.chains.arrays import Bools, Floats, Ints
     from fugu.recordings.columns import Key, TimeCells
     from fugu.recordings.options import ReadOptions, RowKind
+    from fugu.recordings.values import Cells
 
 __all__ = ["RULES", "Evidence", "ask", "run_starts"]
 
@@ -33,15 +35,15 @@ _MOST_SHOWN, _MOST_CODES, _MOST_NAMES = 12, 8, 32
 class Evidence(NamedTuple):
     """A recording, as far as it was understood: rows in the order of their times, None where there are no times.
 
-    `earlier` are (n - 1,) whether a row, as they came, is earlier than the one before. `readings` are (n,) numbers, NaN
-    without one; None for names, which are `words`. `kind` is None if rows may be of several.
+    `earlier` are (n - 1,) whether a row, as they came, is earlier than the one before. `readings` are None before they
+    are read. `kind` is None if rows may be of several.
     """
 
     file: str
     column: str
     options: ReadOptions
     keys: list[Key]
-    readings: Floats | None
+    readings: Cells | None
     time: TimeCells | None = None
     clock: Clock | None = None
     times: Floats | None = None
@@ -50,7 +52,18 @@ class Evidence(NamedTuple):
     earlier: Bools | None = None
     kind: RowKind | None = None
     works: Ints | None = None
-    words: frozenset[str] = frozenset()
+
+    @property
+    def numbers(self) -> Floats | None:
+        """Readings that are numbers."""
+        return None if self.readings is None or are_names(self.readings) else self.readings
+
+    @property
+    def names(self) -> set[str]:
+        """The different readings that are names, however they are spelled."""
+        if self.readings is None or not are_names(self.readings):
+            return set()
+        return {name.casefold() for name in {*self.readings.tolist()} - {None}}
 
 
 _Asked = tuple[str, list[Option]]
@@ -139,18 +152,18 @@ def _rows(evidence: Evidence) -> _Asked | None:
 
 def _codes(evidence: Evidence) -> _Asked | None:
     """A value that comes again and again, far from all others, as codes of failed sensors do."""
-    if evidence.readings is None:
+    if evidence.numbers is None:
         return None
-    present = evidence.readings[~np.isnan(evidence.readings)]
+    present = evidence.numbers[~np.isnan(evidence.numbers)]
     if few(present):
         return None
     values, counts = np.unique(present, return_counts=True)
     codes, steps = [], np.diff(values)
     nearest = np.minimum(np.append(np.inf, steps), np.append(steps, np.inf))
     for place in sorted(np.argsort(nearest)[-_MOST_CODES:].tolist()):
-        others = np.delete(values, place)
-        low, high = _quartiles(others, np.delete(counts, place))
-        spread = max(high - low, float(np.subtract(*np.quantile(others, [0.75, 0.25]))))
+        other_values = np.delete(values, place)
+        low, high = _quartiles(other_values, np.delete(counts, place))
+        spread = max(high - low, float(np.subtract(*np.quantile(other_values, [0.75, 0.25]))))
         if counts[place] >= 3 and nearest[place] > 2.0 * spread > 0.0:
             codes.append(f"{values[place]:g}")
     if not codes:
@@ -166,11 +179,12 @@ def _codes(evidence: Evidence) -> _Asked | None:
 
 def _names(evidence: Evidence) -> _Asked | None:
     """Many different words with numbers in them: amounts that were not read as such."""
-    numbered = sum(any(map(str.isdigit, word)) for word in evidence.words)
-    if len(evidence.words) <= _MOST_NAMES or 2 * numbered <= len(evidence.words):
+    names = evidence.names
+    numbered = sum(any(map(str.isdigit, name)) for name in names)
+    if len(names) <= _MOST_NAMES or 2 * numbered <= len(names):
         return None
     return (
-        f"column {evidence.column} has {len(evidence.words)} different words with numbers in them",
+        f"column {evidence.column} has {len(names)} different words with numbers in them",
         [Option(("--column", "NAME"), "another column"), Option(("--as-it-is", "names"), "they are names of states")],
     )
 
@@ -206,19 +220,19 @@ def _hold(evidence: Evidence) -> _Asked | None:
     times, parts, works = evidence.times, evidence.parts, evidence.works
     if evidence.options.gap is not None or times is None or parts is None or works is None:
         return None
-    if evidence.kind == "samples" and evidence.readings is not None and not few(evidence.readings):
-        first = run_starts(evidence.readings, parts)
+    if evidence.kind == "samples" and evidence.numbers is not None and not few(evidence.numbers):
+        first = run_starts(evidence.numbers, parts)
         times, parts, works = times[first], parts[first], works[first]
     elif evidence.kind != "changes":
         return None
-    holds, others = unusual_holds(times, parts, works)
+    holds, longest_other = unusual_holds(times, parts, works)
     if not holds.size:
         return None
-    what = "a value holds" if holds.size == 1 else f"{holds.size} values hold"
+    subject = "a value holds" if holds.size == 1 else f"{holds.size} values hold"
     return (
-        f"{what} for {holds[-1] / _DAY:.1f} days, and no other for longer than {others / 3600.0:.2g} h",
+        f"{subject} for {holds[-1] / _DAY:.1f} days, and no other for longer than {longest_other / 3600.0:.2g} h",
         [
-            Option(("--gap", f"{max(math.ceil(others / 3600.0), 1)}h"), "a gap: the sensor was off"),
+            Option(("--gap", f"{max(math.ceil(longest_other / 3600.0), 1)}h"), "a gap: the sensor was off"),
             Option(("--as-it-is", "hold"), "it was so all the time"),
         ],
     )
@@ -262,6 +276,6 @@ def ask(evidence: Evidence) -> None:
     for name, rule in RULES.items():
         if name in evidence.options.as_it_is and name not in _MUST:
             continue
-        if (asked := rule(evidence)) is not None:
-            question, options = asked
+        if (doubt := rule(evidence)) is not None:
+            question, options = doubt
             raise QuestionError(name, f"{evidence.file}: {question}", options)

@@ -14,6 +14,7 @@ from fugu.recordings.readings import Facts, Readings
 
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
+    from fugu.recordings.values import Cells
 
 __all__ = ["Recording", "plain_csv", "summary", "time_words"]
 
@@ -79,11 +80,11 @@ class Recording(NamedTuple):
 
 def summary(source: str, facts: Facts) -> tuple[str, str]:
     """Two lines: the columns and rows that were read, and their times."""
-    chosen = "".join(f", only {column}={cell}" for column, cell in facts.only)
+    only = "".join(f", only {column}={cell}" for column, cell in facts.only)
     rows = f"{facts.rows} rows" if facts.rows == facts.rows_in_file else f"{facts.rows} of {facts.rows_in_file} rows"
     zone = f", {facts.zone}" if facts.zone else ""
     times = f"times in column {facts.time} ({facts.unit}{zone})" if facts.time else "no times"
-    first = f"{source}: {facts.form}, {rows}{chosen}; readings in column {facts.column}, {times}"
+    first = f"{source}: {facts.form}, {rows}{only}; readings in column {facts.column}, {times}"
     return first, "; ".join(_of_rows(facts))
 
 
@@ -123,9 +124,7 @@ def _date(moment: float) -> str:
 def _picture(readings: Readings, width: int = 64) -> list[str]:
     """Lines of text: readings over time from left to right, and what the signs stand for."""
     cells = np.minimum(np.arange(len(readings.segments)) * width // max(len(readings.segments), 1), width - 1)
-    if isinstance(readings.values, list):
-        return _names(readings.values, cells, width)
-    return _numbers(np.asarray(readings.values), cells, width)
+    return (_names if readings.named else _numbers)(readings.values, cells, width)
 
 
 def _numbers(values: Floats, cells: Ints, width: int) -> list[str]:
@@ -139,27 +138,28 @@ def _numbers(values: Floats, cells: Ints, width: int) -> list[str]:
     return ["".join(bars), f"means of {len(values) / width:.3g} ticks, {low:.4g} to {high:.4g}"]
 
 
-def _names(values: list[str | None], cells: Ints, width: int) -> list[str]:
-    spelled = sorted({value.casefold() for value in values if value is not None})
+def _names(values: Cells, cells: Ints, width: int) -> list[str]:
+    spelled = sorted({value.casefold() for value in {*values.tolist()} - {None}})
+    number = {name: float(place) for place, name in enumerate(spelled)}
+    codes = np.array([math.nan if value is None else number[value.casefold()] for value in values])
     if len(spelled) == 2:
-        on = np.array([math.nan if value is None else float(value.casefold() == spelled[1]) for value in values])
-        bars, _ = _numbers(on, cells, width)
+        bars, _ = _numbers(codes, cells, width)
         return [bars, f"the share of {spelled[1]!r} in {len(values) / width:.3g} ticks, by height"]
-    number = {name: place for place, name in enumerate(spelled)}
-    codes = np.array([-1 if value is None else number[value.casefold()] for value in values])
     line = ""
     for cell in range(width):
-        seen = codes[(cells == cell) & (codes >= 0)]
-        line += _LETTERS[min(int(np.bincount(seen).argmax()), len(_LETTERS) - 1)] if seen.size else " "
-    legend = ", ".join(f"{_LETTERS[place]} {name}" for name, place in number.items() if place < len(_LETTERS))
+        codes_here = codes[(cells == cell) & ~np.isnan(codes)].astype(np.int64)
+        line += _LETTERS[min(int(np.bincount(codes_here).argmax()), len(_LETTERS) - 1)] if codes_here.size else " "
+    legend = ", ".join(f"{letter} {name}" for letter, name in zip(_LETTERS, spelled, strict=False))
     return [line, f"the usual name of {len(values) / width:.3g} ticks: {legend}"[:200]]
 
 
 def plain_csv(readings: Readings) -> str:
     """The text of a CSV file that is read as the same ticks, and that an agent can replay."""
     facts, segments = readings.facts[0], readings.segments.tolist()
-    values = readings.values if isinstance(readings.values, list) else readings.values.tolist()
-    cells = ["" if not here else _cell(value) for value, here in zip(values, readings.present.tolist(), strict=True)]
+    cells = [
+        _cell(value) if is_present else ""
+        for value, is_present in zip(readings.values.tolist(), readings.present.tolist(), strict=True)
+    ]
     if readings.moments is None:
         return "\n".join(["value", *cells, ""])
     times = [f"{moment:.3f}".rstrip("0").rstrip(".") for moment in readings.moments.tolist()]
@@ -169,7 +169,7 @@ def plain_csv(readings: Readings) -> str:
         head = "time,value,seg" if several else "time,value"
         marks = [f",{segment}" for segment in segments] if several else [""] * len(cells)
         rows = zip(times, cells, marks, absent, strict=True)
-        return "\n".join([head, *(f"{time},{cell}{mark}" for time, cell, mark, gone in rows if not gone), ""])
+        return "\n".join([head, *(f"{time},{cell}{mark}" for time, cell, mark, is_absent in rows if not is_absent), ""])
     lines = ["last_changed,value"]
     for tick, (time, cell) in enumerate(zip(times, cells, strict=True)):
         new = tick == 0 or segments[tick] != segments[tick - 1]

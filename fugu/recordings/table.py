@@ -80,8 +80,8 @@ Block = tuple[Sequence[int], Mapping[str, Sequence[str]]]
 
 def chunks(items: Iterable[_T]) -> Iterator[list[_T]]:
     """Lists of items, as many as are worked on together."""
-    rest = iter(items)
-    while chunk := [*islice(rest, _BLOCK)]:
+    remaining_items = iter(items)
+    while chunk := [*islice(remaining_items, _BLOCK)]:
         yield chunk
 
 

@@ -118,8 +118,8 @@ def kind_of(
     if not steps.inside.size:
         return None
     multiples = steps.inside / steps.median
-    whole = np.abs(multiples - np.round(multiples)) <= _WHOLE
-    on_clock = bool((whole & (np.round(multiples) >= 1.0)).mean() >= _WHOLE_SHARE)
+    is_multiple = np.abs(multiples - np.round(multiples)) <= _WHOLE
+    on_clock = bool((is_multiple & (np.round(multiples) >= 1.0)).mean() >= _WHOLE_SHARE)
     positive = steps.all[steps.all > 0.0]
     even = bool(((positive >= steps.median / 2.0) & (positive <= 2.0 * steps.median)).mean() >= _EVEN_SHARE)
     coarse = float((steps.all == 0.0).mean()) > _MOST_DUPLICATES
@@ -136,10 +136,10 @@ def _explains(steps: Steps, column: Floats) -> bool:
     usable = (steps.all > 0.0) & (steps.all <= LONGEST_SILENCE * steps.median) & np.isfinite(values)
     if usable.sum() < _FEWEST:
         return False
-    values, taken = values[usable], steps.all[usable]
-    if not values.std() or not taken.std():
+    values, step_seconds = values[usable], steps.all[usable]
+    if not values.std() or not step_seconds.std():
         return False
-    return any(float(np.corrcoef(values, cause)[0, 1]) > _EXPLAINED for cause in (60.0 / taken, taken))
+    return any(float(np.corrcoef(values, cause)[0, 1]) > _EXPLAINED for cause in (60.0 / step_seconds, step_seconds))
 
 
 def ticks_of(
@@ -160,30 +160,30 @@ def ticks_of(
     return _from_samples(times, parts, steps, period)
 
 
-def _gaps(times: Floats, parts: Ints, longest: float) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """(n - 1,) whether a row begins a new stretch; and what was done."""
+def _stretches(times: Floats, parts: Ints, longest: float) -> tuple[Ints, tuple[str, ...]]:
+    """(n,) the number of each row's stretch, which rises at gaps; and what was done."""
     inside = np.diff(parts) == 0
     gap = ~inside | (np.diff(times) > longest)
     number = int((gap & inside).sum())
-    return gap, ((f"{number} gaps in time: nothing is learned across them",) if number else ())
+    stretches = np.concatenate([[0], np.cumsum(gap)]).astype(np.int64)
+    return stretches, ((f"{number} gaps in time: nothing is learned across them",) if number else ())
 
 
 def _from_events(times: Floats, parts: Ints, steps: Steps) -> Ticks:
     """Rows that are a tick each. Times that are coarser than rows say only how long all of them took."""
     coarse = float((steps.all == 0.0).mean()) > _MOST_DUPLICATES
     period = float(steps.all.mean()) if coarse else steps.median
-    gap, notes = _gaps(times, parts, LONGEST_SILENCE * max(period, steps.median))
-    numbers = np.concatenate([[0], np.cumsum(gap)]).astype(np.int64)
-    return Ticks(np.arange(len(times), dtype=np.int64), numbers, period, False, notes)
+    stretches, notes = _stretches(times, parts, LONGEST_SILENCE * max(period, steps.median))
+    return Ticks(np.arange(len(times), dtype=np.int64), stretches, period, False, notes)
 
 
 def _from_samples(times: Floats, parts: Ints, steps: Steps, period: float | None) -> Ticks:
     """Rows on a clock; absent ones become ticks without a reading. Of rows for one tick the last counts."""
     step = period or steps.median
-    gap, notes = _gaps(times, parts, LONGEST_SILENCE * max(step, steps.median))
+    stretches, notes = _stretches(times, parts, LONGEST_SILENCE * max(step, steps.median))
+    gap = np.diff(stretches) > 0
     if (times[-1] - times[0]) / step > _MOST_TICKS and (~gap * np.diff(times)).sum() / step > _MOST_TICKS:
         raise FuguError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
-    numbers = np.concatenate([[0], np.cumsum(gap)]).astype(np.int64)
     least = 0 if period is not None else 1
     advance = np.where(gap, 1, np.maximum(least, np.round(np.diff(times) / step))).astype(np.int64)
     if period is not None:  # steps that are no multiples would drift by their roundings
@@ -191,9 +191,9 @@ def _from_samples(times: Floats, parts: Ints, steps: Steps, period: float | None
         ticks = np.round((times - np.repeat(times[starts], np.diff([*starts, len(times)]))) / step).astype(np.int64)
         advance = np.where(gap, 1, np.diff(ticks))
     at = np.concatenate([[0], np.cumsum(advance)])
-    rows, segments = np.full(int(at[-1]) + 1, -1, dtype=np.int64), np.empty(int(at[-1]) + 1, dtype=np.int64)
+    rows = np.full(int(at[-1]) + 1, -1, dtype=np.int64)
     rows[at] = np.arange(len(times))
-    segments[:] = numbers[np.searchsorted(at, np.arange(len(segments)), side="right") - 1]
+    segments = stretches[np.searchsorted(at, np.arange(len(rows)), side="right") - 1]
     if absent := int((rows < 0).sum()):
         notes = (*notes, f"{absent} rows are absent: ticks without a reading")
     if double := len(times) - int((rows >= 0).sum()):
@@ -215,16 +215,16 @@ def _from_changes(times: Floats, parts: Ints, works: NDArray[np.bool_], period: 
         raise FuguError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
     rows, segments, moments, number = [], [], [], 0
     for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        wanted = times[first] + step * np.arange(math.floor((times[end - 1] - times[first]) / step) + 1)
-        newest = first + np.searchsorted(times[first:end], wanted, side="right") - 1
+        look_times = times[first] + step * np.arange(math.floor((times[end - 1] - times[first]) / step) + 1)
+        newest = first + np.searchsorted(times[first:end], look_times, side="right") - 1
         alive = works[newest]
         begins = np.concatenate([[True], alive[1:] != alive[:-1]])
         rows.append(newest[alive])
-        moments.append(wanted[alive])
+        moments.append(look_times[alive])
         segments.append((number + np.cumsum(begins))[alive])
         number += int(begins.sum())
-    other = "" if period else " (--period SECONDS for another)"
-    notes = [f"a log of changes: each value holds until the next, looked at every {step:g} s{other}"]
+    hint = "" if period else " (--period SECONDS for another)"
+    notes = [f"a log of changes: each value holds until the next, looked at every {step:g} s{hint}"]
     if not works.all():
         notes.append("times at which the source did not work are gaps")
     return Ticks(np.concatenate(rows), np.concatenate(segments), step, True, tuple(notes), np.concatenate(moments))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,12 @@ from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.table import Table
 
 if TYPE_CHECKING:
-    from fugu.chains.arrays import Floats
+    from fugu.chains.arrays import Bools
 
-__all__ = ["Values", "values_of"]
+__all__ = ["Cells", "Values", "are_names", "present_in", "values_of"]
+
+Cells = NDArray[Any]
+"""Readings (n,): numbers, NaN where there is none, or names, None where there is none."""
 
 _BROKEN = ("unavailable",)
 """Cells that are written while the source does not work: they begin a gap."""
@@ -46,16 +49,27 @@ _PREFIXED = re.compile(r"[^\W\d](W|Wh|V|A|VA|VAR|Hz|B|b|bit|bytes|g|m|s|J|Pa|Ω|
 class Values(NamedTuple):
     """Readings of rows.
 
-    `readings` are (n,) numbers, NaN where there is none, or names, None where there is none. `works` (n,) says whether
-    the source worked. `missing` counts the cells of each word, or code, for no reading. `unit` is in the cells. `plain`
-    numbers are written as an agent reads them.
+    `works` (n,) says whether the source worked. `missing` counts the cells of each word, or code, for no reading.
+    `unit` is in the cells. `plain` numbers are written as an agent reads them.
     """
 
-    readings: Floats | list[str | None]
-    works: NDArray[np.bool_]
+    readings: Cells
+    works: Bools
     missing: dict[str, int]
     unit: str = ""
     plain: bool = True
+
+
+def are_names(readings: Cells) -> bool:
+    """Return whether readings are names."""
+    return readings.dtype == object
+
+
+def present_in(readings: Cells) -> Bools:
+    """(n,) whether there is a reading."""
+    if are_names(readings):
+        return np.array([name is not None for name in readings], dtype=bool)
+    return ~np.isnan(readings)
 
 
 def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Values:
@@ -100,7 +114,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
             raise FuguError(f"{file}: column {column} has numbers in {len(units)} units: write all of them in one unit")
     refused = sum(counts[cell] for cell in wrong)
     if 2 * refused > present:
-        return Values([None if cell in missing else cell for cell in cells], works, words)
+        return Values(np.array([None if cell in missing else cell for cell in cells], dtype=object), works, words)
     numbers = np.array([of_cell[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
     no_number = (
         [place for place, cell in enumerate(cells) if cell in wrong] if wrong else np.flatnonzero(np.isinf(numbers))

@@ -30,7 +30,7 @@ from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, command, com
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
 from fugu_cli.commands.plan_options import RecordingOptions
-from fugu_cli.connection import broker_of, store_of
+from fugu_cli.connection import broker_of
 from fugu_cli.view.audit import attacked_stream, stated, tested_device
 from fugu_cli.view.ledger import audited_ledger
 from fugu_cli.view.terminal import working
@@ -38,6 +38,7 @@ from gateway.audit.access import AccessList, planned_audiences
 from gateway.audit.recordings import Message, read_messages, stream_topics
 from gateway.audit.statement import Finding, Statement, policy_statement
 from gateway.audit.stream import audit_stream
+from gateway.config import Place
 from gateway.fleet.keys import Root, key_files
 from gateway.fleet.signing import policies_in
 from gateway.releases.config import ReleaseConfig
@@ -92,7 +93,7 @@ def policy(
     owner: Enrolment | None = next(iter(owners([enrolment] if enrolment else None)), None)
     try:
         with working("computing every epsilon again"):
-            catalogue = None if store is None else store_of(store)
+            catalogue = None if store is None else Place.of(store).store
             statement = policy_statement(file.read_bytes(), owner, broker, catalogue)
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from None
@@ -149,8 +150,8 @@ def device(
                 shlex.split(command), piece, at, Path(folder), enough, period_us=period_us, patience=_PATIENCE
             )
         problem = problem or outputs.problem
-        drawn = outputs.symbols, outputs.noise, outputs.points
-        tested += device_tests(policy, *drawn, false_alarms / len(pieces), outputs.script, outputs.changes)
+        draws_heard = outputs.symbols, outputs.noise, outputs.points
+        tested += device_tests(policy, *draws_heard, false_alarms / len(pieces), outputs.script, outputs.changes)
     return tested_device(tested, problem, false_alarms)
 
 
@@ -293,7 +294,7 @@ def ledger(
 
     location = ledger_location(ledger, store)
     with closing(Ledger(location, create=False)) as opened, working("computing everything again"):
-        doubt = ledger_problem(opened, store_of(store)) if store is not None else ""
+        doubt = ledger_problem(opened, Place.of(store).store) if store is not None else ""
         with opened.snapshot() as rows:
             devices = {row[1] for row in rows.accounts()}
         trusted = policies_in(_files(policies), None if root is None else Root.read(root), owners(enrolment), devices)
@@ -304,7 +305,7 @@ def ledger(
         if config is not None:
             promises = {name: audience.promise for name, audience in config.audiences.items()}
         with ExitStack() as stack:
-            history = None if store is None else stack.enter_context(histories_in(store_of(store), ""))
+            history = None if store is None else stack.enter_context(histories_in(Place.of(store).store, ""))
             audit = audit_ledger(opened, broker, trusted, promises, history)
     return audited_ledger(audit._replace(problems=((doubt,) if doubt else ()) + audit.problems), location.name)
 
@@ -316,7 +317,7 @@ def _files(paths: list[Path] | None) -> list[Path]:
 
 
 def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
-    keys_here = [own for own in key_files([file.parent]) if own.path == file]
+    keys_here = [key_file for key_file in key_files([file.parent]) if key_file.path == file]
     if not keys_here:
         raise FuguError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
     return keys_here[0].unlock(at_hand(passphrases))

@@ -75,7 +75,7 @@ def plan_recordings(
     reading = reading_asked(options, question)
     whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
-    named = str(files[0]) if len(files) == 1 else "RECORDINGS"  # of several donors only the number is told
+    recording_words = str(files[0]) if len(files) == 1 else "RECORDINGS"  # of several donors only the number is told
     with working("planning", measured=True) as progress:
         progress("reading", 0.0)
         find = planner(files, question, whose, reading)
@@ -83,19 +83,19 @@ def plan_recordings(
             plan = find(question, progress=progress)
         except TooShortError as error:
             offers = offers_of(find, _shorter(error.baseline_ticks, _capped(options)), progress)
-            lines = [offer_line(offer, ["fugu", "plan", "auto", named]) for offer in offers]
+            lines = [offer_line(offer, ["fugu", "plan", "auto", recording_words]) for offer in offers]
             return _too_short(error, lines)
         offers = [] if answers(plan) else offers_of(find, other_options(plan.details, options), progress)
-    lines = [offer_line(offer, ["fugu", "plan", "auto", named]) for offer in offers]
+    lines = [offer_line(offer, ["fugu", "plan", "auto", recording_words]) for offer in offers]
     offered = {"offers": [*lines]}
     if not answers(plan) and not lines:
         lines = [_NOTHING_ELSE]
     if output is not None and plan.useful and plan.privacy == "none" and not not_private:
         lines.append(_NOT_WRITTEN)
     elif output is not None:
-        written = plan.save(output, force=force, not_private=not_private, broker=broker)
+        files_written = plan.save(output, force=force, not_private=not_private, broker=broker)
         if plan.useful:
-            lines.append(f"written: {', '.join(map(str, written))}")
+            lines.append(f"written: {', '.join(map(str, files_written))}")
             lines += [_OWN_CEILING] if plan.privacy == "none" else []
             unread = isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None
             lines.append(_STDIN if unread else _HELD_BACK)
@@ -106,8 +106,8 @@ def _too_short(error: TooShortError, offers: list[str]) -> Result:
     """A recording that is too short: how it was read, and what else may be asked."""
     verdict = f"Not useful: {error}"
     document = {"useful": False, "recommended": {"kind": "none"}, "candidates": [], "verdict": [verdict]}
-    read = [*error.lines, ""] if error.lines else []
-    return Result(document | {"offers": offers}, map(Line, (*read, verdict, *offers)), NOTHING)
+    reading_lines = [*error.lines, ""] if error.lines else []
+    return Result(document | {"offers": offers}, map(Line, (*reading_lines, verdict, *offers)), NOTHING)
 
 
 def answers(plan: Plan) -> bool:
@@ -115,19 +115,19 @@ def answers(plan: Plan) -> bool:
     return plan.useful and plan.privacy != "none"
 
 
-def offers_of(find: Planner, others: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
+def offers_of(find: Planner, choices: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
     """Other settings that are useful, each with how far off it is on rows that chose nothing.
 
     A baseline to try depends on no reading; an epsilon on the first two sets only, and its third set is the same.
     """
     offers = []
-    for number, other in enumerate(others, 1):
+    for number, settings in enumerate(choices, 1):
 
         def report(part: str, share: float, number: int = number) -> None:
             progress(f"what else may be useful, {number}: {part}", share)
 
         try:
-            plan = find(question_asked(other), progress=report)
+            plan = find(question_asked(settings), progress=report)
         except FuguError:
             continue
         best = next((row for row in plan.errors if row.recommended), None)
@@ -136,7 +136,7 @@ def offers_of(find: Planner, others: Iterable[AutoOptions], progress: Callable[[
             off, guess = (_metres if metre else error_words)(best.held_back), best.guessing
             guessing = f"{guess:.0f}" if metre else error_words(guess).partition(" ")[0]
             words = f"Try instead: {best.answer}, off by {off} on held-back rows; guessing is off by {guessing}"
-            offers.append((words, other))
+            offers.append((words, settings))
     return offers
 
 
@@ -147,8 +147,8 @@ def _metres(error: float) -> str:
 
 def offer_line(offer: Offer, command: Sequence[str]) -> str:
     """An offer with the command that does it."""
-    words, other = offer
-    return f"{words}: {shlex.join([*command, *asked_words(other)])}"
+    words, settings = offer
+    return f"{words}: {shlex.join([*command, *asked_words(settings)])}"
 
 
 def asked_words(options: AutoOptions) -> list[str]:
@@ -242,11 +242,11 @@ def plan_homes(
             colluding=group.colluding,
             progress=progress,
         )
-    written = () if output is None else street.save(output, force=force)
+    files_written = () if output is None else street.save(output, force=force)
     lines = []
-    if written:
-        last = f"{len(written)} files in {written[0].parent}"
-        lines.append(f"written: {written[0] if len(written) == 1 else last}")
+    if files_written:
+        last = f"{len(files_written)} files in {files_written[0].parent}"
+        lines.append(f"written: {files_written[0] if len(files_written) == 1 else last}")
         if group.group is None:
-            lines.append(_NEXT.format(file=written[0]))
+            lines.append(_NEXT.format(file=files_written[0]))
     return Result(street.document(), [*street.report, *map(Line, lines)], 0 if street.useful else NOTHING)

@@ -51,12 +51,12 @@ def _demo(
     """
     kind = one_of(broker_kind, "broker kind", _KINDS)
     with _ending_in_order():
-        shown = one_of(what, "demo", _SHOWN)
-        if shown == "hearts":
+        demo_name = one_of(what, "demo", _SHOWN)
+        if demo_name == "hearts":
             from fugu_cli.demo.session import run
 
             return run(out or Path("demo"), kind, browser=browser)
-        if shown == "street":
+        if demo_name == "street":
             from fugu_cli.demo.street import run as street
 
             return street(out or Path("demo-street"), kind, hours, browser=browser)
@@ -101,8 +101,8 @@ def _try(
 
     with _ending_in_order():
         words = AutoOptions(**asdict(options))
-        there = None if broker is None else broker_of(broker)
-        return run(file, words, not_private=not_private, browser=browser, broker=there)
+        home_assistant = None if broker is None else broker_of(broker)
+        return run(file, words, not_private=not_private, browser=browser, broker=home_assistant)
 
 
 @command(start)

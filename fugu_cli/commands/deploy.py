@@ -137,20 +137,20 @@ def subscriber(
           --releases releases.toml --policies policies
     """
     opened = BrokerFolder.open(broker)
-    wanted = tuple(audience or ())
-    if not wanted:
+    audiences = tuple(audience or ())
+    if not audiences:
         raise UsageError("say with --audience what it may read; site reads symbols too")
-    name = wanted[0] if name is None else name
+    name = audiences[0] if name is None else name
     check_name(name, "account")
-    if _SITE in wanted:
-        if set(wanted) != {_SITE}:
+    if _SITE in audiences:
+        if set(audiences) != {_SITE}:
             raise UsageError("an account of the site reads all releases: it belongs to no other audience")
         _add_client(out, opened, Account(name=name, role="site"))
         return
     with working("adding up what it may be told"):
         account, bounds = opened.new_reader(
             name,
-            wanted,
+            audiences,
             *_promises(releases, policies),
             limit=None if epsilon is None else arguments.epsilon_of(epsilon, "epsilon"),
             adversary=None if adversary is None else arguments.adversary(adversary),
@@ -234,8 +234,8 @@ def _promises(releases: Path | None, policies: Path | None) -> tuple[Path, Path]
 def _show_bounds(account: Account, bounds: list[Bound]) -> None:
     for bound in bounds:
         charged = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
-        about = f"about any {account.seconds} seconds" if account.seconds else "about a single tick"
-        by = f"{about}, by {', '.join(account.ever)} together"
+        stretch = f"about any {account.seconds} seconds" if account.seconds else "about a single tick"
+        by = f"{stretch}, by {', '.join(account.ever)} together"
         print(f"{account.name}: {bound.device}/{bound.stream}: {charged} {by}")
 
 
@@ -493,7 +493,7 @@ def remove(
     if not (at is not None and opened.uncleared(name)):
         opened.remove(name)
         print(f"{name} may do nothing any more, {_ANEW}")
-    if (gone := opened.uncleared(name)) is None:
+    if (removed_account := opened.uncleared(name)) is None:
         return
     if at is None:
         print(f"what {name} has left there stays until this is said again, then, with an operator's credentials")
@@ -503,15 +503,15 @@ def remove(
     fleet = opened.settings.fleet
     clear_retained(
         at,
-        opened.left_by(gone),
+        opened.left_by(removed_account),
         waiting=lambda why: say_waiting(f"{why}; waiting for fleet {fleet}"),
     )
-    opened.cleared(gone)
+    opened.cleared(removed_account)
     print(f"the broker at {opened.address} has nothing of {name} any more")
 
 
-def _streams(policies: Iterable[AnyPolicy], named: list[str] | None) -> tuple[str, ...]:
-    streams = dict.fromkeys((*(policy.stream for policy in policies), *(named or ())))
+def _streams(policies: Iterable[AnyPolicy], more_streams: list[str] | None) -> tuple[str, ...]:
+    streams = dict.fromkeys((*(policy.stream for policy in policies), *(more_streams or ())))
     for stream in streams:
         check_name(stream, "stream")
     return tuple(streams)

@@ -110,9 +110,9 @@ def fleet(
     for name, role in _GATEWAY.items() if gateway is not None else ():
         opened.check_free(name, role, renew=False)
     with working("checking every row"):
-        listed = _listed(devices, opened)
-    if gateway is not None and (taken := [device.name for device in listed if device.name in _GATEWAY]):
-        raise FuguError(f"{devices}: {taken[0]} is the name of the gateway's account; nothing was written")
+        fleet_devices = _listed(devices, opened)
+    if gateway is not None and (name_clashes := [device.name for device in fleet_devices if device.name in _GATEWAY]):
+        raise FuguError(f"{devices}: {name_clashes[0]} is the name of the gateway's account; nothing was written")
     for folder in (out, gateway):
         if folder is not None:
             new_folder(folder)
@@ -133,7 +133,7 @@ def fleet(
         entries.transaction(),
     ):
         issued = []
-        for device in listed:
+        for device in fleet_devices:
             try:
                 account = Account(name=device.name, role="device", streams=tuple(device.sensors))
                 credentials = opened.issue(device.name, datetime.now(UTC), ca_key=ca_key())
@@ -156,11 +156,11 @@ def fleet(
             issued += _gateway(gateway, opened, keys, registry, gateway_passphrase_file, in_place=in_place)
         opened.admit(issued)
     say(
-        f"{out}: {len(listed)} devices of fleet {root.document.fleet}; "
+        f"{out}: {len(fleet_devices)} devices of fleet {root.document.fleet}; "
         "each folder goes onto its device, from hand to hand"
     )
     say(f"the broker knows them once {broker} is installed anew and it has started again, or had a SIGHUP")
-    if not in_place and any("stdin" in device.sensors.values() for device in listed):
+    if not in_place and any("stdin" in device.sensors.values() for device in fleet_devices):
         warn(NO_STDIN)
     if gateway is not None:
         place = (
@@ -178,11 +178,11 @@ def _gateway(
 ) -> list[tuple[Account, Credentials]]:
     """Write the gateway's folder, with copies of the fleet's root and of its own key; its accounts."""
     passphrase = read_passphrase(passphrase_file)
-    own = [key for key in key_files([keys]) if key.role == "gateway"]
-    if len(own) != 1:
-        raise FuguError(f"{keys} has {len(own)} keys of a gateway: leave the one that it is to have")
-    content = own[0].path.read_bytes()
-    decrypted(content, passphrase, own[0].path)
+    gateway_keys = [key for key in key_files([keys]) if key.role == "gateway"]
+    if len(gateway_keys) != 1:
+        raise FuguError(f"{keys} has {len(gateway_keys)} keys of a gateway: leave the one that it is to have")
+    content = gateway_keys[0].path.read_bytes()
+    decrypted(content, passphrase, gateway_keys[0].path)
     place = os.path.relpath(registry, folder) if in_place else f"{GATEWAY.state}/{registry.name}"
     signed = folders.Signed(place, sorted(keys.glob("root-*.envelope")), content, passphrase)
     issued = [
@@ -197,7 +197,7 @@ def _gateway(
 def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:
     """Read and check all rows. FuguError names every line that is wrong, in its notes all but the last."""
     rows = csv.DictReader(read_text(file, "the list of devices").removeprefix("\ufeff").splitlines(), strict=True)
-    listed: dict[str, _Device] = {}
+    fleet_devices: dict[str, _Device] = {}
     problems = []
     templates = cache(lambda name: read_templates([file.parent / name], broker.settings.fleet))
     try:
@@ -208,7 +208,7 @@ def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:
             raise FuguError(f"{file}: line 1: unknown column {unknown[0][:40]!r}")
         for row in rows:
             try:
-                _enter(listed, row, rows.line_num, broker, templates)
+                _enter(fleet_devices, row, rows.line_num, broker, templates)
             except FuguError as error:
                 problems.append(f"{file}: line {rows.line_num}: {error}")
     except csv.Error as error:
@@ -218,13 +218,13 @@ def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:
         for problem in problems:
             refusal.add_note(problem)
         raise refusal
-    if not listed:
+    if not fleet_devices:
         raise FuguError(f"{file} names no device")
-    return list(listed.values())
+    return list(fleet_devices.values())
 
 
 def _enter(
-    listed: dict[str, _Device],
+    fleet_devices: dict[str, _Device],
     row: Mapping[str | None, str | None],
     line: int,
     broker: BrokerFolder,
@@ -246,16 +246,16 @@ def _enter(
     policies = {policy.stream: policy for policy in templates(cells["policy"])}
     files = dict.fromkeys([cells["policy"]], next(iter(policies.values())))  # a file holds one policy
     folders.check_ceilings(files, device.ceiling, device.measurement_ceiling)
-    first = listed.get(name)
+    first = fleet_devices.get(name)
     if first is None:
         broker.check_free(name, "device", renew=False)
     elif first.limits() != device.limits():
         raise FuguError(f"device {name} has other ceilings or groups on line {first.line}")
-    elif both := first.policies.keys() & policies.keys():
-        raise FuguError(f"device {name} has two policies for stream {min(both)}")
-    entry = listed.setdefault(name, device)
-    entry.policies |= policies
-    entry.sensors |= dict.fromkeys(policies, cells["sensor"])
+    elif streams_twice := first.policies.keys() & policies.keys():
+        raise FuguError(f"device {name} has two policies for stream {min(streams_twice)}")
+    listed_device = fleet_devices.setdefault(name, device)
+    listed_device.policies |= policies
+    listed_device.sensors |= dict.fromkeys(policies, cells["sensor"])
 
 
 @contextmanager

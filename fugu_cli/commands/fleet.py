@@ -199,8 +199,8 @@ def groups(
                 before = opened.device(device).groups
                 if missing := set(take or ()) - before:
                     raise FuguError(f"device {device} is not in group {' or '.join(sorted(missing))}")
-                chosen = (before - set(take or ())) | set(add or ())
-                opened.set_groups(device, chosen, who=user(), time_us=now_us())
+                groups_after = (before - set(take or ())) | set(add or ())
+                opened.set_groups(device, groups_after, who=user(), time_us=now_us())
         members = {name: [device.name for device in opened.devices(name)] for name in opened.groups()}
     rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
     warnings = [f"{device} takes documents for a group only if its own enrolment names the group"] if add else ()
@@ -230,21 +230,21 @@ def push(
     with closing(Registry(registry)) as opened:
         if dry_run:
             check_new(opened, signed)
-            result = dry_run_of(opened, signed.document, [Root.read(root)])
+            changes = dry_run_of(opened, signed.document, [Root.read(root)])
             try:
                 refuse_other_ticks(opened, signed.document)
             except FuguError as error:
-                return replace(result, error=error)
-            return result
+                return replace(changes, error=error)
+            return changes
         refuse_other_ticks(opened, signed.document)
         with opened.transaction():
             devices = [device.name for device in reached(opened, signed.document.to)]
-            entry = enter(opened, signed, who=user(), time_us=now_us())
+            record = enter(opened, signed, who=user(), time_us=now_us())
             view.warn_of_rollouts(opened, devices)
-            opened.desire(devices, entry.version, who=user(), time_us=now_us())
-    back = "" if entry.restores is None else f", which brings version {entry.restores} back"
-    line = f"version {entry.version}{back}: {len(devices)} devices should have it; the gateway sends it"
-    return Result({"version": entry.version, "devices": devices, "restores": entry.restores}, [Line(line)])
+            opened.desire(devices, record.version, who=user(), time_us=now_us())
+    back = "" if record.restores is None else f", which brings version {record.restores} back"
+    line = f"version {record.version}{back}: {len(devices)} devices should have it; the gateway sends it"
+    return Result({"version": record.version, "devices": devices, "restores": record.restores}, [Line(line)])
 
 
 @command(app, "status", shows=True)
@@ -276,9 +276,9 @@ def status(
     wrong = [device.name for device in devices if view.standing(device) not in ("up to date", "nothing to do")]
     error = None
     if strict and wrong:
-        more = "" if len(wrong) <= _SHOWN else ", ..."
+        ellipsis = "" if len(wrong) <= _SHOWN else ", ..."
         error = FuguError(
-            f"{len(wrong)} of {len(devices)} are not as they should be: {', '.join(wrong[:_SHOWN])}{more}"
+            f"{len(wrong)} of {len(devices)} are not as they should be: {', '.join(wrong[:_SHOWN])}{ellipsis}"
         )
     elif strict and gateway is False:
         error = FuguError("no gateway runs with this registry here: what devices do now is not known")

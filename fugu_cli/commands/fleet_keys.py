@@ -180,8 +180,8 @@ def init(
     of_root, of_policy = _signing(root, "root"), _signing(policy, "policy")
     passphrase = at_hand(passphrase_file).new()
     online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
-    wanted = {"root": (*of_root, passphrase), "policy": (*of_policy, passphrase), "gateway": (1, 1, online)}
-    new_root = initialise(fleet, keys, wanted)
+    roles = {"root": (*of_root, passphrase), "policy": (*of_policy, passphrase), "gateway": (1, 1, online)}
+    new_root = initialise(fleet, keys, roles)
     show_report([_table(new_root.document, [keys])])
     say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
     say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")
@@ -240,15 +240,15 @@ def rotate(
     if key is not None and count is not None:
         raise UsageError("--count goes with the replacement of all keys of a role, not with --key")
     passphrases = at_hand(passphrase_file)
-    chosen = one_of(role, "--role", ROLES)
+    key_role = one_of(role, "--role", ROLES)
     fresh = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
-    root, new_files = rotate_root(keys, chosen, key, passphrases, fresh, count=count, threshold=threshold)
+    root, new_files = rotate_root(keys, key_role, key, passphrases, fresh, count=count, threshold=threshold)
     every = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
     lines = [
         f"{keys[0] / ROOT_FILE}: root version {root.document.version}",
         f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{every}]",
     ]
-    if chosen == "policy":
+    if key_role == "policy":
         lines.append(
             "Documents that only the old keys have signed are refused from now on: sign what is in force again."
         )
@@ -281,5 +281,8 @@ def _table(document: RootDocument, folders: list[Path]) -> Table:
 
 def _files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
     """Paths of all keys by their short names, and of those among them that the root does not name."""
-    files, named = {file.short: str(file.path) for file in key_files(folders)}, {short(name) for name in document.keys}
-    return files, {name: path for name, path in files.items() if name not in named}
+    files, in_root = (
+        {file.short: str(file.path) for file in key_files(folders)},
+        {short(name) for name in document.keys},
+    )
+    return files, {name: path for name, path in files.items() if name not in in_root}

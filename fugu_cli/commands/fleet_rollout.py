@@ -262,9 +262,9 @@ def _policy_keys(
     needed = max(1, role.threshold - len(done))
     keys = unlock_some(files, (name for name in role.keys if name not in done), needed, at_hand(passphrase_files))
     if not keys:
-        what = "that has not signed yet " if done else ""
+        which = "that has not signed yet " if done else ""
         raise FuguError(
-            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {what}is there"
+            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {which}is there"
         )
     return keys
 
@@ -277,8 +277,8 @@ def _signed(signed: Signed, former: PolicyDocument | None, path: Path) -> Result
     for promise in promises(document):
         name, kind, epsilon, adversary, *_ = promise
         streams.append(dict(zip(promise._fields[:4], promise, strict=False)) | {"stretch_ticks": promise.ticks})
-        about = " each point" if kind == "measured" else promise.about
-        rows.append((name, kind, f"{epsilon:g}{about}", adversary))
+        stretch = " each point" if kind == "measured" else promise.about
+        rows.append((name, kind, f"{epsilon:g}{stretch}", adversary))
     report: list[Part] = [
         Table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows),
         Line(
@@ -399,16 +399,16 @@ def show(
             raise FuguError(f"rollout {number} was {phase}")
 
 
-def _operation(what: str, about: str) -> None:
+def _operation(operation: str, help_text: str) -> None:
     """Add a command that does something to a rollout."""
-    example = f"\n\n\b\nexamples:\n  fugu fleet rollout {what} --registry home-fleet.db"
+    example = f"\n\n\b\nexamples:\n  fugu fleet rollout {operation} --registry home-fleet.db"
 
-    @app.command(what, help=about + example)
+    @app.command(operation, help=help_text + example)
     def _operate(registry: RegistryOption, number: NumberArgument = None) -> None:
         with closing(Registry(registry)) as opened:
-            chosen = _under_way(opened) if number is None else number
-            Rollouts(opened).operate(chosen, what, who=user(), time_us=now_us())
-            show_result(shown_rollout(opened, chosen))
+            rollout_number = _under_way(opened) if number is None else number
+            Rollouts(opened).operate(rollout_number, operation, who=user(), time_us=now_us())
+            show_result(shown_rollout(opened, rollout_number))
 
 
 _operation("approve", "Open the gate that a rollout waits at.")

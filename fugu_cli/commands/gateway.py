@@ -19,12 +19,12 @@ from fugu.host.files import write_secret
 from fugu.host.terminal import LOG_FORMATS, log_to_stderr
 from fugu.library.report import Line, Result, Table
 from fugu_cli.app import BrokerOption, ConfigArgument, command, command_group, output_option
-from fugu_cli.connection import broker_of, gateway_of, place_of, store_of
+from fugu_cli.connection import broker_of
 from fugu_cli.view.gateway import learned_chains, show_status, tell_history
 from fugu_cli.view.terminal import say, working
+from gateway.config import GatewayConfig, PageConfig, PageFile, PageSettings, Place
 
 if TYPE_CHECKING:
-    from gateway.config import PageSettings
     from gateway.history.stored import Span
 
 
@@ -87,7 +87,7 @@ def run(
     from gateway.loop.process import run as serve
 
     logs.begin()
-    settings = gateway_of(config)
+    settings = GatewayConfig.read(config)
     page = settings.page_settings()
     duty = None
     if shard is not None:
@@ -132,7 +132,7 @@ def cluster(
     from gateway.cluster.cluster import run_cluster
 
     logs.begin()
-    settings = gateway_of(config)
+    settings = GatewayConfig.read(config)
     with ExitStack() as starting:
         starting.enter_context(working(f"starting {shards} shards"))
         return run_cluster(settings, shards, address, started=starting.close)
@@ -155,7 +155,7 @@ def status(
     """
     from gateway.health.monitor import asked
 
-    status = asked(store_of(store))
+    status = asked(Place.of(store).store)
     return Result(status, show_status(status), 1 if status["alarms"] else 0)
 
 
@@ -180,7 +180,7 @@ def history(
     """
     from gateway.estimates.history import estimates_between
 
-    place = place_of(store)
+    place = Place.of(store)
     for row in estimates_between(place.store, device, stream, first, last, place.lag):
         tell_history(as_json, row)
 
@@ -201,7 +201,7 @@ def forget(
     """
     from gateway.loop.retention import forget_device
 
-    place = place_of(store)
+    place = Place.of(store)
     with working(f"erasing {device}"):
         forgotten = forget_device(place.store, device, place.ledger)
     text = f"{forgotten.symbols} symbols, {forgotten.points} frames of points, {forgotten.windows} windows"
@@ -266,7 +266,6 @@ def dashboard(
         password = typer.prompt("password", hide_input=True) if terminal else sys.stdin.readline().rstrip("\n")
         write_secret(new_login, password_line(password) + "\n")
         return
-    from gateway.config import PageConfig, PageFile
     from gateway.page.server import serve
 
     if config is not None:
@@ -326,7 +325,7 @@ def export(
     """
     from gateway.history.export import export_history
 
-    span, place = time.span(), place_of(store)
+    span, place = time.span(), Place.of(store)
     with working(f"exporting {place.store.name}", measured=True) as progress:
         rows = export_history(place.store, place.ledger, span, folder, lag=place.lag, progress=progress)
     return _written(folder, rows)
@@ -352,10 +351,10 @@ def smooth(
     """
     from gateway.history import smoothing, tasks
 
-    span, location = time.span(), store_of(source)
-    chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
+    span, location = time.span(), Place.of(source).store
+    symbols_of = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
     with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as progress:
-        rows = smoothing.smooth_history(chosen, output, tasks=where, progress=progress)
+        rows = smoothing.smooth_history(symbols_of, output, tasks=where, progress=progress)
     return _written(output, rows)
 
 
@@ -379,10 +378,10 @@ def learn(
     """
     from gateway.history import learning, tasks
 
-    span, location = time.span(), store_of(source)
-    chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
+    span, location = time.span(), Place.of(source).store
+    symbols_of = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
     with tasks.open_tasks(ray) as where, working(f"learning from {location.name}") as progress:
-        model = learning.learn_class(chosen, tasks=where, progress=progress)
+        model = learning.learn_class(symbols_of, tasks=where, progress=progress)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     return learned_chains(model)

@@ -14,9 +14,10 @@ from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import moment
 from fugu.library.report import Result
 from fugu_cli.app import ConfigArgument, command, command_group
-from fugu_cli.connection import broker_of, gateway_of, store_of
+from fugu_cli.connection import broker_of
 from fugu_cli.view.ledger import shown_ledger, shown_releases
 from fugu_cli.view.terminal import say_waiting, working
+from gateway.config import GatewayConfig, Place
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.store.location import Location, ledger_beside, store_location
 
@@ -36,7 +37,7 @@ def ledger_location(ledger: str | None, store: str | None) -> Location:
         return store_location(ledger)
     if store is None:
         raise UsageError("which ledger? say --ledger, or --store for the one beside it")
-    return ledger_beside(store_of(store))
+    return ledger_beside(Place.of(store).store)
 
 
 @command(app, "show", shows=True)
@@ -89,7 +90,7 @@ def resume(
     """
     from gateway.releases.setup import resume_ledger
 
-    resumed, location = ledger_location(ledger, store), store_of(store)
+    resumed, location = ledger_location(ledger, store), Place.of(store).store
     seconds = None if after is None else moment(after, "--after")
     address = None if broker is None else broker_of(broker)
     for begun in resume_ledger(resumed, location, seconds, address):
@@ -120,7 +121,7 @@ def progress(
     """
     from gateway.releases.setup import set_progress
 
-    before = set_progress(ledger_location(ledger, store), store_of(store), release, first)
+    before = set_progress(ledger_location(ledger, store), Place.of(store).store, release, first)
     print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")
 
 
@@ -143,7 +144,7 @@ def release(
       fugu gateway release gateway.toml --name active --first 3600
     """
     address = None if broker is None else broker_of(broker)
-    gateway = gateway_of(config)
+    gateway = GatewayConfig.read(config)
     if gateway.releases is None or gateway.policies is None:
         raise FuguError(f"{config} names no {'releases' if gateway.releases is None else 'policies'}")
     from gateway.releases.setup import release_now

@@ -43,16 +43,16 @@ def plan_measure(
     if apart and hide:
         raise UsageError("--apart and --hide are two requirements: give one of them")
     groups = {"apart": [_names(group) for group in apart or ()]}
-    wanted = read_spec(file, groups if apart else {"hidden": _names(hide)} if hide else None)
-    if wanted.states > _SLOW_PLACES and not quick:
-        warn(f"the optimal table and the stream's epsilon for {wanted.states} states take minutes; --quick omits them")
-    seconds = wanted.header.get("period")
+    spec = read_spec(file, groups if apart else {"hidden": _names(hide)} if hide else None)
+    if spec.states > _SLOW_PLACES and not quick:
+        warn(f"the optimal table and the stream's epsilon for {spec.states} states take minutes; --quick omits them")
+    seconds = spec.header.get("period")
     if not isinstance(seconds, int | float) or not 0.0 < seconds < 2**42:
         seconds = None  # a policy needs one, and will say so
-    with working(f"planning a measurement of {wanted.states} states"):
-        plan = make_measure_plan(wanted, arguments.adversary(adversary), quick=quick, period=seconds)
+    with working(f"planning a measurement of {spec.states} states"):
+        plan = make_measure_plan(spec, arguments.adversary(adversary), quick=quick, period=seconds)
     if output is not None:
-        if missing := missing_fields(wanted):
+        if missing := missing_fields(spec):
             raise UsageError(f"a policy needs {', '.join(missing)} in {file} (try 'fugu plan measure --help')")
         output.write_text(build_measure_policy(plan).to_json(), encoding="utf-8")
     if svg is not None:

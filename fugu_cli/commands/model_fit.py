@@ -46,9 +46,9 @@ def fit_recordings(
 
     `texts` are columns, thresholds and baselines, with commas between streams.
     """
-    wanted = None if epsilon is None else positive(epsilon, "epsilon")
+    attack_epsilon = None if epsilon is None else positive(epsilon, "epsilon")
     rules = _rules(files, texts)
-    if order == 2 and wanted is not None:
+    if order == 2 and attack_epsilon is not None:
         raise UsageError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
     if order == 2 and len(rules) > 1:
         raise UsageError("--order 2 is for one stream")
@@ -68,10 +68,10 @@ def fit_recordings(
         ]
         states, segments = recording.states, recording.segments
         model = fit(states, segments, streams, order=order, period_seconds=recording.period_seconds)
-        if wanted is not None and model.chains is not None:
+        if attack_epsilon is not None and model.chains is not None:
             progress("attacking its class")
             _, joint = joint_states(states, streams)
-            model = attack_model(model, joint, segments, wanted, np.random.default_rng(_SEED))
+            model = attack_model(model, joint, segments, attack_epsilon, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     return fitted_chain(model, recording)
@@ -91,8 +91,8 @@ def _named(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Str
             return tried
     if names is None and len(streams) == 1:
         return ["readings"]
-    what = "columns and files do not name the streams" if names is None else "these are no names of streams"
-    raise UsageError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
+    problem = "columns and files do not name the streams" if names is None else "these are no names of streams"
+    raise UsageError(f"{problem}: give different names of letters, digits, - and _, as in --name heart,steps")
 
 
 def _rules(files: Sequence[Path], texts: Mapping[str, str | None]) -> list[StreamRule]:

@@ -86,8 +86,8 @@ def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[
     """
     model = options.model if options.q is None and options.r is None else None
     if model is not None and (bare := bare_chains(model)) is not None:
-        what = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
-        return bare, None, (f"class of chains: {what} of {model}, taken as it is",), ()
+        subject = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
+        return bare, None, (f"class of chains: {subject} of {model}, taken as it is",), ()
     source = chain_source(options)
     return source.chains, source.period_seconds, source.notes, source.warnings
 
@@ -128,8 +128,8 @@ def policy_header(
     """
     fleet, device, stream = options.names("home/watch/heart-rate")
     if fleet is None or device is None or stream is None or period is None or discretiser is None:
-        wanted: dict[str, object] = {"--for": fleet, "--period": period, "--threshold": discretiser}
-        missing = ", ".join(name for name, value in wanted.items() if value is None)
+        needed: dict[str, object] = {"--for": fleet, "--period": period, "--threshold": discretiser}
+        missing = ", ".join(name for name, value in needed.items() if value is None)
         raise UsageError(f"a policy needs {missing} (try '{command} --help')")
     return PolicyHeader(
         fleet,
@@ -190,12 +190,12 @@ def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOpti
         longer_periods=discretiser is None or not discretiser.remembers,
         protect=protected_seconds(arguments.protected(options.protect), period and period * options.every),
     )
-    about = None
+    header = None
     if output is not None:
-        about = policy_header("fugu plan stream", policy, discretiser, source, request.period_seconds)
+        header = policy_header("fugu plan stream", policy, discretiser, source, request.period_seconds)
     with working("planning a stream"):
         plan = make_plan(request)
-        policies = {} if output is None or about is None else {output: build_policy(plan, about)}
+        policies = {} if output is None or header is None else {output: build_policy(plan, header)}
     return _written(planned_stream(plan, source, discretiser), policies, source.warnings)
 
 
@@ -230,19 +230,19 @@ def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOpt
     source = chain_source(chains)
     discretiser = chosen_discretiser(policy, source)
     period = arguments.period(options.period, source.period_seconds)
-    wanted = _wanted_windows(options, source, period)
-    epsilon, asked = arguments.positive(options.epsilon, "epsilon"), arguments.protected(options.protect)
-    if mechanism != "chain" and asked is None:
-        asked = 0  # the published mechanisms are for single ticks
-    protect = protected_seconds(asked, period)
+    windows = _wanted_windows(options, source, period)
+    epsilon, stretch = arguments.positive(options.epsilon, "epsilon"), arguments.protected(options.protect)
+    if mechanism != "chain" and stretch is None:
+        stretch = 0  # the published mechanisms are for single ticks
+    protect = protected_seconds(stretch, period)
     with working("planning windows"):
         adversary, start = arguments.adversary(options.adversary or "informed"), chosen_start(options.start)
         how: Any = {"start": start, "mechanism": mechanism, "stretch_ticks": protected_ticks(protect, period)}
-        plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, **how)
+        plan = joint_plan(source.chains, epsilon, adversary, windows, options.symbols, **how)
     policies = {}
     if output is not None:
-        about = policy_header("fugu plan window", policy, discretiser, source, period)
-        policies[output] = build_window_policy(plan, about)
+        header = policy_header("fugu plan window", policy, discretiser, source, period)
+        policies[output] = build_window_policy(plan, header)
     return _written(planned_windows(plan, protect, period, source.notes, discretiser), policies, source.warnings)
 
 
@@ -289,8 +289,8 @@ def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
     Raises:
         FuguError: it is no window.
     """
-    rest, colon, share = text.partition(":")
-    name, equals, length = rest.rpartition("=")
+    named_length, colon, share = text.partition(":")
+    name, equals, length = named_length.rpartition("=")
     number, is_time = arguments.span(length, "window")
     if is_time:
         if period is None:

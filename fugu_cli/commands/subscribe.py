@@ -60,12 +60,12 @@ def _print_readings(options: argparse.Namespace) -> int:
         **{kind: kind in (options.only or _KINDS[:-1]) for kind in _KINDS},
         timeout=options.timeout,
     )
-    arrived, written = False, reading_json if options.json else ReadingLines()
+    arrived, line_of = False, reading_json if options.json else ReadingLines()
     try:
         with subscription:
             for reading in islice(_readings(subscription, options), options.count):
                 arrived = True
-                print(written(reading), flush=True)
+                print(line_of(reading), flush=True)
     finally:
         _report(subscription)
     if arrived:

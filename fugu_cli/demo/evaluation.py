@@ -35,6 +35,7 @@ from fugu.planning.profiles import profile_blocks
 from fugu.planning.states import states_of
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.covering_class import covering_class
+from fugu.recordings.values import Cells
 
 __all__ = [
     "BEATS",
@@ -83,7 +84,7 @@ class Replay:
     name: str
     policy: Policy
     sensor: Mapping[str, object]
-    values: Floats | list[str | None]
+    values: Cells
     states: Ints
     transition: Floats
     of: str = "above the sleeper's own baseline"
@@ -293,14 +294,11 @@ class Replay:
     def simulated(self) -> Mapping[int, AnyFrame]:
         """Frames of all values, by first tick, as a device would send them: with the noise of the policy."""
         window, frames, rng = self.window, dict[int, AnyFrame](), np.random.default_rng()
-        success = -math.expm1(-1.0 / float(Fraction(window.scale)))
         for first in self.windows:
             true, _ = self.counts(first)
-            # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s.
-            up, down = rng.geometric(success, (2, true.size))
+            noisy = true + laplace_noise(Fraction(window.scale), true.shape, rng)
             index, length = (first - window.start) // window.stride, window.length
-            counts = tuple((true + up - down).tolist())
-            frames[first] = WindowFrame(1, window.name, index - 1, index, first, length, length, counts)
+            frames[first] = WindowFrame(1, window.name, index - 1, index, first, length, length, tuple(noisy.tolist()))
         return frames
 
 

@@ -28,15 +28,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from io import BufferedIOBase
 from pathlib import Path
-from queue import Queue
-from typing import Any, Self
+from queue import Full, Queue
+from typing import Any, Self, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from fugu.contract.errors import FuguError
 from fugu.lanes import Lane, lanes_document, lanes_svg
 from fugu_cli.view.terminal import say
 
-__all__ = ["Page", "fault", "write_pictures"]
+__all__ = ["Page", "fault", "take_asked", "write_pictures"]
 
 _COOKIE = "fugu_replay"
 _HEADERS = {
@@ -53,6 +53,8 @@ _SHARED = "dom.js", "lanes.js", "lanes.css"
 """Of the live page: one drawing for both."""
 _REPORT = "report.html"
 _LAST_ANSWER_SECONDS = 5.0
+_MOST_WORDS = 1 << 16
+"""Of what is typed into the form."""
 _LEADS = (
     '<!doctype html><meta charset="utf-8"><title>Fugu</title><link rel="icon" href="data:,">'
     '<meta http-equiv="refresh" content="0; url={0}">'
@@ -61,6 +63,7 @@ _TAKEN = (
     "somebody else on this machine has used the address of the page, which is for one browser. Nothing is shown any "
     "more: see who is logged in, then start again"
 )
+_Asked = TypeVar("_Asked")
 _Posted = Callable[[str, dict[str, str], BufferedIOBase, int], HTTPStatus]
 
 
@@ -248,6 +251,19 @@ class Page:
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: Any) -> None:
         """A traceback in the terminal could have what was sent."""
+
+
+def take_asked(asked: Queue[_Asked], read: Callable[[Any], _Asked], body: BufferedIOBase, length: int) -> HTTPStatus:
+    """Take what a form of the page asks, unless something else waits; `read` makes it of JSON."""
+    if length > _MOST_WORDS:
+        return HTTPStatus.BAD_REQUEST
+    try:
+        asked.put_nowait(read(json.loads(body.read(length))))
+    except Full:
+        return HTTPStatus.CONFLICT
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return HTTPStatus.BAD_REQUEST
+    return HTTPStatus.ACCEPTED
 
 
 def write_pictures(folder: Path, name: str, title: str, lanes: Sequence[Lane]) -> None:

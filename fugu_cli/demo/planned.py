@@ -19,7 +19,6 @@ import numpy as np
 from edge_agent.config_schema import Mqtt
 from edge_agent.sensors.opening import open_sensor
 from fugu.attackers.evaluation import mean_transitions
-from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import sure_words
@@ -33,6 +32,7 @@ from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, read_readings
 from fugu.recordings.rules import RULES
 from fugu.recordings.summary import plain_csv
+from fugu.recordings.values import Cells
 from fugu_cli.commands.auto_plan import (
     Offer,
     answers,
@@ -332,6 +332,10 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     while not source.finished(len(read)):
         reading = source.read(len(read))
         read.append(None if reading is None else reading.reveal())
+    try:
+        values: Cells = np.array(read, dtype=np.float64)  # NaN for None
+    except ValueError:
+        values = np.array([None if reading is None else str(reading) for reading in read], dtype=object)
     segments = np.zeros(len(read), dtype=np.int64)
     states = states_of(policy.discretiser, read, segments)
     transition = mean_transitions(states, segments, len(policy.discretiser.states))
@@ -340,7 +344,7 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     tick = _TICKS.get(policy.clock.period_us, "reading")
     words = {"of": _plain_words(details.states.share_of), "tick": tick, "recorded": details.readings.column}
     kind = SymbolReplay if symbols else Replay
-    return kind(_HELD_BACK, policy, sensor, _values(read), states, transition, **words)
+    return kind(_HELD_BACK, policy, sensor, values, states, transition, **words)
 
 
 def _is_short(plan: Plan) -> bool:
@@ -377,13 +381,6 @@ def _epoch(plan: AutoPlan) -> float:
     newest = time.time() - len(plan.held_back) * seconds
     first = newest if moments is None else float(moments[plan.held_back[0]])
     return math.floor(first + (newest - first) // _DAY * _DAY)
-
-
-def _values(read: list[float | str | None]) -> Floats | list[str | None]:
-    try:
-        return np.array([math.nan if value is None else float(value) for value in read])
-    except ValueError:
-        return [None if value is None else str(value) for value in read]
 
 
 def _block(plan: Plan, path: Path, asked: list[str]) -> str:

@@ -21,6 +21,7 @@ from fugu.lanes import (
     share_shapes,
     shares_lane,
 )
+from fugu.recordings.values import Cells, are_names
 from fugu_cli.demo.evaluation import Replay, Results
 
 __all__ = ["attacker_lanes", "readings_lane", "replay_document", "replay_lanes", "stretches_lane"]
@@ -62,22 +63,19 @@ def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[L
     return stays, leaves, attacker_lanes(replay, results)["knows"]
 
 
-def readings_lane(
-    values: Floats | Sequence[str | None], hours: float, ticks: int, of: str, span: tuple[float, float] | None = None
-) -> Lane:
+def readings_lane(values: Cells, hours: float, ticks: int, of: str, span: tuple[float, float] | None = None) -> Lane:
     """Readings over time, of which the first `ticks` have been read; names are levels, from the lowest on.
 
     Args:
-        values: (n,) numbers, NaN where there is none; or names.
+        values: (n,) the readings.
         hours: from one to the next.
         ticks: that have been read.
         of: what is recorded.
         span: hours that are drawn; by default all.
     """
-    if isinstance(values, np.ndarray):
-        numbers, names = values, list[str]()
-    else:
-        names = sorted({value for value in values if value is not None})
+    numbers, names = values, list[str]()
+    if are_names(values):
+        names = sorted({*values.tolist()} - {None})
         numbers = np.array([np.nan if value is None else names.index(value) for value in values])
     seen = numbers[~np.isnan(numbers)]
     low, high = (float(seen.min()), float(seen.max())) if seen.size else (0.0, 1.0)

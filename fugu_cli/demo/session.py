@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firmware_sim.devices import write_config
-from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status
 from fugu.contract.topics import Topic, topic_of
 from fugu.lanes import Lane, certainty_lane, shares_lane, time_marks
 from fugu.mqtt import Broker
+from fugu.recordings.values import Cells
 from fugu_cli.demo.evaluation import HEART, AnyFrame, Replay, Results, load_home, load_night, read_night, summary
 from fugu_cli.demo.page import Page, write_pictures
 from fugu_cli.demo.processes import Listener, gateway, kill, launch, start_broker
@@ -104,7 +104,7 @@ def _night_lanes(night: Results) -> list[Lane]:
     return lanes
 
 
-def show_recording(page: Page, at: int, values: Floats | Sequence[str | None], hours: float, of: str) -> None:
+def show_recording(page: Page, at: int, values: Cells, hours: float, of: str) -> None:
     """Draw a recording of which nothing has been read yet, and empty lanes below it."""
     stays = readings_lane(values, hours, 0, of)
     stays = stays._replace(number=f"{len(values):,}")

@@ -25,7 +25,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from edge_agent.shares import device_key
-from firmware_sim.devices import simulate_recording
+from firmware_sim.devices import simulate_recording, write_config
 from firmware_sim.homes import SimulatedHomes
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.envelope import Envelope, digits
@@ -144,18 +144,17 @@ class _Agent:
     def __init__(self, folder: Path, policy: Policy, states: Ints, broker: Broker, group: SharedWindow) -> None:
         folder.mkdir()
         self.name = policy.device
-        self._config, self._process = folder / "agent.toml", list[subprocess.Popen[bytes]]()
-        self._log = folder / "agent.log"
+        self._process, self._log = list[subprocess.Popen[bytes]](), folder / "agent.log"
         (folder / "policy.json").write_text(policy.to_json())
         simulate_recording(folder / "readings.csv", policy, states.tolist())
         most = {"epsilon": policy.guarantee.epsilon, "seconds": _HOUR}
+        options = {"fleet": policy.fleet, "device": self.name, "outbox": "outbox.sqlite", "ceiling": most}
+        sensor: dict[str, object] = {"kind": "replay", "file": "readings.csv", "loop": False}
+        self._config = write_config(folder, {**options, "clock": {"trusted": True}}, broker, {"policy.json": sensor})
         helper = digits(bytes.fromhex(group.group.helper))
-        lines = toml_lines({"fleet": policy.fleet, "device": self.name, "outbox": "outbox.sqlite", "ceiling": most})
-        lines += ["[clock]", "trusted = true", "[broker]", *toml_lines({"port": broker.port})]
         pin = {"name": group.group.name, "helper": helper, "honest": group.group.honest, "most": most}
-        lines += ["[[groups]]", *toml_lines(pin), "[[streams]]", 'policy = "policy.json"', "[streams.sensor]"]
-        lines += toml_lines({"kind": "replay", "file": "readings.csv", "loop": False})
-        self._config.write_text("\n".join([*lines, ""]))
+        with self._config.open("a") as config:
+            config.write("\n".join(["[[groups]]", *toml_lines(pin), ""]))
         key = Ed25519PrivateKey.from_private_bytes(device_key(folder / "outbox.sqlite"))
         self.digits = digits(key.public_key().public_bytes_raw())
 

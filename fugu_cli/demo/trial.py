@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from io import BufferedIOBase
 from pathlib import Path
-from queue import Full, Queue
+from queue import Queue
 
 from fugu.mqtt import Broker
 from fugu.recordings.readings import Readings, load, read_readings
 from fugu_cli.commands.auto_plan import question_asked, reading_asked
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.evaluation import RECORDINGS
-from fugu_cli.demo.page import Page
+from fugu_cli.demo.page import Page, take_asked
 from fugu_cli.demo.processes import find_mosquitto
 from fugu_cli.demo.session import show_recording
 from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
@@ -23,8 +22,6 @@ from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
 __all__ = ["numbers_of", "recorded", "run", "show_readings"]
 
 _NOT_YET = [["", "Useful?", "It is being planned."], ["", "Private?", "It is being planned."]]
-_MOST_WORDS = 1 << 16
-"""Of what the page sends."""
 _OURS = RECORDINGS / "hr_sleep_N10.csv.gz"
 
 
@@ -65,15 +62,9 @@ def run(
 
 def _posted(chosen: Queue[int], path: str, _query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
     """Take the number of an offer, in a thread of the page."""
-    if path != "/ask" or length > _MOST_WORDS:
+    if path != "/ask":
         return HTTPStatus.BAD_REQUEST
-    try:
-        chosen.put_nowait(int(json.loads(body.read(length))["offer"]))
-    except Full:
-        return HTTPStatus.CONFLICT
-    except (KeyError, RecursionError, TypeError, ValueError):
-        return HTTPStatus.BAD_REQUEST
-    return HTTPStatus.ACCEPTED
+    return take_asked(chosen, lambda sent: int(sent["offer"]), body, length)
 
 
 def numbers_of(path: Path, options: AutoOptions, broker: Broker, *, not_private: bool) -> TrialNumbers:

@@ -7,7 +7,6 @@ program. Nothing of it is printed, sent, or left anywhere but in the plan's own 
 from __future__ import annotations
 
 import csv
-import json
 import re
 import shlex
 import shutil
@@ -20,7 +19,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from io import BufferedIOBase
 from pathlib import Path
-from queue import Full, Queue
+from queue import Queue
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -43,7 +42,7 @@ from fugu_cli.commands.auto_plan import answers, question_asked
 from fugu_cli.commands.doctor import of_gateway
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.connection import broker_of
-from fugu_cli.demo.page import Page, fault
+from fugu_cli.demo.page import Page, fault, take_asked
 from fugu_cli.demo.topic_sensor import topic_sensor
 from fugu_cli.demo.trial import recorded, show_readings
 from fugu_cli.view.terminal import say
@@ -53,8 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_MOST_BYTES, _MOST_WORDS = 64 << 20, 1 << 16
-"""Of a file of a recording, and of what is typed into the form."""
+_MOST_BYTES = 64 << 20
+"""Of a file of a recording."""
 _MOST_UPLOADED = 4 * _MOST_BYTES
 """Of all uploads that are here, or on their way."""
 _MOST_TOPIC_FILES = 4
@@ -145,19 +144,7 @@ class _Wizard:
         """Take what the page sends, in a thread of its own."""
         if path == "/upload":
             return self._uploaded(query.get("name", ""), body, length)
-        if path != "/ask" or length > _MOST_WORDS:
-            return HTTPStatus.BAD_REQUEST
-        try:
-            sent = json.loads(body.read(length)).items()
-            asked = dict.fromkeys(_FIELDS, "") | {str(name): str(value).strip() for name, value in sent}
-            if asked["do"] not in _DOES:
-                return HTTPStatus.BAD_REQUEST
-            self._asked.put_nowait(asked)
-        except Full:
-            return HTTPStatus.CONFLICT
-        except (AttributeError, RecursionError, ValueError):
-            return HTTPStatus.BAD_REQUEST
-        return HTTPStatus.ACCEPTED
+        return take_asked(self._asked, _fields, body, length) if path == "/ask" else HTTPStatus.BAD_REQUEST
 
     def _uploaded(self, name: str, body: BufferedIOBase, length: int) -> HTTPStatus:
         """Take a file into a folder of its own, so that two of one name stay apart; the newest whole one counts."""
@@ -381,6 +368,14 @@ class _TopicFiles:
             file.close()
             if not self._size:
                 self._files.pop().unlink()
+
+
+def _fields(sent: Any) -> dict[str, str]:
+    """The fields of the form, as the page sends them. ValueError: they say nothing to do."""
+    fields = dict.fromkeys(_FIELDS, "") | {str(name): str(value).strip() for name, value in sent.items()}
+    if fields["do"] not in _DOES:
+        raise ValueError
+    return fields
 
 
 def _options(asked: dict[str, str]) -> AutoOptions:

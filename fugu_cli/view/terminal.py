@@ -31,30 +31,28 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
-def table(title: str, columns: Sequence[str]) -> RichTable:
-    """A table without rows: the first column to the left, the others to the right."""
+def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> RichTable:
+    """A table of at most a width, without its title: the first column to the left, the others to the right."""
+    cells = [tuple(map(printable, row)) for row in rows]
     rich_table = RichTable(
-        title=Text(title, style="bold") if title else None,
-        title_justify="left",
         box=box.SIMPLE_HEAD if any(columns) else None,
         show_header=any(columns),
         pad_edge=False,
         padding=(0, 1 if any(columns) else _BETWEEN, 0, 0),
     )
-    for index, column in enumerate(columns):
-        rich_table.add_column(Text(column), justify="right" if index else "left", overflow="fold")
+    widths = _widths([*zip(columns, *cells, strict=True)], width)
+    for index, (column, most) in enumerate(zip(columns, widths, strict=True)):
+        rich_table.add_column(Text(column), justify="right" if index else "left", overflow="fold", width=most)
+    for row in cells:
+        rich_table.add_row(*map(Text, row))
     return rich_table
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table, as `table` makes it, under its title."""
+    """Print a table, as `grid` makes it, under its title."""
     say(title, style="bold")
-    grid, on, held = table("", columns), console(), [tuple(map(printable, row)) for row in rows]
-    for row in held:
-        grid.add_row(*map(Text, row))
-    for column, width in zip(grid.columns, _widths([*zip(columns, *held, strict=True)], on.width), strict=True):
-        column.width = width
-    on.print(grid)
+    on = console()
+    on.print(grid(columns, rows, on.width))
 
 
 def _widths(columns: Sequence[Sequence[str]], available: int) -> list[int]:
@@ -82,9 +80,7 @@ def rendered(report: Report) -> Group:
     pieces: list[RichTable | Text] = []
     for part in report:
         if isinstance(part, Table):
-            pieces.append(table(part.title, part.columns))
-            for row in part.rows:
-                pieces[-1].add_row(*map(Text, map(printable, row)))  # type: ignore[union-attr]
+            pieces += [Text(part.title, style="bold"), grid(part.columns, part.rows, console().width)]
         else:
             pieces.append(Text(printable(part.text), style="bold" if part.bold else ""))
     return Group(*pieces)

@@ -62,10 +62,10 @@ def test_a_frame_that_was_read_from_a_file_is_read_as_the_file(tmp_path: Path) -
     rows = [(k, f"2026-03-01T{k // 60:02}:{k % 60:02}:00", "on" if k % 7 < 3 else "off", k // 200) for k in range(400)]
     pd.DataFrame(rows, columns=["row", "time", "state", "seg"]).to_csv(file, index=False)
     expected, read = read_readings(file), readings_of([pd.read_csv(file)])
-    assert read.values == expected.values
+    assert np.array_equal(read.values, expected.values)
     assert np.array_equal(read.segments, expected.segments)
     parsed = pd.read_csv(file, parse_dates=["time"])
-    assert readings_of([parsed]).values == expected.values
+    assert np.array_equal(readings_of([parsed]).values, expected.values)
     chosen = readings_of([parsed], ReadOptions(column="row"))
     assert np.array_equal(chosen.values, np.arange(400.0))
 

@@ -207,7 +207,7 @@ def test_a_histogram_counts_every_state() -> None:
     rng = np.random.default_rng(5)
     rooms = ["bath", "hall", "kitchen"]
     weights = [np.roll([0.5, 0.3, 0.2], part % 3) for part in range(6_000 // 300)]
-    names: list[str | None] = [str(name) for some in weights for name in rng.choice(rooms, 300, p=some)]
+    names = np.array([name for some in weights for name in rng.choice(rooms, 300, p=some)], dtype=object)
     plan = planned(simulated(5, 6_000)._replace(values=names, kind="names"), epsilon=3.0)
     check(plan)
     assert plan.recommended.answers == "histogram"

@@ -27,6 +27,7 @@ from tests.support.classifiers import classifier_of
 
 def readings(values: Any, kind: Kind, period: float | None = 60.0, missing: float = 0.0) -> Readings:
     segments = np.zeros(len(values), dtype=np.int64)
+    values = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
     return Readings(values, segments, period, True, False, kind, "value", "room.csv", missing, ())
 
 
@@ -55,9 +56,8 @@ def test_a_baseline_is_ticks_or_time() -> None:
 
 
 def test_numbers_with_units_are_not_taken_for_names() -> None:
-    values: list[str | None] = [f"{n},5 W" for n in range(40)]
     with pytest.raises(PlanningError, match="need a decimal point and no unit"):
-        choose_states(readings(values, "names"), Question())
+        choose_states(readings([f"{n},5 W" for n in range(40)], "names"), Question())
 
 
 def test_a_threshold_makes_two_states() -> None:

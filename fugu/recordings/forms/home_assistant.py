@@ -44,8 +44,8 @@ def _read_history(file: File, only: Only) -> Table:
         columns={name: columns[name] for name in (_ENTITY, _STATE, time)},
         plain=table.plain and {_ENTITY, _STATE, time} <= table.columns.keys(),
     )
-    if (wanted := only.get(_ENTITY)) is not None:
-        table = table.at([row for row, entity in enumerate(table.columns[_ENTITY]) if entity == wanted])
+    if (entity_wanted := only.get(_ENTITY)) is not None:
+        table = table.at([row for row, entity in enumerate(table.columns[_ENTITY]) if entity == entity_wanted])
         if not table.lines:
             raise FuguError(f"{file.name} has no rows")
     return _of_changes(table._replace(form="Home Assistant's history.csv"), time)
@@ -61,14 +61,14 @@ def _is_response(file: File) -> bool:
 
 def _read_response(file: File, only: Only) -> Table:
     """Read lists of states; a minimal answer names the entity in the first state of its list alone."""
-    wanted = only.get(_ENTITY)
+    entity_wanted = only.get(_ENTITY)
 
     def states(items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
         entity = ""
         for number, state in enumerate(items, 1):
             entity = cell(state.get(_ENTITY)) or entity
             time = state.get(_TIMES[0]) or state.get(_TIMES[1])
-            if wanted in (None, entity):
+            if entity_wanted in (None, entity):
                 yield number, {_ENTITY: entity, _STATE: cell(state.get(_STATE)), _TIMES[0]: cell(time)}
 
     table = table_of_items("Home Assistant's answer of /api/history/period", file, states, nested=True)
@@ -105,13 +105,15 @@ def _of_changes(table: Table, time: str) -> Table:
             waiting.remove(entity)
             if not waiting:
                 break
-    changing = [own for entity, own in means.items() if entity not in waiting and len(own) >= _FEWEST_MEANS]
-    out = {place for own in changing for place in own}
+    changing = [places for entity, places in means.items() if entity not in waiting and len(places) >= _FEWEST_MEANS]
+    out = {place for places in changing for place in places}
     if not out:
         return table
-    rest = [place for place in range(len(table.lines)) if place not in out]
+    remaining_rows = [place for place in range(len(table.lines)) if place not in out]
     note = f"{len(out)} means of hours before the first change were left out"
-    return table.at(rest)._replace(plain=False, notes=(*table.notes, note))  # an agent would begin with the means
+    return table.at(remaining_rows)._replace(
+        plain=False, notes=(*table.notes, note)
+    )  # an agent would begin with the means
 
 
 def _at_hour(cell: str) -> bool:

@@ -78,14 +78,14 @@ def _read_lines(file: File, only: Only) -> Table:
                     raise FuguError(f"{file.name}: line {numbers[parts.index(None)]} is no line protocol")
                 series, fields, times = zip(*parts, strict=True)
                 tags = {words: _series(words) for words in dict.fromkeys(series)}
-                names = dict.fromkeys(name for own in tags.values() for name in own)
+                names = dict.fromkeys(name for tags_of_line in tags.values() for name in tags_of_line)
                 keys.update(names)
                 columns = {"time": times} | {name: [tags[words].get(name, "") for words in series] for name in names}
                 columns |= _field_columns(fields)
                 if only:
-                    wanted = [place for place in range(len(numbers)) if _is_wanted(columns, place, only)]
-                    numbers = [numbers[place] for place in wanted]
-                    columns = {name: [cells[place] for place in wanted] for name, cells in columns.items()}
+                    places = [place for place in range(len(numbers)) if _is_wanted(columns, place, only)]
+                    numbers = [numbers[place] for place in places]
+                    columns = {name: [cells[place] for place in places] for name, cells in columns.items()}
                 yield numbers, columns
 
     return _of_series(table_of("InfluxDB's line protocol", file, blocks()), "time", [*keys])

@@ -181,7 +181,7 @@ def _of_list(
     """A form that begins with a pattern, and whose readings are the items of one list: the outermost, or of a key."""
 
     def documents(items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-        return ((number, document) for number, item in enumerate(items, 1) for document in of_item(item))
+        return ((number, document) for number, element in enumerate(items, 1) for document in of_item(element))
 
     def read(file: File, only: Only) -> Table:
         table = table_of_items(form, file, documents, key, time=time)
@@ -190,43 +190,47 @@ def _of_list(
     return Form(begins(pattern), read)
 
 
-def _fitbit(item: Any) -> Iterator[Any]:
+def _fitbit(reading: Any) -> Iterator[Any]:
     """A reading of files such as heart_rate-2026-03-01.json, whose times are month/day/year in UTC."""
-    if isinstance(item, dict):
-        time = datetime.strptime(cell(item.get("dateTime")), "%m/%d/%y %H:%M:%S").replace(tzinfo=UTC)
-        value = item.get("value")
+    if isinstance(reading, dict):
+        time = datetime.strptime(cell(reading.get("dateTime")), "%m/%d/%y %H:%M:%S").replace(tzinfo=UTC)
+        value = reading.get("value")
         yield {"time": time.isoformat(), **(value if isinstance(value, dict) else {"value": value})}
 
 
-def _google_fit(item: Any) -> Iterator[Any]:
+def _google_fit(data_point: Any) -> Iterator[Any]:
     """A data point of "All Data" of Google Fit, with nanoseconds; several values of a point are numbered."""
-    if isinstance(item, dict) and isinstance(item.get("fitValue"), list):
-        points = [point["value"] for point in item["fitValue"] if isinstance(point, dict) and "value" in point]
+    if isinstance(data_point, dict) and isinstance(data_point.get("fitValue"), list):
+        points = [point["value"] for point in data_point["fitValue"] if isinstance(point, dict) and "value" in point]
         names = [f"value_{place}" if place > 1 else "value" for place in range(1, len(points) + 1)]
         values = (next(iter(point.values()), None) for point in points)
-        yield {"time": item.get("startTimeNanos"), **dict(zip(names, values, strict=True))}
+        yield {"time": data_point.get("startTimeNanos"), **dict(zip(names, values, strict=True))}
 
 
-def _google_record(item: Any) -> Iterator[Any]:
+def _google_record(record: Any) -> Iterator[Any]:
     """A place of Records.json."""
-    if isinstance(item, dict) and "latitudeE7" in item and "longitudeE7" in item:
-        latitude, longitude = (repr(float(item[f"{name}E7"]) / _E7) for name in ("latitude", "longitude"))
-        yield {"time": item.get("timestamp") or item.get("timestampMs"), "lat": latitude, "lon": longitude}
+    if isinstance(record, dict) and "latitudeE7" in record and "longitudeE7" in record:
+        latitude, longitude = (repr(float(record[f"{name}E7"]) / _E7) for name in ("latitude", "longitude"))
+        yield {"time": record.get("timestamp") or record.get("timestampMs"), "lat": latitude, "lon": longitude}
 
 
-def _google_segment(item: Any) -> Iterator[Any]:
+def _google_segment(segment: Any) -> Iterator[Any]:
     """The places of a segment of Timeline.json of a phone."""
-    path = item.get("timelinePath") if isinstance(item, dict) else None
+    path = segment.get("timelinePath") if isinstance(segment, dict) else None
     for point in path if isinstance(path, list) else ():
         numbers = re.findall(r"-?\d+(?:\.\d+)?", cell(point.get("point"))) if isinstance(point, dict) else []
         if len(numbers) == 2:
             yield {"time": point.get("time"), "lat": numbers[0], "lon": numbers[1]}
 
 
-def _object(item: Any) -> Iterator[Any]:
+def _object(document: Any) -> Iterator[Any]:
     """An object as it is; the location of OwnTracks has its time under a name that is usual."""
-    if isinstance(item, dict):
-        yield {"time": item["tst"], **item} if item.get("_type") == "location" and "tst" in item else item
+    if isinstance(document, dict):
+        yield (
+            {"time": document["tst"], **document}
+            if document.get("_type") == "location" and "tst" in document
+            else document
+        )
 
 
 def _read_fitbit_day(file: File, only: Only) -> Table:

@@ -78,35 +78,35 @@ def _read(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, Onl
     """Make a reader of messages: a column for each path of payloads, of the topic that is wanted, or of all."""
 
     def read(file: File, only: Only) -> Table:
-        wanted, counts, checks = only.get("topic"), Counter[str](), dict[str, ResentCheck]()
+        topic, counts, checks = only.get("topic"), Counter[str](), dict[str, ResentCheck]()
 
-        def reason(entry: _Message) -> str:
+        def reason(packet: _Message) -> str:
             """Why a message is left out; empty if it is not."""
-            if entry.retained:
+            if packet.retained:
                 return "retained"
-            if '"last_seen"' in entry.payload:
+            if '"last_seen"' in packet.payload:
                 with suppress(MalformedError):
-                    seen = message(entry.payload.encode(), "last_seen").last_seen
-                    check = checks.setdefault(entry.topic, ResentCheck())
-                    return "" if not seen or check.is_new(seen, moment(entry.time)) else "sent again"
+                    last_seen = message(packet.payload.encode(), "last_seen").last_seen
+                    check = checks.setdefault(packet.topic, ResentCheck())
+                    return "" if not last_seen or check.is_new(last_seen, moment(packet.time)) else "sent again"
             return ""
 
         def blocks() -> Iterator[Block]:
-            for chunk in chunks(entry for entry in messages(file) if wanted is None or entry.topic == wanted):
+            for chunk in chunks(packet for packet in messages(file) if topic is None or packet.topic == topic):
                 reasons = [*map(reason, chunk)]
                 counts.update(filter(None, reasons))
-                entries = [entry for entry, why in zip(chunk, reasons, strict=True) if not why]
-                documents = together([entry.payload.strip() for entry in entries])
+                entries = [packet for packet, why in zip(chunk, reasons, strict=True) if not why]
+                documents = together([packet.payload.strip() for packet in entries])
                 nested = [isinstance(document, dict | list) for document in documents]
-                columns = {"time": [entry.time for entry in entries], "topic": [entry.topic for entry in entries]}
+                columns = {"time": [packet.time for packet in entries], "topic": [packet.topic for packet in entries]}
                 if not any(columns["time"]):
                     del columns["time"]
                 if not all(nested):
                     cells = zip(entries, nested, strict=True)
-                    columns["payload"] = ["" if inside else entry.payload for entry, inside in cells]
+                    columns["payload"] = ["" if inside else packet.payload for packet, inside in cells]
                 paths = columns_of(documents, file).items()
                 columns |= {f"payload.{path}" if path in _OWN else path: cells for path, cells in paths}
-                yield [entry.line for entry in entries], columns
+                yield [packet.line for packet in entries], columns
 
         table = table_of(LOG, file, blocks(), keys=("topic",))
         notes = tuple(note.format(counts[name]) for name, note in _NOTES.items() if counts[name])

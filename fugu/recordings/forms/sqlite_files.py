@@ -91,17 +91,17 @@ def _recorder(database: sqlite3.Connection, file: File, only: Only) -> Table:
 
     Names of entities are in the same table, or in one of their own as since 2023.
     """
-    columns, wanted = _columns(database, "states"), only.get(_ENTITY)
+    columns, entity_wanted = _columns(database, "states"), only.get(_ENTITY)
     time = next((name for name in (f"{_UPDATED}_ts", _UPDATED) if name in columns), None)
     named = _columns(database, "states_meta") >= {"metadata_id", _ENTITY}
     key = "metadata_id" if named else _ENTITY
     if time is None or not {_STATE, key} <= columns:
         raise FuguError(f"{file.name} is a recorder's database of a version that is not known: export history.csv")
     names = dict(database.execute(f"SELECT metadata_id, {_ENTITY} FROM states_meta")) if named else {}
-    chosen = [wanted] if not named else [number for number, name in names.items() if name == wanted]
-    where = f"{key} IS NOT NULL" if wanted is None else f"{key} IN ({', '.join('?' * len(chosen))})"
+    keys_wanted = [entity_wanted] if not named else [number for number, name in names.items() if name == entity_wanted]
+    where = f"{key} IS NOT NULL" if entity_wanted is None else f"{key} IN ({', '.join('?' * len(keys_wanted))})"
     rows = database.execute(
-        f"SELECT rowid, {key}, state, {time} FROM states WHERE {where}", () if wanted is None else chosen
+        f"SELECT rowid, {key}, state, {time} FROM states WHERE {where}", () if entity_wanted is None else keys_wanted
     )
     end = "" if time.endswith("_ts") else "+00:00"  # times that are texts are UTC, without saying so
 
