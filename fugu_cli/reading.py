@@ -50,5 +50,5 @@ def read_file(file: Path, output: Path | None, options: dict[str, Any], *, as_js
     if as_json:
         print(json.dumps(recording.document(), indent=2))
     else:
-        written = [] if output is None else [f"written: {output}"]
-        print("\n".join(map(printable, [*recording.lines, *written])))
+        file_lines = [] if output is None else [f"written: {output}"]
+        print("\n".join(map(printable, [*recording.lines, *file_lines])))

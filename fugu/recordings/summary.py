@@ -20,6 +20,7 @@ __all__ = ["Recording", "plain_csv", "summary", "time_words"]
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 64
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -121,36 +122,36 @@ def _date(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M}"
 
 
-def _picture(readings: Readings, width: int = 64) -> list[str]:
+def _picture(readings: Readings) -> list[str]:
     """Lines of text: readings over time from left to right, and what the signs stand for."""
-    cells = np.minimum(np.arange(len(readings.segments)) * width // max(len(readings.segments), 1), width - 1)
-    return (_names if readings.named else _numbers)(readings.values, cells, width)
+    cells = np.arange(len(readings.segments)) * _WIDTH // max(len(readings.segments), 1)
+    return (_names if readings.named else _numbers)(readings.values, cells)
 
 
-def _numbers(values: Floats, cells: Ints, width: int) -> list[str]:
+def _numbers(values: Floats, cells: Ints) -> list[str]:
     present = ~np.isnan(values)
-    count = np.bincount(cells[present], minlength=width)
+    count = np.bincount(cells[present], minlength=_WIDTH)
     with np.errstate(invalid="ignore"):
-        means = np.bincount(cells[present], values[present], minlength=width) / count
+        means = np.bincount(cells[present], values[present], minlength=_WIDTH) / count
     low, high = float(np.nanmin(means)), float(np.nanmax(means))
     step = (high - low) / len(_BARS) or 1.0
     bars = [" " if math.isnan(mean) else _BARS[min(int((mean - low) / step), len(_BARS) - 1)] for mean in means]
-    return ["".join(bars), f"means of {len(values) / width:.3g} ticks, {low:.4g} to {high:.4g}"]
+    return ["".join(bars), f"means of {len(values) / _WIDTH:.3g} ticks, {low:.4g} to {high:.4g}"]
 
 
-def _names(values: Cells, cells: Ints, width: int) -> list[str]:
+def _names(values: Cells, cells: Ints) -> list[str]:
     spelled = sorted({value.casefold() for value in {*values.tolist()} - {None}})
     number = {name: float(place) for place, name in enumerate(spelled)}
     codes = np.array([math.nan if value is None else number[value.casefold()] for value in values])
     if len(spelled) == 2:
-        bars, _ = _numbers(codes, cells, width)
-        return [bars, f"the share of {spelled[1]!r} in {len(values) / width:.3g} ticks, by height"]
+        bars, _ = _numbers(codes, cells)
+        return [bars, f"the share of {spelled[1]!r} in {len(values) / _WIDTH:.3g} ticks, by height"]
     line = ""
-    for cell in range(width):
+    for cell in range(_WIDTH):
         codes_here = codes[(cells == cell) & ~np.isnan(codes)].astype(np.int64)
         line += _LETTERS[min(int(np.bincount(codes_here).argmax()), len(_LETTERS) - 1)] if codes_here.size else " "
     legend = ", ".join(f"{letter} {name}" for letter, name in zip(_LETTERS, spelled, strict=False))
-    return [line, f"the usual name of {len(values) / width:.3g} ticks: {legend}"[:200]]
+    return [line, f"the usual name of {len(values) / _WIDTH:.3g} ticks: {legend}"[:200]]
 
 
 def plain_csv(readings: Readings) -> str:

@@ -141,17 +141,17 @@ class Replay:
         """Results of windows by their first ticks (w,): true counts (w, g), of how many ticks, and those released."""
         window, scale = self.window, Fraction(self.window.scale)
         parts = len(self.parts) or 1
-        chosen = slice(None) if parts > 1 else [int(np.argmax(true.std(axis=0)))]
+        columns = slice(None) if parts > 1 else [int(np.argmax(true.std(axis=0)))]
         end = int(first[-1]) + window.length
         size = self.states.size if attacked else end
         states = self.states[:size]
-        seen, ours, best, learners = np.flatnonzero(states >= 0), None, None, tuple[Floats, ...]()
+        stated_ticks, changes, best, learners = np.flatnonzero(states >= 0), None, None, tuple[Floats, ...]()
         if parts == 1 and window.overlap == 1:
             groups, names = window.groups(self.policy.discretiser.states), len(self.policy.discretiser.states)
             present = (states >= 0).astype(np.int64)
             outputs = CountOutputs(counts, first, window.length, scale, groups, size, names, present)
             knowledge = Knowledge(self.transition, np.zeros(size, dtype=np.int64))
-            ours = odds_change(outputs, knowledge)[seen]
+            changes = odds_change(outputs, knowledge)[stated_ticks]
             if attacked:
 
                 def redrawn(generator: np.random.Generator) -> Outputs:
@@ -162,14 +162,14 @@ class Replay:
         return Results(
             replay=self,
             hours=(middles * self.hours).ravel(),
-            truth=(true / ticks)[:, chosen].ravel(),
-            released=np.clip(counts / ticks, 0.0, 1.0)[:, chosen].ravel(),
+            truth=(true / ticks)[:, columns].ravel(),
+            released=np.clip(counts / ticks, 0.0, 1.0)[:, columns].ravel(),
             live=len(first),
             end=size,
             band=window_error(scale, window.length).share_95 * parts,
-            ticks=seen,
-            ordinary=None if self.ordinary is None else self.ordinary[seen],
-            ours=ours,
+            ticks=stated_ticks,
+            ordinary=None if self.ordinary is None else self.ordinary[stated_ticks],
+            ours=changes,
             learners=learners,
             attack=best,
         )
@@ -194,7 +194,7 @@ class Replay:
             return attacks[0] if attacks else None, ()
         supervised, generator = replace(knowledge, truth=states), np.random.default_rng(1)
         draws = [outputs, *(redrawn(generator) for _ in range(FURTHER_DRAWS))]
-        changes = (odds_change(drawn, supervised, attackers[learner.attacker]) for drawn in draws)
+        changes = (odds_change(further_outputs, supervised, attackers[learner.attacker]) for further_outputs in draws)
         return attacks[0], tuple(change[states >= 0] for change in changes)
 
     @property
@@ -318,8 +318,8 @@ def load_night(name: str, epoch: float | None = None) -> Replay:
     """
     path, period, values = read_night(name)
     epoch = time.time() - period * len(values) if epoch is None else epoch
-    about = PolicyHeader(FLEET, f"watch-{name}", "heart-rate", BASELINE, period, epoch=round(epoch))
-    return _replay(f"Sleeper {name}", about, WantedWindow("above", BEATS, ("above",)), path, "value", values)
+    header = PolicyHeader(FLEET, f"watch-{name}", "heart-rate", BASELINE, period, epoch=round(epoch))
+    return _replay(f"Sleeper {name}", header, WantedWindow("above", BEATS, ("above",)), path, "value", values)
 
 
 def load_home(epoch: float | None = None) -> Replay:
@@ -333,11 +333,11 @@ def load_home(epoch: float | None = None) -> Replay:
     if epoch is None:
         epoch = (time.time() // 86_400 - values.size * _MINUTE // 86_400) * 86_400
     discretiser = Thresholds(edges=(0.5,), states=("off", "on"))
-    about = PolicyHeader(FLEET, "water-meter", "water", discretiser, _MINUTE, epoch=round(epoch))
+    header = PolicyHeader(FLEET, "water-meter", "water", discretiser, _MINUTE, epoch=round(epoch))
     query = Query("profile", blocks=profile_blocks("4h/UTC", epoch))
-    wanted = WantedWindow("profile", _WEEK, (1,), query=query)
+    window = WantedWindow("profile", _WEEK, (1,), query=query)
     hour = stretch_ticks(3600, round(_MINUTE * 1e6))
-    month = _replay("A household's month", about, wanted, path, "state", values, hour)
+    month = _replay("A household's month", header, window, path, "state", values, hour)
     return replace(month, of="with water running", tick="minute", recorded="water runs (1) or not (0)")
 
 
@@ -349,15 +349,15 @@ def _columns(path: Path, *names: str) -> Floats:
 
 
 def _replay(
-    name: str, about: PolicyHeader, wanted: WantedWindow, path: Path, column: str, values: Floats, stretch: int = 1
+    name: str, header: PolicyHeader, window: WantedWindow, path: Path, column: str, values: Floats, stretch: int = 1
 ) -> Replay:
     """A recording whose windows are planned for its own class, and for any stretch of so many ticks."""
     segments = np.zeros(len(values), dtype=np.int64)
-    states = states_of(about.discretiser, values, segments)
+    states = states_of(header.discretiser, values, segments)
     covered = covering_class(states, segments, 2)
-    plan = joint_plan(covered.chains, EPSILON, "universal", [wanted], stretch_ticks=stretch)
+    plan = joint_plan(covered.chains, EPSILON, "universal", [window], stretch_ticks=stretch)
     sensor = {"kind": "replay", "file": str(path.resolve()), "column": column, "loop": False}
-    return Replay(name, build_window_policy(plan, about), sensor, values, states, covered.transition)
+    return Replay(name, build_window_policy(plan, header), sensor, values, states, covered.transition)
 
 
 @dataclass(frozen=True)
@@ -443,8 +443,8 @@ def summary(results: Results) -> tuple[str, ...]:
     tick, promise = replay.tick, f"x {replay.promise:.1f}"
     sentences = [results.use()]
     if results.ours is None:
-        about = replay.about.removeprefix("1 ")
-        sentences.append(privacy_sentence(replay.policy.guarantee.epsilon, about, replay.stretches))
+        stretch = replay.about.removeprefix("1 ")
+        sentences.append(privacy_sentence(replay.policy.guarantee.epsilon, stretch, replay.stretches))
     else:
         sentences.append(
             "Private: for an attacker who already knows the habits behind it, the odds on a "

@@ -77,8 +77,8 @@ class Page:
 
     def __init__(self, *, browser: bool, posted: _Posted | None = None) -> None:
         self._state: dict[str, Any] = {"replays": []}
-        own, shared = files("fugu_cli.demo") / "assets", files("gateway.page") / "assets"
-        assets = *own.iterdir(), *(shared / name for name in _SHARED)
+        demo_assets, shared = files("fugu_cli.demo") / "assets", files("gateway.page") / "assets"
+        assets = *demo_assets.iterdir(), *(shared / name for name in _SHARED)
         self._files = {f"/{asset.name}": asset.read_bytes() for asset in assets if asset.is_file()}
         self._browser = browser
         self._drawn = 0
@@ -209,8 +209,8 @@ class Page:
         if (body := self._files.get(name)) is None:
             return HTTPStatus.NOT_FOUND, "text/plain", b"not found", {}
         # A report has its style inside, and nothing that runs.
-        more = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"} if _REPORT in name else {}
-        return HTTPStatus.OK, _KINDS[name.rpartition(".")[2]], body, more
+        extra = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"} if _REPORT in name else {}
+        return HTTPStatus.OK, _KINDS[name.rpartition(".")[2]], body, extra
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         page = self
@@ -228,13 +228,13 @@ class Page:
             def _reply(self) -> None:
                 sent = self.rfile if self.command == "POST" else None
                 try:
-                    status, kind, body, more = page._answer(self.path, self.headers, sent)
+                    status, kind, body, extra = page._answer(self.path, self.headers, sent)
                 except Exception as error:  # of whatever kind: the program, and what it was given, go on
                     page.show(stalled=(words := fault(error)))
-                    status, kind, body, more = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", words.encode(), {}
+                    status, kind, body, extra = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", words.encode(), {}
                 self.send_response_only(status)
-                named = {**_HEADERS, "Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **more}
-                for name, value in named.items():
+                headers = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **extra}
+                for name, value in (_HEADERS | headers).items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)

@@ -108,7 +108,7 @@ def plan_and_replay(
         paste = [*_INSTEAD, block] if offers else [_INSTEAD[0], _LONGER, ""]
         page.show(stage=_no_answer(offers), ended=True, offers=buttons, paste=paste)
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
-        return NOTHING, [other for _, other in offers]
+        return NOTHING, [settings for _, settings in offers]
     missing, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
         if (replay := replay_of(plan, Path(folder))) is None:
@@ -136,11 +136,11 @@ def prepared_plan(page: Page, path: Path, readings: Readings | None, options: Au
     plan, offers = _shown_plan(page, path, readings, options)
     if plan.useful:
         _draw_prepared(page, 0, plan, _PREPARED)
-    shown = []
+    buttons = []
     for offer in offers:
         texts = {name: _field(offer[1], name) for name in form}
-        shown.append({**_offered(offer, options), "options": texts})
-    page.show(stage=_PLANNED if answers(plan) else _no_answer(offers), done=0.0, ended=True, offers=shown)
+        buttons.append({**_offered(offer, options), "options": texts})
+    page.show(stage=_PLANNED if answers(plan) else _no_answer(offers), done=0.0, ended=True, offers=buttons)
     return plan
 
 
@@ -178,20 +178,20 @@ def show_stretches(
 
     cards: list[dict[str, Any]]
     find, cards = _planner(readings, path, plan.whose), [{"name": "As you asked", "words": [], "at": 0, "options": {}}]
-    asked = question_asked(options).protect or 0
+    seconds = question_asked(options).protect or 0
     with suppress(_AskedElseError):
         for protect, name in _STRETCHES.items():
             at = len(cards)
             with suppress(FuguError):  # a recording may be too short for one of them
                 question = question_asked(replace(options, protect=protect))
-                other = find(question, progress=tell)
-                if other.verdict == plan.verdict:
+                other_plan = find(question, progress=tell)
+                if other_plan.verdict == plan.verdict:
                     continue
-                drawn = other.useful and _draw_prepared(page, at, other, name)
-                chosen = {"protect": protect} if other.useful else {}
-                beside = f"Hide {name.lower()}: protects {'more' if (question.protect or 0) > asked else 'less'}"
-                words = [_plain_words(other.verdict[0])]
-                card = {"name": beside, "words": words, "at": at if drawn else None, "options": chosen}
+                is_drawn = other_plan.useful and _draw_prepared(page, at, other_plan, name)
+                button = {"protect": protect} if other_plan.useful else {}
+                beside = f"Hide {name.lower()}: protects {'more' if (question.protect or 0) > seconds else 'less'}"
+                words = [_plain_words(other_plan.verdict[0])]
+                card = {"name": beside, "words": words, "at": at if is_drawn else None, "options": button}
                 page.show(stretches=(cards := [*cards, card]))
 
 
@@ -242,12 +242,12 @@ def _show_nearest(page: Page, plan: Plan) -> None:
         return
     near = [details.recommended]
     if not plan.useful:
-        drawn = [each for each in details.candidates if each.kind in ("windows", "symbols") and each.devices == 1]
-        near = [candidate for candidate in drawn if math.isfinite(candidate.expected_error)]
+        single = [row for row in details.candidates if row.kind in ("windows", "symbols") and row.devices == 1]
+        near = [row for row in single if math.isfinite(row.expected_error)]
     for nearest in sorted(near, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9)):
         with suppress(FuguError):
-            other = replace(plan, details=details._replace(recommended=nearest))
-            if _draw_prepared(page, 0, other, _PREPARED if plan.useful else _NEAREST):
+            plan_of_nearest = replace(plan, details=details._replace(recommended=nearest))
+            if _draw_prepared(page, 0, plan_of_nearest, _PREPARED if plan.useful else _NEAREST):
                 return
 
 
@@ -277,18 +277,18 @@ def _no_answer(offers: Sequence[Offer]) -> str:
 
 def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
     """An offer as a button, and what it gives up."""
-    words, other = offer
-    asked = asdict(options)
-    changed = {name: value for name, value in asdict(other).items() if value != asked[name]}
-    settings = ", ".join(_setting(name, value) for name, value in changed.items())
-    more = _plain_words(words).partition(": ")[2]
-    more = f"{more[:1].upper()}{more[1:].removesuffix('.')}."
-    if other.epsilon > options.epsilon:
+    words, settings = offer
+    before_offer = asdict(options)
+    changed = {name: value for name, value in asdict(settings).items() if value != before_offer[name]}
+    words_of_settings = ", ".join(_setting(name, value) for name, value in changed.items())
+    cost = _plain_words(words).partition(": ")[2]
+    cost = f"{cost[:1].upper()}{cost[1:].removesuffix('.')}."
+    if settings.epsilon > options.epsilon:
         before = sure_words(options.epsilon).removeprefix("from 50 % to at most ").removesuffix(" sure")
-        more += f" What that gives up: {sure_words(other.epsilon)}, instead of {before}."
+        cost += f" What that gives up: {sure_words(settings.epsilon)}, instead of {before}."
     if "protect" in changed:
-        more += f" What that gives up: only {_setting('protect', other.protect)}, {sure_words(other.epsilon)}."
-    return {"words": f"Plan with {settings} instead", "more": more}
+        cost += f" What that gives up: only {_setting('protect', settings.protect)}, {sure_words(settings.epsilon)}."
+    return {"words": f"Plan with {words_of_settings} instead", "more": cost}
 
 
 def _setting(name: str, value: Any) -> str:
@@ -304,7 +304,7 @@ def _setting(name: str, value: Any) -> str:
 
 def _planner(readings: Readings, path: Path, whose: Whose) -> Planner:
     """The planner of a recording that has been read."""
-    return lambda asked, progress: Plan(plan_auto(readings, asked, np.random.default_rng(1), progress), path, whose)
+    return lambda query, progress: Plan(plan_auto(readings, query, np.random.default_rng(1), progress), path, whose)
 
 
 def replay_of(plan: Plan, folder: Path) -> Replay | None:
@@ -328,19 +328,19 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     assert isinstance(policy, Policy)
     [stream] = tomllib.loads(plan.configuration())["streams"]
     sensor = {"silence": "samples", **stream["sensor"]}
-    source, read = open_sensor(sensor), list[float | str | None]()
-    while not source.finished(len(read)):
-        reading = source.read(len(read))
-        read.append(None if reading is None else reading.reveal())
+    source, values_read = open_sensor(sensor), list[float | str | None]()
+    while not source.finished(len(values_read)):
+        reading = source.read(len(values_read))
+        values_read.append(None if reading is None else reading.reveal())
     try:
-        values: Cells = np.array(read, dtype=np.float64)  # NaN for None
+        values: Cells = np.array(values_read, dtype=np.float64)  # NaN for None
     except ValueError:
-        values = np.array([None if reading is None else str(reading) for reading in read], dtype=object)
-    segments = np.zeros(len(read), dtype=np.int64)
-    states = states_of(policy.discretiser, read, segments)
+        values = np.array([None if reading is None else str(reading) for reading in values_read], dtype=object)
+    segments = np.zeros(len(values_read), dtype=np.int64)
+    states = states_of(policy.discretiser, values_read, segments)
     transition = mean_transitions(states, segments, len(policy.discretiser.states))
     if symbols:  # waits of a replay are ticks, so that a device sends again what is not covered within some of them
-        policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(read) // _MESSAGES))})
+        policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(values_read) // _MESSAGES))})
     tick = _TICKS.get(policy.clock.period_us, "reading")
     words = {"of": _plain_words(details.states.share_of), "tick": tick, "recorded": details.readings.column}
     kind = SymbolReplay if symbols else Replay
@@ -383,11 +383,11 @@ def _epoch(plan: AutoPlan) -> float:
     return math.floor(first + (newest - first) // _DAY * _DAY)
 
 
-def _block(plan: Plan, path: Path, asked: list[str]) -> str:
+def _block(plan: Plan, path: Path, options: list[str]) -> str:
     """Commands that plan the same, put a real sensor in place of the recording, and run its agent."""
     topic, where = topic_of_recording(plan)
     sensor = Mqtt(kind="mqtt", port=_PORT, topic=topic, path=where)
     configuration = plan.configuration(sensor=topic_sensor(plan, sensor))
     flag = ["--not-private"] if plan.privacy == "none" else []
-    command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *asked, *flag, "-o", "plan"])
+    command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *options, *flag, "-o", "plan"])
     return f"{command}\ncat > plan/agent.toml <<'END'\n{configuration}END\nfugu agent run plan/agent.toml\n"

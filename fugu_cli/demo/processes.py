@@ -23,9 +23,9 @@ from fugu.mqtt import Broker, Link
 from fugu_cli.view.terminal import say
 
 __all__ = [
-    "STOP_SECONDS",
     "Listener",
     "await_that",
+    "end",
     "find_mosquitto",
     "gateway",
     "kill",
@@ -98,7 +98,7 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
         _await_listening(process, port, log)
         yield port, name
     finally:
-        _end(process, "the broker", log)
+        end(process, "the broker", log)
 
 
 def find_mosquitto(kind: str) -> str | None:
@@ -145,7 +145,7 @@ if __name__ == "__main__":
 
 
 _GATEWAY_SECONDS = 900.0
-STOP_SECONDS = 120.0
+_STOP_SECONDS = 120.0
 
 
 def await_that(what: str, condition: Callable[[], bool], seconds: float) -> None:
@@ -168,7 +168,7 @@ def program(module: str, arguments: Sequence[str], log: Path) -> Iterator[subpro
     process = launch(module, arguments, log)
     try:
         yield process
-        if _end(process, arguments[0], log) != 0:
+        if end(process, arguments[0], log) != 0:
             raise FuguError(f"{arguments[0]} ended with code {process.returncode}: see {log}")
     finally:
         process.kill()
@@ -186,14 +186,14 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _end(process: subprocess.Popen[bytes], what: str, log: Path) -> int:
+def end(process: subprocess.Popen[bytes], name: str, log: Path) -> int:
     """Ask a process to end in order; returns its exit code, 0 if it does not end, is killed, and that is said."""
     process.terminate()
     try:
-        return process.wait(STOP_SECONDS)
+        return process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         kill(process)
-        say(f"{what} did not end within {STOP_SECONDS:.0f} s and was killed: see {log}")
+        say(f"{name} did not end within {_STOP_SECONDS:.0f} s and was killed: see {log}")
         return 0
 
 

@@ -77,22 +77,22 @@ def readings_lane(values: Cells, hours: float, ticks: int, of: str, span: tuple[
     if are_names(values):
         names = sorted({*values.tolist()} - {None})
         numbers = np.array([np.nan if value is None else names.index(value) for value in values])
-    seen = numbers[~np.isnan(numbers)]
-    low, high = (float(seen.min()), float(seen.max())) if seen.size else (0.0, 1.0)
+    present = numbers[~np.isnan(numbers)]
+    low, high = (float(present.min()), float(present.max())) if present.size else (0.0, 1.0)
     if low == high:
         low, high = low - 1.0, high + 1.0
-    whole = span or (0.0, numbers.size * hours)
-    first, last = (min(max(round(end / hours), 0), numbers.size) for end in whole)
+    hours_drawn = span or (0.0, numbers.size * hours)
+    first, last = (min(max(round(end / hours), 0), numbers.size) for end in hours_drawn)
     edges = np.linspace(first, last, min(last - first, _COLUMNS) + 1).astype(np.int64).tolist()
     columns = []
     for begin, end in pairwise(edges):
         part = numbers[begin:end][~np.isnan(numbers[begin:end])]
         if part.size:
             columns.append((begin * hours, float(part.min()), float(part.max())))
-    read = min(ticks, numbers.size) * hours
+    read_hours = min(ticks, numbers.size) * hours
     shapes = (
-        Shape("range", "later", [column for column in columns if column[0] >= read]),
-        Shape("range", "raw", [column for column in columns if column[0] < read]),
+        Shape("range", "later", [column for column in columns if column[0] >= read_hours]),
+        Shape("range", "raw", [column for column in columns if column[0] < read_hours]),
     )
     levels = [(float(level), name[:12]) for level, name in enumerate(names)]
     if not names or len(names) > _MOST_NAMES:
@@ -100,7 +100,7 @@ def readings_lane(values: Cells, hours: float, ticks: int, of: str, span: tuple[
         levels = [(value, names[int(value)][:12] if names else words) for value, words in ends.items()]
     return Lane(
         *("stays", "Stays", f"{min(ticks, numbers.size):,}", "readings, on the device", of, 140),
-        *(whole, (), (low, high), levels, shapes),
+        *(hours_drawn, (), (low, high), levels, shapes),
     )
 
 
@@ -149,10 +149,10 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
         ticks = results.ticks[: sure.size]
         first, last = (round(end / replay.hours) for end in replay.span(results.end))
         inside = np.flatnonzero((ticks >= first) & (ticks < last))
-        chosen = inside[:: max(1, -(-inside.size // _MOST_DOTS))]
+        dots_at = inside[:: max(1, -(-inside.size // _MOST_DOTS))]
         if inside.size:
-            chosen = np.union1d(chosen, inside[[np.argmax(sure[inside])]])
-        dots = [*zip(((ticks[chosen] + 0.5) * replay.hours).tolist(), sure[chosen].tolist(), strict=True)]
+            dots_at = np.union1d(dots_at, inside[[np.argmax(sure[inside])]])
+        dots = [*zip(((ticks[dots_at] + 0.5) * replay.hours).tolist(), sure[dots_at].tolist(), strict=True)]
         limit = promise * (1.0 + 1e-9)
         shapes += [
             Shape("dots", "sure", [dot for dot in dots if dot[1] <= limit]),
@@ -166,23 +166,23 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
     return certainty_lane(number, words, head, 190, span, shapes, replay.marks)
 
 
-def stretches_lane(stretches: Sequence[Stretch], about: str) -> Lane:
+def stretches_lane(stretches: Sequence[Stretch], promised_stretch: str) -> Lane:
     """Lane of the certainty that anybody may get at most about stretches of several lengths, by the promise."""
-    shown = stretches[:6]
+    shown_stretches = stretches[:6]
     bars: dict[str, list[tuple[float, ...]]] = {"most": [], "bare": []}
-    for at, stretch in enumerate(shown):
+    for at, stretch in enumerate(shown_stretches):
         look = "most" if stretch.epsilon <= LARGEST_PROTECTED else "bare"
         bars[look].append((at + 0.2, at + 0.8, 0.5, most_sure(stretch.epsilon)))
-    promised = next((stretch for stretch in shown if stretch.name == about), shown[0])
-    longer = ", ".join(_short(stretch.name) for stretch in shown if stretch.epsilon > LARGEST_PROTECTED)
-    words = f"at most sure of what went on in any {about.removeprefix('1 ')}, if 50 % sure before"
+    promised = next((stretch for stretch in shown_stretches if stretch.name == promised_stretch), shown_stretches[0])
+    longer = ", ".join(_short(stretch.name) for stretch in shown_stretches if stretch.epsilon > LARGEST_PROTECTED)
+    words = f"at most sure of what went on in any {promised_stretch.removeprefix('1 ')}, if 50 % sure before"
     words += f"; not protected: {longer}" if longer else ""
     level = most_sure(promised.epsilon)
     shapes = [Shape("bars", look, points) for look, points in bars.items()]
     shapes.append(Shape("level", "promise", [(level,)], f"the promise: at most {_sure(level)}"))
-    marks = [(at + 0.5, _short(stretch.name)) for at, stretch in enumerate(shown)]
+    marks = [(at + 0.5, _short(stretch.name)) for at, stretch in enumerate(shown_stretches)]
     head = "how sure anybody can get, by the length of time; 50 %: a coin flip"
-    lane = certainty_lane(_sure(level), words, head, 190, (0.0, float(len(shown))), shapes, marks)
+    lane = certainty_lane(_sure(level), words, head, 190, (0.0, float(len(shown_stretches))), shapes, marks)
     return lane._replace(middles=True)
 
 

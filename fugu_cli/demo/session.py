@@ -244,7 +244,7 @@ def _watch(
     A device that stands still is named, and after a while killed; returns a sentence for each.
     """
     began = moving = time.monotonic()
-    named, missing, drawn = dict[str, str](), list[str](), dict[str, int]()
+    standstills, missing, drawn_ticks = dict[str, str](), list[str](), dict[str, int]()
     ticks = sum(replay.states.size for replay in replays)
     with working("replaying", measured=True) as progress:
         while not _over(subscriber, serving, devices):
@@ -253,27 +253,27 @@ def _watch(
             for device, process in [*devices.items()]:
                 still, where = subscriber.stands(device, began)
                 if process.poll() is not None or not (late or still > _STILL_SECONDS):
-                    named.pop(device, None)
+                    standstills.pop(device, None)
                     continue
-                if device not in named:
-                    named[device] = f"{device} (process {process.pid}) has stood still for {still:.0f} s: {where}"
-                    say(named[device])
+                if device not in standstills:
+                    standstills[device] = f"{device} (process {process.pid}) has stood still for {still:.0f} s: {where}"
+                    say(standstills[device])
                 if late or still > _GIVEN_UP_SECONDS:
                     missing.append(f"{device} stood still for {still:.0f} s and was ended: {where}")
                     kill(devices.pop(device))
-            heard = [subscriber.devices[replay.device] for replay in replays]
-            if not any(state.ticks for state in heard):
+            device_states = [subscriber.devices[replay.device] for replay in replays]
+            if not any(state.ticks for state in device_states):
                 moving = time.monotonic()
-            pairs = [*zip(heard, replays, strict=True)]
+            pairs = [*zip(device_states, replays, strict=True)]
             done = sum(min(state.ticks, replay.states.size) for state, replay in pairs) / ticks
             seconds_left = (time.monotonic() - moving) * (1.0 - done) / done if done >= _TOLD_FROM else None
             came = sum(replay.came(state.frames) for state, replay in pairs)
             stage = f"replaying: {came} of {sum(replay.expected for replay in replays)} numbers sent"
-            page.show(stage=stage, done=done, left=seconds_left, stalled="; ".join(named.values()))
+            page.show(stage=stage, done=done, left=seconds_left, stalled="; ".join(standstills.values()))
             progress(stage.partition(": ")[2], done)
             for at, (state, replay) in enumerate(pairs):
-                if state.ticks > drawn.get(replay.device, 0):
-                    drawn[replay.device] = state.ticks
+                if state.ticks > drawn_ticks.get(replay.device, 0):
+                    drawn_ticks[replay.device] = state.ticks
                     draw_replay(page, at, replay, state.ticks, replay.results(state.frames))
             time.sleep(0.1)
     page.show(stalled="")

@@ -197,8 +197,8 @@ class _Scene:
         self.agents = [
             _Agent(folder / name, policies[name], self.states[name], broker, self.group) for name in names[:_AGENTS]
         ]
-        rest = {name: self.states[name].tolist() for name in names[_AGENTS:]}
-        self.simulated = SimulatedHomes(broker, self.group.group, rest, away_probability=_AWAY)
+        simulated_states = {name: self.states[name].tolist() for name in names[_AGENTS:]}
+        self.simulated = SimulatedHomes(broker, self.group.group, simulated_states, away_probability=_AWAY)
         members = Members(folder / "helper" / "members")
         for name, text in {**{home.name: home.digits for home in self.agents}, **self.simulated.digits}.items():
             members.admit(name, text)
@@ -346,30 +346,30 @@ def _mean_error(hours: Sequence[Hour]) -> float:
     return float(np.mean([abs(hour.told - hour.truth) for hour in hours]))
 
 
-def _summary(scene: _Scene, plan: Street, seen: Sequence[Hour]) -> int:
+def _summary(scene: _Scene, plan: Street, hours: Sequence[Hour]) -> int:
     """Say the two verdicts, and what the site and the helper saw; 1 if a sum is missing."""
-    if not seen:
+    if not hours:
         raise FuguError("no sum has come")
     off, guess, habit = (
-        float(np.mean([abs(value - hour.truth) for hour, value in zip(seen, values, strict=True)]))
-        for values in ([hour.told for hour in seen], [scene.constant] * len(seen), [hour.habit for hour in seen])
+        float(np.mean([abs(value - hour.truth) for hour, value in zip(hours, values, strict=True)]))
+        for values in ([hour.told for hour in hours], [scene.constant] * len(hours), [hour.habit for hour in hours])
     )
     useful = "Useful" if 2 * off <= guess else "Not useful in these hours"
-    many = "s" if len(seen) > 1 else ""
+    plural = "s" if len(hours) > 1 else ""
     say(
-        f"\n{useful}: {len(seen)} sum{many}, off by {error_words(off)} on average (planned over many: "
+        f"\n{useful}: {len(hours)} sum{plural}, off by {error_words(off)} on average (planned over many: "
         f"{error_words(plan.details.size.off)}); guessing is off by "
         f"{error_words(guess)}, and habit by {error_words(habit)}.",
         style="bold",
     )
     say(plan.verdict[1], style="bold")
-    shares = [share for hour in seen for share in scene.simulated.shares.get(hour.number, {}).values()]
+    shares = [share for hour in hours for share in scene.simulated.shares.get(hour.number, {}).values()]
     exact = sum(not share for share in shares)
     say(
         f"The site saw random numbers of each home, and so did the helper. Had both worked together, they would have "
         f"seen the exact count in {exact} of {len(shares)} reports: those whose share of noise is 0."
     )
-    if lost := scene.hours - len(seen):
+    if lost := scene.hours - len(hours):
         say(f"missing: {lost} of {scene.hours} sums")
     return 1 if lost else 0
 

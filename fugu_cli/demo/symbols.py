@@ -102,7 +102,7 @@ class SymbolReplay(Replay):
         end = int(np.flatnonzero(symbols >= 0)[-1]) + 1
         weights = np.array(self.policy.table.weights(), dtype=np.float64)
         outputs = SymbolOutputs(symbols[:end], weights / weights.sum(axis=1, keepdims=True))
-        truth, seen = self.states[:end], self.states[:end] >= 0
+        truth, stated = self.states[:end], self.states[:end] >= 0
         initial = stationary_distribution(self.transition)
         beliefs = filter_beliefs(outputs.symbols, initial, self.transition, outputs.emission).beliefs
         knowledge = Knowledge(self.transition, np.zeros(end, dtype=np.int64))
@@ -113,21 +113,21 @@ class SymbolReplay(Replay):
             return replace(outputs, symbols=np.where(symbols[:end] < 0, -1, further))
 
         best, learners = self.attacks(outputs, redrawn, knowledge, ATTACKERS) if attacked else (None, ())
-        shown = np.flatnonzero(seen)[-_SHOWN:]
-        counts = np.bincount(truth[seen], minlength=2)
+        shown_ticks = np.flatnonzero(stated)[-_SHOWN:]
+        counts = np.bincount(truth[stated], minlength=2)
         return SymbolResults(
             replay=self,
-            hours=np.asarray((shown + 0.5) * self.hours, dtype=np.float64),
-            truth=truth[shown].astype(np.float64),
-            released=beliefs[shown, 1],
+            hours=np.asarray((shown_ticks + 0.5) * self.hours, dtype=np.float64),
+            truth=truth[shown_ticks].astype(np.float64),
+            released=beliefs[shown_ticks, 1],
             live=int((symbols >= 0).sum()),
             end=end,
             band=0.0,
-            ticks=np.flatnonzero(seen),
+            ticks=np.flatnonzero(stated),
             ordinary=None,
-            ours=odds_change(outputs, knowledge)[seen],
+            ours=odds_change(outputs, knowledge)[stated],
             learners=learners,
             attack=best,
-            right=float((beliefs[seen].argmax(axis=1) == truth[seen]).mean()),
+            right=float((beliefs[stated].argmax(axis=1) == truth[stated]).mean()),
             majority=float(counts.max() / counts.sum()),
         )

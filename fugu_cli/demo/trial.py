@@ -45,8 +45,8 @@ def run(
             return 0
     readings = recorded(path, options)
     find_mosquitto("auto")
-    chosen = Queue[int](1)
-    with Page(browser=browser, posted=partial(_posted, chosen)) as page:
+    choices = Queue[int](1)
+    with Page(browser=browser, posted=partial(_posted, choices)) as page:
         page.show(title=f"{path.name}: what would leave, and what that tells")
         while True:
             page.show(stage="planning", done=0.0, ended=False, verdicts=_NOT_YET, offers=[], paste=None)
@@ -54,17 +54,17 @@ def run(
             from fugu_cli.demo.planned import plan_and_replay  # the recording is seen while this is loaded
 
             code, offers = plan_and_replay(page, path, readings, options, not_private=not_private, numbers=numbers)
-            choice = None if numbers is not None and numbers.drawn else page.stay(chosen)
+            choice = None if numbers is not None and numbers.drawn else page.stay(choices)
             if choice is None or not 0 <= choice < len(offers):
                 return code
             options = offers[choice]
 
 
-def _posted(chosen: Queue[int], path: str, _query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
+def _posted(choices: Queue[int], path: str, _query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
     """Take the number of an offer, in a thread of the page."""
     if path != "/ask":
         return HTTPStatus.BAD_REQUEST
-    return take_asked(chosen, lambda sent: int(sent["offer"]), body, length)
+    return take_asked(choices, lambda sent: int(sent["offer"]), body, length)
 
 
 def numbers_of(path: Path, options: AutoOptions, broker: Broker, *, not_private: bool) -> TrialNumbers:

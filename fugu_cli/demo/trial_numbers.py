@@ -102,7 +102,7 @@ class TrialNumbers:
         values = [(topic, str(payload)) for topic, payload in messages if _is_value(topic)]
         documents[topic_of("health", DEVICE)] = '{"online": true}'
         documents[available_topic(DEVICE, DEVICE)] = "online"
-        others = len([*self.file.parent.glob(f"trial-{self._recording}-*.json")]) - 1
+        other_trials = len([*self.file.parent.glob(f"trial-{self._recording}-*.json")]) - 1
         say(
             f"\n{len(values)} message(s) with numbers of a real recording leave this machine now, for "
             f"{self._broker.address}.",
@@ -110,8 +110,8 @@ class TrialNumbers:
         )
         say(f"They are the same at each trial, and kept in {self.file}.")
         say("An agent that replays the recording draws noise of its own: what both tell adds up.")
-        if others:
-            say(f"{others} other trial(s) of this recording had noise of their own: what they told adds up.")
+        if other_trials:
+            say(f"{other_trials} other trial(s) of this recording had noise of their own: what they told adds up.")
         link = Link(
             self._broker,
             client_id="fugu-trial",

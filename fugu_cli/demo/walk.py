@@ -29,7 +29,7 @@ from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
 from fugu_cli.demo.page import Page, write_pictures
-from fugu_cli.demo.processes import STOP_SECONDS, Listener, gateway, kill, launch, start_broker
+from fugu_cli.demo.processes import Listener, end, gateway, kill, launch, start_broker
 from fugu_cli.view.terminal import say, show_table
 
 __all__ = ["run"]
@@ -107,10 +107,10 @@ class Walk(NamedTuple):
     @property
     def errors(self) -> tuple[float, float, float]:
         """Errors of released points that have an estimate, of these estimates, and of those with later points."""
-        both = sorted(self.released.keys() & self.estimates.keys())
+        estimated_ticks = sorted(self.released.keys() & self.estimates.keys())
         return (
-            self.error(dict(zip(both, self.points(both), strict=True))),
-            self.error({tick: self.estimates[tick].values for tick in both}),
+            self.error(dict(zip(estimated_ticks, self.points(estimated_ticks), strict=True))),
+            self.error({tick: self.estimates[tick].values for tick in estimated_ticks}),
             self.error({tick: smoothed.values for tick, smoothed in self.later.items()}),
         )
 
@@ -231,8 +231,9 @@ class _Course:
         config = write_config(folder, {**options, "drain_seconds": 10.0}, broker, {"policy.json": sensor})
         self._page.draw_lanes(0, _lanes(self._listener.walk(), self._expected))
         self._page.show(stage="starting a gateway and a device")
-        start = partial(launch, "edge_agent", [str(config)], self._out / "device.log")
-        with gateway(broker.port, FLEET, folder, self._out / "gateway.log") as serving:
+        log = self._out / "device.log"
+        start = partial(launch, "edge_agent", [str(config)], log)
+        with gateway(broker.port, FLEET, folder, self._out / "gateway.log"):
             self.device = start()
             stack.callback(lambda: kill(self.device))
             self._follow(self._expected // 3, "the device sends a point at every step")
@@ -240,11 +241,11 @@ class _Course:
             self._follow(0, "the device was killed", _DOWN_SECONDS)
             self.device = start()
             self._follow(self._expected // 2, "the device has begun anew")
-            _end(serving, "gateway", self._out)
         self._follow(0, "the gateway was stopped", _DOWN_SECONDS)
         with gateway(broker.port, FLEET, folder, self._out / "gateway-2.log"):
             self._follow(self._expected, "both are back")
-            _end(self.device, "device", self._out)
+            if end(self.device, "the device", log) != 0:
+                raise FuguError(f"the device ended with an error: see {log}")
 
     def _follow(self, count: int, stage: str, seconds: float = 0.0) -> None:
         """Draw what comes until so many points have arrived, or for some seconds.
@@ -257,48 +258,38 @@ class _Course:
         clock, began = walk.policy.clock, time.monotonic()
         moved = began + max(clock.epoch_us / 1e6 - time.time(), 0.0)
         end = moved + self._expected * _MOST_TICKS * PERIOD_SECONDS
-        before, named = 0, ""
+        before, standstill = 0, ""
         while len(walk.released) < count or time.monotonic() < began + seconds:
             came = len(walk.released)
             if not seconds and self.device.poll() is not None:
                 raise FuguError(f"the device ended before {count} points arrived: see {self._out / 'device.log'}")
             if came > before:
-                before, moved, named = came, time.monotonic(), ""
+                before, moved, standstill = came, time.monotonic(), ""
             still = time.monotonic() - moved
             where = f"{came} of {self._expected} points have arrived, the device is process {self.device.pid}"
-            if still > _STILL_SECONDS and not named:
-                named = f"the walk has stood still for {still:.0f} s: {where}"
-                say(named)
+            if still > _STILL_SECONDS and not standstill:
+                standstill = f"the walk has stood still for {still:.0f} s: {where}"
+                say(standstill)
             if still > _GIVEN_UP_SECONDS or time.monotonic() > end:
                 raise _StoodStillError(f"the walk stood still for {still:.0f} s: {where}; see the logs in {self._out}")
             self._page.draw_lanes(0, _lanes(walk, self._expected))
-            self._page.show(stage=stage, done=came / self._expected, stalled=named)
+            self._page.show(stage=stage, done=came / self._expected, stalled=standstill)
             time.sleep(0.2)
             walk = self._listener.walk()
-
-
-def _end(process: subprocess.Popen[bytes], what: str, out: Path) -> None:
-    process.terminate()
-    try:
-        code = process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise _StoodStillError(f"the {what} did not end: see the logs in {out}") from None
-    if code != 0:
-        raise FuguError(f"the {what} ended with an error: see the logs in {out}")
 
 
 def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
     """Three maps of the newest ticks: the true way, released points, and the gateway's estimate."""
     first = max(0, len(walk.truth) - _SHOWN)
-    way = [tuple(place) for place in walk.truth[first:].tolist()]
-    truth = Shape("line", "truth", way)
+    recent_places = [tuple(place) for place in walk.truth[first:].tolist()]
+    truth = Shape("line", "truth", recent_places)
     ticks = sorted(tick for tick in walk.released if tick >= first)
     points = walk.points(ticks)
     _, off, _ = walk.errors
     estimate = walk.estimates[max(walk.estimates)] if walk.estimates else None
     came, lately = len(walk.released), f"of the last {_SHOWN} steps"
     sent = f"of {came if expected is None else expected:,} points"
-    steps = [Shape("line", "raw", way), Shape("dots", "here", way[-1:])]
+    steps = [Shape("line", "raw", recent_places), Shape("dots", "here", recent_places[-1:])]
     released = [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
     guess = [truth, *([] if estimate is None else _guess(estimate))]
     sure = f"{100 * most_sure(walk.policy.epsilon):.0f} %"
@@ -317,27 +308,27 @@ def _map(walk: Walk, look: Look, number: str, words: str, head: str, shapes: Seq
     policy = walk.policy
     scale = np.array(policy.resolution)
     places = np.array(policy.coordinates) * scale
-    (left, low), (right, high) = (places.min(axis=0) - scale).tolist(), (places.max(axis=0) + scale).tolist()
+    (west, low), (east, high) = (places.min(axis=0) - scale).tolist(), (places.max(axis=0) + scale).tolist()
     cells = [(x - scale[0] / 2, x + scale[0] / 2, y - scale[1] / 2, y + scale[1] / 2) for x, y in places.tolist()]
-    inside = [shape._replace(points=[_inside(point, left, right) for point in shape.points]) for shape in shapes]
+    inside = [shape._replace(points=[_inside(point, west, east) for point in shape.points]) for shape in shapes]
     middle = float(places[:, 0].max() / 2)
     marks = [(0.0, "0"), (middle, f"{middle:g} {policy.unit}"), (2 * middle, f"{2 * middle:g}")]
     return Lane(
-        *(look, look.title(), number, words, head, 0, (left, right), marks, (low, high), ()),
+        *(look, look.title(), number, words, head, 0, (west, east), marks, (low, high), ()),
         [Shape("bars", "cell", cells), *inside],
     )
 
 
-def _inside(point: tuple[float, ...], left: float, right: float) -> tuple[float, ...]:
-    return min(max(point[0], left), right), *point[1:]
+def _inside(point: tuple[float, ...], west: float, east: float) -> tuple[float, ...]:
+    return min(max(point[0], west), east), *point[1:]
 
 
 def _guess(estimate: ValueEstimate) -> list[Shape]:
     """An estimate and its ranges, east and north."""
-    (x, y), (left, low), (right, high) = estimate.values, estimate.low, estimate.high
+    (x, y), (west, low), (east, high) = estimate.values, estimate.low, estimate.high
     return [
-        Shape("bars", "allowed", [(left, right, low, high)]),
-        Shape("line", "guess", [(left, y), (right, y)]),
+        Shape("bars", "allowed", [(west, east, low, high)]),
+        Shape("line", "guess", [(west, y), (east, y)]),
         Shape("line", "guess", [(x, low), (x, high)]),
         Shape("dots", "sure", [(x, y)]),
     ]
@@ -346,8 +337,8 @@ def _guess(estimate: ValueEstimate) -> list[Shape]:
 def _summary(walk: Walk) -> list[tuple[str, str]]:
     """Names and values of what the demo shows."""
     tables = Counter(released.table for released in walk.released.values())
-    own = len(walk.policy.measure_tables)
-    sent = sum(count for number, count in tables.items() if number >= own)
+    first_sent = len(walk.policy.measure_tables)
+    sent = [count for number, count in tables.items() if number >= first_sent]
     unit = walk.policy.unit
     hidden = [estimate.protection for estimate in walk.estimates.values() if estimate.protection]
     released, off, later = walk.errors
@@ -356,7 +347,7 @@ def _summary(walk: Walk) -> list[tuple[str, str]]:
         ("points that arrived", f"{len(walk.released)}"),
         ("ticks while the device was down", f"{len(walk.truth) - len(walk.released)}"),
         ("drawn from the fallback table", f"{tables[0]}"),
-        ("drawn from tables that the gateway sent", f"{sent}, from {sum(number >= own for number in tables)} tables"),
+        ("drawn from tables that the gateway sent", f"{sum(sent)}, from {len(sent)} tables"),
         ("epsilon of a point, between cells of the policy graph", f"{walk.policy.epsilon:g}"),
         ("a possible cell is hidden among at least", f"{min(hidden, default=0)} cells"),
         ("error of the released point (root mean square)", f"{released:.0f} {unit}"),

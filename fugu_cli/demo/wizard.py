@@ -194,8 +194,8 @@ class _Wizard:
                 show_readings(self.page, recording.readings)
                 if recording.readings is not None:
                     with suppress(FuguError):  # a plan says what it lacks
-                        chosen = choose_states(recording.readings, question_asked(AutoOptions()))
-                        understood.append(f"states: {', '.join(chosen.discretiser.states)}")
+                        states = choose_states(recording.readings, question_asked(AutoOptions()))
+                        understood.append(f"states: {', '.join(states.discretiser.states)}")
         except QuestionError as error:
             stalled, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
         except (FuguError, OSError) as error:
@@ -217,24 +217,24 @@ class _Wizard:
     def serve(self) -> None:
         """Do what is asked, until that is to finish."""
         does = {"record": self._record, "plan": self._show, "write": self._write}
-        while (asked := self._asked.get())["do"] != "finish":
+        while (fields := self._asked.get())["do"] != "finish":
             with self._lock:
-                self._busy = asked["do"] != "record"
+                self._busy = fields["do"] != "record"
             try:
                 self.page.show(stalled="", ended=False)
-                does[asked["do"]](asked)
+                does[fields["do"]](fields)
             except Exception as error:  # of whatever kind: a day's recording must not end with it
                 stage = _BEGIN if self._recording is None else _arrival_words(self._recording)
-                offers = _answers(error, asked) if isinstance(error, QuestionError) else []
+                offers = _answers(error, fields) if isinstance(error, QuestionError) else []
                 self.page.show(stage=stage, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)), offers=offers)
             finally:
                 with self._lock:
                     self._busy, self._beside = False, None
                     self._delete_older()
 
-    def _record(self, asked: dict[str, str]) -> None:
+    def _record(self, fields: dict[str, str]) -> None:
         """Record every message of the topic until something else is asked; a plan is made of a file that is full."""
-        sensor, broker = _sensor(asked), broker_of(asked["broker"])
+        sensor, broker = _sensor(fields), broker_of(fields["broker"])
         _refuse_fleets(sensor, broker, reached=True)
         source = {**sensor.model_dump(), "fleet_broker": [broker.host, broker.port]}
         count, full = 0, ""
@@ -257,7 +257,7 @@ class _Wizard:
                 time.sleep(_POLL_SECONDS)
         self.page.show(stalled="")
 
-    def _show(self, asked: dict[str, str]) -> None:
+    def _show(self, fields: dict[str, str]) -> None:
         """Plan, and show what would leave."""
         from fugu_cli.demo.planned import prepared_plan, show_stretches  # they take a while to load
 
@@ -267,7 +267,7 @@ class _Wizard:
         names = "verdicts", "replays", "details", "offers", "stretches"
         cleared: dict[str, Any] = {name: [] for name in names}
         self.page.show(stage="reading", paste=None, report=None, step=2, **cleared)
-        options = _options(asked)
+        options = _options(fields)
         readings = recorded(self._recording, options)
         show_readings(self.page, readings)
         self._plan = prepared_plan(self.page, self._recording, readings, options, _QUESTION)
@@ -277,7 +277,7 @@ class _Wizard:
                 self._busy, self._beside = False, self._recording  # uploads may come again
             show_stretches(self.page, self._recording, readings, options, self._plan, lambda: not self._asked.empty())
 
-    def _write(self, asked: dict[str, str]) -> None:
+    def _write(self, fields: dict[str, str]) -> None:
         """Write the plan's files, with the topic in the place of the recording."""
         if self._plan is None or not self._plan.useful:
             raise FuguError("there is no plan to write yet")
@@ -285,24 +285,24 @@ class _Wizard:
             raise FuguError(
                 "this plan is not private: ask for a smaller epsilon, or start the page with fugu start --not-private"
             )
-        broker, folder = broker_of(asked["broker"]), Path(asked["folder"] or "plan")
+        broker, folder = broker_of(fields["broker"]), Path(fields["folder"] or "plan")
         lines, command = [_STDIN], shlex.join(["fugu", "agent", "run", str(folder / "agent.toml")])
-        if asked["topic"]:
-            sensor = _sensor(asked)
+        if fields["topic"]:
+            sensor = _sensor(fields)
             _refuse_fleets(sensor, broker, reached=False)
             lines = topic_sensor(self._plan, sensor)
         else:
             command = f"YOUR-SENSOR | {command}"
         refuse_beside_gateway(folder, folder.parent)
-        topic_of("symbols", asked["fleet"], asked["device"], "readings")  # names that no topic has are refused
-        whose = self._plan.whose._replace(fleet=asked["fleet"], device=asked["device"])
-        written = replace(self._plan, whose=whose).save(
+        topic_of("symbols", fields["fleet"], fields["device"], "readings")  # names that no topic has are refused
+        whose = self._plan.whose._replace(fleet=fields["fleet"], device=fields["device"])
+        files = replace(self._plan, whose=whose).save(
             folder, not_private=self._not_private, broker=broker, sensor=lines
         )
         if self._plan.privacy != "none":  # else its owner has to write the ceiling
             load(folder / "agent.toml")  # as the agent will
-        self.page.show(stage=f"written: {', '.join(map(str, written))}", ended=True, paste=[*_RUN, command])
-        say(f"written: {', '.join(map(str, written))}\n\n{command}")
+        self.page.show(stage=f"written: {', '.join(map(str, files))}", ended=True, paste=[*_RUN, command])
+        say(f"written: {', '.join(map(str, files))}\n\n{command}")
 
 
 class _EveryMessage(MqttSensor):
@@ -378,30 +378,30 @@ def _fields(sent: Any) -> dict[str, str]:
     return fields
 
 
-def _options(asked: dict[str, str]) -> AutoOptions:
+def _options(fields: dict[str, str]) -> AutoOptions:
     """The options of a plan that the form has; empty ones are the usual ones."""
-    words: dict[str, Any] = {name: asked[name] for name in _QUESTION if asked[name]}
+    words: dict[str, Any] = {name: fields[name] for name in _QUESTION if fields[name]}
     words |= {name: pattern.split(words[name]) for name, pattern in _LISTS.items() if name in words}
     words |= {name: number(words[name], name) for name in ("epsilon", "threshold", "period") if name in words}
     return AutoOptions(**words)
 
 
-def _answers(question: QuestionError, asked: dict[str, str]) -> list[dict[str, Any]]:
+def _answers(question: QuestionError, fields: dict[str, str]) -> list[dict[str, Any]]:
     """Buttons that answer a question, beside what was answered before."""
     buttons = []
     for words, meaning in question.options:
         field, text = words[0].removeprefix("--").replace("-", "_"), words[1]
         if text.rpartition("=")[2] in ("NAME", "COLUMN"):  # which has to be written
             continue
-        if field in _LISTS and asked[field]:
-            text = f"{asked[field]},{text}"
+        if field in _LISTS and fields[field]:
+            text = f"{fields[field]},{text}"
         buttons.append({"words": f"{' '.join(words)}: {meaning}".removeprefix("--"), "options": {field: text}})
     return buttons
 
 
-def _sensor(asked: dict[str, str]) -> Mqtt:
-    at = Broker.parse(asked["local"])
-    words = {"topic": asked["topic"], "path": asked["path"] or None, "host": at.host, "port": at.port}
+def _sensor(fields: dict[str, str]) -> Mqtt:
+    at = Broker.parse(fields["local"])
+    words = {"topic": fields["topic"], "path": fields["path"] or None, "host": at.host, "port": at.port}
     return Mqtt.model_validate({"kind": "mqtt", **words})
 
 

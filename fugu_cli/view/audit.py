@@ -58,8 +58,8 @@ def _attacks_document(
 def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
     sources = dict.fromkeys(trial.source for trial in trials)
     for source in sources:
-        mine = [trial for trial in trials if trial.source == source]
-        yield Table(f"{source}: epsilon {mine[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in mine])
+        of_source = [trial for trial in trials if trial.source == source]
+        yield Table(f"{source}: epsilon {of_source[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in of_source])
     if len(sources) == 1:
         for trial in trials:
             rows = [(attack.attacker, *_rates(attack), _odds_words(attack)) for attack in trial.attacks]
@@ -209,8 +209,8 @@ def _stream(audit: StreamAudit) -> Iterator[Part]:
         stated = f"{audience.promised:.6g}", f"{audience.certified:.6g}"
         reached = f"{audience.least:.4g}", _rounded(audience.extended), _rounded(audience.witness)
         happened = f"{audience.hits} and {audience.alarms} of {audience.trials}"
-        about = _audience(audience.audience, audience.ticks)
-        rows.append((about, audience.heard, audience.draws, *stated, *reached, happened))
+        name = _audience(audience.audience, audience.ticks)
+        rows.append((name, audience.heard, audience.draws, *stated, *reached, happened))
     titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
     yield Table("Epsilon of all that an audience may read", titles, rows)
     yield Line(
@@ -237,10 +237,12 @@ def _audience(audience: str, ticks: int) -> str:
 def _stretch_trials(trials: Sequence[StretchTrial]) -> Iterator[Part]:
     rows = []
     for trial in trials:
-        about, allowed = _audience(f"{trial.source}: {trial.released}", trial.ticks), f"x {math.exp(trial.epsilon):.3g}"
+        release = _audience(f"{trial.source}: {trial.released}", trial.ticks)
         for attack in trial.attacks:
             odds = f"x {attack.furthest:.3g}"
-            rows.append((about, attack.secret, str(attack.scored), *_rates(attack), odds, allowed))
+            rows.append(
+                (release, attack.secret, str(attack.scored), *_rates(attack), odds, f"x {math.exp(trial.epsilon):.3g}")
+            )
     titles = ("asked of", "stretches", "right", "interval", "without", "ceiling", "epsilon at least", "odds", "allowed")
     if rows:
         yield Table("Stretches, to who knows all other days", ("released", *titles), rows)

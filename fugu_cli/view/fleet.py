@@ -128,12 +128,12 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
     for device in devices:
         refusal = refusals.get(device.name)
         refused = "" if refusal is None else f"{refusal.version}: {refusal.reason}"
-        seen = moment_text(device.last_seen_us) if device.last_seen_us else "never seen"
-        seen = "online" if device.online else seen
-        has = None if device.reported is None else device.reported.in_force
-        wanted = None if device.desired is None else device.desired.version
-        versions = ("-" if version is None else str(version) for version in (wanted, has))
-        rows.append((device.name, " ".join(sorted(device.groups)), seen, *versions, standing(device), refused))
+        last_seen = moment_text(device.last_seen_us) if device.last_seen_us else "never seen"
+        last_seen = "online" if device.online else last_seen
+        version_in_force = None if device.reported is None else device.reported.in_force
+        desired_version = None if device.desired is None else device.desired.version
+        versions = ("-" if version is None else str(version) for version in (desired_version, version_in_force))
+        rows.append((device.name, " ".join(sorted(device.groups)), last_seen, *versions, standing(device), refused))
     columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
     yield Table("Devices", columns, rows)
     counts = Counter(standing(device) for device in devices)
@@ -181,8 +181,8 @@ def shown_content(document: PolicyDocument, former: PolicyDocument | None) -> It
         new, old = (_cut(name, fields.get(name, "-")) for fields in (after, before))
         same = after.get(name) == before.get(name)
         rows.append((name, new, "same" if same else f"{old} CHANGED" if before else ""))
-    other = "no version before it is known" if former is None else f"version {former.version}"
-    yield Table(f"What version {document.version} says", ("", "is to be", other), rows)
+    former_words = "no version before it is known" if former is None else f"version {former.version}"
+    yield Table(f"What version {document.version} says", ("", "is to be", former_words), rows)
 
 
 def _cut(name: str, value: str) -> str:
@@ -198,8 +198,8 @@ def dry_run(
     stages: tuple[tuple[str, ...], ...] = (),
 ) -> Result:
     """Changes on devices that get a document, and of a rollout who would get it in which stage."""
-    more = {} if plan is None else {"stages": stages}
-    fields = {**_changes_document(changes, document.version), **content_document(document, former), **more}
+    stage_fields = {} if plan is None else {"stages": stages}
+    fields = {**_changes_document(changes, document.version), **content_document(document, former), **stage_fields}
     report = [*shown_content(document, former), *_show_changes(changes, document.version)]
     report = report if plan is None else [*_show_plan(plan, stages), *report]
     return Result(fields, report, warnings=() if former is None else weaker(former, document))
@@ -281,8 +281,8 @@ def _remark(before: Worth, after: Worth) -> str:
 
 
 def _epsilon(worth: Worth) -> str:
-    about = f" of {worth.stretch_ticks} ticks" if worth.stretch_ticks > 1 else ""
-    return f"{worth.epsilon:g}{about} {worth.adversary}".strip()
+    stretch = f" of {worth.stretch_ticks} ticks" if worth.stretch_ticks > 1 else ""
+    return f"{worth.epsilon:g}{stretch} {worth.adversary}".strip()
 
 
 def _worth(worth: Worth) -> str:
@@ -294,8 +294,8 @@ def _worth(worth: Worth) -> str:
 def _named(devices: Sequence[str]) -> str:
     if len(devices) == 1:
         return f"device {devices[0]}"
-    more = f" and {len(devices) - _MOST_NAMED} more" if len(devices) > _MOST_NAMED else ""
-    return f"{len(devices)} devices ({', '.join(devices[:_MOST_NAMED])}{more})"
+    remainder = f" and {len(devices) - _MOST_NAMED} more" if len(devices) > _MOST_NAMED else ""
+    return f"{len(devices)} devices ({', '.join(devices[:_MOST_NAMED])}{remainder})"
 
 
 def _short(text: str) -> str:

@@ -24,8 +24,8 @@ def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
     """Lines of what a gateway has answered: its alarms first, then the devices that are furthest behind."""
     away = f"no connection to the broker ({status['connection']})" if status["connection"] else "not connected"
     link = "connected to the broker" if status["connected"] else away
-    alone = f" ({status['process']} alone)" if "process" in status else ""
-    yield Line(f"gateway of fleet {status['fleet']}{alone}: up for {_span(status['uptime_seconds'])}, {link}")
+    process = f" ({status['process']} alone)" if "process" in status else ""
+    yield Line(f"gateway of fleet {status['fleet']}{process}: up for {_span(status['uptime_seconds'])}, {link}")
     yield Line(
         f"store of {status['store_bytes'] / 1e6:.1f} MB; {status['inbox']} messages and {status['estimates_waiting']} "
         f"estimates wait; the last round of work was {_span(status['worker_round_seconds'])} ago"
@@ -36,17 +36,17 @@ def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
         alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for alarm in status["alarms"]:
             alike.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
-        for (code, what, advice), alarms in alike.items():
-            names, detail = some_names([alarm["name"] for alarm in alarms]), f" ({what})" * bool(what)
+        for (code, reason, advice), alarms in alike.items():
+            names, why = some_names([alarm["name"] for alarm in alarms]), f" ({reason})" * bool(reason)
             since = f"{datetime.fromtimestamp(min(alarm['since'] for alarm in alarms), UTC):%Y-%m-%d %H:%M:%S} UTC"
             count = sum(alarm["count"] for alarm in alarms)
-            yield Line(f"ALARM {code}{f' {names}' * bool(names)}{detail}, {count} x since {since}: {advice}", bold=True)
+            yield Line(f"ALARM {code}{f' {names}' * bool(names)}{why}, {count} x since {since}: {advice}", bold=True)
     else:
         yield Line("no alarms")
     ages = {name: device["seconds_since_frame"] for name, device in status["devices"].items()}
     devices = sorted(ages, key=lambda name: float("inf") if ages[name] is None else ages[name], reverse=True)
-    shown = devices[:_MOST_DEVICES]
-    rows = [(name, _span(ages[name]), _span(status["devices"][name]["seconds_behind"])) for name in shown]
+    oldest = devices[:_MOST_DEVICES]
+    rows = [(name, _span(ages[name]), _span(status["devices"][name]["seconds_behind"])) for name in oldest]
     yield Table(f"{len(devices)} devices", ("device", "last frame", "behind"), rows)
     if len(devices) > _MOST_DEVICES:
         yield Line(f"Those whose last frame is oldest, {_MOST_DEVICES} of {len(devices)}; --json shows all.")

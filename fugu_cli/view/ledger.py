@@ -69,8 +69,8 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part
     yield Table("Nats per tick, by stream and audience", columns, rows)
     for (name, audience), most in sorted(together.items()):
         yield Line(f"{name} move together: charges add up, {nats(most):.6g} to a tick at most, audience {audience}.")
-    for listed in accounts:
-        if problem := standing_problem(listed.key, listed.allowance, listed.base):
+    for account in accounts:
+        if problem := standing_problem(account.key, account.allowance, account.base):
             yield Line(f"{problem}.")
     conditions = {frame.condition for entry in entries if (frame := _frame(entry)) is not None}
     for condition in sorted(conditions - {""}):
@@ -99,10 +99,10 @@ def shown_releases(frames: Sequence[ReleaseFrame]) -> Iterator[Part]:
         title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {counted(frame.devices)}"
         rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]
         yield Table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
-        about = "a tick" if frame.stretch_ticks == 1 else f"any {frame.stretch_ticks} ticks in a row"
+        stretch = "a tick" if frame.stretch_ticks == 1 else f"any {frame.stretch_ticks} ticks in a row"
         yield Line(
             f"Ledger entry {frame.entry}: noise of scale {frame.scale} by {frame.mechanism}, {frame.charge:.6g} nats "
-            f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} about {about} "
+            f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} about {stretch} "
             f"({frame.adversary} adversary)."
         )
         if frame.condition:
@@ -158,6 +158,6 @@ def _ledger(audit: LedgerAudit, name: str) -> Iterator[Part]:
 
 def _promised(epsilon: float | None, promise: Promise) -> tuple[str, ...]:
     """About what epsilon is, how large it is, and what is promised to whom."""
-    about = f"{promise.seconds} s" if promise.seconds else "tick"
+    stretch = f"{promise.seconds} s" if promise.seconds else "tick"
     amount = "no bound" if epsilon is None else f"{epsilon:.10g}"
-    return about, amount, f"{promise.epsilon:.10g}", promise.adversary
+    return stretch, amount, f"{promise.epsilon:.10g}", promise.adversary

@@ -41,7 +41,7 @@ def graph_lanes(
     if len(labels) != len(values):
         raise GraphError(f"{len(values)} states need as many names, got {len(labels)}")
     inside = restrict(graph, constraint)
-    alone = set(exposed(graph_hull(values, inside), values, constraint))
+    exposed_states = set(exposed(graph_hull(values, inside), values, constraint))
     spots = _flat(values.astype(np.float64))
     edges = ((edge_list(graph & ~inside), "cell"), (edge_list(inside), "raw"), (protection.added, "promise"))
     shapes = [
@@ -49,11 +49,11 @@ def graph_lanes(
         for pairs, look in edges
         for pair in pairs
     ]
-    shown = labels if len(labels) <= MOST_NAMES else [""] * len(labels)
+    shown_labels = labels if len(labels) <= MOST_NAMES else [""] * len(labels)
     for state, (x, y) in enumerate(spots.tolist()):
-        look = "exposed" if state in alone else "point" if constraint[state] else "here"
-        shapes.append(Shape("dots", look, [(x, y)], shown[state]))
-    exposure = f"{len(alone)} exposed without added edges (red)" if alone else "no state is exposed"
+        look = "exposed" if state in exposed_states else "point" if constraint[state] else "here"
+        shapes.append(Shape("dots", look, [(x, y)], shown_labels[state]))
+    exposure = f"{len(exposed_states)} exposed without added edges (red)" if exposed_states else "no state is exposed"
     count = f"{len(edge_list(inside))} edges between them, {len(protection.added)} added (dashed)"
     possible = f"{int(constraint.sum())} of {len(values)}"
     kind = "capped, " if protection.capped else ""

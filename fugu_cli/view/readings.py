@@ -57,8 +57,8 @@ def description_lines(description: Description) -> list[str]:
     ]
     for window in version.windows:
         over, every = (_seconds(ticks * version.period_seconds) for ticks in (window.length, window.stride))
-        about = window.query.about(window.states)
-        lines.append(f"  window {window.name}: {about} over {over}, every {every}, noise of scale {window.scale}")
+        question = window.query.about(window.states)
+        lines.append(f"  window {window.name}: {question} over {over}, every {every}, noise of scale {window.scale}")
     if version.table is not None:
         lines += [f"  {name}: {value}" for name, value in NoiseTable(version.table).flips]
     if version.point_epsilon is not None:
@@ -75,12 +75,12 @@ def description_lines(description: Description) -> list[str]:
     ]
 
 
-def _promise(promise: Described, what: str) -> list[str]:
+def _promise(promise: Described, outputs: str) -> list[str]:
     """Of which stretch and whom it holds against, then what is lost about others."""
     ticks = promise.stretch_ticks
-    about = "a single tick" if ticks == 1 else f"any {ticks} ticks in a row"
+    stretch_words = "a single tick" if ticks == 1 else f"any {ticks} ticks in a row"
     lines = [
-        f"  {what}: {loss_words(promise.epsilon)} for {about}, {promise.adversary} adversary "
+        f"  {outputs}: {loss_words(promise.epsilon)} for {stretch_words}, {promise.adversary} adversary "
         f"({_KNOWS[promise.adversary]})"
     ]
     if promise.when:
@@ -88,8 +88,8 @@ def _promise(promise: Described, what: str) -> list[str]:
     for stretch in promise.stretches:
         if stretch.ticks > 1 or ticks > 1:
             loss, floor = loss_words(stretch.epsilon), loss_words(stretch.floor, "")
-            alone = "" if loss == floor else f"; {floor} if all else is as it was"
-            lines.append(f"    {stretch.name}: {loss}{alone}")
+            floor_words = "" if loss == floor else f"; {floor} if all else is as it was"
+            lines.append(f"    {stretch.name}: {loss}{floor_words}")
     return lines
 
 
@@ -150,8 +150,8 @@ class ReadingLines:
 
 def local(time: datetime) -> str:
     """A time in the local zone, with a fraction of the second if it has one."""
-    here = time.astimezone().replace(tzinfo=None)
-    return here.isoformat(" ", "milliseconds" if here.microsecond else "seconds")
+    local_time = time.astimezone().replace(tzinfo=None)
+    return local_time.isoformat(" ", "milliseconds" if local_time.microsecond else "seconds")
 
 
 def _time_words(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:
@@ -202,10 +202,10 @@ def _count_text(count: WindowCount) -> str:
     rows = zip(count.values, count.low, count.high, strict=True)
     texts = [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows]
     sure = f"{count.unit} in {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
-    named = _named(count.blocks or count.states, texts)
+    named_counts = _named(count.blocks or count.states, texts)
     if count.blocks:
         sure = f"{sure}, {' + '.join(count.states)} by parts of the day"
-    return f"window {count.window}: {', '.join(named)} {sure}{'' if count.useful else _GUESS}"
+    return f"window {count.window}: {', '.join(named_counts)} {sure}{'' if count.useful else _GUESS}"
 
 
 def _estimate_text(estimate: Estimate) -> str:
@@ -231,8 +231,8 @@ def _release_line(release: ReleaseFrame) -> str:
     rows = zip(labels, release.values, release.low, release.high, strict=True)
     text = ", ".join(f"{label} {value:.6g} ({low:.6g} to {high:.6g})" for label, value, low, high in rows)
     of = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
-    about = f"any {release.stretch_ticks} ticks in a row" if release.stretch_ticks > 1 else "a tick"
-    promise = f"epsilon {release.epsilon:g} about {about} for {release.audience}, entry {release.entry}"
+    stretch = f"any {release.stretch_ticks} ticks in a row" if release.stretch_ticks > 1 else "a tick"
+    promise = f"epsilon {release.epsilon:g} about {stretch} for {release.audience}, entry {release.entry}"
     promise += f", {release.condition}" if release.condition else ""
     end = "" if release.useful else _GUESS
     return f"{_span(release.since, release.time)}  release {release.name}, {of}: {text} {release.unit}; {promise}{end}"

@@ -120,7 +120,7 @@ def say_waiting(why: str) -> None:
 
 
 @contextmanager
-def working(what: str, *, measured: bool = False) -> Iterator[Callable[..., None]]:
+def working(work: str, *, measured: bool = False) -> Iterator[Callable[..., None]]:
     """Show on a terminal's stderr that work goes on, and for how long; elsewhere nothing is shown.
 
     Args:
@@ -133,8 +133,8 @@ def working(what: str, *, measured: bool = False) -> Iterator[Callable[..., None
     if not sys.stderr.isatty():
         yield lambda part, share=0.0: None
         return
-    shown = BarColumn() if measured else SpinnerColumn()
-    columns = (shown, TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    indicator = BarColumn() if measured else SpinnerColumn()
+    columns = (indicator, TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=1.0 if measured else None)
-        yield lambda part, share=0.0: progress.update(task, description=f"{what}: {part}", completed=share)
+        task = progress.add_task(work, total=1.0 if measured else None)
+        yield lambda part, share=0.0: progress.update(task, description=f"{work}: {part}", completed=share)

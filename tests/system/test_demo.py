@@ -288,7 +288,7 @@ def test_a_device_stands_where_it_was_heard_last_whatever_its_will_says(
 
 def test_a_recording_is_drawn_whatever_its_readings_are() -> None:
     numbers = readings_lane(np.array([1.0, np.nan, 3.0, 2.0]), 0.5, 2, "a & b")
-    names = readings_lane(["on", None, "off", "on"], 24.0, 4, "door")
+    names = readings_lane(np.array(["on", None, "off", "on"], dtype=object), 24.0, 4, "door")
     empty = readings_lane(np.array([np.nan, np.nan]), 1.0, 0, "nothing")
     assert shapes(numbers, "raw") == [(0.0, 1.0, 1.0)]
     assert shapes(numbers, "later") == [(1.0, 3.0, 3.0), (1.5, 2.0, 2.0)]
@@ -351,11 +351,11 @@ def test_a_device_that_stands_still_is_named_and_the_demo_goes_on_without_it(
 def test_a_process_that_does_not_end_is_killed_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(processes, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr(processes, "_STOP_SECONDS", 0.2)
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); input()"
     with subprocess.Popen([sys.executable, "-c", deaf], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as still:
         still.stdout.readline()  # type: ignore[union-attr]
-        assert processes._end(still, "gateway", tmp_path / "gateway.log") == 0
+        assert processes.end(still, "gateway", tmp_path / "gateway.log") == 0
         assert still.returncode == -signal.SIGKILL
     assert capsys.readouterr().out.startswith("gateway did not end within 0 s and was killed: see ")
 
