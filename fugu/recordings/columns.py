@@ -136,9 +136,9 @@ def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
     if wanted is not None:
         name, _, unit = wanted.rpartition(":")
         if wanted in columns:
-            return _joined(table, file, wanted, None)
+            return _with_date(table, file, wanted, None)
         if name in columns and unit in _UNITS:
-            return _joined(table, file, name, unit)
+            return _with_date(table, file, name, unit)
         raise column_missing(file, wanted, columns)
     if table.time is not None:
         return TimeCells(table.time, columns[table.time], None, (table.time,))
@@ -146,21 +146,21 @@ def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
         for name, cells in columns.items():
             if _plain(name) == wanted_name and (wanted_name not in _UNSURE or looks_like_time(cells)):
                 written = _unit_of_name(name)
-                return _joined(table, file, name, written if written and _all(cells, _is_number) else None)
+                return _with_date(table, file, name, written if written and _all(cells, _is_number) else None)
     dates = [name for name, cells in columns.items() if _all(cells, is_date)]
     like = [name for name in columns if _LIKE_TIME.fullmatch(_plain(name))]
     dates = dates or [name for name in like if _all(columns[name], _is_number) and looks_like_time(columns[name])]
     if len(dates) > 1 and table.changes is None:
         options = [Option(("--time", name), "its times") for name in dates]
         raise QuestionError("time", f"{file} has {len(dates)} columns of times", options)
-    return _joined(table, file, dates[0], None) if dates else None
+    return _with_date(table, file, dates[0], None) if dates else None
 
 
-def _joined(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
+def _with_date(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
     """The cells of a column of times; a time of day takes its date from the column beside that has it, or back."""
     cells = table.columns[name]
     if _all(cells, _HHMM.fullmatch) and (day := _partner(table, name, _YYYYMMDD.fullmatch)):
-        return _together(table, day, name, unit, [":".join(re.findall("..", cell.strip())) for cell in cells], "T")
+        return _date_and_time(table, day, name, unit, [":".join(re.findall("..", cell.strip())) for cell in cells], "T")
     of_day = _all(cells, is_time_of_day)
     other = _partner(table, name, is_date if of_day else is_time_of_day) if of_day or _all(cells, _is_day) else None
     if of_day and other is None:
@@ -171,7 +171,7 @@ def _joined(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
     if other is None:
         return TimeCells(name, cells, unit, (name,))
     day, time = (other, name) if of_day else (name, other)
-    return _together(table, day, time, unit, table.columns[time], " ")
+    return _date_and_time(table, day, time, unit, table.columns[time], " ")
 
 
 def _partner(table: Table, name: str, test: Callable[[str], object]) -> str | None:
@@ -181,7 +181,7 @@ def _partner(table: Table, name: str, test: Callable[[str], object]) -> str | No
     )
 
 
-def _together(table: Table, day: str, time: str, unit: str | None, times: Sequence[str], sign: str) -> TimeCells:
+def _date_and_time(table: Table, day: str, time: str, unit: str | None, times: Sequence[str], sign: str) -> TimeCells:
     cells = [f"{date.strip()}{sign}{moment}" for date, moment in zip(table.columns[day], times, strict=True)]
     return TimeCells(f"{day} and {time}", cells, unit, (day, time))
 

@@ -49,7 +49,7 @@ def read_options(**words: Any) -> ReadOptions:
     return ReadOptions(**{name: _READ.get(name, str)(value) for name, value in words.items() if value is not None})
 
 
-def _listed(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
+def _words(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
     """Words that have commas between, or come one by one."""
     texts = words.split(",") if isinstance(words, str) else [words] if isinstance(words, int | float) else words
     return tuple(text.strip() if isinstance(text, str) else f"{text:g}" for text in texts)
@@ -79,7 +79,7 @@ def _gap(words: str | float) -> float:
 
 
 def _rules(words: str | Sequence[str]) -> frozenset[str]:
-    names = frozenset(_listed(words))
+    names = frozenset(_words(words))
     if unknown := sorted(names - RULES.keys()):
         raise UsageError(f"as-it-is takes {', '.join(RULES)}, got {unknown[0][:80]!r}")
     return names
@@ -88,7 +88,7 @@ def _rules(words: str | Sequence[str]) -> frozenset[str]:
 _READ: dict[str, Callable[[Any], Any]] = {
     "only": _only,
     "zone": _zone,
-    "missing_values": _listed,
+    "missing_values": _words,
     "rows": lambda words: arguments.one_of(words, "rows", get_args(RowKind)),
     "period": lambda words: arguments.period(float(words)),
     "gap": _gap,

@@ -110,7 +110,7 @@ def fleet(
     for name, role in _GATEWAY.items() if gateway is not None else ():
         opened.check_free(name, role, renew=False)
     with working("checking every row"):
-        fleet_devices = _listed(devices, opened)
+        fleet_devices = _read_list(devices, opened)
     if gateway is not None and (name_clashes := [device.name for device in fleet_devices if device.name in _GATEWAY]):
         raise FuguError(f"{devices}: {name_clashes[0]} is the name of the gateway's account; nothing was written")
     for folder in (out, gateway):
@@ -194,7 +194,7 @@ def _gateway(
     return issued
 
 
-def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:
+def _read_list(file: Path, broker: BrokerFolder) -> list[_Device]:
     """Read and check all rows. FuguError names every line that is wrong, in its notes all but the last."""
     rows = csv.DictReader(read_text(file, "the list of devices").removeprefix("\ufeff").splitlines(), strict=True)
     fleet_devices: dict[str, _Device] = {}

@@ -50,9 +50,9 @@ def _doctor(
     """
     configs = [config for file in files for config in _configs(file)]
     if len(files) > 1:
-        return _several({str(config): config for config in configs})
+        return _examine_several({str(config): config for config in configs})
     if configs[0].parent not in (files[0], files[0].parent):
-        return _several({config.parent.name: config for config in configs})
+        return _examine_several({config.parent.name: config for config in configs})
     with working("looking at everything"):
         findings = _findings(configs[0])
     document = {"findings": [finding._asdict() for finding in findings]}
@@ -82,7 +82,7 @@ def _findings(config: Path, *, elsewhere: bool = False) -> list[Finding]:
     return examine_device(config, say_waiting, elsewhere=elsewhere)
 
 
-def _several(configs: dict[str, Path]) -> Result:
+def _examine_several(configs: dict[str, Path]) -> Result:
     """Look at devices that go onto other machines, and at gateways; findings that several share are one line."""
     # A thread cannot fork as `examine` does; and whoever waits for a pool is told if one of its processes dies.
     with ProcessPoolExecutor(min(len(configs), _AT_ONCE), get_context("fork")) as pool:

@@ -130,7 +130,7 @@ def sign(
         with naming(add_to, "the document"):
             signed = Signed.read(add_to.read_bytes(), root)
         verify_guarantees(signed.document)
-        former = _looked_at(signed.document, keys, document.registry, as_json)
+        former = _confirm(signed.document, keys, document.registry, as_json)
         signed = signed.with_signatures(_policy_keys(keys, root, passphrase_file, signed))
     else:
         with working("deriving every guarantee"):
@@ -138,18 +138,16 @@ def sign(
             if document.registry is not None:
                 with closing(Registry(document.registry)) as opened:
                     refuse_other_ticks(opened, new_document)
-        former = _looked_at(new_document, keys, document.registry, as_json)
+        former = _confirm(new_document, keys, document.registry, as_json)
         signed = Signed.by(new_document, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.complete:
         with working("checking it as a device does"):
             signed.check(root, int(time.time()), limits)
     write_public(target, signed.payload)
-    show_result(_signed(signed, former, target), as_json=as_json)
+    show_result(_signature_result(signed, former, target), as_json=as_json)
 
 
-def _looked_at(
-    document: PolicyDocument, keys: list[Path], registry: Path | None, as_json: bool
-) -> PolicyDocument | None:
+def _confirm(document: PolicyDocument, keys: list[Path], registry: Path | None, as_json: bool) -> PolicyDocument | None:
     """Show a document before it is signed, and let a person at a terminal say no; the document before it."""
     former = None
     if registry is not None:
@@ -222,7 +220,7 @@ def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[i
         with closing(Registry(options.registry)) as opened:
             number = _number(opened, number, roots)
             if back is not None and old is None:
-                old = _stored(opened, int(back[:20]), root)
+                old = _stored_document(opened, int(back[:20]), root)
     if number is None or (back is not None and old is None):
         raise UsageError("--version next and --restores need --registry")
     if old is not None and number <= old.version:
@@ -244,7 +242,7 @@ def _number(registry: Registry, number: int | None, roots: list[Root]) -> int:
     return number
 
 
-def _stored(registry: Registry, version: int, root: Root) -> PolicyDocument:
+def _stored_document(registry: Registry, version: int, root: Root) -> PolicyDocument:
     try:
         return believed(registry, version, [root])
     except FleetError as error:
@@ -269,7 +267,7 @@ def _policy_keys(
     return keys
 
 
-def _signed(signed: Signed, former: PolicyDocument | None, path: Path) -> Result:
+def _signature_result(signed: Signed, former: PolicyDocument | None, path: Path) -> Result:
     document = signed.document
     fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
     counts = {"signatures": signed.signatures, "needed": signed.needed, "digest": signed.envelope.digest}

@@ -328,7 +328,7 @@ def export(
     span, place = time.span(), Place.of(store)
     with working(f"exporting {place.store.name}", measured=True) as progress:
         rows = export_history(place.store, place.ledger, span, folder, lag=place.lag, progress=progress)
-    return _written(folder, rows)
+    return _row_counts(folder, rows)
 
 
 @command(app, "smooth", shows=True)
@@ -355,7 +355,7 @@ def smooth(
     symbols_of = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
     with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as progress:
         rows = smoothing.smooth_history(symbols_of, output, tasks=where, progress=progress)
-    return _written(output, rows)
+    return _row_counts(output, rows)
 
 
 @command(app, "learn", shows=True)
@@ -387,7 +387,7 @@ def learn(
     return learned_chains(model)
 
 
-def _written(folder: Path, rows: Mapping[str, int]) -> Result:
+def _row_counts(folder: Path, rows: Mapping[str, int]) -> Result:
     """How many rows each table of a folder has."""
     cells = [(name, f"{count:,}") for name, count in rows.items()]
     return Result(rows, [Table(f"Written to {folder}", ("table", "rows"), cells)])

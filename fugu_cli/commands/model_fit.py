@@ -64,7 +64,7 @@ def fit_recordings(
                 discretiser=stream.discretiser,
                 missing_share=stream.readings.missing_share,
             )
-            for name, stream in zip(_named(names, rules, recording.streams), recording.streams, strict=True)
+            for name, stream in zip(_stream_names(names, rules, recording.streams), recording.streams, strict=True)
         ]
         states, segments = recording.states, recording.segments
         model = fit(states, segments, streams, order=order, period_seconds=recording.period_seconds)
@@ -77,7 +77,7 @@ def fit_recordings(
     return fitted_chain(model, recording)
 
 
-def _named(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Stream]) -> Sequence[str]:
+def _stream_names(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Stream]) -> Sequence[str]:
     """Names of streams: those given, else their columns or files, whichever tell them apart.
 
     Raises:
@@ -100,7 +100,7 @@ def _rules(files: Sequence[Path], texts: Mapping[str, str | None]) -> list[Strea
     number = max(len(files), len(columns))
     if len(files) not in (1, number):
         raise UsageError(f"there are {len(files)} files and {number} columns")
-    parts = [_each(_words(text or "-"), number, what) for what, text in texts.items()]
+    parts = [_word_per_stream(_words(text or "-"), number, what) for what, text in texts.items()]
     paths = list(files) * (number if len(files) == 1 else 1)
     rules = [
         StreamRule(path, column, _state_edge(edge), _baseline_ticks(ticks))
@@ -111,7 +111,7 @@ def _rules(files: Sequence[Path], texts: Mapping[str, str | None]) -> list[Strea
     return rules
 
 
-def _each(words: list[str], number: int, what: str) -> list[str | None]:
+def _word_per_stream(words: list[str], number: int, what: str) -> list[str | None]:
     """One word for each stream; one for all stands for each."""
     if len(words) not in (1, number):
         raise UsageError(f"--{what} has {len(words)} parts for {number} streams")

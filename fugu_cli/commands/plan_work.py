@@ -196,10 +196,10 @@ def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOpti
     with working("planning a stream"):
         plan = make_plan(request)
         policies = {} if output is None or header is None else {output: build_policy(plan, header)}
-    return _written(planned_stream(plan, source, discretiser), policies, source.warnings)
+    return _write_policies(planned_stream(plan, source, discretiser), policies, source.warnings)
 
 
-def _written(result: Result, policies: Mapping[Path, Policy], warnings: Iterable[str]) -> Result:
+def _write_policies(result: Result, policies: Mapping[Path, Policy], warnings: Iterable[str]) -> Result:
     for file, policy in policies.items():
         before = file.read_text(encoding="utf-8") if file.exists() else None
         file.write_text(replacing(policy, before).to_json(), encoding="utf-8")
@@ -243,7 +243,7 @@ def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOpt
     if output is not None:
         header = policy_header("fugu plan window", policy, discretiser, source, period)
         policies[output] = build_window_policy(plan, header)
-    return _written(planned_windows(plan, protect, period, source.notes, discretiser), policies, source.warnings)
+    return _write_policies(planned_windows(plan, protect, period, source.notes, discretiser), policies, source.warnings)
 
 
 def _composing(options: WindowOptions) -> Composing:
@@ -362,7 +362,7 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
         stream_plans = stream_policies(plan, _headers(plan, header, fleet, devices))
         output.mkdir(parents=True, exist_ok=True)
         policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in stream_plans}
-    return _written(planned_streams(plan), policies, [model.warning])
+    return _write_policies(planned_streams(plan), policies, [model.warning])
 
 
 def _streams_request(model: ChainModel, options: JointOptions, devices: list[str]) -> StreamsRequest:

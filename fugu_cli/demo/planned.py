@@ -95,7 +95,7 @@ def plan_and_replay(
     numbers: TrialNumbers | None = None,
 ) -> tuple[int, list[AutoOptions]]:
     """Plan, replay and attack, on the page and in the terminal; returns the exit code, and offers after a no."""
-    plan, offers = _shown_plan(page, path, readings, options)
+    plan, offers = _plan_on_page(page, path, readings, options)
     useful, private, *details = plan.verdict
     say(useful, style="bold")
     say(private, style="bold")
@@ -103,7 +103,7 @@ def plan_and_replay(
         say(sentence)
     if not (answers(plan) or (plan.useful and not_private)):
         lines = [offer_line(offer, ["fugu", "try", str(path)]) for offer in offers] or [_LONGER]
-        buttons = [{**_offered(offer, options), "options": {"offer": str(at)}} for at, offer in enumerate(offers)]
+        buttons = [{**_offer_button(offer, options), "options": {"offer": str(at)}} for at, offer in enumerate(offers)]
         block = "\n".join(line.rpartition(": ")[2] for line in lines)
         paste = [*_INSTEAD, block] if offers else [_INSTEAD[0], _LONGER, ""]
         page.show(stage=_no_answer(offers), ended=True, offers=buttons, paste=paste)
@@ -115,7 +115,7 @@ def plan_and_replay(
             say(stage)
         else:
             draw_replay(page, 0, replay, 0)
-            results, missing = _replayed(page, replay, numbers)
+            results, missing = _replay_results(page, replay, numbers)
             stage = "the replay is over, and what left was attacked"
             for sentence in summary(results):
                 say(sentence)
@@ -133,13 +133,13 @@ def plan_and_replay(
 
 def prepared_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:
     """Plan, and show what would leave, without any replay; after a no what else would do, for the fields of a form."""
-    plan, offers = _shown_plan(page, path, readings, options)
+    plan, offers = _plan_on_page(page, path, readings, options)
     if plan.useful:
         _draw_prepared(page, 0, plan, _PREPARED)
     buttons = []
     for offer in offers:
         texts = {name: _field(offer[1], name) for name in form}
-        buttons.append({**_offered(offer, options), "options": texts})
+        buttons.append({**_offer_button(offer, options), "options": texts})
     page.show(stage=_PLANNED if answers(plan) else _no_answer(offers), done=0.0, ended=True, offers=buttons)
     return plan
 
@@ -201,7 +201,7 @@ def _field(options: AutoOptions, name: str) -> str:
     return "" if value is None else ",".join(value) if isinstance(value, list) else str(value)
 
 
-def _shown_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> tuple[Plan, list[Offer]]:
+def _plan_on_page(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> tuple[Plan, list[Offer]]:
     """Plan, and show the verdict on the page; and after a no what else would do.
 
     Args:
@@ -275,7 +275,7 @@ def _no_answer(offers: Sequence[Offer]) -> str:
     return f"{_NO_ANSWER}; below is what would do" if offers else _NO_ANSWER
 
 
-def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
+def _offer_button(offer: Offer, options: AutoOptions) -> dict[str, str]:
     """An offer as a button, and what it gives up."""
     words, settings = offer
     before_offer = asdict(options)
@@ -364,7 +364,7 @@ def _plain(readings: Readings, file: Path) -> Readings:
     return plain._replace(column=readings.column)
 
 
-def _replayed(page: Page, replay: Replay, numbers: TrialNumbers | None) -> tuple[Results, list[str]]:
+def _replay_results(page: Page, replay: Replay, numbers: TrialNumbers | None) -> tuple[Results, list[str]]:
     """Results of a replay with real processes, and a sentence for each that did not end as it should."""
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
         try:

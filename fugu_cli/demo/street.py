@@ -102,7 +102,7 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
         page.show(title=_TITLE, sub=_SUB, about="a simulated street", stage="planning the noise", unhidden=_NOT_HIDDEN)
         say(f"planning: {_HOMES} homes, an hour of each protected, from {len(days)} days of a household's water ...")
         begun = time.monotonic()
-        plan = _planned(days)
+        plan = _street_plan(days)
         ready = max(_READY_SECONDS, round(_READY_PLANS * (time.monotonic() - begun)))
         for sentence in plan.verdict[:4]:
             say(sentence)
@@ -121,7 +121,7 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
             stack.callback(scene.simulated.stop)
             scene.simulated.start()
             stack.enter_context(gateway(port, "home", scene.folder, out / "gateway.log", releases=True))
-            missing = _watched(scene, watcher)
+            missing = _watch_hours(scene, watcher)
         title = "A street: what stays, what leaves, and what others can say"
         write_pictures(out, "street", title, watcher.lanes())
         code = _summary(scene, plan, watcher.hours)
@@ -130,7 +130,7 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
     return code
 
 
-def _planned(days: Ints) -> Street:
+def _street_plan(days: Ints) -> Street:
     """A plan by the recording with the times of any days from a Monday on: it has none."""
     with TemporaryDirectory(prefix="fugu-street-") as folder:
         file = Path(folder) / "water.csv"
@@ -186,7 +186,7 @@ class _Scene:
             for name in names
         }
         self.helper = folder / "helper" / "helper.toml"
-        self.group = self._signed(plan, int(time.time()) + ready)
+        self.group = self._sign_group(plan, int(time.time()) + ready)
         # On this clock a minute is a second: so is the stretch that is protected.
         fast = plan.details._replace(period=1.0, question=replace(plan.details.question, protect=_HOUR))
         policies = dict(zip(names, fast.policies(self.group, plan.whose, names), strict=True))
@@ -215,7 +215,7 @@ class _Scene:
         """Begin of an hour, in Unix seconds."""
         return self.group.group.begins_us(number) / 1e6
 
-    def _signed(self, plan: Street, epoch: int) -> SharedWindow:
+    def _sign_group(self, plan: Street, epoch: int) -> SharedWindow:
         """The helper's folder, and the document that its key has signed."""
         fields = plan.details.fields(_GROUP, "water", epoch) | {"period_us": 1_000_000, "deadline": _DEADLINE}
         self.helper.parent.mkdir(mode=0o700)
@@ -300,7 +300,7 @@ def _runs(states: Ints, home: int) -> Iterator[tuple[float, ...]]:
         yield begin / _HOUR, end / _HOUR, home + 0.1, home + 0.9
 
 
-def _watched(scene: _Scene, watcher: _Watcher) -> list[str]:
+def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
     """Kill an agent in each hour, and say each sum when it comes; returns what did not."""
     missing = list[str]()
     for number in range(scene.hours):

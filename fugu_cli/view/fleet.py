@@ -234,10 +234,10 @@ def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]
 def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
     for change in changes:
         if change.former is not None and change.former >= version:
-            yield Line(f"{_named(change.devices)}: has version {change.former} already; nothing changes.")
+            yield Line(f"{_device_words(change.devices)}: has version {change.former} already; nothing changes.")
             continue
         old = "nothing" if change.former is None else f"version {change.former}"
-        title = f"{_named(change.devices)}: from {old} to version {version}"
+        title = f"{_device_words(change.devices)}: from {old} to version {version}"
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
         yield Table(title, columns, [_stream_row(stream, change.unknown) for stream in change.streams])
         stretches = [(stretch, name) for name, _, after, *_ in change.streams if after for stretch in after.stretches]
@@ -291,7 +291,7 @@ def _worth(worth: Worth) -> str:
     return "?" if worth.error is None else f"{worth.error:.4g} {worth.unit}".strip()
 
 
-def _named(devices: Sequence[str]) -> str:
+def _device_words(devices: Sequence[str]) -> str:
     if len(devices) == 1:
         return f"device {devices[0]}"
     remainder = f" and {len(devices) - _MOST_NAMED} more" if len(devices) > _MOST_NAMED else ""

@@ -122,7 +122,7 @@ def reading_json(reading: Reading) -> str:
             kind, fields = "description", {"description": json.loads(reading.description.encode())}
         case _:
             kind, fields = _KINDS[type(reading)], reading._asdict()
-    return json.dumps({"kind": kind, **where, **fields}, separators=(",", ":"), ensure_ascii=False, default=_written)
+    return json.dumps({"kind": kind, **where, **fields}, separators=(",", ":"), ensure_ascii=False, default=_json_value)
 
 
 class ReadingLines:
@@ -181,7 +181,7 @@ def _reading_words(reading: SymbolReading | PointReading | WindowReading | Estim
             return f"point {reading.latitude:.6f}, {reading.longitude:.6f} (randomised)"
         return f"point {' '.join(map(str, reading.point))} (randomised)"
     if isinstance(reading, WindowReading):
-        counts = ", ".join(_named(reading.states, reading.counts))
+        counts = ", ".join(_with_states(reading.states, reading.counts))
         outside = any(not 0 <= count <= reading.observed for count in reading.counts)
         noise = "randomised: noise can take a count below 0 or above all" if outside else "randomised"
         return f"window {reading.window}: {counts} of {reading.observed} observed ticks ({noise})"
@@ -190,7 +190,7 @@ def _reading_words(reading: SymbolReading | PointReading | WindowReading | Estim
     return _estimate_text(reading.estimate)
 
 
-def _named(states: Sequence[str] | None, values: Sequence[Any]) -> Iterable[str]:
+def _with_states(states: Sequence[str] | None, values: Sequence[Any]) -> Iterable[str]:
     """Each value behind the state or states that it is of."""
     if states is None:
         return [str(value) for value in values]
@@ -202,7 +202,7 @@ def _count_text(count: WindowCount) -> str:
     rows = zip(count.values, count.low, count.high, strict=True)
     texts = [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows]
     sure = f"{count.unit} in {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
-    named_counts = _named(count.blocks or count.states, texts)
+    named_counts = _with_states(count.blocks or count.states, texts)
     if count.blocks:
         sure = f"{sure}, {' + '.join(count.states)} by parts of the day"
     return f"window {count.window}: {', '.join(named_counts)} {sure}{'' if count.useful else _GUESS}"
@@ -242,7 +242,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def _written(value: object) -> str:
+def _json_value(value: object) -> str:
     if isinstance(value, datetime):
         return instant_text(value)
     raise TypeError(f"no JSON for {type(value).__name__}")

@@ -194,6 +194,6 @@ def test_a_button_says_what_would_do_and_what_that_gives_up() -> None:
             "Try instead: a share, off by 2 points on held-back rows; guessing is off by 9",
             replace(asked, **change),
         )  # type: ignore[arg-type]
-        button = planned._offered(offer, asked)
+        button = planned._offer_button(offer, asked)
         assert button["words"] == words
         assert more in button["more"]
