@@ -150,7 +150,7 @@ def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, 
             steps=steps_of(times[order], trace[order]) if _steps(times[order], trace[order]).size else None,
             earlier=earlier,
             kind="changes",
-            works=np.zeros(len(order), dtype=np.int64),
+            works=np.zeros(len(order), dtype=bool),
         )
     )
     moved = int((order != np.arange(len(order))).sum())

@@ -268,79 +268,62 @@ def _without_all(times: Sequence[str], values: Sequence[str]) -> set[int]:
     return rows if len(rows) < len(times) else set()
 
 
-class _Rows(NamedTuple):
-    """Rows of a recording in order: `at` are their places among those that were wanted."""
-
-    at: Ints
-    times: Floats
-    parts: Ints
-    notes: tuple[str, ...]
-
-
 def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
     options, facts = evidence.options, recording.facts[0]
-    changes = (
-        True if facts.time is not None and facts.time.lower() in _CHANGES and table.changes is None else table.changes
-    )
-    rows = _ordered(clock, recording.segments)
-    steps = steps_of(rows.times, rows.parts)
-    readings, works = values.readings[rows.at], values.works[rows.at]
-    kinds = (options.rows, "was said") if options.rows else _kind_of_rows(table, readings, rows, steps, changes, facts)
+    rows, order_notes = _ordered(clock, recording.segments)
+    times, parts = clock.times[rows], recording.segments[rows]
+    readings, works = values.readings[rows], values.works[rows]
+    steps = steps_of(times, parts)
+    kinds = (options.rows, "was said") if options.rows else _kind_of_rows(table, readings, rows, steps, facts)
     kind, why = kinds or (None, "")
     earlier = (np.diff(clock.times) < 0.0) & (np.diff(recording.segments) == 0)
     ask(
         evidence._replace(
-            readings=readings,
-            times=rows.times,
-            parts=rows.parts,
-            steps=steps,
-            earlier=earlier,
-            kind=kind,
-            works=works.astype(np.int64),
+            readings=readings, times=times, parts=parts, steps=steps, earlier=earlier, kind=kind, works=works
         )
     )
     assert kind is not None
-    period, notes = options.period, (*recording.notes, *rows.notes)
+    period, notes = options.period, (*recording.notes, *order_notes)
     if kind == "samples" and options.rows is None and period and abs(period / steps.median - 1.0) > _SAME_PERIOD:
         raise FuguError(
             f"--period is for logs of changes; here a row comes every {steps.median:g} s (--rows samples puts them on "
             "another clock)"
         )
     if kind == "samples" and options.gap is not None and not are_names(readings):
-        moving = _moving(readings, rows, options.gap)
+        moving = _moving(readings, times, parts, options.gap)
+        rows, times, parts = rows[moving], times[moving], parts[moving]
         readings, works = readings[moving], works[moving]
-        rows = _Rows(rows.at[moving], rows.times[moving], rows.parts[moving], rows.notes)
         if repeated := int((~moving).sum()):
             notes = (*notes, f"{repeated} rows repeat a value for over {options.gap:g} s: left out")
-    holds = np.append(np.where(np.diff(rows.parts) == 0, np.diff(rows.times), 0.0), 0.0)
+    holds = np.append(np.where(np.diff(parts) == 0, np.diff(times), 0.0), 0.0)
     if options.gap is not None:
         works = works & (holds <= options.gap)
-    ticks = ticks_of(kind, rows.times, rows.parts, works, steps, period)
+    ticks = ticks_of(kind, times, parts, works, steps, period)
     moments, absent = ticks.moments, np.flatnonzero(ticks.rows < 0)
     at_ticks = readings[ticks.rows]
     at_ticks[absent] = None  # NaN among numbers
     if moments is None:
-        at, filled, simple = rows.at[ticks.rows], np.flatnonzero(ticks.rows >= 0), True
+        at, filled, simple = rows[ticks.rows], np.flatnonzero(ticks.rows >= 0), True
         at[absent] = -1
-        moments = np.interp(np.arange(len(at)), filled, rows.times[ticks.rows[filled]])
+        moments = np.interp(np.arange(len(at)), filled, times[ticks.rows[filled]])
     else:  # rows are ticks as a replay of changes counts them: from the first row on
         start = clock.times.min()
         at = np.floor((moments - start) / ticks.period_seconds + 1e-6).astype(np.int64)
-        simple = clock.unit in _SIMPLE and not (clock.naive and options.zone) and bool(start > rows.times.min() - 1e8)
+        simple = clock.unit in _SIMPLE and not (clock.naive and options.zone) and bool(start > times.min() - 1e8)
     if clock.naive and clock.dated and options.zone is None:
         notes = (*notes, "times have no zone: taken for UTC (--zone Europe/Berlin for another)")
     if clock.twice:
         notes = (*notes, f"{clock.twice} rows are in local hours that come twice, told apart by their order")
     low, middle, high = np.quantile(steps.all, [0.05, 0.5, 0.95]).tolist()
     facts = facts._replace(
-        rows=len(rows.at),
+        rows=len(rows),
         row_kind=kind,
         why=why,
         steps_seconds=(low, middle, high),
         longest_hold_seconds=float(holds[works].max(initial=0.0)) if kind == "changes" else None,
         gaps=int((np.diff(ticks.segments) != 0).sum()),
-        first=float(rows.times.min()) if clock.dated else None,
-        last=float(rows.times.max()) if clock.dated else None,
+        first=float(times.min()) if clock.dated else None,
+        last=float(times.max()) if clock.dated else None,
         replayable=table.plain and simple,
         period_seconds=ticks.period_seconds,
     )
@@ -359,18 +342,19 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
     )
 
 
-def _moving(readings: Floats, rows: _Rows, gap: float) -> Bools:
+def _moving(readings: Floats, times: Floats, parts: Ints, gap: float) -> Bools:
     """(n,) whether a row's value does not repeat, from row to row, for longer than a gap."""
-    first = run_starts(readings, rows.parts)
+    first = run_starts(readings, parts)
     ends = np.append(first[1:], len(readings)) - 1
-    moving = np.repeat(rows.times[ends] - rows.times[first] <= gap, ends - first + 1)
+    moving = np.repeat(times[ends] - times[first] <= gap, ends - first + 1)
     moving[first] = True
     return moving
 
 
-def _kind_of_rows(
-    table: Table, readings: Cells, rows: _Rows, steps: Steps, changes: bool | None, facts: Facts
-) -> tuple[RowKind, str] | None:
+def _kind_of_rows(table: Table, readings: Cells, rows: Ints, steps: Steps, facts: Facts) -> tuple[RowKind, str] | None:
+    changes = table.changes
+    if changes is None and facts.time is not None and facts.time.lower() in _CHANGES:
+        changes = True
     named, present = are_names(readings), readings[present_in(readings)]
     levels = codes_of([name.casefold() for name in present]) if named else present
     kind = kind_of(steps, levels, [] if named else [readings], changes)
@@ -378,7 +362,7 @@ def _kind_of_rows(
         return kind
     # A beat's own state does not say how long the beat was, but its rate beside it does.
     beside = [column for name in facts.unused if (column := _column(table.columns[name])) is not None]
-    kind_beside = kind_of(steps, levels, [column[rows.at] for column in beside], None) if beside else None
+    kind_beside = kind_of(steps, levels, [column[rows] for column in beside], None) if beside else None
     return kind_beside if kind_beside is not None and kind_beside[0] == "events" else kind
 
 
@@ -387,8 +371,8 @@ def _column(cells: Sequence[str]) -> Floats | None:
     return None if None in numbers else np.array(numbers, dtype=np.float64)
 
 
-def _ordered(clock: Clock, parts: Ints) -> _Rows:
-    """Rows in the order of their times, without those of a clock that was not set: see `notes`.
+def _ordered(clock: Clock, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
+    """Rows in the order of their times, without those of a clock that was not set: see the notes.
 
     Raises:
         FuguError: the clock was never set.
@@ -404,8 +388,7 @@ def _ordered(clock: Clock, parts: Ints) -> _Rows:
         notes = (*notes, f"{int(lone.sum())} rows are over a year from all others, as of a wrong clock: left out")
         at = at[~lone]
     order, order_notes = in_order(clock.times[at], parts[at])
-    at = at[order]
-    return _Rows(at, clock.times[at], parts[at], (*notes, *order_notes))
+    return at[order], (*notes, *order_notes)
 
 
 def _far_away(times: Floats) -> Bools:

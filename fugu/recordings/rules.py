@@ -51,7 +51,7 @@ class Evidence(NamedTuple):
     steps: Steps | None = None
     earlier: Bools | None = None
     kind: RowKind | None = None
-    works: Ints | None = None
+    works: Bools | None = None
 
     @property
     def numbers(self) -> Floats | None:
@@ -201,9 +201,9 @@ def run_starts(readings: Floats, parts: Ints) -> Ints:
     return np.flatnonzero(np.concatenate([[True], (np.diff(readings) != 0.0) | (np.diff(parts) != 0)]))
 
 
-def unusual_holds(times: Floats, parts: Ints, works: Ints) -> tuple[Floats, float]:
+def unusual_holds(times: Floats, parts: Ints, works: Bools) -> tuple[Floats, float]:
     """Seconds of holds that are a day or more and 5 times those of all others, and the longest of the others."""
-    inside = (np.diff(parts) == 0) & works[:-1].astype(bool)
+    inside = (np.diff(parts) == 0) & works[:-1]
     holds = np.diff(times)[inside]
     holds = np.sort(holds)[::-1] if holds.max(initial=0.0) >= _DAY else holds[:0]
     for number in range(1, max(3, len(holds) // 100) + 1):
