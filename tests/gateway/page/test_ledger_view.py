@@ -69,7 +69,18 @@ def test_a_budget_is_what_is_charged_to_the_tick_that_was_charged_most(location:
     assert public["left"] == remaining / 10**12
     assert (public["first"], public["last"]) == (0, 14)
     assert (lab["audience"], lab["spent"], lab["left"], lab["first"]) == ("lab", 0.0, 0.3, -1)
-    assert LedgerView(location).budgets("nobody") == {"budgets": []}
+    view = LedgerView(location)
+    assert view.budgets("nobody") == {"budgets": []}
+    assert len(view.budgets("watch")["budgets"]) == 2, "each device's own, also a moment later"
+
+
+def test_a_budget_is_what_all_streams_that_move_together_have_spent(location: Location) -> None:
+    with closing(open_ledger(location, "watch", "ring")) as ledger:
+        ledger.charge_together([[("watch", "hr"), ("ring", "hr")]], time_us=1)
+        reserve(ledger, release(0, 9, ALLOWED // 3))
+    for device in ("watch", "ring"):
+        (budget,) = LedgerView(location).budgets(device)["budgets"]
+        assert (budget["spent"], budget["left"]) == (0.1, 0.2)
 
 
 def test_the_view_of_an_audience_has_nothing_of_others_and_names_no_device(tmp_path: Path) -> None:

@@ -20,9 +20,11 @@ from gateway.page.ledger_view import LedgerView
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.setup import ReleaseRecord, open_releases, release_now, resume_ledger
 from gateway.store.engine import LedgerError
+from gateway.store.location import Location
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto
 from tests.support.command import Done, Fugu
+from tests.support.ledgers import open_ledger, release, reserve
 from tests.support.lives import READS
 from tests.support.release_scenes import FLEET, Bench, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, write_policies
@@ -329,6 +331,23 @@ def test_a_schedule_goes_on_with_the_first_whole_window_after_what_was_published
     bench.work()
     assert [frame.first for frame in bench.frames] == [120, 140, 160]
     assert bench.counters["releases_refused"] == 2
+
+
+@pytest.mark.parametrize("lost", ["ledger", "store"])
+def test_after_a_clock_that_was_set_a_loss_leaves_no_released_tick_to_be_released_again(
+    location: Location, tmp_path: Path, lost: str
+) -> None:
+    """Ticks of a device are ahead of the windows' by its shift, in the store and in the ledger."""
+    with closing(Store(location)) as store, closing(open_ledger(tmp_path / "l.sqlite", "watch", "ring")) as ledger:
+        record = ReleaseRecord(store)
+        record.bind(ledger)
+        record.note(ledger, reserve(ledger, release(0, 99, 1, "watch", "ring", shifts={"watch": 1000})).number)
+    with (
+        closing(Store(tmp_path / "new.sqlite" if lost == "store" else location)) as store,
+        closing(Ledger(tmp_path / ("new.sqlite" if lost == "ledger" else "l.sqlite"))) as ledger,
+    ):
+        begins = ReleaseRecord(store).resume(ledger)
+    assert begins == [("ring", "hr", 100), ("watch", "hr", 1100)]
 
 
 def test_a_gateway_whose_store_was_given_another_ledger_publishes_nothing(site: Path) -> None:
