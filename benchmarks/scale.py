@@ -36,7 +36,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.symbols import warm
 from gateway.loop.inbox import Ingest
 from gateway.loop.recorder import Recorder
-from gateway.parts.part import Message
+from gateway.parts import Message
 from gateway.store.shards import owner
 from gateway.store.store import Store
 

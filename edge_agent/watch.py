@@ -36,7 +36,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from fugu.contract.rounding import CONTEXT, log_up
+from fugu.contract.losses import CONTEXT, log_up
 from fugu.core.leakage import ONE, losses, ratio_up
 
 __all__ = ["Watch", "log_e_value"]

@@ -26,10 +26,10 @@ from fugu.contract.compiler import compile_board_policy
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.fleet_documents import Enrolment
+from fugu.contract.losses import ratio_below
 from fugu.contract.pins import violations
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import ratio_below
 from fugu.contract.stretches import Ceiling
 from fugu.core import guarantee as core
 from fugu.core.compiled import read_policy

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats, Ints
-from fugu.contract.rounding import OUTWARD
+from fugu.contract.losses import OUTWARD
 from fugu.places.composition import between_any
 from fugu.places.graphs import GraphError, lattice
 from fugu.places.hull import Hull

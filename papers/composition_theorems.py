@@ -16,7 +16,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
-from fugu.contract.rounding import OUTWARD
+from fugu.contract.losses import OUTWARD
 from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import corner_chains, quilt_accountant

@@ -16,7 +16,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains
-from fugu.contract.rounding import OUTWARD
+from fugu.contract.losses import OUTWARD
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 
 __all__ = ["influence_matrix", "influence_scale", "joint_influence_scale"]

@@ -12,8 +12,7 @@ from pydantic import Field, model_validator
 
 from fugu.contract.class_of_chains import Box, ClassOfChains, Ratios, Rows, Shown
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.losses import Adversary, Loss, derived_losses
-from fugu.contract.rounding import UPWARD, log_up
+from fugu.contract.losses import UPWARD, Adversary, Loss, derived_losses, log_up
 from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Counted
 from fugu.core.leakage import exp_up, worst_odds

@@ -16,8 +16,7 @@ from pydantic import Field
 
 from fugu.contract._document import Document
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.losses import Adversary, Loss, derived_losses
-from fugu.contract.rounding import float_up
+from fugu.contract.losses import Adversary, Loss, derived_losses, float_up
 from fugu.contract.stretches import StretchBound
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Counted

@@ -21,7 +21,7 @@ from fugu.contract.discretisers import Baseline, Categories, Cells, Discretiser,
 from fugu.contract.errors import PolicyError
 from fugu.contract.groups import SharedWindow
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.rounding import claimed_ratio, ratio_below
+from fugu.contract.losses import claimed_ratio, ratio_below
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Blocks, Window
 from fugu.core.compiled import PolicyReader

@@ -24,9 +24,9 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.history import History, Noise, Ratios, Span, largest, log_ratio, louder_beside, unknown_at
+from fugu.contract.losses import CONTEXT, as_decimal, float_up, log_up
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import CONTEXT, as_decimal, float_up, log_up
 from fugu.contract.stretches import StretchBound
 from fugu.core.leakage import ONE, odds_leakage, ratio_up
 

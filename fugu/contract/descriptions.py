@@ -14,7 +14,6 @@ from fugu.contract._document import FORMAT_NAME, Document, Printable, refusal
 from fugu.contract.chains import ChainClass
 from fugu.contract.dating import Dated, dated
 from fugu.contract.discretisers import Cells, Label
-from fugu.contract.envelope import digits
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.groups import SharedWindow
@@ -445,7 +444,7 @@ def _sum(shared: SharedWindow) -> DescribedSum:
         name=group.name,
         length=group.length,
         states=group.count,
-        helper=digits(bytes.fromhex(group.helper)),
+        helper=group.helper_digits,
         honest=group.honest,
         least=group.least,
         condition=shared.condition,

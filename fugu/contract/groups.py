@@ -18,21 +18,22 @@ import re
 from bisect import bisect_left
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from fugu.contract._document import Document, Printable, read_document, write_document
-from fugu.contract.calendar import DAY
-from fugu.contract.envelope import Envelope, Kind, Signature, digits, key_name, signed_bytes
 from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.frames import MAX_ANSWERS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
-from fugu.contract.queries import Query, query_of
+from fugu.contract.noise_table import SCALE
+from fugu.contract.queries import DAY, Query, query_of
 from fugu.contract.sentences import LAST_US, sum_condition
 from fugu.contract.stretches import Ceiling
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Blocks
-from fugu.core.shares import UNIT, rate_up
+
+if TYPE_CHECKING:  # few policies have groups, and a gateway without any needs no more of this than their form
+    from fugu.contract.envelope import Envelope, Kind
 
 __all__ = ["GroupDocument", "GroupPin", "SharedWindow", "check_signed", "largest_noise", "noise_rate"]
 
@@ -78,7 +79,7 @@ class GroupDocument(Document):
     blocks: Blocks | None = None
     honest: int = Field(ge=1, le=MAX_HOMES)
     colluding: int = Field(ge=0, le=MAX_HOMES)
-    noise: int = Field(ge=1, lt=1 << UNIT)
+    noise: int = Field(ge=1, lt=SCALE)
     deadline: int = Field(ge=1, le=DAY)
     valid_from: int = Field(default=0, ge=0, le=2**53)
 
@@ -106,7 +107,16 @@ class GroupDocument(Document):
     @property
     def digest(self) -> bytes:
         """SHA-256 of what is signed, which is its name in reports."""
+        from fugu.contract.envelope import signed_bytes
+
         return hashlib.sha256(signed_bytes("group", self.payload)).digest()
+
+    @property
+    def helper_digits(self) -> str:
+        """The digits by which people compare the helper's key."""
+        from fugu.contract.envelope import digits
+
+        return digits(bytes.fromhex(self.helper))
 
     @property
     def least(self) -> int:
@@ -170,12 +180,14 @@ class GroupDocument(Document):
 @lru_cache(maxsize=256)  # policies of a fleet have few groups
 def noise_rate(noise: int, honest: int) -> Fraction:
     """Loss that a sum of so many shares adds to each tick of a home, in nats; rounded up."""
+    from fugu.core.shares import UNIT, rate_up
+
     return Fraction(rate_up(noise, honest), 1 << UNIT)
 
 
 def largest_noise(scale: Fraction, honest: int) -> int:
     """The largest A with which so many shares are noise of at least a scale, in ticks; PolicyError if none is."""
-    noise = bisect_left(range(1, 1 << UNIT), True, key=lambda noise: noise_rate(noise, honest) * scale > 1)
+    noise = bisect_left(range(1, SCALE), True, key=lambda noise: noise_rate(noise, honest) * scale > 1)
     if not noise:
         raise PolicyError(f"no share of {honest} homes has noise of {float(scale):.3g} ticks")
     return noise
@@ -185,6 +197,8 @@ def check_signed(envelope: Envelope, kind: Kind, helper: bytes) -> None:
     """Refuse what is not of a kind, or not signed by a group's helper of this public key; TrustError."""
     from cryptography.exceptions import InvalidSignature  # who reads policies without groups does not need it
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    from fugu.contract.envelope import key_name
 
     if envelope.kind != kind or [signature.key for signature in envelope.signatures] != [key_name(helper)]:
         raise TrustError(f"no {kind} that this helper has signed", Reason.WRONG_ROLE)
@@ -228,13 +242,15 @@ class SharedWindow(Document):
     @property
     def envelope(self) -> Envelope:
         """The signed document."""
+        from fugu.contract.envelope import Envelope, Signature, key_name
+
         signature = Signature(key_name(bytes.fromhex(self.group.helper)), bytes.fromhex(self.signature))
         return Envelope("group", self.group.payload, (signature,))
 
     @property
     def condition(self) -> str:
         """Sentence without which no epsilon of a policy with this sum is told."""
-        return sum_condition(self.group.name, digits(bytes.fromhex(self.group.helper)), self.group.honest)
+        return sum_condition(self.group.name, self.group.helper_digits, self.group.honest)
 
 
 class GroupPin(Document):
@@ -253,7 +269,7 @@ class GroupPin(Document):
 
     def refusal(self, group: GroupDocument) -> str | None:
         """Say why a document is not within these terms, epsilon aside; `None` if it is."""
-        if digits(bytes.fromhex(group.helper)) != self.helper:
+        if group.helper_digits != self.helper:
             return f"the helper of group {self.name} is another than the one whose digits were typed in here"
         if group.honest < self.honest:
             return f"group {self.name} counts on {group.honest} honest homes; here at least {self.honest} are wanted"

@@ -17,9 +17,8 @@ from pydantic import Field
 from fugu.contract._document import Document
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.losses import Adversary, Loss, derived_losses
+from fugu.contract.losses import Adversary, Loss, claimed_ratio, derived_losses, exp_up, log_up
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.rounding import claimed_ratio, exp_up, log_up
 from fugu.contract.stretches import StretchBound, StretchTicks
 from fugu.contract.windows import Counted, total_rate
 from fugu.core import guarantee as core

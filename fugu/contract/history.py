@@ -17,9 +17,9 @@ from fugu.contract.chains import JointChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import StreamOutputs
+from fugu.contract.losses import CONTEXT, as_decimal
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import CONTEXT, as_decimal
 from fugu.contract.timeline import Drawn
 
 __all__ = [

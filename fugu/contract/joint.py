@@ -19,10 +19,9 @@ from typing import get_args
 from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, Reason
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, log_up
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import log_up
 from fugu.contract.stretches import StretchBound, stretch_ticks
 
 __all__ = ["NoJointBoundError", "check_named", "joint_epsilon"]

@@ -1,15 +1,121 @@
-"""Losses as people and planners read them: the integers of `fugu.core.leakage` in nats, rounded up."""
+"""Losses as people and planners read them, and rounding outward.
+
+Losses are the integers of `fugu.core.leakage` in nats, rounded up. Margins of floats are each named with the errors
+that they are for; e^x and log x have bounds.
+"""
 
 from __future__ import annotations
 
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NamedTuple, Self
 
-from fugu.contract.rounding import log_up
-from fugu.core.leakage import ONE, losses
+from fugu.contract.errors import GuaranteeError
+from fugu.core.leakage import BITS, MOST_NATS, ONE, losses
 
-__all__ = ["Adversary", "Loss", "derived_losses"]
+__all__ = [
+    "CLOSED_FORM",
+    "CONTEXT",
+    "HAIR",
+    "LOGARITHM",
+    "OUTWARD",
+    "SIXTEEN_ROUNDINGS",
+    "UNIT",
+    "UPWARD",
+    "WIDE",
+    "Adversary",
+    "Loss",
+    "as_decimal",
+    "claimed_ratio",
+    "derived_losses",
+    "exp_up",
+    "float_up",
+    "log_up",
+    "ratio_below",
+    "reversal_error",
+]
+
+
+UNIT = 2.0**-53
+"""The relative error of one operation on floats."""
+SIXTEEN_ROUNDINGS = 16.0 * UNIT
+UPWARD = 1e-15
+"""Relative, for nine roundings: the few sums and products that end a computation."""
+LOGARITHM = 1e-14
+"""For the logarithm of a quotient below e^100; relative, for a sum of a few of them."""
+HAIR = 1e-14
+"""Margin of the constraints of a cone, relative and times up to 11, so that no two are tight together."""
+CLOSED_FORM = 1e-13
+"""For a leakage in closed form: some hundred roundings, of numbers that may be large."""
+OUTWARD = 1e-12
+"""Relative, far above the error of thousands of roundings, and far below what anybody would notice."""
+WIDE = 1e-11
+"""For what goes through thousands of products of distributions, and the steps that use them."""
+
+
+def reversal_error(states: int) -> float:
+    """Return what rounding of a stationary distribution can add to a step of the reversed chain, in nats.
+
+    Elimination without subtractions changes an entry of the matrix at most k - 1 times, by some four roundings. A
+    distribution is a sum over trees of products of k - 1 entries (the tree theorem), so it is good to 4 (k - 1)^2
+    roundings. The ratio of two means of a step has that error four times.
+    """
+    return 16.0 * states * (states + 2.0) * UNIT
+
+
+CONTEXT = Context(prec=50, rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999)
+"""For decimals that are rounded to the nearest, and outward at the end."""
+_MOST = 10_000
+# The argument is rounded up by at most 10^-55 (it has at most 5 digits before the point). Decimal rounds e^argument to
+# the nearest, and it goes up by one more unit: less than 10^-54 in all, relative to e^x.
+_UPWARD = Context(prec=60, rounding=ROUND_CEILING, Emin=-999_999, Emax=999_999)
+_DOWNWARD = Context(prec=500, rounding=ROUND_FLOOR, Emin=-999_999, Emax=999_999)
+
+
+def exp_up(exponent: Fraction) -> Fraction:
+    """Return a fraction at least e^exponent, and above it by less than 1e-30 of it; GuaranteeError outside 0..10000."""
+    if not 0 <= exponent <= _MOST:
+        raise GuaranteeError(f"a loss of {float(exponent):g} nats in a tick is not in 0..{_MOST}")
+    if exponent == 0:
+        return Fraction(1)
+    above = _UPWARD.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
+    return Fraction(_UPWARD.next_plus(_UPWARD.exp(above)))
+
+
+@lru_cache(maxsize=256)
+def ratio_below(epsilon: float) -> int:
+    """e^epsilon over 2^128, rounded down; GuaranteeError above 1000 nats."""
+    if not 0.0 < epsilon <= MOST_NATS:
+        raise GuaranteeError(f"epsilon {epsilon:g} is not above 0 and at most {MOST_NATS}")
+    ratio = _DOWNWARD.next_minus(_DOWNWARD.exp(Decimal(epsilon)))
+    return int(_DOWNWARD.multiply(ratio, Decimal(1 << BITS)))
+
+
+def claimed_ratio(epsilon: float) -> int:
+    """The ratio of a claim; 0 above 1000 nats, where nothing is promised."""
+    return ratio_below(epsilon) if epsilon <= MOST_NATS else 0
+
+
+def log_up(ratio: Fraction) -> float:
+    """Return a float at least log(ratio), for ratio >= 1, and above it by at most two units in its last place."""
+    if ratio == 1:
+        return 0.0
+    above = _UPWARD.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    return float_up(_UPWARD.next_plus(_UPWARD.ln(above)))
+
+
+def float_up(value: Decimal | Fraction) -> float:
+    """Return the least float that is not below a number."""
+    nearest = float(value)
+    return nearest if nearest >= value else math.nextafter(nearest, math.inf)
+
+
+def as_decimal(value: Fraction) -> Decimal:
+    """A fraction as a decimal of the precision in force."""
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
 
 Adversary = Literal["ignorant", "informed", "universal"]
 """Knowledge of the adversary: one chain of the class; also any set of true states; any side information about states.

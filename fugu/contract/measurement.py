@@ -20,10 +20,10 @@ from operator import add, itemgetter, le, or_
 from typing import Any
 
 from fugu.contract.errors import GuaranteeError, PolicyError
+from fugu.contract.losses import exp_up
 from fugu.contract.measure_frames import Point
 from fugu.contract.measure_table import Noise, StaircaseNoise, members, set_of
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.rounding import exp_up
 
 __all__ = ["MOST_EPSILON", "RATIO_BITS", "ConstraintSets", "Measurement", "check_noise", "floor_exp", "neighbours_of"]
 

@@ -22,13 +22,12 @@ from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import PolicyError
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, claimed_ratio
 from fugu.contract.measure_policy import CategoryGraph, CompleteGraph, EdgeGraph, MeasurePolicy
 from fugu.contract.measure_table import members, set_of
 from fugu.contract.measurement import Measurement, neighbours_of
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.rounding import claimed_ratio
 from fugu.core.pins import departures
 from fugu.core.policy import ADVERSARIES
 from fugu.core.policy import Policy as CorePolicy

@@ -15,7 +15,7 @@ from typing import Literal
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.rounding import SIXTEEN_ROUNDINGS
+from fugu.contract.losses import SIXTEEN_ROUNDINGS
 from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
 
 __all__ = [

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from fugu.contract._document import Document
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.rounding import float_up, ratio_below
+from fugu.contract.losses import float_up, ratio_below
 from fugu.contract.windows import Counted, total_rate
 from fugu.core.guarantee import stretch_ticks
 from fugu.core.leakage import MOST_NATS

@@ -21,11 +21,10 @@ from scipy.sparse.csgraph import shortest_path
 
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import OUTWARD, Adversary
 from fugu.contract.measure_policy import MeasurePolicy, StreamStart
 from fugu.contract.measure_table import members
 from fugu.contract.measurement import ConstraintSets, Measurement
-from fugu.contract.rounding import OUTWARD
 from fugu.contract.stretches import Stretch, StretchBound
 from fugu.places.graphs import GraphError
 from fugu.privacy.accountant import ChainLoss, chain_loss

@@ -25,10 +25,10 @@ from numpy.typing import ArrayLike, NDArray
 from fugu.chains.arrays import Bools, Ints
 from fugu.contract import measurement
 from fugu.contract.errors import FrameError
+from fugu.contract.losses import CLOSED_FORM, OUTWARD
 from fugu.contract.measure_table import Noise, StaircaseNoise, bezout, set_of
 from fugu.contract.measurement import MOST_EPSILON, RATIO_BITS
 from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE, NoiseTable
-from fugu.contract.rounding import CLOSED_FORM, OUTWARD
 from fugu.places.graphs import GraphError, complete, surrogates
 from fugu.places.hull import Hull, complete_hull, difference_hull
 from fugu.places.noise import floor_exp, noise_ratio, staircase

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
-from fugu.contract.rounding import OUTWARD
+from fugu.contract.losses import OUTWARD
 from fugu.privacy.chain_class import TINY, ChainClassError
 from fugu.privacy.wasserstein import infinity_wasserstein
 

@@ -22,7 +22,7 @@ from fugu.contract._document import Document
 from fugu.contract.chains import ChainClass, odds_ratio
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.errors import FuguError
-from fugu.contract.rounding import SIXTEEN_ROUNDINGS
+from fugu.contract.losses import SIXTEEN_ROUNDINGS
 
 __all__ = [
     "TINY",

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains
-from fugu.contract.rounding import OUTWARD
+from fugu.contract.losses import OUTWARD
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, stationary_distribution_of
 from fugu.privacy.quilt_tables import QuiltTables, node_terms, smallest_loss, smallest_scale, walk
 

@@ -25,9 +25,8 @@ from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.dating import with_slack
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, tick_ratios
-from fugu.contract.losses import Adversary, Loss
+from fugu.contract.losses import Adversary, Loss, exp_up, log_up
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.windows import Window, total_rate
 from fugu.privacy.chain_class import ChainClassError
 

@@ -24,9 +24,8 @@ from scipy.optimize import brentq
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import OUTWARD, Adversary, exp_up
 from fugu.contract.queries import WINDOW_QUERIES
-from fugu.contract.rounding import OUTWARD, exp_up
 from fugu.contract.stretches import Stretch, StretchBound
 from fugu.contract.windows import Composing, covers, lawful_scale
 from fugu.privacy.accountant import ChainAccountant, Chains

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from firmware_sim.build import BOARDS, Burnt, Image, build, enrolled
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import read_enrolment
-from fugu.contract.rounding import log_up
+from fugu.contract.losses import log_up
 from fugu.host.arguments import epsilon_of, one_of, stream_units
 from fugu.library.checks import load_policy
 from fugu.library.report import Line, Part, Result, Table

@@ -151,7 +151,7 @@ class _Agent:
         options = {"fleet": policy.fleet, "device": self.name, "outbox": "outbox.sqlite", "ceiling": most}
         sensor: dict[str, object] = {"kind": "replay", "file": "readings.csv", "loop": False}
         self._config = write_config(folder, {**options, "clock": {"trusted": True}}, broker, {"policy.json": sensor})
-        helper = digits(bytes.fromhex(group.group.helper))
+        helper = group.group.helper_digits
         pin = {"name": group.group.name, "helper": helper, "honest": group.group.honest, "most": most}
         with self._config.open("a") as config:
             config.write("\n".join(["[[groups]]", *toml_lines(pin), ""]))

@@ -20,9 +20,8 @@ from pydantic import ValidationError
 from fugu.chains.arrays import Floats
 from fugu.contract.dating import SLACK, quiet_from
 from fugu.contract.history import History
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, float_up
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.rounding import float_up
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains

@@ -18,10 +18,9 @@ from fugu.chains.arrays import Floats
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import tick_ratios
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, exp_up, log_up
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.windows import ALONE
 from fugu.privacy.chain_class import MarkovChain
 from gateway.releases.allowance import WholeWindow, allowance, charge, counted_symbols, moved_by_all, smallest_scale

@@ -20,11 +20,10 @@ from fugu.contract.descriptions import describe
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.history import History, history_alone
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, float_up
 from fugu.contract.pins import SymbolPins, contains, pins_of, violations
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import float_up
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.topics import Kind, topic_of

@@ -19,7 +19,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.loop.duties import Alone, Loop, NotArrangedError, frame_topics
 from gateway.loop.recorder import Recorder
 from gateway.loop.release_part import Releasing
-from gateway.parts.part import Message, Part
+from gateway.parts import Message, Part
 from gateway.releases.inputs import Question
 from gateway.releases.schedule import NotKnownError, Reached, StoreProgress
 from gateway.store.coverage import Coverage, Shifts

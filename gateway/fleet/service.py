@@ -30,7 +30,7 @@ from gateway.fleet.enrolled import Enrolled
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
 from gateway.fleet.registry import Registry, serving
 from gateway.fleet.rollouts import Rollouts
-from gateway.parts.part import Message, Part
+from gateway.parts import Message, Part
 
 __all__ = ["FleetService"]
 

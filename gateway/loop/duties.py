@@ -16,15 +16,14 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Link, Will
 from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
-from gateway.health.contradictions import Contradictions
 from gateway.health.monitor import Elsewhere, Monitor
-from gateway.health.shared_subscriptions import SharedSubscriptions
+from gateway.health.watches import Contradictions, SharedSubscriptions
 from gateway.loop.inbox import Usage
 from gateway.loop.publisher import Publisher
 from gateway.loop.recorder import Recorder
 from gateway.loop.retention import Retention
+from gateway.parts import Part
 from gateway.parts.describe import Describing
-from gateway.parts.part import Part
 from gateway.store.engine import Lease
 from gateway.store.store import Store
 

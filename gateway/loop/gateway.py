@@ -38,8 +38,8 @@ from gateway.loop.duties import Alone, Loop
 from gateway.loop.inbox import Acknowledged, Inbox, Ingest, Usage
 from gateway.loop.publisher import Publisher
 from gateway.loop.recorder import Recorder
+from gateway.parts import Message, Part
 from gateway.parts.describe import digest
-from gateway.parts.part import Message, Part
 from gateway.store.engine import LedgerError, file_bytes
 from gateway.store.journal import Arrivals
 from gateway.store.location import Location

@@ -19,7 +19,7 @@ from gateway.estimates.beliefs import SymbolModel
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import Kind, Windows
 from gateway.estimates.symbols import Symbols
-from gateway.parts.part import Message
+from gateway.parts import Message
 from gateway.store.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at
 from gateway.store.symbols import Columns
 

@@ -30,7 +30,7 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.estimates.symbols import Reports
 from gateway.loop.recorder import Recorder
-from gateway.parts.part import Part
+from gateway.parts import Part
 from gateway.store.journal import Heard
 from gateway.store.store import Outgoing, Store
 

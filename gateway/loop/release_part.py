@@ -21,7 +21,7 @@ from fugu.mqtt import Link
 from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.monitor import Monitor
-from gateway.parts.part import Part
+from gateway.parts import Part
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
 from gateway.releases.sums import SumReleases, SumWindow

@@ -25,13 +25,12 @@ from fugu.host.database import DatabaseError
 from gateway.config import Keep
 from gateway.estimates.catalogue import Catalogue
 from gateway.loop.recorder import Recorder
-from gateway.parts.part import Part
-from gateway.store.aged import SYMBOLS, Aged, Forgotten, Frames
+from gateway.parts import Part
 from gateway.store.coverage import Place
 from gateway.store.engine import Lease, LedgerError
 from gateway.store.location import Location, ledger_beside
 from gateway.store.opening import is_there
-from gateway.store.store import Store, StoreError
+from gateway.store.store import SYMBOLS, Aged, Forgotten, Frames, Store, StoreError
 
 __all__ = ["Retention", "forget_device"]
 

@@ -33,7 +33,7 @@ from gateway.estimates.beliefs import SymbolModel
 from gateway.estimates.catalogue import Catalogue
 from gateway.loop.recorder import Accounted, Recorder
 from gateway.loop.release_part import Releasing
-from gateway.parts.part import Message, Part
+from gateway.parts import Message, Part
 from gateway.releases.sums import SumWindow
 from gateway.store.engine import LedgerError
 from gateway.store.journal import Heard, newest_tick

@@ -28,7 +28,7 @@ from fugu.contract.timeline import Drawn
 from fugu.contract.topics import topic_of
 from fugu.host.process import NOTICES, first_share
 from fugu.mqtt import Link
-from gateway.parts.part import Message, Part
+from gateway.parts import Message, Part
 from gateway.store.store import VersionStore
 
 if TYPE_CHECKING:

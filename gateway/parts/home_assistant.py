@@ -30,7 +30,7 @@ from fugu.contract.sentences import promised_words
 from fugu.contract.stretches import STRETCHES, Stretch
 from fugu.contract.topics import available_topic, discovery_topic, topic_of
 from fugu.mqtt import Link
-from gateway.parts.part import Message, Part
+from gateway.parts import Message, Part
 
 if TYPE_CHECKING:
     from gateway.store.store import Store

@@ -32,7 +32,7 @@ from fugu.places.protection import protect_likely
 from fugu.places.tables import TableError, compile_noise
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.points import MeasureModel, Points
-from gateway.parts.part import Part
+from gateway.parts import Part
 from gateway.store.journal import Heard, tick_at
 from gateway.store.points import Measured
 from gateway.store.store import Store

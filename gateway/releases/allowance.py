@@ -69,11 +69,10 @@ from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
 from fugu.contract._document import Document
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import OUTWARD, Adversary, float_up
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.rounding import OUTWARD, float_up
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains

@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FrameError, FuguError, cause
+from fugu.contract.losses import float_up
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.rounding import float_up
 from fugu.contract.sentences import unix_us
 from fugu.contract.windows import ALONE
 from fugu.privacy.chain_class import ListedChains, ReleaseClass

@@ -22,9 +22,8 @@ from fugu.contract._document import Document, first_problem
 from fugu.contract.dating import SLACK, with_slack
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, float_up
 from fugu.contract.queries import QUERIES, QueryKind
-from fugu.contract.rounding import float_up
 from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.host.clock import seconds_of

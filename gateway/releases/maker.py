@@ -22,10 +22,10 @@ from fugu.contract.dating import SLACK, dated, quiet_from
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.history import History
+from fugu.contract.losses import float_up
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.rounding import float_up
 from fugu.contract.windows import ALONE, Window
 from gateway.estimates.beliefs import SymbolModel
 from gateway.estimates.catalogue import Catalogue

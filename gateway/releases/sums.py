@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.contract.envelope import digits
 from fugu.contract.errors import FuguError
 from fugu.contract.groups import GroupDocument
 from fugu.contract.policy import Clock, Policy
@@ -183,7 +182,7 @@ def _job(group: GroupDocument, audience: str, terms: Audience | None, name: str,
         *({}, frozenset()),
     )
     useful = all(policy.useful_for == "share" for policy in policies)
-    helper = digits(bytes.fromhex(group.helper))
+    helper = group.helper_digits
     topic = topic_of("release", group.fleet, audience, name)
     clock = Clock(epoch_us=group.epoch_us, period_us=group.period_us)
     return Job(plan, question, terms, topic, clock, useful, honest=group.honest, helper=helper)

@@ -15,11 +15,10 @@ from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointC
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, StreamOutputs
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, float_up
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH
-from fugu.contract.rounding import float_up
 from fugu.contract.windows import Window
 from tests.support.windows import policy
 

@@ -16,9 +16,8 @@ from pydantic import ValidationError
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, loss, tick_ratios
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, exp_up
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
 from tests.support.oracle import best_attack
 from tests.support.recursions import lost

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, loss, tick_ratios
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, exp_up, log_up
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.stretches import DAYS, Ceiling, StretchBound, stretch_ticks
 from fugu.contract.windows import Window
 from fugu.privacy.accountant import ChainAccountant

@@ -15,9 +15,8 @@ import pytest
 from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, loss, tick_ratios
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, exp_up
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.rounding import exp_up
 from tests.support.oracle import Array, count_density, together, worst_release_loss, worst_switched
 from tests.support.proofs import check_printed
 

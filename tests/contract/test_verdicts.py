@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.rounding import exp_up
+from fugu.contract.losses import exp_up
 from fugu.contract.sentences import LARGEST_PRIVATE, most_sure, privacy_of, privacy_sentence, promised_words, sure_words
 from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
 

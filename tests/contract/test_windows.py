@@ -16,10 +16,9 @@ from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.guarantee import Guarantee, tick_ratios
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, exp_up
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
 from tests.support.windows import CHAINS, TABLE, policy, window
 

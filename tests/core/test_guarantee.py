@@ -17,10 +17,9 @@ from fugu.contract.compiled import read_policy as read_agents
 from fugu.contract.compiler import compile_board_policy, compile_policy
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, StreamOutputs
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, ratio_below
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.rounding import ratio_below
 from fugu.contract.stretches import Ceiling, stretch_ticks
 from fugu.contract.windows import Window
 from fugu.core.compiled import read_policy

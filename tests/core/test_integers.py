@@ -15,7 +15,7 @@ import pytest
 
 from firmware_sim.build import modules
 from fugu.contract.compiler import compile_board_policy
-from fugu.contract.rounding import ratio_below
+from fugu.contract.losses import ratio_below
 from fugu.contract.windows import Window
 from fugu.core.clocks import TickClock
 from fugu.core.compiled import read_policy

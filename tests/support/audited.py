@@ -10,9 +10,8 @@ from typing import Any
 
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, exp_up
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
 from fugu.privacy.randomised_response import calibrate
 from gateway.deployment.broker_files import BrokerFolder

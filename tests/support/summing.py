@@ -16,7 +16,7 @@ from fugu.contract.topics import topic_of
 from gateway.estimates.catalogue import Catalogue
 from gateway.loop.recorder import Recorder
 from gateway.loop.sums import Reports, Sums
-from gateway.parts.part import Message
+from gateway.parts import Message
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances
 from gateway.releases.ledger import Ledger

@@ -26,8 +26,7 @@ from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
-from fugu.contract.losses import Adversary
-from fugu.contract.rounding import OUTWARD
+from fugu.contract.losses import OUTWARD, Adversary
 from fugu.privacy.accountant.bounded import IntervalChains, OddsRatioChains
 from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
-from fugu.contract.losses import Adversary
-from fugu.contract.rounding import OUTWARD, UNIT, WIDE, exp_up
+from fugu.contract.losses import OUTWARD, UNIT, WIDE, Adversary, exp_up
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, odds_ratio_step
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
 from fugu.privacy.quilts import corner_chains

@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
 from fugu.chains.kernel import kernel
-from fugu.contract.rounding import LOGARITHM, UNIT
+from fugu.contract.losses import LOGARITHM, UNIT
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, Order, no_moves, ratio_order, step
 from fugu.privacy.chain_class import TINY, follow
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, ChainClass
-from fugu.contract.losses import Adversary
-from fugu.contract.rounding import CLOSED_FORM, UPWARD, reversal_error
+from fugu.contract.losses import CLOSED_FORM, UPWARD, Adversary, reversal_error
 from fugu.privacy.accountant.bounded import (
     ALTERNATING,
     ODDS_RATIO_BOUND,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel, part
-from fugu.contract.rounding import SIXTEEN_ROUNDINGS, UNIT
+from fugu.contract.losses import SIXTEEN_ROUNDINGS, UNIT
 from fugu.privacy.accountant.simplex import Tree, largest_ratio, widening
 
 __all__ = [

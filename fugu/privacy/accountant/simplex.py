@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Protocol, TypeVar
 
-from fugu.contract.rounding import HAIR, UNIT
+from fugu.contract.losses import HAIR, UNIT
 
 __all__ = ["Tree", "largest_ratio", "widening"]
 

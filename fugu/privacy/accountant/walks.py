@@ -21,8 +21,7 @@ import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.kernel import kernel
-from fugu.contract.losses import Adversary
-from fugu.contract.rounding import CLOSED_FORM, LOGARITHM, OUTWARD, UNIT, WIDE, reversal_error
+from fugu.contract.losses import CLOSED_FORM, LOGARITHM, OUTWARD, UNIT, WIDE, Adversary, reversal_error
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from fugu.privacy.accountant.inner_maximum import (
     Order,

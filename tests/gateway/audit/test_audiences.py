@@ -17,9 +17,9 @@ from fugu.attackers.mechanisms import Counted, Heard, Mechanism, Recorded, Sourc
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
+from fugu.contract.losses import exp_up
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import exp_up
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain

@@ -18,10 +18,9 @@ from fugu.chains.arrays import Ints
 from fugu.chains.model import simulate
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.losses import Adversary
+from fugu.contract.losses import Adversary, exp_up
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
 from fugu.planning.recorded_policy import Release, attack_released_stretches
 from fugu.privacy.accountant.bounded import stretch_losses

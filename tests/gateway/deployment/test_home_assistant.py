@@ -14,8 +14,8 @@ from fugu.contract.topics import available_topic, discovery_topic, topic_of
 from fugu.mqtt import Link
 from fugu_cli.main import main
 from gateway.deployment.mosquitto import Account, access_list
+from gateway.parts import Message
 from gateway.parts.home_assistant import GATEWAY, HomeAssistant
-from gateway.parts.part import Message
 from gateway.store.store import Store
 from tests.support.brokers import wait_until
 from tests.support.home_assistant import Listener

@@ -38,7 +38,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.points import MeasureModel, PointEstimates, measured_estimate
 from gateway.loop.inbox import Ingest
 from gateway.loop.recorder import Recorder
-from gateway.parts.part import Message
+from gateway.parts import Message
 from gateway.parts.place_tables import TableSender, make_noise, policy_graph
 from gateway.store.coverage import Place
 from gateway.store.journal import Arrivals, Heard, Received

@@ -18,7 +18,7 @@ from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import window_count
 from gateway.loop.inbox import Ingest
-from gateway.parts.part import Message
+from gateway.parts import Message
 from gateway.store.journal import Received
 from tests.support.scenes import Scene, asked, catalogue, frames, policy
 

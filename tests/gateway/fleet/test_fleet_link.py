@@ -21,7 +21,7 @@ from gateway.config import FleetConfig
 from gateway.fleet.registry import Registry, serving
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.service import FleetService
-from gateway.parts.part import Message
+from gateway.parts import Message
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held
 from tests.support.signing import Keys

@@ -15,7 +15,7 @@ from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
 from gateway.loop.gateway import Gateway
 from gateway.loop.inbox import Inbox
-from gateway.parts.part import Message
+from gateway.parts import Message
 from gateway.store.symbols import Tail
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held

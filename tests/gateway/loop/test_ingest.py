@@ -16,7 +16,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
 from fugu.contract.windows import Window
 from gateway.loop.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Acknowledged, Inbox, Ingest
-from gateway.parts.part import Message
+from gateway.parts import Message
 from gateway.store.journal import Arrivals, Received, Streams
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.scenes import catalogue, policy

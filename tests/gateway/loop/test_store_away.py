@@ -11,7 +11,7 @@ from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.topics import topic_of
 from fugu.host.database import AwayError
 from gateway.loop.gateway import IDLE_SECONDS
-from gateway.parts.part import Part
+from gateway.parts import Part
 from tests.support.loop_driver import START, Driver
 
 CALLS = ("heard", "born", "stored", "connected", "renew", "pump", "acknowledged")

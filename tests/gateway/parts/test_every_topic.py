@@ -16,8 +16,8 @@ import pytest
 from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.topics import topic_of
 from gateway.deployment.mosquitto import Account, access_list
+from gateway.parts import Part
 from gateway.parts.describe import Describing
-from gateway.parts.part import Part
 from tests.support.ever_new import GENERATORS, MESSAGES
 from tests.support.loop_driver import DEVICES, Driver, largest_containers
 

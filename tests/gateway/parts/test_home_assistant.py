@@ -13,8 +13,8 @@ from fugu.contract.descriptions import Description, describe
 from fugu.contract.frames import Status
 from fugu.contract.topics import discovery_topic, topic_of
 from fugu.mqtt import Link
+from gateway.parts import Message
 from gateway.parts.home_assistant import GATEWAY, HomeAssistant
-from gateway.parts.part import Message
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.home_assistant import Listener

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.losses import exp_up
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.rounding import exp_up
 from gateway.releases.allowance import allowance, charge, smallest_scale
 from gateway.releases.charges import PER_NAT, units_above
 from gateway.releases.inputs import Addend, added, answer, combined, symbols_addend

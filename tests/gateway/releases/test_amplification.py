@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import tick_ratios
+from fugu.contract.losses import float_up
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.rounding import float_up
 from fugu.privacy.randomised_response import allowed_ratios
 from gateway.releases.allowance import (
     LEAST_SCALE,

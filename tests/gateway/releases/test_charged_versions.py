@@ -25,8 +25,8 @@ from gateway.fleet.enrolled import FleetPolicies
 from gateway.fleet.entries import PolicyReport
 from gateway.fleet.registry import Registry
 from gateway.loop import release_part
+from gateway.parts import Message
 from gateway.parts.describe import Describing
-from gateway.parts.part import Message
 from gateway.releases.ledger import Ledger
 from gateway.store.journal import Heard, Received
 from gateway.store.store import Store

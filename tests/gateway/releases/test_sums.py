@@ -19,7 +19,7 @@ from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, packe
 from fugu.contract.losses import Adversary
 from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError
-from gateway.parts.part import Message
+from gateway.parts import Message
 from gateway.releases.allowance import joint_loss
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.charges import units_above

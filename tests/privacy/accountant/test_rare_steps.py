@@ -11,8 +11,7 @@ from fractions import Fraction
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.losses import Adversary
-from fugu.contract.rounding import exp_up
+from fugu.contract.losses import Adversary, exp_up
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.accountant.inner_maximum import odds_ratio_step

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fugu.chains.model import stationary_distribution
-from fugu.contract.rounding import UNIT, reversal_error
+from fugu.contract.losses import UNIT, reversal_error
 from fugu.privacy.accountant.inner_maximum import closed, exact_ratio
 from fugu.privacy.accountant.simplex import Tree, largest_ratio, widening
 from tests.support.oracle import Array
