@@ -10,7 +10,7 @@ from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 from pydantic.dataclasses import dataclass
@@ -26,6 +26,11 @@ from fugu.contract.queries import QUERIES, Query, QueryKind, Unit
 from fugu.contract.sentences import sum_condition, unix_us
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Mechanism
+
+if TYPE_CHECKING:
+    from fugu.contract.descriptions import Described
+    from fugu.contract.guarantee import Guarantee
+    from fugu.contract.windows import Asking
 
 __all__ = [
     "CONFIDENCE",
@@ -241,37 +246,31 @@ class WindowCount(JsonMessage):
     def of(
         cls,
         frame: WindowFrame,
-        query: Query,
+        asking: "Asking",
         states: tuple[str, ...],
         within: int,
         time_of: Callable[[int, int], datetime],
-        promise: tuple[float, Adversary],
-        *,
-        useful: bool,
+        promise: "Guarantee | Described",
+        useful_for: str | None,
     ) -> Self:
-        """The report of a window.
+        """The report of a window of which some states are counted, with noise in -within..within at `CONFIDENCE`.
 
-        Args:
-            states: the labels of those that are counted.
-            within: the noise of a count is in -within..within, at `CONFIDENCE`.
-            time_of: when a tick was, with numbers so many ticks ahead of the wall clock.
-            useful: whether the plan found such shares worth knowing.
+        `time_of`: when a tick was, with numbers so many ticks ahead of the wall clock.
         """
-        epsilon, adversary = promise
         return cls(
             time=time_of(frame.last + 1, frame.shift),
             since=time_of(frame.first, frame.shift),
             window=frame.window,
             states=states,
-            blocks=() if query.blocks is None else query.blocks.labels,
+            blocks=() if (blocks := asking.query.blocks) is None else blocks.labels,
             values=tuple(float(count) for count in frame.counts),
             low=tuple(float(count - within) for count in frame.counts),
             high=tuple(float(count + within) for count in frame.counts),
             confidence=CONFIDENCE,
             observed=frame.observed,
-            epsilon=epsilon,
-            adversary=adversary,
-            useful=useful and 2 * frame.observed >= frame.length,
+            epsilon=promise.epsilon or 0.0,
+            adversary=promise.adversary,
+            useful=useful_for == "share" and 2 * frame.observed >= frame.length,
         )
 
     def labels(self) -> Sequence[str]:

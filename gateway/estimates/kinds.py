@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -138,13 +139,11 @@ def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
     """The report of a window that a device has counted."""
     window = policy.window(frame.window)
     assert window is not None
-    labels, promise = policy.discretiser.states, policy.guarantee
-    return WindowCount.of(
-        frame,
-        window.query,
-        tuple(labels[state] for state in window.counted(labels)),
-        noise_within(Fraction(window.scale), CONFIDENCE),
-        lambda tick, shift: wall_time(policy.clock, tick - shift),
-        (promise.epsilon, promise.adversary),
-        useful=policy.useful_for == "share",
-    )
+    labels = policy.discretiser.states
+    states = tuple(labels[state] for state in window.counted(labels))
+    within = noise_within(Fraction(window.scale), CONFIDENCE)
+
+    def time_of(tick: int, shift: int) -> datetime:
+        return wall_time(policy.clock, tick - shift)
+
+    return WindowCount.of(frame, window, states, within, time_of, policy.guarantee, policy.useful_for)

@@ -307,15 +307,9 @@ def _place(version: DescribedVersion | None, point: Point) -> dict[str, Any]:
 def _count(description: Description, frame: WindowFrame) -> WindowCount:
     """The report of a window, as the gateway makes it."""
     window = next(window for window in description.windows if window.name == frame.window)
-    return WindowCount.of(
-        frame,
-        window.query,
-        description.states if window.states == EACH else window.states,
-        _noise_range(window.scale) or 0,
-        description.time_of,
-        (description.guarantee.epsilon or 0.0, description.guarantee.adversary),
-        useful=description.useful_for == "share",
-    )
+    states = description.states if window.states == EACH else window.states
+    within, promise = _noise_range(window.scale) or 0, description.guarantee
+    return WindowCount.of(frame, window, states, within, description.time_of, promise, description.useful_for)
 
 
 def _noise_range(scale: str) -> int | None:
