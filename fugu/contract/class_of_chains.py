@@ -21,7 +21,6 @@ from fugu.contract.stretches import StretchBound
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Counted
 from fugu.core.leakage import ratio_up
-from fugu.core.pins import contains
 from fugu.core.policy import BOUNDED, Policy
 
 if TYPE_CHECKING:
@@ -192,6 +191,8 @@ class ClassOfChains(Document):
 
     def covers(self, pinned: ChainClass) -> bool:
         """True if every chain of another class is shown to be in this one; exactly."""
+        from fugu.core.pins import contains  # here, because a gateway has nobody's pins
+
         return contains(self.compiled(), pinned.compiled())
 
     def compiled(self, column: int = 0) -> Policy:
