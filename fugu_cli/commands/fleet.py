@@ -24,7 +24,7 @@ from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_r
 from fugu_cli.view import fleet as view
 from fugu_cli.view.fleet import read_document
 from fugu_cli.view.terminal import say, warn
-from gateway.fleet.documents import check_new, enter, reached, refuse_other_ticks
+from gateway.fleet.documents import addressed_devices, check_new, enter, refuse_other_ticks
 from gateway.fleet.keys import Root
 from gateway.fleet.registry import Registry, serving
 from gateway.fleet.signing import read_pins
@@ -238,7 +238,7 @@ def push(
             return changes
         refuse_other_ticks(opened, signed.document)
         with opened.transaction():
-            devices = [device.name for device in reached(opened, signed.document.to)]
+            devices = [device.name for device in addressed_devices(opened, signed.document.to)]
             record = enter(opened, signed, who=user(), time_us=now_us())
             view.warn_of_rollouts(opened, devices)
             opened.desire(devices, record.version, who=user(), time_us=now_us())

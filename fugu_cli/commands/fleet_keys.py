@@ -34,7 +34,7 @@ from gateway.fleet.keys import (
     new_passphrase,
     read_passphrase,
     role_of,
-    short,
+    short_name,
 )
 from gateway.fleet.keys import rotate as rotate_root
 from gateway.fleet.registry import Registry
@@ -262,7 +262,7 @@ def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
     roles = dict[str, Any]()
     for role in ROLES:
         members = role_of(document, role)
-        keys = [{"key": name, "file": files.get(short(name))} for name in members.keys]
+        keys = [{"key": name, "file": files.get(short_name(name))} for name in members.keys]
         roles[role] = {"threshold": members.threshold, "keys": keys}
     return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired.values())}
 
@@ -273,7 +273,7 @@ def _table(document: RootDocument, folders: list[Path]) -> Table:
     for role in ROLES:
         members = role_of(document, role)
         takes = f"{members.threshold} of {len(members.keys)}"
-        rows += [(role, takes, short(name), files.get(short(name), "elsewhere")) for name in members.keys]
+        rows += [(role, takes, short_name(name), files.get(short_name(name), "elsewhere")) for name in members.keys]
     rows += [("none any more", "", name, path) for name, path in retired.items()]
     title = f"Root version {document.version} of fleet {document.fleet}"
     return Table(title, ("role", "takes", "key", "file"), rows)
@@ -282,7 +282,7 @@ def _table(document: RootDocument, folders: list[Path]) -> Table:
 def _files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
     """Paths of all keys by their short names, and of those among them that the root does not name."""
     files, in_root = (
-        {file.short: str(file.path) for file in key_files(folders)},
-        {short(name) for name in document.keys},
+        {file.short_name: str(file.path) for file in key_files(folders)},
+        {short_name(name) for name in document.keys},
     )
     return files, {name: path for name, path in files.items() if name not in in_root}

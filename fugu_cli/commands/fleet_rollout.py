@@ -42,17 +42,17 @@ from fugu_cli.view.fleet import (
 from fugu_cli.view.terminal import show as show_result
 from fugu_cli.view.terminal import show_report, warn, working
 from gateway.fleet.documents import (
-    believed,
     check_new,
     document_in,
     enter,
     former_document,
     refuse_other_ticks,
+    signed_document,
     target_of,
 )
 from gateway.fleet.entries import FleetError, RolloutPlan, Stage, share, stages_of
 from gateway.fleet.entries import share as read_share
-from gateway.fleet.keys import Root, key_files, unlock_some
+from gateway.fleet.keys import Root, key_files, unlock_keys
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.signing import Signed, make_document, promises, read_bodies, read_complete, verify_guarantees, weaker
@@ -233,7 +233,7 @@ def _number(registry: Registry, number: int | None, roots: list[Root]) -> int:
     newest = registry.newest_version()
     if number is None and newest:
         try:
-            believed(registry, newest, roots)
+            signed_document(registry, newest, roots)
         except FuguError as error:
             raise FleetError(f"{error}: nor is its number; say the new one with --version") from None
     number = newest + 1 if number is None else number
@@ -244,7 +244,7 @@ def _number(registry: Registry, number: int | None, roots: list[Root]) -> int:
 
 def _stored_document(registry: Registry, version: int, root: Root) -> PolicyDocument:
     try:
-        return believed(registry, version, [root])
+        return signed_document(registry, version, [root])
     except FleetError as error:
         raise FleetError(
             f"{error}. If a key that was replaced since has signed it, name the file: --restores FILE"
@@ -258,7 +258,7 @@ def _policy_keys(
     files, role = key_files(folders), root.document.policy
     done = set() if signed is None else {signature.key.hex() for signature in signed.envelope.signatures}
     needed = max(1, role.threshold - len(done))
-    keys = unlock_some(files, (name for name in role.keys if name not in done), needed, at_hand(passphrase_files))
+    keys = unlock_keys(files, (name for name in role.keys if name not in done), needed, at_hand(passphrase_files))
     if not keys:
         which = "that has not signed yet " if done else ""
         raise FuguError(

@@ -35,16 +35,16 @@ __all__ = [
     "Change",
     "StreamChange",
     "Worth",
-    "believed",
+    "addressed_devices",
     "changes",
     "check_new",
     "document_in",
     "enter",
     "former_document",
-    "reached",
     "read_checked",
     "refuse_other_ticks",
     "rollouts_at",
+    "signed_document",
     "target_of",
 ]
 
@@ -61,22 +61,22 @@ def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enr
         return signed, signed.check(root, now, enrolments)
 
 
-def target_of(to: Address) -> Target:
+def target_of(address: Address) -> Target:
     """An address as the registry has it."""
-    if to.device is not None:
-        return Target("device", to.device)
-    return Target("fleet") if to.group is None else Target("group", to.group)
+    if address.device is not None:
+        return Target("device", address.device)
+    return Target("fleet") if address.group is None else Target("group", address.group)
 
 
-def reached(registry: Registry, to: Address) -> list[Device]:
+def addressed_devices(registry: Registry, address: Address) -> list[Device]:
     """The devices that a document is for. Raises FuguError if there are none."""
-    if not (devices := _meant(registry, to)):
-        raise FuguError(f"no device of fleet {registry.fleet} is meant by {to}: enrol it first")
+    if not (devices := _addressed_devices(registry, address)):
+        raise FuguError(f"no device of fleet {registry.fleet} is meant by {address}: enrol it first")
     return devices
 
 
-def _meant(registry: Registry, to: Address) -> list[Device]:
-    target = target_of(to)
+def _addressed_devices(registry: Registry, address: Address) -> list[Device]:
+    target = target_of(address)
     return [device for device in registry.devices() if target.covers(device.name, device.groups)]
 
 
@@ -92,7 +92,7 @@ def document_in(registry: Registry, version: int) -> PolicyDocument:
     return read_document(PolicyDocument, Envelope.decode(registry.document(version).payload).payload)
 
 
-def believed(registry: Registry, version: int, roots: Sequence[Root]) -> PolicyDocument:
+def signed_document(registry: Registry, version: int, roots: Sequence[Root]) -> PolicyDocument:
     """A document of the registry that enough policy keys of one of some roots have signed: its file is no authority.
 
     FuguError if missing, FleetError if too few have signed it, or it is in the place of another version.
@@ -108,13 +108,13 @@ def believed(registry: Registry, version: int, roots: Sequence[Root]) -> PolicyD
 
 def former_document(registry: Registry, document: PolicyDocument, roots: Sequence[Root]) -> PolicyDocument | None:
     """The newest document before one that is believed and for some of the same devices; `None` if there is none."""
-    names = {device.name for device in _meant(registry, document.to)}
+    names = {device.name for device in _addressed_devices(registry, document.to)}
     older = [stored.version for stored in registry.documents() if stored.version < document.version]
     for version in sorted(older, reverse=True):
         with suppress(FuguError):
-            old = believed(registry, version, roots)
-            if old.to == document.to or names & {device.name for device in _meant(registry, old.to)}:
-                return old
+            former = signed_document(registry, version, roots)
+            if former.to == document.to or names & {device.name for device in _addressed_devices(registry, former.to)}:
+                return former
     return None
 
 
@@ -123,7 +123,7 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
     content = content_of(document)
     target = target_of(document.to)
     stored = [stored for stored in registry.documents() if stored.target == target]
-    older = [former.version for former in stored if former.version < document.version]
+    older = [older_document.version for older_document in stored if older_document.version < document.version]
     for version in reversed(older):
         with suppress(FuguError):  # one that cannot be read is none that can be brought back
             if content_of(document_in(registry, version)) == content:
@@ -133,15 +133,15 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
 
 def other_ticks(old: PolicyDocument, new: PolicyDocument) -> dict[str, str]:
     """By stream of both documents what makes its ticks other moments in the new one; a device's outbox refuses that."""
-    before, reasons = {policy.stream: policy for policy in old.templates()}, {}
+    old_policies, reasons = {policy.stream: policy for policy in old.templates()}, {}
     for policy in new.templates():
-        former = before.get(policy.stream, policy)
-        ticks = _window_ticks(former)
-        changed = [name for name, now in _window_ticks(policy).items() if now != ticks.get(name, now)]
-        if policy.clock != former.clock:
+        old_policy = old_policies.get(policy.stream, policy)
+        old_ticks = _window_ticks(old_policy)
+        names = [name for name, ticks in _window_ticks(policy).items() if ticks != old_ticks.get(name, ticks)]
+        if policy.clock != old_policy.clock:
             reasons[policy.stream] = "another epoch or period"
-        elif changed:
-            reasons[policy.stream] = f"other ticks for window {', '.join(sorted(changed))}"
+        elif names:
+            reasons[policy.stream] = f"other ticks for window {', '.join(sorted(names))}"
     return reasons
 
 
@@ -155,12 +155,12 @@ def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
 
     Raises FleetError, which names a version that devices have now, and the streams.
     """
-    for version in sorted({former_version(device) or 0 for device in _meant(registry, document.to)}):
+    for version in sorted({former_version(device) or 0 for device in _addressed_devices(registry, document.to)}):
         reasons: dict[str, str] = {}
         with suppress(FuguError):  # one that the registry has not, or that cannot be read
             reasons = other_ticks(document_in(registry, version), document)
         if reasons:
-            streams = "; ".join(f"{stream} has {what}" for stream, what in sorted(reasons.items()))
+            streams = "; ".join(f"{stream} has {reason}" for stream, reason in sorted(reasons.items()))
             raise FleetError(
                 f"devices of version {version} would refuse version {document.version}: {streams}. Plan with the same "
                 "ticks, or give the stream or the window a new name"
@@ -273,38 +273,42 @@ class Change(NamedTuple):
     streams: tuple[StreamChange, ...]
 
 
-def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None = None) -> list[Change]:
+def changes(registry: Registry, document: PolicyDocument, device_names: Set[str] | None = None) -> list[Change]:
     """Changes by a document on the devices that it is for, or on some.
 
     FuguError if the registry is unreadable.
     """
     by_version: dict[int | None, list[str]] = {}
-    for device in reached(registry, document.to):
-        if only is not None and device.name not in only:
+    for device in addressed_devices(registry, document.to):
+        if device_names is not None and device.name not in device_names:
             continue
         by_version.setdefault(former_version(device), []).append(device.name)
-    worths: dict[str, Worth] = {}
-    after = _worths(document, worths)
+    cache: dict[str, Worth] = {}
+    worths = _worths(document, cache)
     changes = []
     for former, names in sorted(by_version.items(), key=lambda group: group[0] or 0):
-        streams, unknown = {name: StreamChange(name, None, worth) for name, worth in after.items()}, False
+        streams, unknown = {name: StreamChange(name, None, worth) for name, worth in worths.items()}, False
         try:
-            streams |= {} if former is None else _changed(document_in(registry, former), document, after, worths)
+            streams |= {} if former is None else _stream_changes(document_in(registry, former), document, worths, cache)
         except FuguError:
             unknown = True
         changes.append(Change(tuple(sorted(names)), former, unknown, tuple(streams[name] for name in sorted(streams))))
     return changes
 
 
-def _changed(
-    old: PolicyDocument, new: PolicyDocument, after: dict[str, Worth], worths: dict[str, Worth]
+def _stream_changes(
+    old: PolicyDocument, new: PolicyDocument, worths: dict[str, Worth], cache: dict[str, Worth]
 ) -> dict[str, StreamChange]:
     """The streams of a document before another, by name."""
-    ticks, before, changed = other_ticks(old, new), _worths(old, worths), dict[str, StreamChange]()
+    reasons = other_ticks(old, new)
+    old_worths = _worths(old, cache)
+    changes = dict[str, StreamChange]()
     for policy in old.templates():
         name = policy.stream
-        changed[name] = StreamChange(name, before[name], after.get(name), ticks.get(name, ""), _profile_days(policy))
-    return changed
+        changes[name] = StreamChange(
+            name, old_worths[name], worths.get(name), reasons.get(name, ""), _profile_days(policy)
+        )
+    return changes
 
 
 def _profile_days(policy: AnyPolicy) -> float:
@@ -313,34 +317,34 @@ def _profile_days(policy: AnyPolicy) -> float:
     return max(lengths, default=0.0)
 
 
-def _worths(document: PolicyDocument, worths: dict[str, Worth]) -> dict[str, Worth]:
-    by_stream = {}
+def _worths(document: PolicyDocument, cache: dict[str, Worth]) -> dict[str, Worth]:
+    worth_by_stream = {}
     for policy in document.templates():
         key = json.dumps({**json.loads(policy.to_json()), "version": 0, "device": "", "fallback": "", "tables": ""})
         if isinstance(policy, MeasurePolicy):
             key += repr([table.noise for table in policy.measure_tables])
-        if key not in worths:
-            worths[key] = worth(policy)
-        by_stream[policy.stream] = worths[key]
-    return by_stream
+        if key not in cache:
+            cache[key] = worth(policy)
+        worth_by_stream[policy.stream] = cache[key]
+    return worth_by_stream
 
 
 def worth(policy: AnyPolicy) -> Worth:
     """Promise of a policy, and its usefulness."""
     if isinstance(policy, MeasurePolicy):
-        return Worth(policy.epsilon, "", error=_error(policy), unit=policy.unit)
+        return Worth(policy.epsilon, "", error=_point_error(policy), unit=policy.unit)
     promise, bound, period = policy.guarantee, policy.bound(), policy.clock.period_us
     conditions = tuple(shared.condition for shared in policy.sums)
     stretches = bound.rows(period, promise.epsilon)
-    rated = Worth(promise.epsilon, promise.adversary, stretches=stretches, bound=bound, conditions=conditions)
+    stream_worth = Worth(promise.epsilon, promise.adversary, stretches=stretches, bound=bound, conditions=conditions)
     if policy.table is not None:
-        return rated._replace(accuracy=_accuracy(policy, policy.table))
+        return stream_worth._replace(accuracy=_accuracy(policy, policy.table))
     if policy.windows:
-        off, name = min((error_of(window, period).share_mean, window.name) for window in policy.windows)
-        return rated._replace(error=off, unit=f"of the share of {name}")
-    sums = max((summed.group for summed in policy.sums), key=lambda group: group.rate * group.length)
-    off = float(1 / (sums.rate * sums.length * sums.least))
-    return rated._replace(error=off, unit=f"of the share of {sums.name}, over its homes")
+        share_error, name = min((error_of(w, period).share_mean, w.name) for w in policy.windows)
+        return stream_worth._replace(error=share_error, unit=f"of the share of {name}")
+    largest = max((group_window.group for group_window in policy.sums), key=lambda group: group.rate * group.length)
+    share_error = float(1 / (largest.rate * largest.length * largest.least))
+    return stream_worth._replace(error=share_error, unit=f"of the share of {largest.name}, over its homes")
 
 
 def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
@@ -350,7 +354,7 @@ def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
     return assess(table, np.array(chains.typical[0]), chains, _TICKS).accuracy
 
 
-def _error(policy: MeasurePolicy) -> float | None:
+def _point_error(policy: MeasurePolicy) -> float | None:
     """The error of a point of the last table, for the stationary distribution of the first chain."""
     values = np.array(policy.coordinates, dtype=np.int64)
     transition = np.array(policy.matrix)
@@ -361,7 +365,7 @@ def _error(policy: MeasurePolicy) -> float | None:
     points = np.array(list(distribution.points), dtype=np.float64)
     squares = ((np.array(policy.resolution) * (values[:, None] - points)) ** 2).sum(axis=2)
     # converges to the stationary distribution, also if the chain is periodic
-    lazy = (np.eye(len(transition)) + transition) / 2.0
-    stationary = np.array(policy.initial) @ np.linalg.matrix_power(lazy, _STEPS)
+    lazy_chain = (np.eye(len(transition)) + transition) / 2.0
+    stationary = np.array(policy.initial) @ np.linalg.matrix_power(lazy_chain, _STEPS)
     stationary = np.bincount(policy.shows or range(len(values)), stationary, len(values))
     return math.sqrt(max(0.0, float(np.sum(stationary[:, None] * distribution.probabilities * squares))))

@@ -66,14 +66,14 @@ class FleetPolicies:
         self._catalogue = catalogue
         self._counters = counters
         self._documents: dict[int, PolicyDocument | None] = {}
-        self._added: set[tuple[int, str]] = set()
+        self._added_pairs: set[tuple[int, str]] = set()
         self._pushed: set[tuple[str, int]] = set()
         self._sent: set[tuple[str, int]] = set()
-        self._numbered = 0
-        self._refusals = 0
+        self._last_sent = 0
+        self._last_refusal = 0
         self._ever_refused: set[tuple[str, int]] = set()
         self._ever_accepted: set[tuple[str, int]] = set()
-        self._refused: dict[str, int] = {}
+        self._refused_versions: dict[str, int] = {}
         self._in_force: dict[str, int] = {}
         catalogue.may_run = self.may_run
         catalogue.pushed = lambda device, version: (device, version) in self._pushed
@@ -81,77 +81,77 @@ class FleetPolicies:
     @property
     def devices(self) -> set[str]:
         """All that the registry ever brought policies for."""
-        return {device for _, device in self._added}
+        return {device for _, device in self._added_pairs}
 
     def refresh(self, devices: Sequence[Device]) -> bool:
         """Take what is new in the registry for its devices; whether there was anything.
 
         Raises RegistryError if it cannot be read.
         """
-        self._follow(devices)
-        before = len(self._added)
+        self._follow_registry(devices)
+        count_before = len(self._added_pairs)
         for document in self._registry.documents():
             if document.version not in self._documents:
-                self._documents[document.version] = self._opened(document)
-            if (opened := self._documents[document.version]) is None:
+                self._documents[document.version] = self._read_document(document)
+            if (policy_document := self._documents[document.version]) is None:
                 continue
             for device in devices:
                 key = (document.version, device.name)
                 if (
-                    key not in self._added
+                    key not in self._added_pairs
                     and self._catalogue.owns(device.name)
-                    and opened.to.reaches(device.name, tuple(device.groups))
+                    and policy_document.to.reaches(device.name, tuple(device.groups))
                 ):
-                    self._add(opened, device.name)
-                    self._added.add(key)
-        return len(self._added) > before
+                    self._add_policies(policy_document, device.name)
+                    self._added_pairs.add(key)
+        return len(self._added_pairs) > count_before
 
-    def _follow(self, devices: Sequence[Device]) -> None:
+    def _follow_registry(self, devices: Sequence[Device]) -> None:
         """Take what was sent since the last time, and the newest answers of all devices."""
-        sent = self._registry.sent(self._numbered)
-        self._numbered = max([self._numbered, *(number for number, _, _ in sent)])
+        sent = self._registry.sent(self._last_sent)
+        self._last_sent = max([self._last_sent, *(number for number, _, _ in sent)])
         self._sent.update((device, version) for _, device, version in sent)
         answers = [(device.name, device.reported) for device in devices if device.reported]
-        refusing = [(name, answer) for name, answer in answers if answer.outcome == "refused"]
-        refused = {name: answer.version for name, answer in refusing if answer.in_force != answer.version}
+        refused_answers = [(name, answer) for name, answer in answers if answer.outcome == "refused"]
+        versions = {name: answer.version for name, answer in refused_answers if answer.in_force != answer.version}
         in_force = {name: answer.in_force for name, answer in answers if answer.in_force}
-        while refusals := self._registry.refusals(after=self._refusals):
-            self._refusals = refusals[-1].number
+        while refusals := self._registry.refusals(after=self._last_refusal):
+            self._last_refusal = refusals[-1].number
             refused_documents = [refusal for refusal in refusals if refusal.outcome == "refused"]
             self._ever_refused.update((refusal.device, refusal.version) for refusal in refused_documents)
         self._ever_accepted.update(in_force.items())
-        if sent or (refused, in_force) != (self._refused, self._in_force):
+        if sent or (versions, in_force) != (self._refused_versions, self._in_force):
             self._catalogue.charges += 1
-        self._refused, self._in_force = refused, in_force
+        self._refused_versions, self._in_force = versions, in_force
 
     def may_run(self, device: str, version: int) -> bool:
         """True of a version in a file, or sent, unless the newest answer of the device refuses it.
 
         Of one that it has refused, and that a later one in force has overtaken, neither: no device goes back.
         """
-        pushed = (device, version)
-        if pushed not in self._pushed:
+        pair = (device, version)
+        if pair not in self._pushed:
             return True
-        overtaken = pushed in self._ever_refused - self._ever_accepted and version < self._in_force.get(device, 0)
-        return pushed in self._sent and self._refused.get(device) != version and not overtaken
+        is_overtaken = pair in self._ever_refused - self._ever_accepted and version < self._in_force.get(device, 0)
+        return pair in self._sent and self._refused_versions.get(device) != version and not is_overtaken
 
-    def _opened(self, document: Document) -> PolicyDocument | None:
+    def _read_document(self, document: Document) -> PolicyDocument | None:
         try:
             envelope = Envelope.decode(document.payload)
-            if envelope.kind != "policy" or not any(_signed_under(root, envelope) for root in self._roots):
+            if envelope.kind != "policy" or not any(_is_signed_under(root, envelope) for root in self._roots):
                 raise PolicyError("it is not signed by the policy keys of a root")
-            opened = read_document(PolicyDocument, envelope.payload)
-            if (opened.fleet, opened.version) != (self._catalogue.fleet, document.version):
-                raise PolicyError(f"it is version {opened.version} of fleet {opened.fleet}")
-            check_compiled(opened)
+            policy_document = read_document(PolicyDocument, envelope.payload)
+            if (policy_document.fleet, policy_document.version) != (self._catalogue.fleet, document.version):
+                raise PolicyError(f"it is version {policy_document.version} of fleet {policy_document.fleet}")
+            check_compiled(policy_document)
         except FuguError as error:
             self._counters["documents_refused"] += 1
             _log.error("document %d of the registry is not believed: %s", document.version, error)
             return None
         self._counters["documents_taken"] += 1
-        return opened
+        return policy_document
 
-    def _add(self, document: PolicyDocument, device: str) -> None:
+    def _add_policies(self, document: PolicyDocument, device: str) -> None:
         try:
             for policy in document.for_device(device):
                 if policy.version not in self._catalogue.versions(device, policy.stream):
@@ -162,7 +162,7 @@ class FleetPolicies:
             _log.error("document %d cannot be used for %s: %s", document.version, device, error)
 
 
-def _signed_under(root: RootDocument, envelope: Envelope) -> bool:
+def _is_signed_under(root: RootDocument, envelope: Envelope) -> bool:
     try:
         verified(envelope, root.policy, root.public_keys)
     except TrustError:
@@ -191,17 +191,17 @@ class Signer:
     def table(self, device: str, stream: str, table: TimedTable) -> bytes:
         """The envelope of a table."""
         document = TableDocument(fleet=self._fleet, device=device, stream=stream, table=table.text)
-        return self._sealed("table", write_document(document))
+        return self._sign("table", write_document(document))
 
     def stop(self, device: str, version: int) -> bytes:
         """The envelope of a stop of a device, up to a version of policy documents."""
-        return self._sealed("stop", write_document(StopDocument(fleet=self._fleet, device=device, version=version)))
+        return self._sign("stop", write_document(StopDocument(fleet=self._fleet, device=device, version=version)))
 
     def time(self, seconds: int) -> bytes:
         """The envelope of the time, in Unix seconds."""
-        return self._sealed("time", write_document(TimeDocument(fleet=self._fleet, time=seconds)))
+        return self._sign("time", write_document(TimeDocument(fleet=self._fleet, time=seconds)))
 
-    def _sealed(self, kind: Kind, payload: bytes) -> bytes:
+    def _sign(self, kind: Kind, payload: bytes) -> bytes:
         return sign(kind, payload, [self._key]).encode()
 
 
@@ -243,8 +243,8 @@ class Enrolled:
             return False
         self._refresh_at = now + _REFRESH_SECONDS
         try:
-            before = set(self._keys)
-            return self._policies.refresh(self._note_devices()) or before != set(self._keys)
+            old_devices = set(self._keys)
+            return self._policies.refresh(self._note_devices()) or old_devices != set(self._keys)
         except RegistryError as error:
             self._counters["fleet_errors"] += 1
             if self._counters["fleet_errors"] == 1:

@@ -153,10 +153,10 @@ class Due(NamedTuple):
     payload: bytes
 
 
-def checked_name(name: str, what: str) -> str:
+def checked_name(name: str, kind: str) -> str:
     """A name that can stand in a topic. Raises FuguError if it cannot."""
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
-        raise FuguError(f"{name[:80]!r} cannot be the name of a {what}: 1 to 64 letters, digits, '_' or '-'")
+        raise FuguError(f"{name[:80]!r} cannot be the name of a {kind}: 1 to 64 letters, digits, '_' or '-'")
     return name
 
 
@@ -255,16 +255,16 @@ class RolloutPlan:
     def from_json(cls, text: str) -> RolloutPlan:
         """Read the text of `to_json`."""
         fields = json.loads(text)
-        exact = {"error": Fraction(fields["error"]), "share": Fraction(fields["share"])}
+        exact_shares = {"error": Fraction(fields["error"]), "share": Fraction(fields["share"])}
         for stage in fields["stages"]:
             stage |= {"share": stage["share"] and Fraction(stage["share"]), "success": Fraction(stage["success"])}
         stages = tuple(Stage(**stage) for stage in fields["stages"])
-        return cls(**fields | exact | {"stages": stages, "groups": tuple(fields["groups"])})
+        return cls(**fields | exact_shares | {"stages": stages, "groups": tuple(fields["groups"])})
 
 
-def first_share(devices: tuple[str, ...], part: Fraction) -> tuple[str, ...]:
+def first_share(devices: tuple[str, ...], share: Fraction) -> tuple[str, ...]:
     """The first ceil(part * n) of n devices."""
-    return devices[: ceil(part * len(devices))]
+    return devices[: ceil(share * len(devices))]
 
 
 def stages_of(
@@ -274,19 +274,19 @@ def stages_of(
 
     Raises FleetError if the rollout, its first stage, or a stage that is a group has no device.
     """
-    meant = [name for name, groups in devices.items() if target.covers(name, groups)]
-    chosen = [name for name in meant if not plan.groups or not devices[name].isdisjoint(plan.groups)]
-    chosen.sort(key=lambda name: (hashlib.sha256(f"{plan.seed}\0{name}".encode()).digest(), name))
-    ranked = first_share(tuple(chosen), plan.share)
+    addressed = [name for name, groups in devices.items() if target.covers(name, groups)]
+    members = [name for name in addressed if not plan.groups or not devices[name].isdisjoint(plan.groups)]
+    members.sort(key=lambda name: (hashlib.sha256(f"{plan.seed}\0{name}".encode()).digest(), name))
+    ranked = first_share(tuple(members), plan.share)
     if not ranked:
         raise FleetError(f"document {plan.version} for {target}: none of the devices that it is for is in the plan")
     stages: list[tuple[str, ...]] = []
-    taken: set[str] = set()
+    assigned: set[str] = set()
     for i, stage in enumerate(plan.stages):
-        members = tuple(name for name in ranked if stage.group in devices[name])
-        reached = members if stage.share is None else first_share(ranked, stage.share)
-        if not reached:
+        group_members = tuple(name for name in ranked if stage.group in devices[name])
+        stage_devices = group_members if stage.share is None else first_share(ranked, stage.share)
+        if not stage_devices:
             raise FleetError(f"stage {i + 1} has no device: none of the rollout's is in group {stage.group}")
-        stages.append(tuple(name for name in reached if name not in taken))
-        taken.update(reached)
+        stages.append(tuple(name for name in stage_devices if name not in assigned))
+        assigned.update(stage_devices)
     return tuple(stages)

@@ -49,8 +49,8 @@ __all__ = [
     "read_private",
     "role_of",
     "rotate",
-    "short",
-    "unlock_some",
+    "short_name",
+    "unlock_keys",
 ]
 
 
@@ -69,14 +69,14 @@ class WrongPassphraseError(FuguError):
 
 def encrypted(key: Ed25519PrivateKey, passphrase: str) -> bytes:
     """The PEM file of a key."""
-    salt, start = os.urandom(16), os.urandom(16)
+    salt, iv = os.urandom(16), os.urandom(16)
     secret = Scrypt(salt, 32, _COST, _BLOCK, _PARALLEL).derive(passphrase.encode())
     padder = PKCS7(128).padder()
     padded = padder.update(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())) + padder.finalize()
-    cipher = Cipher(algorithms.AES(secret), modes.CBC(start)).encryptor()
+    cipher = Cipher(algorithms.AES(secret), modes.CBC(iv)).encryptor()
     content = cipher.update(padded) + cipher.finalize()
-    body = bytes.fromhex(_FORM.format(salt=salt.hex(), parallel=_PARALLEL, start=start.hex(), content=content.hex()))
-    lines = textwrap.wrap(base64.b64encode(body).decode(), 64)
+    der = bytes.fromhex(_FORM.format(salt=salt.hex(), parallel=_PARALLEL, start=iv.hex(), content=content.hex()))
+    lines = textwrap.wrap(base64.b64encode(der).decode(), 64)
     return "\n".join((f"-----BEGIN {_LABEL}-----", *lines, f"-----END {_LABEL}-----", "")).encode()
 
 
@@ -94,49 +94,49 @@ def decrypted(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def read_private(path: Path, what: str) -> bytes:
+def read_private(path: Path, subject: str) -> bytes:
     """The content of a file. FuguError if others than its owner may read it, or it cannot be read."""
-    with naming(path, what), path.open("rb") as file:
+    with naming(path, subject), path.open("rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if mode & 0o077:
-            raise FuguError(f"{what} that others may read (mode {mode & 0o777:04o}) is not used: chmod 600 it")
+            raise FuguError(f"{subject} that others may read (mode {mode & 0o777:04o}) is not used: chmod 600 it")
         return file.read(_MAX_BYTES)
 
 
-_SHORTEST = 8
+_MIN_CHARACTERS = 8
 
 
 class Passphrases:
     """The passphrases at hand; only without any, somebody is asked (FuguError if there is nobody)."""
 
     def __init__(self, folders: Sequence[str], ask: Callable[[str], str]) -> None:
-        self._known = list(folders)
-        self._given = bool(folders)
+        self._passphrases = list(folders)
+        self._has_passphrases = bool(folders)
         self._ask = ask
 
-    def candidates(self, what: str) -> Iterator[str]:
+    def candidates(self, key_words: str) -> Iterator[str]:
         """Candidates for the passphrase of an existing key, one after the other."""
-        yield from list(self._known)
-        if not self._given:
-            self._known.append(self._ask(f"Passphrase of {what}: "))
-            yield self._known[-1]
+        yield from list(self._passphrases)
+        if not self._has_passphrases:
+            self._passphrases.append(self._ask(f"Passphrase of {key_words}: "))
+            yield self._passphrases[-1]
 
     def new(self) -> str:
         """The passphrase for a new key: the first known, or asked for twice.
 
         FuguError if too short or different.
         """
-        if not self._known:
-            first = self._ask("Passphrase for the new keys: ")
-            if self._ask("The same again: ") != first:
+        if not self._passphrases:
+            passphrase = self._ask("Passphrase for the new keys: ")
+            if self._ask("The same again: ") != passphrase:
                 raise FuguError("the two passphrases differ; nothing was written")
-            self._known.append(first)
-        return _long_enough(self._known[0])
+            self._passphrases.append(passphrase)
+        return _check_length(self._passphrases[0])
 
 
 def new_passphrase(path: Path) -> str:
     """The passphrase for a new key, from a file. FuguError if it is too short, or as for `read_passphrase`."""
-    return _long_enough(read_passphrase(path))
+    return _check_length(read_passphrase(path))
 
 
 def read_passphrase(path: Path) -> str:
@@ -150,9 +150,9 @@ def read_passphrase(path: Path) -> str:
     return line
 
 
-def _long_enough(passphrase: str) -> str:
-    if len(passphrase) < _SHORTEST:
-        raise FuguError(f"a passphrase for a new key must have at least {_SHORTEST} characters")
+def _check_length(passphrase: str) -> str:
+    if len(passphrase) < _MIN_CHARACTERS:
+        raise FuguError(f"a passphrase for a new key must have at least {_MIN_CHARACTERS} characters")
     return passphrase
 
 
@@ -165,28 +165,28 @@ _FILE = re.compile(rf"({'|'.join(ROLES)})-([0-9a-f]{{{_DIGITS}}})\.key")
 class KeyFile(NamedTuple):
     """A file that holds a private key.
 
-    `role` is what it was made for; the root says whether it still has it. `short` is the first digits of the key's
+    `role` is what it was made for; the root says whether it still has it. `short_name` is the first digits of the key's
     name.
     """
 
     path: Path
     role: RoleName
-    short: str
+    short_name: str
 
     def unlock(self, passphrases: Passphrases) -> Ed25519PrivateKey:
         """The private key of it. FuguError if no passphrase fits, or it holds another key than its name says."""
-        content, wrong = read_private(self.path, "a key"), None
+        content, last_error = read_private(self.path, "a key"), None
         for passphrase in passphrases.candidates(str(self.path)):
             try:
                 key = decrypted(content, passphrase, self.path)
             except WrongPassphraseError as error:
-                wrong = error
+                last_error = error
                 continue
-            if short(name_of(key)) != self.short:
-                raise FuguError(f"{self.path}: holds key {short(name_of(key))}, not the one of its name")
+            if short_name(name_of(key)) != self.short_name:
+                raise FuguError(f"{self.path}: holds key {short_name(name_of(key))}, not the one of its name")
             return key
-        assert wrong is not None
-        raise wrong
+        assert last_error is not None
+        raise last_error
 
 
 def name_of(key: Ed25519PrivateKey) -> str:
@@ -194,7 +194,7 @@ def name_of(key: Ed25519PrivateKey) -> str:
     return key_name(key.public_key().public_bytes_raw()).hex()
 
 
-def short(name: str) -> str:
+def short_name(name: str) -> str:
     """A key's name as files and people call it."""
     return name[:_DIGITS]
 
@@ -219,21 +219,21 @@ def key_files(folders: Iterable[Path]) -> list[KeyFile]:
 
 def write_key(folder: Path, role: RoleName, key: Ed25519PrivateKey, passphrase: str) -> Path:
     """Write a new key into a folder."""
-    path = folder / f"{role}-{short(name_of(key))}.key"
+    path = folder / f"{role}-{short_name(name_of(key))}.key"
     write_secret(path, encrypted(key, passphrase))
     return path
 
 
-def unlock_some(
-    files: Sequence[KeyFile], names: Iterable[str], most: int, passphrases: Passphrases
+def unlock_keys(
+    files: Sequence[KeyFile], names: Iterable[str], max_keys: int, passphrases: Passphrases
 ) -> list[Ed25519PrivateKey]:
     """The private keys of some names, in their order, as far as there are files for them."""
-    by_short = {file.short: file for file in files}
+    by_short = {file.short_name: file for file in files}
     keys: list[Ed25519PrivateKey] = []
     for name in names:
-        if len(keys) == most:
+        if len(keys) == max_keys:
             break
-        if (file := by_short.get(short(name))) is None:
+        if (file := by_short.get(short_name(name))) is None:
             continue
         key = file.unlock(passphrases)
         if name_of(key) == name:
@@ -282,22 +282,24 @@ class Root(NamedTuple):
 def initialise(
     fleet: str,
     folder: Path,
-    wanted: Mapping[str, tuple[int, int, str]],
+    terms: Mapping[str, tuple[int, int, str]],
 ) -> Root:
     """Make a fleet's keys and its first root: for each role how many have to sign, of how many, and their passphrase.
 
     Raises FleetError if the folder is not empty, or cannot be written; pydantic.ValidationError if a threshold can
     never be met, or the name is none.
     """
-    keys = {role: [Ed25519PrivateKey.generate() for _ in range(wanted[role][1])] for role in ROLES}
-    thresholds = {role: wanted[role][0] for role in ROLES}
-    root = _signed(_document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
+    keys = {role: [Ed25519PrivateKey.generate() for _ in range(terms[role][1])] for role in ROLES}
+    thresholds = {role: terms[role][0] for role in ROLES}
+    root = _sign_root(
+        _root_document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"]
+    )
     root.trust()
     new_folder(folder, private=True)
     for role in ROLES:
         for key in keys[role]:
-            write_key(folder, role, key, wanted[role][2])
-    _write(folder, root)
+            write_key(folder, role, key, terms[role][2])
+    _write_root(folder, root)
     return root
 
 
@@ -324,57 +326,61 @@ def rotate(
     files, old = key_files(folders), Root.newest_in(folders[:1])
     if (newest := Root.newest_in(folders).document.version) != old.document.version:
         raise FleetError(
-            f"{folders[0]} has root version {old.document.version}, another folder has {newest}: name that one first, "
-            "because devices refuse a second root of a version"
+            f"{folders[0]} has root version {old.document.version}, another folder has {newest}: name that "
+            "one first, because devices refuse a second root of a version"
         )
     document = old.document
-    replaced = _replaced(document, role, key)
-    fresh = [Ed25519PrivateKey.generate() for _ in range(len(replaced) if count is None else count)]
-    publics = {other: {name: document.keys[name] for name in role_of(document, other).keys} for other in ROLES}
-    publics[role] = {name: public for name, public in publics[role].items() if name not in replaced} | _publics(fresh)
-    thresholds = {other: role_of(document, other).threshold for other in ROLES}
+    old_names = _names_to_replace(document, role, key)
+    new_keys = [Ed25519PrivateKey.generate() for _ in range(len(old_names) if count is None else count)]
+    publics = {r: {name: document.keys[name] for name in role_of(document, r).keys} for r in ROLES}
+    publics[role] = {name: public for name, public in publics[role].items() if name not in old_names} | _publics(
+        new_keys
+    )
+    thresholds = {r: role_of(document, r).threshold for r in ROLES}
     thresholds[role] = thresholds[role] if threshold is None else threshold
-    new = _document(document.fleet, document.version + 1, publics, thresholds)
-    root = _signed(new, _signing(document, new, files, fresh if role == "root" else [], passphrases))
+    new = _root_document(document.fleet, document.version + 1, publics, thresholds)
+    root = _sign_root(new, _signing_keys(document, new, files, new_keys if role == "root" else [], passphrases))
     old.trust().judge(encode_roots([root.payload]), "root", 0)
-    paths = [write_key(folders[0], role, private, new_passphrase) for private in fresh]
-    _write(folders[0], root)
+    paths = [write_key(folders[0], role, private, new_passphrase) for private in new_keys]
+    _write_root(folders[0], root)
     return root, paths
 
 
-def _replaced(document: RootDocument, role: RoleName, key: str | None) -> set[str]:
+def _names_to_replace(document: RootDocument, role: RoleName, key: str | None) -> set[str]:
     names = set(role_of(document, role).keys)
     if key is None:
         return names
     matches = {name for name in names if len(key) >= 4 and name.startswith(key)}
     if len(matches) != 1:
-        known_names = ", ".join(sorted(map(short, names)))
+        known_names = ", ".join(sorted(map(short_name, names)))
         raise FleetError(
             f"{key[:40]!r} names no {role} key of root version {document.version}; there are {known_names}"
         )
     return matches
 
 
-def _signing(
-    old: RootDocument, new: RootDocument, files: list[KeyFile], fresh: list[Ed25519PrivateKey], secrets: Passphrases
+def _signing_keys(
+    old: RootDocument, new: RootDocument, files: list[KeyFile], new_keys: list[Ed25519PrivateKey], secrets: Passphrases
 ) -> list[Ed25519PrivateKey]:
     """Enough keys of the old root, and enough of the new one; those that stay count for both."""
-    stays = [name for name in old.root.keys if name in new.root.keys]
-    goes = [name for name in old.root.keys if name not in new.root.keys]
-    keys = unlock_some(files, stays + goes, max(old.root.threshold, new.root.threshold - len(fresh)), secrets)
+    common_names = [name for name in old.root.keys if name in new.root.keys]
+    dropped_names = [name for name in old.root.keys if name not in new.root.keys]
+    keys = unlock_keys(
+        files, common_names + dropped_names, max(old.root.threshold, new.root.threshold - len(new_keys)), secrets
+    )
     if len(keys) < old.root.threshold:
         raise FleetError(
             f"a new root takes {old.root.threshold} of the old root keys, {len(keys)} are at hand: "
             "name further folders with --keys"
         )
-    counting = sum(name_of(key) in new.root.keys for key in keys)
-    keys += fresh[: max(0, new.root.threshold - counting)]
-    if (counting := sum(name_of(key) in new.root.keys for key in keys)) < new.root.threshold:
-        raise FleetError(f"the new root takes {new.root.threshold} of its own keys, {counting} are at hand")
+    new_signers = sum(name_of(key) in new.root.keys for key in keys)
+    keys += new_keys[: max(0, new.root.threshold - new_signers)]
+    if (new_signers := sum(name_of(key) in new.root.keys for key in keys)) < new.root.threshold:
+        raise FleetError(f"the new root takes {new.root.threshold} of its own keys, {new_signers} are at hand")
     return keys
 
 
-def _document(
+def _root_document(
     fleet: str, version: int, publics: Mapping[RoleName, Mapping[str, str]], thresholds: Mapping[RoleName, int]
 ) -> RootDocument:
     root, policy, gateway = (Role(keys=tuple(publics[role]), threshold=thresholds[role]) for role in ROLES)
@@ -382,7 +388,7 @@ def _document(
     return RootDocument(fleet=fleet, version=version, keys=all_keys, root=root, policy=policy, gateway=gateway)
 
 
-def _signed(document: RootDocument, keys: list[Ed25519PrivateKey]) -> Root:
+def _sign_root(document: RootDocument, keys: list[Ed25519PrivateKey]) -> Root:
     return Root(document, sign("root", write_document(document), keys).encode())
 
 
@@ -395,6 +401,6 @@ def role_of(document: RootDocument, role: RoleName) -> Role:
     return {"root": document.root, "policy": document.policy, "gateway": document.gateway}[role]
 
 
-def _write(folder: Path, root: Root) -> None:
+def _write_root(folder: Path, root: Root) -> None:
     write_public(folder / f"root-{root.document.version}.envelope", root.payload)
     write_public(folder / ROOT_FILE, root.payload)

@@ -154,7 +154,7 @@ class Registry:
     """
 
     def __init__(self, path: Path, *, fleet: str | None = None, busy_seconds: float = _BUSY_SECONDS) -> None:
-        self.db, self.fleet = _open(path, fleet, busy_seconds)
+        self.db, self.fleet = _open_registry(path, fleet, busy_seconds)
 
     def close(self) -> None:
         """Close the file."""
@@ -162,37 +162,37 @@ class Registry:
 
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does; nested, it is part of the outer. RegistryError if not taken."""
-        return self._translated(transaction, "does not take the change, nothing was done")
+        return self._in_registry_terms(transaction, "does not take the change, nothing was done")
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Reads see one state of the registry, and hold nobody up. RegistryError if the file cannot be read."""
-        return self._translated(snapshot, "cannot be read")
+        return self._in_registry_terms(snapshot, "cannot be read")
 
     @contextmanager
-    def _translated(
-        self, kind: Callable[[sqlite3.Connection], AbstractContextManager[None]], what: str
+    def _in_registry_terms(
+        self, context: Callable[[sqlite3.Connection], AbstractContextManager[None]], problem: str
     ) -> Iterator[None]:
         if self.db.in_transaction:
             yield
             return
         try:
-            with kind(self.db):
+            with context(self.db):
                 yield
         except (sqlite3.Error, OverflowError) as error:
-            raise RegistryError(f"the fleet registry {what}: {error}") from None
+            raise RegistryError(f"the fleet registry {problem}: {error}") from None
 
     # Devices
 
     def enrol(self, device: str, groups: Iterable[str] = (), *, who: str, time_us: int) -> bytes:
         """Add a device; returns its new key. FuguError if a name cannot be one, or is taken."""
-        chosen = _group_names(groups)
+        group_names = _group_names(groups)
         with self.transaction():
             if self.db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
                 raise FuguError(f"device {device} is enrolled already")
             key = secrets.token_bytes(KEY_BYTES)
             self.db.execute("INSERT INTO devices (name, enrolled_us, key) VALUES (?, ?, ?)", (device, time_us, key))
-            self._put_groups(device, chosen)
-            self.record(who, "enrol", device, " ".join(chosen), time_us=time_us)
+            self._put_groups(device, group_names)
+            self.record(who, "enrol", device, " ".join(group_names), time_us=time_us)
         return key
 
     def remove(self, device: str, *, who: str, time_us: int) -> None:
@@ -208,11 +208,11 @@ class Registry:
 
     def set_groups(self, device: str, groups: Iterable[str], *, who: str, time_us: int) -> None:
         """Put a device into these groups only. FuguError if there is no such device, or a name cannot be one."""
-        chosen = _group_names(groups)
+        group_names = _group_names(groups)
         with self.transaction():
             self.device(device)
-            self._put_groups(device, chosen)
-            self.record(who, "groups", device, " ".join(chosen), time_us=time_us)
+            self._put_groups(device, group_names)
+            self.record(who, "groups", device, " ".join(group_names), time_us=time_us)
 
     def device(self, name: str) -> Device:
         """One device. Raises FuguError if there is none of this name."""
@@ -266,10 +266,10 @@ class Registry:
 
     def refusals(self, device: str | None = None, *, after: int = 0, limit: int = 1000) -> list[Refusal]:
         """Answers other than `accepted` above a number, oldest first."""
-        where, values = ("", ()) if device is None else ("device=? AND", (device,))
+        condition, values = ("", ()) if device is None else ("device=? AND", (device,))
         query = (
             "SELECT number, time_us, device, version, outcome, reason FROM refusals "
-            f"WHERE {where} number>? ORDER BY number LIMIT ?"
+            f"WHERE {condition} number>? ORDER BY number LIMIT ?"
         )
         return [Refusal._make(row) for row in self._rows(query, *values, after, limit)]
 
@@ -287,14 +287,14 @@ class Registry:
             if row == (document.digest, document.payload):
                 return
             if row or document.version < (newest := self.newest_version()):
-                why = "it is taken by another document" if row else f"version {newest} is there already"
-                raise FleetError(f"version {document.version} is refused: {why}")
+                reason = "it is taken by another document" if row else f"version {newest} is there already"
+                raise FleetError(f"version {document.version} is refused: {reason}")
             if document.restores is not None:
                 self.document(document.restores)
-            place = (document.version, *document.target, document.digest, document.payload, document.description)
+            columns = (document.version, *document.target, document.digest, document.payload, document.description)
             self.db.execute(
                 f"INSERT INTO documents ({_DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*place, who, time_us, document.restores),
+                (*columns, who, time_us, document.restores),
             )
             detail = f"for {document.target}, digest {document.digest}"
             if document.restores is not None:
@@ -325,8 +325,8 @@ class Registry:
         does not address a device, or a device should have a newer version already.
         """
         with self.transaction():
-            document, chosen = self.document(version), sorted(set(devices))
-            for name in chosen:
+            document, names = self.document(version), sorted(set(devices))
+            for name in names:
                 device = self.device(name)
                 if not document.target.covers(name, device.groups):
                     raise FleetError(f"document {version} is for {document.target}, not for device {name}")
@@ -336,7 +336,7 @@ class Registry:
                         f"the content of {version} is a new version"
                     )
                 self.want(name, version, time_us)
-            self.record(who, "push", str(version), " ".join(chosen), time_us=time_us)
+            self.record(who, "push", str(version), " ".join(names), time_us=time_us)
 
     def want(self, device: str, version: int, time_us: int, rollout: int = 0) -> None:
         """Raise the version that a device should have, as part of a transaction; `rollout` is 0 if by hand."""
@@ -378,13 +378,13 @@ class Registry:
             query = "UPDATE desired SET published=1 WHERE device=? AND version=? AND NOT published"
             self.db.executemany(query, list(documents))
 
-    def publish_again(self, held: Mapping[str, int]) -> int:
-        """Publish anew what the broker has lost, and count it; `held` is the version that it has, by device."""
+    def publish_again(self, versions: Mapping[str, int]) -> int:
+        """Publish anew what the broker has lost, and count it; `versions` is the one that it has, by device."""
         with self.transaction():
-            published = self.db.execute("SELECT device, version FROM desired WHERE published").fetchall()
-            lost = [(device, version) for device, version in published if held.get(device, 0) < version]
-            self.db.executemany("UPDATE desired SET published=0 WHERE device=? AND version=?", lost)
-        return len(lost)
+            rows = self.db.execute("SELECT device, version FROM desired WHERE published").fetchall()
+            documents = [(device, version) for device, version in rows if versions.get(device, 0) < version]
+            self.db.executemany("UPDATE desired SET published=0 WHERE device=? AND version=?", documents)
+        return len(documents)
 
     # History
 
@@ -418,8 +418,8 @@ class Registry:
         )
         if report.outcome == "accepted" or row == report[1:4]:
             return
-        (stored,) = self.db.execute("SELECT COUNT(*) FROM refusals WHERE device=?", (report.device,)).fetchone()
-        if stored < MOST_REFUSALS:
+        (refusal_count,) = self.db.execute("SELECT COUNT(*) FROM refusals WHERE device=?", (report.device,)).fetchone()
+        if refusal_count < MOST_REFUSALS:
             self.db.execute(
                 "INSERT INTO refusals (time_us, device, version, outcome, reason) VALUES (?, ?, ?, ?, ?)",
                 (report.time_us, *report[:4]),
@@ -429,8 +429,8 @@ class Registry:
         self.db.execute("DELETE FROM members WHERE device=?", (device,))
         self.db.executemany("INSERT INTO members VALUES (?, ?)", [(device, group) for group in groups])
 
-    def _devices(self, where: str, *values: object) -> list[Device]:
-        return [_device(row) for row in self._rows(f"{_DEVICES} {where}", *values)]
+    def _devices(self, condition: str, *values: object) -> list[Device]:
+        return [_device(row) for row in self._rows(f"{_DEVICES} {condition}", *values)]
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         with self.snapshot():
@@ -441,15 +441,15 @@ def _group_names(groups: Iterable[str]) -> list[str]:
     return sorted({checked_name(group, "group") for group in groups})
 
 
-def _open(path: Path, fleet: str | None, busy_seconds: float) -> tuple[sqlite3.Connection, str]:
+def _open_registry(path: Path, fleet: str | None, busy_seconds: float) -> tuple[sqlite3.Connection, str]:
     """Open a registry's file; it holds the keys of devices, and is readable by its owner only from its creation.
 
     It is made for `fleet` if it is not there; `None`: it must be there. Returns a connection in autocommit mode (what
     is committed is on the disk), and the name of the fleet. Raises RegistryError if it cannot be opened, is no registry
     or another fleet's, or is of another version; FuguError if the fleet's name is none.
     """
-    first = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{checked_name(fleet, 'fleet')}');"
-    schema = _SCHEMA + first  # a checked name holds no quote
+    insert_fleet = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{checked_name(fleet, 'fleet')}');"
+    schema = _SCHEMA + insert_fleet  # a checked name holds no quote
     db = open_database(path, REGISTRY, schema, RegistryError, create=fleet is not None, wait_seconds=busy_seconds)
     try:
         if problem := damage(db):
@@ -472,12 +472,12 @@ def _document(row: Any) -> Document:
 
 
 def _device(row: Any) -> Device:
-    name, groups, enrolled, last_seen, online, depth, error, agent = row[:8]
-    version, since, published = row[8:11]
-    in_force, answered, outcome, reason, answered_us, stale = row[11:17]
+    name, groups, enrolled_us, last_seen_us, online, outbox_depth, codes, agent_version = row[:8]
+    version, since_us, published = row[8:11]
+    in_force, answered_version, outcome, reason, answered_us, stale = row[11:17]
     return Device(
-        *(name, frozenset(groups.split(",") if groups else ()), enrolled, last_seen, bool(online)),
-        *(depth, error, agent),
-        None if version is None else Desired(version, since, bool(published)),
-        None if outcome is None else Reported(in_force, answered, outcome, reason, answered_us, bool(stale)),
+        *(name, frozenset(groups.split(",") if groups else ()), enrolled_us, last_seen_us, bool(online)),
+        *(outbox_depth, codes, agent_version),
+        None if version is None else Desired(version, since_us, bool(published)),
+        None if outcome is None else Reported(in_force, answered_version, outcome, reason, answered_us, bool(stale)),
     )

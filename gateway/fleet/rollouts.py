@@ -55,7 +55,7 @@ __all__ = [
     "Rollouts",
     "StageCounts",
     "advance",
-    "operated",
+    "apply_action",
     "tally",
 ]
 
@@ -159,13 +159,13 @@ def tally(plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceRe
     for stage in state.stages:
         counts = dict.fromkeys(StageCounts._fields, 0)
         for name in stage:
-            counts[_standing(plan, state, state.offers.get(name), reports.get(name))] += 1
+            counts[_device_standing(plan, state, state.offers.get(name), reports.get(name))] += 1
         counts["size"] = len(stage) - counts["out"]
         stage_counts.append(StageCounts(**counts))
     return tuple(stage_counts)
 
 
-def _standing(plan: RolloutPlan, state: RolloutState, offer: _Offer | None, report: DeviceReport | None) -> str:
+def _device_standing(plan: RolloutPlan, state: RolloutState, offer: _Offer | None, report: DeviceReport | None) -> str:
     if report is None or report.newest > plan.version:
         return "out"
     if offer is None:
@@ -189,22 +189,24 @@ _STEPS: dict[str, tuple[Phase, ...]] = {
 }
 
 
-def operated(state: RolloutState, what: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()) -> RolloutState:
+def apply_action(
+    state: RolloutState, action: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()
+) -> RolloutState:
     """The state after a step of an operator; `stages` are the devices of a start. FleetError if it is not its phase.
 
     A pause counts for neither patience nor pace. After an abort devices stay where they are.
     """
-    if state.phase not in _STEPS[what]:
-        phases = " or ".join(_STEPS[what])
-        raise FleetError(f"cannot {what} a rollout that is {state.phase}: only one that is {phases}")
-    match what:
+    if state.phase not in _STEPS[action]:
+        phases = " or ".join(_STEPS[action])
+        raise FleetError(f"cannot {action} a rollout that is {state.phase}: only one that is {phases}")
+    match action:
         case "start":
             return replace(state, phase="running", stages=stages, seen_us=now_us, offers={})
         case "resume":
             return replace(state, phase="running", seen_us=now_us)
         case "approve":
             return replace(state, phase="running", approved=state.stage + 1, cause="")
-    return replace(state, phase="paused" if what == "pause" else "aborted", cause="")
+    return replace(state, phase="paused" if action == "pause" else "aborted", cause="")
 
 
 def advance(
@@ -216,32 +218,32 @@ def advance(
     """
     if state.phase not in ("running", "waiting"):
         return (), state
-    passed = min(max(now_us - state.seen_us, 0), MINUTE_US)
-    state = replace(state, clock_us=state.clock_us + passed, seen_us=now_us)
-    state = _noticed(state, reports)
-    if cause := _stopping(plan, state, tally(plan, state, reports)):
+    elapsed_us = min(max(now_us - state.seen_us, 0), MINUTE_US)
+    state = replace(state, clock_us=state.clock_us + elapsed_us, seen_us=now_us)
+    state = _note_connections(state, reports)
+    if cause := _stop_cause(plan, state, tally(plan, state, reports)):
         return (), replace(state, phase="stopped", cause=cause)
-    offered: tuple[str, ...] = ()
+    offered_names: tuple[str, ...] = ()
     while True:  # the last device of a stage that gets its offer may be all that the stage waited for
         state = _next_stage(plan, state, tally(plan, state, reports))
-        more, state = _offer(plan, state, reports, passed) if state.phase == "running" else ((), state)
-        if not more:
-            return offered, state
-        offered += more
+        new_names, state = _offer(plan, state, reports, elapsed_us) if state.phase == "running" else ((), state)
+        if not new_names:
+            return offered_names, state
+        offered_names += new_names
 
 
-def _noticed(state: RolloutState, reports: Mapping[str, DeviceReport]) -> RolloutState:
-    reached = {
+def _note_connections(state: RolloutState, reports: Mapping[str, DeviceReport]) -> RolloutState:
+    reached_offers = {
         name: offer._replace(reached_us=state.clock_us)
         for name, offer in state.offers.items()
         if offer.reached_us is None
         and (report := reports.get(name)) is not None
         and (report.online or report.last_seen_us > offer.time_us)
     }
-    return replace(state, offers={**state.offers, **reached}) if reached else state
+    return replace(state, offers={**state.offers, **reached_offers}) if reached_offers else state
 
 
-def _stopping(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCounts, ...]) -> str:
+def _stop_cause(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCounts, ...]) -> str:
     for i, (stage, count) in enumerate(zip(plan.stages[: state.stage + 1], counts, strict=False)):
         detail = (
             f"stage {i + 1}: {count.errors} of {count.size} devices refused ({count.refused}), failed "
@@ -257,31 +259,31 @@ def _stopping(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCounts,
 def _next_stage(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCounts, ...]) -> RolloutState:
     """Go on to the first stage that is not done, if its gate is open."""
     while counts[state.stage].reaches(plan.stages[state.stage].success):
-        following = state.stage + 1
-        if following == len(plan.stages):
+        next_stage = state.stage + 1
+        if next_stage == len(plan.stages):
             return replace(state, phase="completed", cause="")
-        if plan.stages[following].gate and state.approved < following:
-            return replace(state, phase="waiting", cause=f"stage {following + 1} waits for approval")
-        state = replace(state, stage=following)
+        if plan.stages[next_stage].gate and state.approved < next_stage:
+            return replace(state, phase="waiting", cause=f"stage {next_stage + 1} waits for approval")
+        state = replace(state, stage=next_stage)
     return replace(state, phase="running", cause="")
 
 
 def _offer(
-    plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport], passed: int
+    plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport], elapsed_us: int
 ) -> tuple[tuple[str, ...], RolloutState]:
     """Offer the document to as many devices of the stages that have begun as the pace allows."""
-    interval = -(-MINUTE_US // plan.pace)
-    slot = max(state.slot_us, state.clock_us - min(passed, CATCH_UP_US))
+    interval_us = -(-MINUTE_US // plan.pace)
+    slot_us = max(state.slot_us, state.clock_us - min(elapsed_us, CATCH_UP_US))
     quota = plan.pace - sum(offer.at_us > state.clock_us - MINUTE_US for offer in state.offers.values())
     offers: dict[str, _Offer] = {}
     for name in chain.from_iterable(state.stages[: state.stage + 1]):
-        if len(offers) >= quota or slot > state.clock_us:
+        if len(offers) >= quota or slot_us > state.clock_us:
             break
         if name in state.offers or (report := reports.get(name)) is None or report.newest > plan.version:
             continue
         offers[name] = _Offer(state.clock_us, state.seen_us, report.former, state.clock_us if report.online else None)
-        slot += interval
-    return tuple(offers), replace(state, slot_us=slot, offers={**state.offers, **offers}) if offers else state
+        slot_us += interval_us
+    return tuple(offers), replace(state, slot_us=slot_us, offers={**state.offers, **offers}) if offers else state
 
 
 _GATEWAY = "gateway"
@@ -347,11 +349,11 @@ class Rollouts:
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
-            began = operated(state, "start", time_us, self.preview(plan))
+            started = apply_action(state, "start", time_us, self.preview(plan))
             rows = [
-                (number, name, stage, place)
-                for stage, names in enumerate(began.stages)
-                for place, name in enumerate(names)
+                (number, name, stage, index)
+                for stage, names in enumerate(started.stages)
+                for index, name in enumerate(names)
             ]
             query = "INSERT INTO rollout_devices (rollout, device, stage, place) VALUES (?, ?, ?, ?)"
             self._db.executemany(query, rows)
@@ -360,19 +362,20 @@ class Rollouts:
                 f"SELECT rollout, COUNT(*) FROM rollout_devices JOIN rollouts ON rollout=number WHERE {_UNDER_WAY} "
                 "AND device IN (SELECT device FROM rollout_devices WHERE rollout=?) GROUP BY rollout"
             )
-            if other := self._db.execute(query, (number,)).fetchone():
+            if conflict := self._db.execute(query, (number,)).fetchone():
                 raise FleetError(
-                    f"rollout {other[0]} is under way at {other[1]} of the {count} devices: let it end, or abort it"
+                    f"rollout {conflict[0]} is under way at {conflict[1]} of the {count} devices: "
+                    "let it end, or abort it"
                 )
-            self._save(number, state, began)
+            self._save(number, state, started)
             self._record(number, who, "start", f"version {plan.version} for {count} devices", time_us)
 
-    def operate(self, number: int, what: str, *, who: str, time_us: int) -> None:
+    def operate(self, number: int, action: str, *, who: str, time_us: int) -> None:
         """Take a step of an operator: pause, resume, approve or abort. FleetError if it is not in a phase for that."""
         with self._registry.transaction():
             state = self._load(number).state
-            self._save(number, state, operated(state, what, time_us), time_us)
-            self._record(number, who, what, "", time_us)
+            self._save(number, state, apply_action(state, action, time_us), time_us)
+            self._record(number, who, action, "", time_us)
 
     def step(self, number: int, time_us: int) -> tuple[str, ...]:
         """Do what is due in one rollout: what devices get, and is returned, is durable, or has not happened.
@@ -381,17 +384,17 @@ class Rollouts:
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
-            devices, following = advance(plan, state, self._reports(number, plan.version), time_us)
-            quiet = replace(following, clock_us=state.clock_us, seen_us=state.seen_us) == state
-            if following == state or (quiet and abs(time_us - state.seen_us) < _KEEP_CLOCK_US):
+            devices, next_state = advance(plan, state, self._reports(number, plan.version), time_us)
+            only_clock = replace(next_state, clock_us=state.clock_us, seen_us=state.seen_us) == state
+            if next_state == state or (only_clock and abs(time_us - state.seen_us) < _KEEP_CLOCK_US):
                 return ()
             for device in devices:
                 self._registry.want(device, plan.version, time_us, number)
-            self._save(number, state, following, time_us)
-            if (stage := following.stage) != state.stage:
-                self._record(number, _GATEWAY, "stage", f"stage {stage + 1} of {len(following.stages)}", time_us)
-            if following.phase != state.phase:
-                self._record(number, _GATEWAY, following.phase, following.cause, time_us)
+            self._save(number, state, next_state, time_us)
+            if (stage := next_state.stage) != state.stage:
+                self._record(number, _GATEWAY, "stage", f"stage {stage + 1} of {len(next_state.stages)}", time_us)
+            if next_state.phase != state.phase:
+                self._record(number, _GATEWAY, next_state.phase, next_state.cause, time_us)
             return devices
 
     def due(self, time_us: int, limit: int = 100) -> list[Due]:
@@ -409,10 +412,10 @@ class Rollouts:
         """Numbers of the rollouts that are under way."""
         return self.numbers(f"WHERE {_UNDER_WAY}")
 
-    def numbers(self, where: str = "") -> list[int]:
+    def numbers(self, condition: str = "") -> list[int]:
         """Numbers of all rollouts, or of some."""
         with self._registry.snapshot():
-            return [row[0] for row in self._db.execute(f"SELECT number FROM rollouts {where} ORDER BY number")]
+            return [row[0] for row in self._db.execute(f"SELECT number FROM rollouts {condition} ORDER BY number")]
 
     def show(self, number: int) -> Rollout:
         """A rollout as it stands. Raises FuguError if there is no such rollout."""
@@ -421,8 +424,8 @@ class Rollouts:
             reports = self._reports(number, rollout.plan.version)
             return rollout._replace(tallies=tally(rollout.plan, rollout.state, reports))
 
-    def _record(self, number: int, who: str, what: str, detail: str, time_us: int) -> None:
-        self._registry.record(who, what, f"rollout {number}", detail, time_us=time_us)
+    def _record(self, number: int, who: str, action: str, detail: str, time_us: int) -> None:
+        self._registry.record(who, action, f"rollout {number}", detail, time_us=time_us)
 
     def _load(self, number: int) -> Rollout:
         with self._registry.snapshot():
@@ -436,8 +439,8 @@ class Rollouts:
                 "SELECT stage, device, at_us, time_us, former, reached_us FROM rollout_devices WHERE rollout=? "
                 "ORDER BY stage, place"
             )
-            for place, device, *offer in self._db.execute(query, (number,)):
-                members.setdefault(place, []).append(device)
+            for stage_index, device, *offer in self._db.execute(query, (number,)):
+                members.setdefault(stage_index, []).append(device)
                 if offer[0] is not None:
                     offers[device] = _Offer(*offer)
         plan = RolloutPlan.from_json(text)
@@ -446,23 +449,23 @@ class Rollouts:
             plan, RolloutState(phase, stages, stage, approved, clock, seen_us, slot, offers, cause), created, ended
         )
 
-    def _save(self, number: int, before: RolloutState, after: RolloutState, time_us: int | None = None) -> None:
+    def _save(self, number: int, old: RolloutState, new: RolloutState, time_us: int | None = None) -> None:
         """Write what is different."""
         columns = ", ".join(f"{column}=?" for column in _STATE.split(", "))
-        ended = None if after.phase in ACTIVE or after.phase == "draft" else time_us
+        ended_us = None if new.phase in ACTIVE or new.phase == "draft" else time_us
         query = f"UPDATE rollouts SET {columns}, ended_us=? WHERE number=?"
-        self._db.execute(query, (*_row(after), ended, number))
-        changed = [(*offer, number, name) for name, offer in after.offers.items() if before.offers.get(name) != offer]
+        self._db.execute(query, (*_row(new), ended_us, number))
+        offers = [(*offer, number, name) for name, offer in new.offers.items() if old.offers.get(name) != offer]
         query = "UPDATE rollout_devices SET at_us=?, time_us=?, former=?, reached_us=? WHERE rollout=? AND device=?"
-        self._db.executemany(query, changed)
+        self._db.executemany(query, offers)
 
     def _reports(self, number: int, version: int) -> Mapping[str, DeviceReport]:
         """Reports of the devices of a rollout about a version."""
         reports = {}
         rows = self._db.execute(_REPORTS, {"rollout": number, "version": version})
-        for device, online, last_seen, desired, in_force, latest, outcome, refused in rows:
+        for device, online, last_seen, desired, in_force, answered_version, outcome, refusal_outcome in rows:
             # failure after acceptance counts, a refusal before it does not
-            answer: Any = (outcome if latest == version else refused) or ""
+            answer: Any = (outcome if answered_version == version else refusal_outcome) or ""
             answer = "accepted" if in_force == version and answer != "failed" else answer
             newest = max(desired or 0, in_force or 0)
             reports[device] = DeviceReport(bool(online), last_seen, answer, in_force or desired, newest)

@@ -56,10 +56,10 @@ class FleetService(Part):
     Args:
         operator: a link with the operator's credentials, for nobody else; it is subscribed, started and stopped here.
         link: the gateway's own, by which devices are heard.
-        ahead: by how many seconds this clock is ahead of the devices', `None` if no device says.
-        hold: is told who has an alarm about the time: devices, and "" for the gateway.
-        refused: is told of whom an answer cannot be read, and why.
-        sure: whether this clock is synchronised.
+        seconds_ahead: by how many seconds this clock is ahead of the devices', `None` if no device says.
+        hold_alarm: is told who has an alarm about the time: devices, and "" for the gateway.
+        on_refused: is told of whom an answer cannot be read, and why.
+        is_synchronised: whether this clock is synchronised.
 
     Raises RegistryError if the registry cannot be opened.
     """
@@ -71,42 +71,43 @@ class FleetService(Part):
         link: Link,
         enrolled: Enrolled,
         counters: Counter[str],
-        ahead: Callable[[], float | None],
-        hold: Callable[[Iterable[str]], None],
-        refused: Callable[[str, Reason], None],
-        sure: Callable[[], bool] = synchronised,
+        seconds_ahead: Callable[[], float | None],
+        hold_alarm: Callable[[Iterable[str]], None],
+        on_refused: Callable[[str, Reason], None],
+        is_synchronised: Callable[[], bool] = synchronised,
         *,
         seconds: Callable[[], float] = time.monotonic,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self._registry = Registry(files.registry)
-        self._running = hold_file(serving(files.registry))
+        self._gateway_lock = hold_file(serving(files.registry))
         self._rollouts = Rollouts(self._registry)
         self._fleet = fleet = self._registry.fleet
         self._operator, self._link = operator, link
         self._enrolled, self._counters = enrolled, counters
         self._chain = encode_roots([payload for _, payload in enrolled.roots])
-        self._trusted = files.trusted_clock
-        self._ahead, self._hold, self._refused, self._sure = ahead, hold, refused, sure
+        self._trusts_clock = files.trusted_clock
+        self._seconds_ahead, self._hold_alarm = seconds_ahead, hold_alarm
+        self._on_refused, self._is_synchronised = on_refused, is_synchronised
         self._seconds, self._now_us = seconds, now_us
         self._strangers: set[str] = set()
         self._sightings: dict[str, list[Sighting]] = {}
         self._reports: dict[str, tuple[PolicyStatus, int]] = {}
-        self._judged: dict[bytes, int] = {}
+        self._version_of_digest: dict[bytes, int] = {}
         self._in_flight: dict[int, tuple[str, int]] = {}
         self._answers: deque[tuple[int, bool]] = deque()
         self._acknowledged: list[tuple[str, int]] = []
         self._not_before: dict[str, float] = {}
-        self.connections = self._listens = self._rooted = 0
-        self._held: dict[str, bytes] = {}
-        self._held_since = self._ready = self._next_step = self._time_at = 0.0
-        self._compared = False
-        self._unsigned = ""
-        self._doubting: set[str] = set()
+        self.connections = self._listening_to = self._root_sent_to = 0
+        self._held_digests: dict[str, bytes] = {}
+        self._held_since = self._ready_at = self._next_step_at = self._time_at = 0.0
+        self._has_compared = False
+        self._clock_doubt = ""
+        self._doubting_devices: set[str] = set()
         self.topics = topic_of("status", fleet, "+"), topic_of("policy_status", fleet, "+")
         operator.subscriptions = (topic_of("policy_set", fleet, "+"),)
         operator.on_connected = self._operator_connected
-        operator.on_message = self._delivered
+        operator.on_message = self._on_document
         operator.on_published = lambda message_id, accepted: self._answers.append((message_id, accepted))
 
     def start(self) -> None:
@@ -117,52 +118,52 @@ class FleetService(Part):
         """Disconnect, and write down what has arrived."""
         self._operator.stop()
         try:
-            self._note()
+            self._write_arrivals()
         except RegistryError as error:  # devices' answers are retained: they come again
             _log.error("what devices said last is not in the registry: %s", error)
         self._registry.close()
-        if self._running is not None:
-            self._running.close()
+        if self._gateway_lock is not None:
+            self._gateway_lock.close()
 
     def heard(self, message: Message) -> bool:
         """Take note of what a device says of itself; whether the message was for nobody else."""
         try:
             parsed = message.parsed
             if parsed.kind == "status" and parsed.fleet == self._fleet:
-                self._seen(parsed.device, message.words(Status))
+                self._take_status(parsed.device, message.words(Status))
             elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
-                self._reported(parsed.device, message)
+                self._take_answer(parsed.device, message)
                 return True
         except FuguError:
             return False  # whoever else reads it counts it
         return False
 
-    def _seen(self, device: str, status: Status) -> None:
+    def _take_status(self, device: str, status: Status) -> None:
         """A device's birth, status or last will has arrived; of a second the newest counts, and a birth before it."""
-        if self._takes(device):
+        if self._may_be_enrolled(device):
             sighting = Sighting(
                 *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),
                 self._now_us(),
             )
-            before = () if status.online else self._sightings.get(device, ())
-            self._sightings[device] = [*(earlier for earlier in before if earlier.online), sighting]
-        self._doubting.discard(device)
+            births = () if status.online else self._sightings.get(device, ())
+            self._sightings[device] = [*(earlier for earlier in births if earlier.online), sighting]
+        self._doubting_devices.discard(device)
         if StatusCode.GATEWAY_CLOCK in status.codes and self._enrolled.has(device):
-            self._doubting.add(device)
+            self._doubting_devices.add(device)
 
-    def _reported(self, device: str, message: Message) -> None:
+    def _take_answer(self, device: str, message: Message) -> None:
         """A device's answer to a document has arrived; of several within a second the last one counts."""
         try:
             answer = message.words(PolicyStatus)
         except FuguError as error:
             self._counters[error.reason] += 1
             if message.payload:  # else an operator has cleared it
-                self._refused(device, error.reason)
+                self._on_refused(device, error.reason)
             return
-        if self._takes(device):
+        if self._may_be_enrolled(device):
             self._reports[device] = answer, self._now_us()
 
-    def _takes(self, device: str) -> bool:
+    def _may_be_enrolled(self, device: str) -> bool:
         """True if a device is of the registry, or may be by now, as few unknown ones are until the next step."""
         if self._enrolled.has(device) or device in self._strangers:
             return True
@@ -180,29 +181,29 @@ class FleetService(Part):
         """Do what is due, several times a second."""
         now = self._seconds()
         self._operator.maintain()
-        if now >= self._next_step:
-            self._next_step = now + _STEP_SECONDS
+        if now >= self._next_step_at:
+            self._next_step_at = now + _STEP_SECONDS
             try:
-                self._note()
-                if self._listened(now, self._operator.connected and self._link.connected):
-                    self._send(now)
+                self._write_arrivals()
+                if self._has_listened(now, self._operator.connected and self._link.connected):
+                    self._publish_due(now)
             except RegistryError as error:
                 self._counters["fleet_errors"] += 1
                 if self._counters["fleet_errors"] == 1:
                     _log.error("rollouts wait: %s", error)
         self._publish_root()
         self._publish_time(now)
-        self._hold([*([""] if self._unsigned else []), *sorted(self._doubting)])
+        self._hold_alarm([*([""] if self._clock_doubt else []), *sorted(self._doubting_devices)])
 
-    def _note(self) -> None:
+    def _write_arrivals(self) -> None:
         while self._answers:
             message_id, accepted = self._answers.popleft()
-            sent = self._in_flight.pop(message_id, None)
-            if sent is not None and accepted:
-                self._acknowledged.append(sent)
-            elif sent is not None:
+            device_version = self._in_flight.pop(message_id, None)
+            if device_version is not None and accepted:
+                self._acknowledged.append(device_version)
+            elif device_version is not None:
                 self._counters["policies_refused"] += 1
-                self._not_before[sent[0]] = self._seconds() + _REFUSED_SECONDS
+                self._not_before[device_version[0]] = self._seconds() + _REFUSED_SECONDS
         if self._acknowledged:
             self._registry.published(self._acknowledged)
             self._counters["policies_acknowledged"] += len(self._acknowledged)
@@ -212,61 +213,61 @@ class FleetService(Part):
             self._counters["fleet_strangers"] += self._registry.seen(sightings)
             self._sightings = {}
         if self._reports:
-            reports = [self._report(device, *answer) for device, answer in self._reports.items()]
+            reports = [self._policy_report(device, *answer) for device, answer in self._reports.items()]
             self._counters["fleet_strangers"] += self._registry.reported(reports)
             self._reports = {}
         self._strangers.clear()
 
-    def _report(self, device: str, answer: PolicyStatus, time_us: int) -> PolicyReport:
+    def _policy_report(self, device: str, answer: PolicyStatus, time_us: int) -> PolicyReport:
         if not answer.reason:
             return PolicyReport(device, answer.version, "accepted", "", time_us, answer.stale, answer.version)
         text = f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason
-        judged = self._version_of(answer.judged)
-        return PolicyReport(device, judged, "refused", text, time_us, answer.stale, answer.version)
+        judged_version = self._version_of(answer.judged)
+        return PolicyReport(device, judged_version, "refused", text, time_us, answer.stale, answer.version)
 
-    def _version_of(self, judged: bytes) -> int:
+    def _version_of(self, digest: bytes) -> int:
         """The version of the document that a device judged, 0 if it is none of ours."""
-        newest = max(self._judged.values(), default=0)
-        if judged not in self._judged and newest != self._registry.newest_version():
-            self._judged = {
+        newest = max(self._version_of_digest.values(), default=0)
+        if digest not in self._version_of_digest and newest != self._registry.newest_version():
+            self._version_of_digest = {
                 hashlib.sha256(document.payload).digest()[:JUDGED_BYTES]: document.version
                 for document in self._registry.documents()
             }
-        return self._judged.get(judged, 0)
+        return self._version_of_digest.get(digest, 0)
 
     def _operator_connected(self) -> None:
         """The broker may have forgotten everything; called in the network thread."""
-        self._held = {}
+        self._held_digests = {}
         self.connections += 1
 
-    def _delivered(self, topic: str, payload: bytes, _retained: bool) -> None:
+    def _on_document(self, topic: str, payload: bytes, _retained: bool) -> None:
         """The broker has a document; called in the network thread."""
         if not self._enrolled.has(device := parse_topic(topic).device):
             return
-        self._held[device] = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
+        self._held_digests[device] = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
         self._held_since = self._seconds()
 
-    def _listened(self, now: float, connected: bool) -> bool:
+    def _has_listened(self, now: float, is_connected: bool) -> bool:
         """True if the connections have been there for long enough, and the broker has said what it has."""
-        if not connected:
-            self._listens = 0
+        if not is_connected:
+            self._listening_to = 0
             return False
-        if self._listens != self.connections:
-            self._listens, self._compared = self.connections, False
+        if self._listening_to != self.connections:
+            self._listening_to, self._has_compared = self.connections, False
             self._in_flight.clear()
-            self._ready = now + _SETTLE_SECONDS
-        if not self._compared and now >= max(self._ready, self._held_since + _STEP_SECONDS):
-            held = {device: self._version_of(document) for device, document in dict(self._held).items()}
-            self._counters["policies_lost"] += self._registry.publish_again(held)
-            self._compared = True
-        return self._compared
+            self._ready_at = now + _SETTLE_SECONDS
+        if not self._has_compared and now >= max(self._ready_at, self._held_since + _STEP_SECONDS):
+            versions = {device: self._version_of(document) for device, document in dict(self._held_digests).items()}
+            self._counters["policies_lost"] += self._registry.publish_again(versions)
+            self._has_compared = True
+        return self._has_compared
 
-    def _send(self, now: float) -> None:
+    def _publish_due(self, now: float) -> None:
         """Let rollouts go on, and publish the documents that wait longest."""
         self._not_before = {device: until for device, until in self._not_before.items() if until > now}
-        under_way = set(self._in_flight.values())
-        waiting = self._rollouts.due(self._now_us(), _MOST_A_STEP + len(under_way) + len(self._not_before))
-        ready = [due for due in waiting if due[:2] not in under_way and due.device not in self._not_before]
+        in_flight = set(self._in_flight.values())
+        due_documents = self._rollouts.due(self._now_us(), _MOST_A_STEP + len(in_flight) + len(self._not_before))
+        ready = [due for due in due_documents if due[:2] not in in_flight and due.device not in self._not_before]
         ready = ready[:_MOST_A_STEP]
         if ready:  # before a device can have one, as audiences are charged for it from then on
             self._registry.send([due[:2] for due in ready])
@@ -279,29 +280,29 @@ class FleetService(Part):
 
     def _publish_root(self) -> None:
         connections = self.connections
-        if connections != self._rooted and self._operator.publish(
+        if connections != self._root_sent_to and self._operator.publish(
             topic_of("root", self._fleet), self._chain, retain=True
         ):
-            self._rooted = connections
+            self._root_sent_to = connections
 
     def _publish_time(self, now: float) -> None:
         signer = self._enrolled.signer
         if signer is None or now < self._time_at or not self._link.connected:
             return
-        sent = None
-        if not self._doubts():
-            time_now = signer.time(self._now_us() // 1_000_000)
-            sent = self._link.publish(topic_of("time", self._fleet), time_now, retain=True)
-        self._time_at = now + (_TIME_SECONDS if sent is not None else 1.0)
+        message_id = None
+        if not self._doubt_clock():
+            signed_time = signer.time(self._now_us() // 1_000_000)
+            message_id = self._link.publish(topic_of("time", self._fleet), signed_time, retain=True)
+        self._time_at = now + (_TIME_SECONDS if message_id is not None else 1.0)
 
-    def _doubts(self) -> str:
+    def _doubt_clock(self) -> str:
         """Why this machine's clock may be wrong, or empty: devices could not go back from a time that was signed."""
-        ahead, why = self._ahead(), ""
-        if not (self._trusted or self._sure()):
-            why = "this clock is not synchronised: let NTP set it, or, if it is right, say trusted_clock = true"
-        elif ahead is not None and abs(ahead) > FAR_AHEAD_SECONDS:
-            why = f"this clock is {ahead / 86_400:+.1f} days off those of the devices that send: set it right"
-        if why and not self._unsigned:
-            _log.warning("no time is signed, as %s", why)
-        self._unsigned = why
-        return why
+        offset, reason = self._seconds_ahead(), ""
+        if not (self._trusts_clock or self._is_synchronised()):
+            reason = "this clock is not synchronised: let NTP set it, or, if it is right, say trusted_clock = true"
+        elif offset is not None and abs(offset) > FAR_AHEAD_SECONDS:
+            reason = f"this clock is {offset / 86_400:+.1f} days off those of the devices that send: set it right"
+        if reason and not self._clock_doubt:
+            _log.warning("no time is signed, as %s", reason)
+        self._clock_doubt = reason
+        return reason

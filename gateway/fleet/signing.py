@@ -83,23 +83,23 @@ class Signed(NamedTuple):
         Raises TrustError if a device never accepts it; FleetError if the document is not for an enrolment's device.
         """
         document = self.document
-        judges = [root.trust(document.to.example, (document.to.group,) if document.to.group else ())]
+        trusts = [root.trust(document.to.example, (document.to.group,) if document.to.group else ())]
         for enrolment in enrolments:
             if enrolment.fleet != document.fleet or not document.to.reaches(enrolment.device, enrolment.groups):
                 raise FleetError(
                     f"the document is for {document.to}, not for device {enrolment.device} as it is enrolled"
                 )
-            judges.append(Trust(enrolment.model_copy(update={"root": root.payload.hex()})))
-        ripe = True
-        for judge in judges:
+            trusts.append(Trust(enrolment.model_copy(update={"root": root.payload.hex()})))
+        is_valid_now = True
+        for trust in trusts:
             try:
-                judge.judge(self.payload, "policy", now)
+                trust.judge(self.payload, "policy", now)
             except TrustError as error:
                 if error.reason is not Reason.NOT_YET_VALID:
                     raise
-                ripe = False
-                judge.judge(self.payload, "policy", document.valid_from)
-        return ripe
+                is_valid_now = False
+                trust.judge(self.payload, "policy", document.valid_from)
+        return is_valid_now
 
     @classmethod
     def by(cls, document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], root: Root) -> Self:
@@ -161,14 +161,14 @@ class StreamPromise(NamedTuple):
         """The same as the end of a sentence; nothing for single ticks and points."""
         return f" about any {self.ticks} ticks in a row" if self.ticks > 1 else ""
 
-    def loses(self, promised: StreamPromise) -> float:
+    def loses(self, other: StreamPromise) -> float:
         """Loss of a stretch as long as that of another promise, in nats."""
         if self.bound is None:
             return self.epsilon
-        return self.bound.epsilon(-(-promised.ticks * promised.period_us // self.period_us))
+        return self.bound.epsilon(-(-other.ticks * other.period_us // self.period_us))
 
 
-def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str, Any]]:
+def read_bodies(files: Sequence[Path], fleet: str, address: Address) -> list[dict[str, Any]]:
     """Policies as a document holds them, from files in their JSON form, with or without fleet, device and version.
 
     Raises FuguError, which names it, if a file cannot be read, or is for another fleet or device; PolicyError if it is
@@ -177,11 +177,11 @@ def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str
     bodies = []
     for file in files:
         with naming(file, "the policy"):
-            bodies.append(_body(file.read_bytes(), fleet, to))
+            bodies.append(_read_body(file.read_bytes(), fleet, address))
     return bodies
 
 
-def _body(text: bytes, fleet: str, to: Address) -> dict[str, Any]:
+def _read_body(text: bytes, fleet: str, address: Address) -> dict[str, Any]:
     try:
         document = json.loads(text) if len(text) <= _MAX_FILE else None
     except (ValueError, RecursionError):
@@ -190,9 +190,11 @@ def _body(text: bytes, fleet: str, to: Address) -> dict[str, Any]:
         raise PolicyError(f"no JSON object of at most {_MAX_FILE} bytes")
     if document.get("fleet", fleet) != fleet:
         raise FleetError(f"a policy of fleet {str(document['fleet'])[:80]}; the keys are those of fleet {fleet}")
-    if to.device is not None and document.get("device", to.device) != to.device:
-        raise FleetError(f"a policy of device {str(document['device'])[:80]}; the document is for device {to.device}")
-    document = {"fleet": fleet, "device": to.example, "version": _table_version(document), **document}
+    if address.device is not None and document.get("device", address.device) != address.device:
+        raise FleetError(
+            f"a policy of device {str(document['device'])[:80]}; the document is for device {address.device}"
+        )
+    document = {"fleet": fleet, "device": address.example, "version": _table_version(document), **document}
     body: dict[str, Any] = json.loads(read_policy(json.dumps(document)).to_json())
     return {name: value for name, value in body.items() if name not in INSERTED}
 
@@ -205,19 +207,19 @@ def _table_version(body: dict[str, Any]) -> int:
         return 1
 
 
-def _restamped(body: dict[str, Any], version: int) -> dict[str, Any]:
+def _restamp(body: dict[str, Any], version: int) -> dict[str, Any]:
     if body.get("kind") != "points":
         return body
 
-    def stamped(text: str) -> str:
+    def stamp(text: str) -> str:
         return replace(TimedTable.of_text(text), policy_version=version).text
 
-    return {**body, "fallback": stamped(body["fallback"]), "tables": [stamped(text) for text in body["tables"]]}
+    return {**body, "fallback": stamp(body["fallback"]), "tables": [stamp(text) for text in body["tables"]]}
 
 
 def content_of(document: PolicyDocument) -> tuple[str, str]:
     """Content that two documents share if one brings the other back: address and policies, whatever their version."""
-    return str(document.to), json.dumps([_restamped(dict(body), 1) for body in document.policies], sort_keys=True)
+    return str(document.to), json.dumps([_restamp(dict(body), 1) for body in document.policies], sort_keys=True)
 
 
 def contents(document: PolicyDocument) -> dict[str, str]:
@@ -225,7 +227,7 @@ def contents(document: PolicyDocument) -> dict[str, str]:
     lines = {"to": str(document.to), "on_expiry": document.on_expiry}
     lines |= {name: str(getattr(document, name)) for name in ("valid_from", "valid_until")}
     for body in document.policies:
-        fields = _restamped(dict(body), 1)
+        fields = _restamp(dict(body), 1)
         states = {f"discretiser.{name}": value for name, value in fields.pop("discretiser", {}).items()}
         stream = fields.pop("stream", "")
         lines |= {
@@ -236,21 +238,21 @@ def contents(document: PolicyDocument) -> dict[str, str]:
 
 def weaker(old: PolicyDocument, new: PolicyDocument) -> list[str]:
     """A line for each stream of which a document promises less than another."""
-    before = {promise.stream: promise for promise in promises(old)}
+    old_promises = {promise.stream: promise for promise in promises(old)}
     return [
-        f"version {new.version} is weaker: epsilon {promise.loses(former):g} of stream {promise.stream}{former.about}, "
-        f"where version {old.version} promises {former.epsilon:g}"
+        f"version {new.version} is weaker: epsilon {promise.loses(old_promise):g} of stream "
+        f"{promise.stream}{old_promise.about}, where version {old.version} promises {old_promise.epsilon:g}"
         for promise in promises(new)
-        if (former := before.get(promise.stream))
-        and promise.kind == former.kind
-        and promise.loses(former) > former.epsilon
+        if (old_promise := old_promises.get(promise.stream))
+        and promise.kind == old_promise.kind
+        and promise.loses(old_promise) > old_promise.epsilon
     ]
 
 
 def make_document(
     fleet: str,
     version: int,
-    to: Address,
+    address: Address,
     bodies: Iterable[dict[str, Any]],
     **terms: Any,
 ) -> PolicyDocument:
@@ -258,10 +260,10 @@ def make_document(
 
     Raises FuguError if one does not, or two policies are for one stream; pydantic.ValidationError for a wrong field.
     """
-    policies = tuple(_restamped(body, version) for body in bodies)
-    document = PolicyDocument(fleet=fleet, version=version, to=to, policies=policies, **terms)
-    verify_guarantees(compiled := compile_document(document))
-    return compiled
+    policies = tuple(_restamp(body, version) for body in bodies)
+    document = PolicyDocument(fleet=fleet, version=version, to=address, policies=policies, **terms)
+    verify_guarantees(compiled_document := compile_document(document))
+    return compiled_document
 
 
 def verify_guarantees(document: PolicyDocument) -> None:
@@ -321,11 +323,13 @@ def policies_in(
             if root is None:
                 raise FleetError("a signed document needs the fleet's root: give --root")
             document = read_complete(content, [root])
-            to = document.to
-            reached = {enrolment.device for enrolment in enrolments if to.reaches(enrolment.device, enrolment.groups)}
-            names = {to.device} if to.device else set(devices) if to.everyone else reached
+            address = document.to
+            members = {
+                enrolment.device for enrolment in enrolments if address.reaches(enrolment.device, enrolment.groups)
+            }
+            names = {address.device} if address.device else set(devices) if address.everyone else members
             if not names:
-                raise FleetError(f"it is for {to}: give --enrolment of the devices in it")
+                raise FleetError(f"it is for {address}: give --enrolment of the devices in it")
             policies += [policy for name in sorted(names) for policy in document.for_device(name)]
     return policies
 

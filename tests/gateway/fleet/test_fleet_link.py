@@ -219,8 +219,8 @@ def test_a_broker_that_came_back_with_everything_gets_nothing_again(
     before = operator.link.connections
     broker.restart()
     wait_until(lambda: operator.link.connections > before)
-    wait_until(lambda: len(operator.link._held) == 3)
-    operator.until(lambda: operator.link._compared)
+    wait_until(lambda: len(operator.link._held_digests) == 3)
+    operator.until(lambda: operator.link._has_compared)
     operator.pass_seconds(5)
     assert (operator.counters["policies_sent"], operator.counters["policies_lost"]) == (3, 0)
     operator.link.close()
