@@ -18,8 +18,8 @@ from fugu_cli.demo.processes import start_broker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
-from tests.support.board_faults import Line
 from tests.support.faulty_boards import UNIT, BoardProcess, readings
+from tests.support.wiretap import Line
 
 __all__ = ["energy"]
 
@@ -172,4 +172,4 @@ def _after(board: BoardProcess, line: Line, count: int) -> tuple[int, tuple[int,
             raise RuntimeError(f"no frames: {board.printed}")
         time.sleep(0.01)
     time.sleep(0.05)
-    return sealed, (line.carried[0], line.carried[1])
+    return sealed, (len(line.upstream), len(line.downstream))

@@ -60,7 +60,7 @@ def test_what_is_lost_or_drawn_twice_is_counted() -> None:
     life = Life(drawn=[("hr", tick) for tick in range(9)], sealed=sealed, starts=1)
     heard = Heard.__new__(Heard)
     heard.versions = {"b": "micropython-1"}
-    heard.frames = [("b", "hr", frame.payload) for frame in sealed]
+    heard.published = [("b", "hr", frame.payload) for frame in sealed]
 
     def state_of(stored: list[SymbolFrame], **changes: object) -> tuple[int, ...]:
         board = BoardDevice("b", _Told(life), None, **changes)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ def test_what_is_lost_or_drawn_twice_is_counted() -> None:
     assert state_of([first, three]) == (6, 3, 0, 0, 0)
     life.drawn.append(("hr", 4))
     assert state_of([first, two, three]) == (9, 0, 0, 0, 1)
-    heard.frames.append(("b", "hr", _frame(3, b"\1\0\0", 2).encode()))
+    heard.published.append(("b", "hr", _frame(3, b"\1\0\0", 2).encode()))
     assert state_of([first, two, three]) == (9, 0, 0, 0, 3)
     assert SymbolFrame.decode(sealed[0].payload) == first
 

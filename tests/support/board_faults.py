@@ -5,99 +5,22 @@ Every fault is drawn from a seed: the same seed, the same faults at the same mom
 
 from __future__ import annotations
 
-import contextlib
 import random
-import socket
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status, SymbolFrame, WindowFrame
 from fugu.contract.topics import parse_topic
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker
 from tests.support.faulty_boards import BoardProcess, Sealed
+from tests.support.processes import Recorder
+from tests.support.wiretap import Line, Mode
 
-__all__ = ["FAULTS", "BoardDevice", "Fault", "Heard", "Line", "Outcome", "Stored", "outcome", "schedule", "suffer"]
-
-Mode = Literal["whole", "away", "silent", "slow"]
-_SLOW_SECONDS = 0.3
-
-
-class Line:
-    """Listens on a free port, and forwards to a broker on another; `carried` are bytes towards the broker, and from it.
-
-    `away`: connections are refused, and those that there are end. `silent`: nothing is forwarded, and nobody is told;
-    such a connection stays dead, and ends when the line is whole again. `slow`: everything takes 0.3 s.
-    """
-
-    def __init__(self, broker_port: int) -> None:
-        self.carried = [0, 0]
-        self._broker_port = broker_port
-        self._mode: Mode = "whole"
-        self._open: set[socket.socket] = set()
-        self._dead: set[socket.socket] = set()
-        self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def become(self, mode: Mode) -> None:
-        with self._lock:
-            if mode == "silent":
-                self._dead |= self._open
-            ends = set(self._dead if mode == "whole" else self._open | self._dead if mode == "away" else ())
-            self._mode = mode
-        for end in ends:
-            self._end(end)
-
-    def close(self) -> None:
-        self._listener.close()
-        self.become("away")
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                device, _ = self._listener.accept()
-            except OSError:
-                return
-            if self._mode == "away":
-                device.close()
-                continue
-            try:
-                broker = socket.create_connection(("127.0.0.1", self._broker_port))
-            except OSError:
-                device.close()
-                continue
-            with self._lock:
-                self._open |= {device, broker}
-                if self._mode == "silent":
-                    self._dead |= {device, broker}
-            for way, (source, sink) in enumerate(((device, broker), (broker, device))):
-                threading.Thread(target=self._forward, args=(source, sink, way), daemon=True).start()
-
-    def _forward(self, source: socket.socket, sink: socket.socket, way: int) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if self._mode == "slow":
-                    time.sleep(_SLOW_SECONDS)  # this is the fault
-                if source not in self._dead:
-                    sink.sendall(data)
-                    self.carried[way] += len(data)
-        for end in (source, sink):
-            self._end(end)
-
-    def _end(self, end: socket.socket) -> None:
-        with self._lock:
-            self._open.discard(end)
-            self._dead.discard(end)
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
-        end.close()
-
+__all__ = ["FAULTS", "BoardDevice", "Fault", "Heard", "Outcome", "Stored", "outcome", "schedule", "suffer"]
 
 _MODES: dict[str, Mode] = {"broker away": "away", "half-open": "silent", "slow line": "slow"}
 FAULTS = (
@@ -131,25 +54,20 @@ class BoardDevice:
     rotten: list[Sealed] = field(default_factory=list)
 
 
-class Heard:
-    """Everything that devices publish: device, stream and frame; `versions` are what they say."""
+class Heard(Recorder):
+    """Everything that devices publish: `published` are device, stream and frame; `versions` are what they say."""
 
     def __init__(self, broker: Broker, fleet: str) -> None:
-        self.frames: list[tuple[str, str, bytes]] = []
+        self.published: list[tuple[str, str, bytes]] = []
         self.versions: dict[str, str] = {}
-        ready = threading.Event()
-        topics = tuple(f"fugu/2/{fleet}/+/{kind}" for kind in ("status", "symbols/+", "window/+"))
-        self.link = Link(broker, "simulation", topics, durable=True, on_connected=ready.set, on_message=self._take)
-        self.link.start()
-        if not ready.wait(_PATIENCE_SECONDS):
-            raise FuguError("the broker does not answer")
+        super().__init__(broker, *(f"fugu/2/{fleet}/+/{kind}" for kind in ("status", "symbols/+", "window/+")))
 
-    def _take(self, topic: str, payload: bytes, _retained: bool) -> None:
+    def received(self, topic: str, payload: bytes, _retained: bool) -> None:
         parsed = parse_topic(topic)
         if parsed.kind == "status":
             self.versions[parsed.device] = Status.decode(payload).agent_version
         else:
-            self.frames.append((parsed.device, parsed.stream, payload))
+            self.published.append((parsed.device, parsed.stream, payload))
 
 
 @dataclass
@@ -322,7 +240,7 @@ def outcome(device: BoardDevice, heard: Heard, stored: Stored, first: int | None
         else:
             outcome.lost += missing
     frames = [(frame.sequence.partition("/")[0], frame.payload) for frame in life.sealed[:first]]
-    frames += [(stream, payload) for name, stream, payload in heard.frames if name == device.name]
+    frames += [(stream, payload) for name, stream, payload in heard.published if name == device.name]
     for stream, payload in dict.fromkeys(frames):
         for key, value in _drawn(stream, payload).items():
             outcome.twice += drawn.setdefault(key, value) != value

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import random
-import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
-
 from firmware_sim.build import Board, Burnt, build, enrolled
-from fugu.contract.envelope import key_name, sign
 from fugu.contract.errors import FuguError
-from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, write_document
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
 from fugu.mqtt import Broker
@@ -28,28 +21,18 @@ from fugu_cli.demo.processes import start_broker
 from gateway.fleet.registry import Registry
 from gateway.health.monitor import asked
 from gateway.store.store import Store
-from tests.support.board_faults import (
-    BoardDevice,
-    Fault,
-    Heard,
-    Line,
-    Outcome,
-    Stored,
-    outcome,
-    schedule,
-    suffer,
-)
-from tests.support.brokers import PATIENCE
+from tests.support.board_faults import BoardDevice, Fault, Heard, Outcome, Stored, outcome, schedule, suffer
+from tests.support.brokers import wait_until
+from tests.support.enrolled import Gateway, write_gateway_files
 from tests.support.faulty_boards import UNIT, BoardProcess, readings
+from tests.support.signing import Keys
 from tests.support.simulated_states import simulate_states
+from tests.support.wiretap import Line
 
 __all__ = ["Result", "simulate"]
 
-_START_SECONDS = 600.0
 _SETTLE_SECONDS, _LAST_SECONDS = 120.0, 4.0
 _LOOK_SECONDS = 0.2
-_PASSPHRASE = "of a gateway that lives for an hour"
-_EXPECTED = ("frames", "duplicates")
 _KINDS: tuple[Board, ...] = ("unix", "rp2040")
 """Kinds of randomness that boards are built for, in turns."""
 
@@ -72,33 +55,31 @@ def simulate(
 ) -> Result:
     """Run boards for some time, with so many faults of every kind.
 
-    `template` is given to every device, under its own name and beginning now; what a simulation left in `folder` goes.
+    `template` is given to every device, under its own name and beginning now.
     """
-    shutil.rmtree(folder / "devices", ignore_errors=True)
-    for name in ("gateway.sqlite", "fleet.sqlite"):
-        for file in folder.glob(f"{name}*"):
-            file.unlink()
-    (folder / "policies").mkdir(parents=True, exist_ok=True)
-    for file in (folder / "policies").iterdir():
-        file.unlink()
+    (folder / "policies").mkdir()
     with ExitStack() as stack:
         port, _ = stack.enter_context(start_broker(broker, folder))
-        maker = _Maker(template, folder, port, seconds, seed)
+        write_gateway_files(folder, keys := Keys())
+        maker = _Maker(template, folder, port, seconds, seed, keys)
         devices = [maker.board(number) for number in range(boards)]
         maker.registry.close()
         for device in devices:
             stack.callback(device.line.close)
         heard = Heard(Broker(port=port), template.fleet)
         stack.callback(heard.link.stop)
-        gateway = stack.enter_context(_gateway(folder, template.fleet, port))
+        gateway = Gateway(folder, port, policies="policies")
+        stack.callback(gateway.kill)
+        wait_until(lambda: gateway.process.poll() is not None or "has started" in gateway.log, "the gateway")
+        if gateway.process.poll() is not None:
+            raise FuguError(f"the gateway has ended: {gateway.log}")
         for device in devices:
             stack.callback(device.process.cut)
         faults = schedule([device.name for device in devices], seconds, seed, rounds)
         suffer(devices, faults, seconds, threading.Event())
-        _settle(devices, folder, heard, gateway)
+        _settle(devices, folder, heard, gateway.process)
         counted = Counter(asked(folder / "gateway.sqlite")["counters"])
-        gateway.terminate()
-        gateway.wait(_START_SECONDS)
+        gateway.stop()
         for device in devices:
             device.process.read_flash()
         stored = _stored(folder / "gateway.sqlite")
@@ -110,11 +91,11 @@ def simulate(
 class _Maker:
     """Makes devices: their folders, keys, policies and sensors."""
 
-    def __init__(self, template: Policy, folder: Path, port: int, seconds: float, seed: int) -> None:
+    def __init__(self, template: Policy, folder: Path, port: int, seconds: float, seed: int, keys: Keys) -> None:
         self._template, self._folder, self._port, self._seed = template, folder, port, seed
         self._clock = template.clock.model_copy(update={"epoch_us": time.time_ns() // 1000})
         self._length = 1000 + round(3 * (seconds + _SETTLE_SECONDS) * 1e6 / self._clock.period_us)
-        self._root = _keys(folder, template.fleet)
+        self._keys = keys
         self.registry = Registry(folder / "fleet.sqlite", fleet=template.fleet)
 
     def _policy(self, name: str) -> Policy:
@@ -132,13 +113,8 @@ class _Maker:
         policy, folder = self._policy(name), self._folder / "devices" / name
         folder.mkdir(parents=True)
         key = self.registry.enrol(name, [], who="simulation", time_us=time.time_ns() // 1000)
-        enrolment = Enrolment(
-            fleet=policy.fleet,
-            device=name,
-            root=self._root.hex(),
-            ceiling=Ceiling(epsilon=policy.guarantee.epsilon),
-            key=key.hex(),
-        )
+        ceiling = Ceiling(epsilon=policy.guarantee.epsilon)
+        enrolment = self._keys.enrolment(device=name, groups=(), ceiling=ceiling, key=key.hex())
         line = Line(self._port)
         secret = random.Random(f"{self._seed} secret").randbytes(32) if kind == "rp2040" else b""
         burnt = enrolled(Burnt(board=kind, port=line.port, secret=secret), enrolment, policy)
@@ -147,58 +123,6 @@ class _Maker:
         sensors = {policy.stream: (folder / "states", readings(policy))}
         provisioned = [file for file in image.sizes if file.endswith(".seed")]
         return BoardDevice(name, BoardProcess(image.folder, folder, sensors, provisioned), line)
-
-
-def _keys(folder: Path, fleet: str) -> bytes:
-    """Files of the gateway's key; the envelope of a root with one key of every role."""
-    root, policy, gateway = (Ed25519PrivateKey.generate() for _ in range(3))
-    public = {key: key.public_key().public_bytes_raw() for key in (root, policy, gateway)}
-
-    def role(key: Ed25519PrivateKey) -> Role:
-        return Role(keys=(key_name(public[key]).hex(),), threshold=1)
-
-    document = RootDocument(
-        fleet=fleet,
-        version=1,
-        keys={key_name(key).hex(): key.hex() for key in public.values()},
-        root=role(root),
-        policy=role(policy),
-        gateway=role(gateway),
-    )
-    envelope = sign("root", write_document(document), [root]).encode()
-    lock = BestAvailableEncryption(_PASSPHRASE.encode())
-    files = {
-        "root.envelope": envelope,
-        "passphrase": _PASSPHRASE.encode() + b"\n",
-        "gateway.key": gateway.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock),
-    }
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-        (folder / name).chmod(0o600)
-    return envelope
-
-
-@contextmanager
-def _gateway(folder: Path, fleet: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """The gateway of a fleet with a registry; it has started when the context begins."""
-    (folder / "gateway.toml").write_text(
-        f'fleet = "{fleet}"\nstore = "gateway.sqlite"\npolicies = "policies"\nbroker = {{port = {port}}}\n[signed]\n'
-        'registry = "fleet.sqlite"\nroots = ["root.envelope"]\nkey = "gateway.key"\npassphrase_file = "passphrase"\n'
-        "trusted_clock = true\n"
-    )
-    command = [sys.executable, "-m", "fugu", "gateway", "run", "--verbose", str(folder / "gateway.toml")]
-    log = folder / "gateway.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file)
-    try:
-        if not _wait(lambda: process.poll() is not None or "has started" in log.read_text(), _START_SECONDS):
-            raise FuguError(f"the gateway does not start: see {log}")
-        if process.poll() is not None:
-            raise FuguError(f"the gateway has ended with code {process.returncode}: see {log}")
-        yield process
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
 
 
 def _wait(condition: Callable[[], bool], seconds: float) -> bool:

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from fugu.mqtt import Broker
@@ -27,6 +26,7 @@ __all__ = [
     "PATIENCE",
     "WORKER",
     "Mosquitto",
+    "at_once",
     "await_end",
     "await_free",
     "free_port",
@@ -84,6 +84,15 @@ def await_end(thread: threading.Thread, what: str = "") -> None:
     """Wait until a thread has ended, for as long as a test has patience."""
     thread.join(PATIENCE)
     assert not thread.is_alive(), f"waited {PATIENCE:g} s for the end of {what or thread.name}, in vain: it runs"
+
+
+def at_once(count: int, action: Callable[[], None]) -> None:
+    """Do something in so many threads, until all of them have ended."""
+    threads = [threading.Thread(target=action) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        await_end(thread)
 
 
 def has_ended(process: int) -> bool:
@@ -163,9 +172,7 @@ class Mosquitto:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
         if self._temporary is not None:
             self._temporary.cleanup()

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Sequence
 from itertools import islice
-from types import TracebackType
 from typing import Self
 
 import paho.mqtt.client as mqtt
@@ -85,9 +84,7 @@ class Crowd:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ending.set()
         await_end(self._thread)
         self._client.disconnect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -87,21 +88,10 @@ COUNT = WindowCount(
     adversary="informed",
     useful=True,
 )
-HISTOGRAM = WindowCount(
-    time=_TIME,
-    since=_TIME.replace(hour=6),
-    window="states",
-    states=("off", "on"),
-    values=(3000.0, 597.0),
-    low=(2950.0, 547.0),
-    high=(3050.0, 647.0),
-    confidence=0.95,
-    observed=3600,
-    unit="ticks",
-    epsilon=1.0,
-    adversary="informed",
+HISTOGRAM = replace(
+    COUNT, window="states", states=("off", "on"), values=(3000.0, 597.0), low=(2950.0, 547.0), high=(3050.0, 647.0),
     useful=False,
-)
+)  # fmt: skip
 REPORTS = {
     "state_estimate": STATE_ESTIMATE,
     "place_estimate": PLACE_ESTIMATE,

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from fugu.contract.frames import Committed, StreamCommit, SymbolFrame
@@ -290,13 +289,11 @@ class World:
             program.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for program in self.programs.values():
             program.kill()
         self.broker.kill()
-        self.lines.__exit__(kind, value, trace)
+        self.lines.__exit__()
         for disk in self.disks.values():
             disk.close()
 

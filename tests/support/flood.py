@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.support.brokers import PATIENCE
@@ -46,9 +45,7 @@ class Flood:
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "made\n"
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.communicate(timeout=PATIENCE)
 

@@ -26,7 +26,7 @@ from tests.support.fork_server import CLIENT, MOST, start
 
 __all__ = ["REAL", "Popen", "programs", "running", "server", "server_process", "shell_words"]
 
-_PROGRAMS = ("fugu", "edge_agent", "tests.support.broken_agent", "tests.support.gateway_program")
+_PROGRAMS = ("fugu", "edge_agent", "tests.support.broken_agent")
 _AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "NUMBA_", "OMP_", "OPENBLAS_", "PYTHON")
 """Variables that are read before any program is: who changes them has a process of its own."""
 _started: list[subprocess.Popen[bytes]] = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
@@ -12,16 +13,31 @@ from paho.mqtt.enums import CallbackAPIVersion
 from fugu.contract.frames import Committed, Status, SymbolFrame
 from fugu.contract.reports import StateEstimate, decode_estimate
 from fugu.contract.topics import topic_of
+from gateway.config import GatewayConfig
+from gateway.loop.gateway import Gateway
 from tests.support.brokers import PATIENCE, Mosquitto
+from tests.support.gateway_files import gateway_file
 from tests.support.processes import Program
 
 
-class GatewayProcess(Program):
-    """A running gateway; its folder holds its store `s.sqlite`, its `policies` and its `gateway.log`."""
+@contextmanager
+def gateway_here(settings: GatewayConfig) -> Iterator[Gateway]:
+    """A gateway in this process."""
+    gateway = Gateway(settings)
+    gateway.start()
+    try:
+        yield gateway
+    finally:
+        gateway.stop()
 
-    def __init__(self, mosquitto: Mosquitto, folder: Path) -> None:
-        words = mosquitto.port, folder / "s.sqlite", folder / "policies"
-        super().__init__(folder / "gateway.log", "tests.support.gateway_program", *words)
+
+class GatewayProcess(Program):
+    """A running gateway; its folder holds its store `s.sqlite`, its `policies`, its `gateway.log` and other files."""
+
+    def __init__(self, mosquitto: Mosquitto, folder: Path, **files: str) -> None:
+        files = {"policies": "policies", "store": "s.sqlite", **files}
+        file = gateway_file(folder / "gateway.toml", mosquitto.broker, **files)
+        super().__init__(folder / "gateway.log", "fugu", "gateway", "run", file, "--verbose")
 
 
 class Device:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker
 from tests.support.brokers import wait_until
+from tests.support.processes import Recorder
 
 __all__ = ["Listener", "check_document", "rendered"]
 
@@ -161,7 +161,7 @@ def rendered(template: str, payload: bytes) -> str:
     return _ENVIRONMENT.from_string(template).render(value=text, value_json=read).strip()
 
 
-class Listener:
+class Listener(Recorder):
     """Listens as Home Assistant does, and keeps what it would show, and the problems that it would log."""
 
     def __init__(self, broker: Broker) -> None:
@@ -171,18 +171,9 @@ class Listener:
         self.topics: set[str] = set()
         self._newest: dict[str, bytes] = {}
         self._states: dict[str, str] = {}
-        connected = threading.Event()
-        self.link = Link(
-            broker,
-            client_id="home-assistant",
-            subscriptions=("homeassistant/#", "fugu/2/#"),
-            on_connected=connected.set,
-            on_message=self._received,
-        )
-        self.link.start()
-        wait_until(connected.is_set)
+        super().__init__(broker, "homeassistant/#", "fugu/2/#")
 
-    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
+    def received(self, topic: str, payload: bytes, _retained: bool) -> None:
         self.topics.add(topic)
         try:
             if topic.startswith("homeassistant/"):

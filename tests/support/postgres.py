@@ -15,7 +15,6 @@ from contextlib import suppress
 from copy import copy
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import psycopg
@@ -116,9 +115,7 @@ class Postgres:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _accepts(self) -> bool:
@@ -175,12 +172,5 @@ def refused_anew(ask: Callable[[], object]) -> None:
 
 
 def _lost(ask: Callable[[], object], why: str) -> None:
-    def answered() -> bool:
-        try:
-            ask()
-        except AwayError:
-            return False
-        return True
-
     with pytest.raises(FileLostError, match=why):
-        wait_until(answered, "the answer")
+        await_answer(ask)

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.support.brokers import PATIENCE, free_port, wait_until
@@ -113,9 +112,7 @@ class Nodes:
             wait_until(lambda node=node: node.joined, f"the node {node.address}")  # type: ignore[misc]
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for node in self.nodes:
             node.kill()
         for name, before in self._before.items():

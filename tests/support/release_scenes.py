@@ -17,8 +17,9 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
 from tests.support.brokers import Mosquitto
-from tests.support.gateway_files import gateway_config, gateway_file
-from tests.support.processes import Program, Recorder
+from tests.support.gateway_files import gateway_config
+from tests.support.gateway_service import GatewayProcess
+from tests.support.processes import Recorder
 from tests.support.scenes import OTHER, Scene, catalogue, policy
 
 PUBLIC = '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\n'
@@ -134,8 +135,6 @@ class Public(Recorder):
         return self.of("release", ReleaseFrame.decode)
 
 
-def start_gateway(mosquitto: Mosquitto, folder: Path) -> Program:
+def start_gateway(mosquitto: Mosquitto, folder: Path) -> GatewayProcess:
     """`fugu gateway run` with releases, in a process of its own."""
-    files = {"policies": "policies", "store": "s.sqlite", "releases": "releases.toml", "ledger": "l.sqlite"}
-    file = gateway_file(folder / "gateway.toml", mosquitto.port, **files)
-    return Program(folder / "gateway.log", "fugu", "gateway", "run", file, "--verbose")
+    return GatewayProcess(mosquitto, folder, releases="releases.toml", ledger="l.sqlite")

@@ -151,6 +151,12 @@ class Scene:
     def receive(self, some: Sequence[Received]) -> None:
         self.recorder.record(Arrivals.of(self.recorder.streams, some))
 
+    def stored(self, device: str = "watch", stream: str = "hr") -> list[SymbolFrame]:
+        """The frames of a stream, as they are stored."""
+        number = self.store.stream_id(device, stream)
+        assert number is not None
+        return list(self.store.symbols.following(number, 0))
+
     def committed(self, device: str = "watch") -> Committed:
         (message,) = self.recorder.committed(device)
         return message
@@ -211,12 +217,10 @@ def symbols_of(some: Iterable[SymbolFrame]) -> list[tuple[int, int, int, int]]:
 
 def final_state(scene: Scene, device: str = "watch", stream: str = "hr") -> Final:
     """Final state of a scene, whether or not it is sealed."""
-    number = scene.store.stream_id(device, stream)
-    assert number is not None
     last = newest(scene, device, stream)
-    runs = scene.recorder.symbols.past.estimates(Place(number, device, stream))
+    runs = scene.recorder.symbols.past.estimates(Place(scene.store.number(device, stream), device, stream))
     return Final(
-        symbols_of(scene.store.symbols.following(number, 0)),
+        symbols_of(scene.stored(device, stream)),
         [(tick, tuple(row.tolist())) for run in runs for tick, row in enumerate(run.probabilities, run.first)],
         scene.recorder._load(device, stream).coverage.intervals,
         scene.committed(device),

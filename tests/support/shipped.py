@@ -8,7 +8,6 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import paho.mqtt.client as mqtt
@@ -147,9 +146,7 @@ class Client:
             self.lost = 0
         raise ConnectionError(f"{_ATTEMPTS} connections ended before there was an answer to CONNECT")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.disconnect()
 
     @property

@@ -28,25 +28,12 @@ from gateway.store.shards import Shard, owner
 from gateway.store.store import Store
 from tests.support.groups import Member, member_policy, signed
 from tests.support.opening import DOCUMENT, HOMES, Helper
+from tests.support.wires import Wire
 
 WINDOW = SharedWindow.of(signed(DOCUMENT))
 NUMBER = 5
 DUE = DOCUMENT.due_us(NUMBER)
 ANSWER = topic_of("group_answer", "home", DOCUMENT.name)
-
-
-class Line:
-    """A connection that takes everything; `said` is what was published."""
-
-    def __init__(self) -> None:
-        self.connected = True
-        self.said: list[tuple[str, bytes]] = []
-
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int | None:
-        del retain
-        if self.connected:
-            self.said.append((topic, payload))
-        return len(self.said) if self.connected else None
 
 
 class Releasing:
@@ -98,7 +85,7 @@ class Site:
         history = partial(history_in_store, self.store, self.catalogue)
         maker = Maker(self.store, self.catalogue, self.ledger, lambda below: 0, lambda: self.now_us, history)
         self.lost: list[tuple[str, str]] = []
-        self.line = Line()
+        self.line = Wire()
         self.seconds = 0.0
         now = lambda: self.now_us  # noqa: E731
 
@@ -132,10 +119,10 @@ class Site:
         reports.pump()
 
     def round(self) -> list[OpeningRequest]:
-        before = len(self.line.said)
+        before = len(self.line.sent)
         for _ in range(3):
             self.sums.pump()
-        return [OpeningRequest.decode(payload) for _, payload in self.line.said[before:]]
+        return [OpeningRequest.decode(payload) for _, payload in self.line.sent[before:]]
 
     def released(self) -> list[ReleaseFrame]:
         return [ReleaseFrame.decode(bytes(entry.payload)) for entry in self.ledger.entries()]

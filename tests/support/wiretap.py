@@ -1,4 +1,4 @@
-"""A TCP relay between a device and its broker that keeps every byte, and can cut the line; readings to look for."""
+"""A TCP relay between a device and its broker that keeps every byte, and can fail; readings to look for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+import time
+from collections.abc import Callable, Set
+from typing import Literal, Self
 
-__all__ = ["CANARIES", "Wiretap", "traces"]
+__all__ = ["CANARIES", "Line", "Mode", "Wiretap", "traces"]
 
+Mode = Literal["whole", "away", "silent", "slow"]
+_SLOW_SECONDS = 0.3
 CANARIES = ("71.53194726", "-40962.8642131", "8.66025403784e+17", "canary-7f3a9c", "nan")
 
 
@@ -33,9 +35,10 @@ class Wiretap:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._listener.close()
         self.cut()
 
@@ -48,10 +51,17 @@ class Wiretap:
     def cut(self) -> None:
         """Break every connection there is; new ones are accepted."""
         with self._lock:
-            sockets = list(self._sockets)
+            sockets = set(self._sockets)
+        self._break(sockets)
+
+    def _break(self, sockets: Set[socket.socket]) -> None:
         for connection in sockets:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+    def _carries(self, _source: socket.socket) -> bool:
+        """True if what comes from an end is forwarded."""
+        return True
 
     def _accept(self) -> None:
         while True:
@@ -76,14 +86,41 @@ class Wiretap:
             self._sockets.add(source)
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                record += data
-                sink.sendall(data)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+                if self._carries(source):
+                    record += data
+                    sink.sendall(data)
+        self._break({source, sink})
         with self._lock:
             self._sockets.discard(source)
         source.close()
+
+
+class Line(Wiretap):
+    """A wiretap that fails.
+
+    `away`: connections are refused, and those that there are end. `silent`: nothing is forwarded, and nobody is told;
+    such a connection stays dead, and ends when the line is whole again. `slow`: everything takes 0.3 s.
+    """
+
+    def __init__(self, broker_port: int) -> None:
+        self._mode: Mode = "whole"
+        self._dead: set[socket.socket] = set()
+        super().__init__(broker_port, drops=lambda _number: self._mode == "away")
+
+    def become(self, mode: Mode) -> None:
+        with self._lock:
+            if mode == "silent":
+                self._dead |= self._sockets
+            ends = set(self._dead if mode == "whole" else self._sockets if mode == "away" else ())
+            self._mode = mode
+        self._break(ends)
+
+    def _carries(self, source: socket.socket) -> bool:
+        if self._mode == "slow":
+            time.sleep(_SLOW_SECONDS)  # this is the fault
+        if self._mode == "silent":
+            self._dead.add(source)
+        return source not in self._dead
 
 
 def traces(canary: str) -> list[bytes]:

@@ -142,7 +142,6 @@ def test_every_kind_is_attacked_and_bounds_are_what_the_page_says(words: str) ->
     """No bound is above what is certified."""
     result = KINDS[words]()
     assert not result.refuted
-    assert result.witness is not None
     assert 0 < result.witness <= result.certified
     bounds = (result.least, result.extended, result.witness)
     shares = ["-" if bound is None else f"{bound / result.certified:.2f}" for bound in bounds]

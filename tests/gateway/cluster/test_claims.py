@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +16,7 @@ from gateway.cluster.shard_watch import KIND, channel_of
 from gateway.store.engine import Lease
 from gateway.store.location import Server
 from gateway.store.postgresql import PostgresDatabase
-from tests.support.brokers import PATIENCE, await_end, wait_until
+from tests.support.brokers import PATIENCE, at_once, wait_until
 from tests.support.claims import claiming, serve_shard
 from tests.support.postgres import break_connections, refused
 
@@ -85,11 +84,7 @@ def test_of_several_that_want_a_part_one_gets_it(channel: Server) -> None:
         if (claim := claimed(channel, "shard-0")) is not None:
             claims.append(claim)
 
-    threads = [threading.Thread(target=want) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        await_end(thread)
+    at_once(6, want)
     assert [claim.part for claim in claims] == ["shard-0"]
     claims[0].close()
 
@@ -140,8 +135,6 @@ def test_a_part_whose_start_hangs_ends_with_its_host(server: Server, channel: Se
     (tmp_path / "policies").mkdir()
     os.mkfifo(tmp_path / "policies" / "watch.json")  # nobody ever writes into it
     process = claiming(serve_shard, server, tmp_path)
-    assert process.stdin is not None
-    assert process.stdout is not None
     wait_until(lambda: claimed_by_another(channel), "its claim")
     process.stdin.close()
     assert process.wait(PATIENCE) == 1

@@ -11,12 +11,13 @@ from tests.support.shipped import Shipped, promises
 
 @pytest.fixture(params=["passwords", "certificates"], scope="module")
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shipped:
-    """The folders of a broker with two devices, a gateway of two shards, an operator, the site and a reader."""
+    """The folders of a broker with two devices, a gateway of two shards, and an account of each other role."""
     broker = Shipped(tmp_path_factory.mktemp("fleet"), mutual=request.param == "certificates")
     for name in ("watch", "ring"):
         broker.add("device", name)
     broker.add("gateway", "gateway", "--rollout", "--shards", 2)
-    broker.add("operator", "operator")
+    for kind, name in (("operator", "operator"), ("helper", "helper"), ("home-assistant", "ha")):
+        broker.add(kind, name)
     broker.add("subscriber", "site", "--audience", "site")
     broker.add("subscriber", "public", *promises(broker.root))
     return broker

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import ssl
+from contextlib import ExitStack
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 import pytest
 
-from fugu.contract.topics import topic_of
+from fugu.contract.topics import available_topic, discovery_topic, topic_of
 from fugu.mqtt import Broker
 from fugu_cli.main import main
 from gateway.deployment.doctor import mosquitto_version
@@ -21,77 +22,70 @@ from gateway.health.watches import SharedSubscriptions
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
 
-SYMBOLS = topic_of("symbols", "home", "watch", "hr")
-POLICY = "fugu/2/home/watch/policy/set"
-REPORTED = "fugu/2/home/watch/policy/status"
-FRAME = 74
-RELEASE = topic_of("release", "home", "public", "active")
-ESTIMATE = topic_of("estimate", "home", "watch", "hr")
-REPORTS = {
-    ESTIMATE,
-    topic_of("count", "home", "watch", "hr"),
-    topic_of("description", "home", "watch", "hr"),
+SYMBOLS, WINDOWS, REPORT = (topic_of(kind, "home", "watch", "hr") for kind in ("symbols", "window", "report"))
+STATUS, POLICY, REPORTED = (topic_of(kind, "home", "watch") for kind in ("status", "policy_set", "policy_status"))
+TOLD = {
+    topic_of("committed", "home", "watch"),
+    topic_of("stop", "home", "watch"),
+    topic_of("table", "home", "watch", "hr"),
 }
-EVERYTHING = ("#", "fugu/#", "fugu/2/home/+/symbols/+", "$SYS/#", "$share/group/fugu/#")
+REPORTS = {topic_of(kind, "home", "watch", "hr") for kind in ("estimate", "count", "description")}
+HEALTH, TIME, ROOT = (topic_of(kind, "home") for kind in ("health", "time", "root"))
+RELEASE = topic_of("release", "home", "public", "active")
+RELEASES = {RELEASE, topic_of("release", "home", "site", "active")}
+DISCOVERY = {discovery_topic("home", "watch"), available_topic("home", "watch")}
+DOCUMENT, KEY, REQUEST, ANSWER = (
+    topic_of(kind, "home", "street") for kind in ("group_document", "group_key", "group_request", "group_answer")
+)
+SAID = {
+    **dict.fromkeys((SYMBOLS, WINDOWS, REPORT, STATUS, REPORTED), "watch"),
+    **dict.fromkeys((*TOLD, *REPORTS, *RELEASES, *DISCOVERY, HEALTH, REQUEST, TIME), "gateway"),
+    **dict.fromkeys((POLICY, ROOT), "gateway-rollout"),
+    **dict.fromkeys((DOCUMENT, KEY, ANSWER), "helper"),
+}
+"""Every kind of message, and an account that publishes it."""
+FRAME = 74
+EVERYTHING = ("#", "fugu/#", "fugu/2/home/+/symbols/+", "fugu/2/home/group/#", "$SYS/#", "$share/group/fugu/#")
+EVERYBODY = {TIME, ROOT, DOCUMENT, KEY}
+"""Signed and no secret: the lines for devices are patterns, which the broker applies to all accounts."""
 
 
-def delivered(fleet: Shipped, name: str, *filters: str) -> set[str]:
-    """Topics that an account gets when every kind of message is published while it is subscribed to the filters.
+def delivered(fleet: Shipped, name: str) -> set[str]:
+    """Topics that an account gets when every kind of message is published while it is subscribed to all of them.
 
     A subscription itself is granted to everybody by Mosquitto; its access list counts when a message is delivered. The
     last message published is one that the account may read, so that nothing can still be on its way.
     """
-    ends = {
-        "public": ("gateway", RELEASE),
-        "site": ("gateway", RELEASE),
-        "ring": ("gateway", topic_of("committed", "home", "ring")),
-        "gateway": ("watch", topic_of("status", "home", "watch")),
-        "operator": ("watch", topic_of("status", "home", "watch")),
-    }
-    with (
-        fleet.client(name) as reader,
-        fleet.client("watch") as watch,
-        fleet.client("gateway" if name != "gateway" else "public") as gateway,
-        fleet.client("gateway-rollout") as operator,
-    ):
-        for topic_filter in (*filters, ends[name][1]):
-            reader.subscribe(topic_filter)
-        for topic in (SYMBOLS, WINDOWS, STATUS, REPORTED):
-            assert watch.publish(topic) == 0
-        assert operator.publish(POLICY) == 0
-        if name != "gateway":
-            for topic in (
-                *REPORTS,
-                RELEASE,
-                topic_of("committed", "home", "watch"),
-                topic_of("table", "home", "watch", "hr"),
-            ):
-                assert gateway.publish(topic) == 0
-        sender, last = ends[name]
-        {"gateway": gateway, "watch": watch}[sender].publish(last, b"end")
+    writer, last = ("watch", STATUS) if name == "gateway" else ("gateway", TIME)
+    with ExitStack() as open_clients:
+        reader = open_clients.enter_context(fleet.client(name))
+        writers = {other: open_clients.enter_context(fleet.client(other)) for other in {*SAID.values()} - {name}}
+        for wanted in (*EVERYTHING, *SAID):
+            reader.subscribe(wanted)
+        for topic, other in SAID.items():
+            assert other == name or writers[other].publish(topic) == 0
+        writers[writer].publish(last, b"end")
         reader.wait_for(last, b"end")
         return {topic for topic, payload in reader.received if payload != b"end"}
 
 
-STATUS, WINDOWS = topic_of("status", "home", "watch"), topic_of("window", "home", "watch", "hr")
-
-
 @pytest.mark.parametrize(
-    ("name", "more", "topics"),
+    ("name", "topics"),
     [
-        ("public", (SYMBOLS, POLICY, *REPORTS), {RELEASE}),
-        ("site", (POLICY, REPORTED), {SYMBOLS, WINDOWS, STATUS, *REPORTS, RELEASE}),
-        ("ring", (POLICY, "fugu/2/home/+/policy/set", *REPORTS), set()),
-        ("gateway", (POLICY,), {SYMBOLS, WINDOWS, STATUS, REPORTED}),
-        ("operator", (SYMBOLS,), {POLICY, REPORTED, STATUS}),
+        ("watch", {POLICY, *TOLD}),
+        ("ring", set()),
+        ("public", {RELEASE}),
+        ("site", {SYMBOLS, WINDOWS, STATUS, *REPORTS, HEALTH, *RELEASES}),
+        ("gateway", {SYMBOLS, WINDOWS, REPORT, STATUS, REPORTED, ANSWER, *SharedSubscriptions.topics}),
+        ("gateway-1", {SYMBOLS, WINDOWS, REPORT, STATUS}),
+        ("operator", {POLICY, REPORTED, STATUS, HEALTH}),
+        ("ha", {*REPORTS, HEALTH, *DISCOVERY}),
+        ("helper", {REQUEST}),
     ],
 )
-def test_an_account_reads_what_it_has_to_and_nothing_else(
-    fleet: Shipped, name: str, more: tuple[str, ...], topics: set[str]
-) -> None:
+def test_an_account_reads_what_it_has_to_and_nothing_else(fleet: Shipped, name: str, topics: set[str]) -> None:
     """The site no policies, the gateway neither, an operator no symbols, a device nothing of another one."""
-    heard = delivered(fleet, name, *EVERYTHING, *more)
-    assert heard - ({*SharedSubscriptions.topics} if name == "gateway" else set()) == topics
+    assert delivered(fleet, name) == topics | {topic for topic in EVERYBODY if SAID[topic] != name}
 
 
 def test_a_device_cannot_leave_a_last_will_as_another(fleet: Shipped) -> None:
@@ -107,25 +101,6 @@ def test_a_device_cannot_leave_a_last_will_as_another(fleet: Shipped) -> None:
             ring.drop()
         site.wait_for(topic_of("status", "home", "ring"), b"will")
         assert (topic, b"will") not in site.received
-
-
-def test_devices_get_the_policies_that_operators_publish(fleet: Shipped) -> None:
-    with fleet.client("watch") as watch, fleet.client("operator") as operator:
-        watch.subscribe(POLICY)
-        assert operator.publish(POLICY, b"signed", retain=True) == 0
-        watch.wait_for(POLICY, b"signed")
-        assert operator.publish(POLICY, b"", retain=True) == 0
-
-
-def test_devices_hear_the_root_from_operators_and_the_time_from_the_gateway(fleet: Shipped) -> None:
-    root, clock = topic_of("root", "home"), topic_of("time", "home")
-    with fleet.client("ring") as ring, fleet.client("gateway-rollout") as operator, fleet.client("gateway") as gateway:
-        ring.subscribe(root)
-        ring.subscribe(clock)
-        assert operator.publish(root, b"end") == 0
-        assert gateway.publish(clock, b"end") == 0
-        ring.wait_for(root, b"end")
-        ring.wait_for(clock, b"end")
 
 
 @pytest.mark.parametrize("version", [mqtt.MQTTv5, mqtt.MQTTv311])
@@ -161,7 +136,6 @@ def test_a_client_of_another_authority_is_refused_by_the_broker(fleet: Shipped, 
     other = Shipped(tmp_path, mutual=True)
     other.add("device", "watch")
     context = other.address("watch").tls_context()
-    assert context is not None
     context.load_verify_locations(fleet.root / "watch" / "ca.pem")
     assert refused(fleet.address("watch"), context)
 
@@ -261,7 +235,6 @@ def test_a_renewed_certificate_of_the_broker_is_accepted_by_clients_with_the_old
 
     def presented() -> bytes:
         context = broker.address("watch").tls_context()
-        assert context is not None
         with (
             socket.create_connection(("127.0.0.1", broker.port)) as plain,
             context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
@@ -283,7 +256,6 @@ def test_a_renewed_certificate_of_the_broker_is_accepted_by_clients_with_the_old
 def test_a_client_that_asks_for_no_end_is_told_when_its_silence_ends_the_connection(fleet: Shipped) -> None:
     """Those of MQTT 3.1.1, which has no word for it, are refused; Mosquitto before 2.0.12 does not bound them."""
     version = mosquitto_version()
-    assert version is not None
     for asked, granted in ((0, MAX_KEEP_ALIVE), (MAX_KEEP_ALIVE + 1, MAX_KEEP_ALIVE), (300, 300)):
         with fleet.client("watch", keep_alive=asked) as client:
             assert client.reason == 0
@@ -312,6 +284,8 @@ OF_A_DEVICE = (
     "symbols/other",
     "window/hr",
     "window/other",
+    "report/hr",
+    "report/other",
     "policy/status",
     "policy/set",
     "committed",
@@ -328,6 +302,7 @@ OF_THE_FLEET = (
     "time",
     "root",
     "health",
+    *("group/street/document", "group/street/key", "group/street/request", "group/street/answer"),
     "anything",
 )
 TOPICS = [
@@ -339,13 +314,15 @@ TOPICS = [
     *(f"fugu/2/home/{kind}" for kind in OF_THE_FLEET),
     *(f"fugu/2/other/{kind}" for kind in ("watch/symbols/hr", "watch/status", "time", "root")),
     *("fugu/1/home/watch/symbols/hr", "fugu/2/home", "watch/symbols/hr", "anything"),
+    *(*DISCOVERY, discovery_topic("away", "watch"), "homeassistant/status"),
 ]
+_OWN_KINDS = ("status", "symbols/hr", "window/hr", "report/hr", "policy/status")
 OWN = {
-    "watch": ["fugu/2/home/watch/" + kind for kind in ("status", "symbols/hr", "window/hr", "policy/status")],
-    "ring": ["fugu/2/home/ring/" + kind for kind in ("status", "symbols/hr", "window/hr", "policy/status")],
+    **{name: [f"fugu/2/home/{name}/{kind}" for kind in _OWN_KINDS] for name in ("watch", "ring")},
     "gateway": [
         *("fugu/2/home/*/" + kind for kind in ("committed", "table/hr", "stop")),
         *("fugu/2/home/" + kind for kind in ("estimate/*", "count/*", "description/*", "release/*", "time", "health")),
+        *("fugu/2/home/group/*/request", *(f"homeassistant/device/home/*/{kind}" for kind in ("config", "available"))),
     ],
     "gateway-1": [
         *("fugu/2/home/*/" + kind for kind in ("committed", "table/hr", "stop")),
@@ -353,6 +330,8 @@ OWN = {
     ],
     "operator": ["fugu/2/home/*/policy/set", "fugu/2/home/root"],
     "gateway-rollout": ["fugu/2/home/*/policy/set", "fugu/2/home/root"],
+    "helper": ["fugu/2/home/group/*/" + kind for kind in ("document", "key", "answer")],
+    "ha": ["homeassistant/status"],
     "site": [],
     "public": [],
 }

@@ -365,3 +365,18 @@ def test_every_database_of_a_gateway_is_looked_at(tmp_path: Path, kind: str) -> 
     at = data.rindex(value.encode())
     file.write_bytes(data[:at] + b"x" + data[at + 1 :])
     assert worst(examine(there), kind) == "FAIL", "a record is damaged"
+
+
+@pytest.mark.long
+def test_a_helper_on_the_brokers_machine_is_named_and_more_cannot_be_known(fleet: Shipped) -> None:
+    def findings() -> list[Finding]:
+        return [finding for process, _ in doctor._brokers(fleet.port) for finding in doctor._helpers(process)]
+
+    assert findings() == []
+    with fleet.client("helper") as helper:
+        helper.subscribe(topic_of("group_request", "home", "street"))
+        wait_until(findings, "the helper in the broker's log")
+    (finding,) = findings()
+    assert finding.verdict == "warn"
+    assert "let somebody else run it" in finding.text
+    assert [doctor._is_own(address) for address in ("127.0.0.1", "::1", "192.0.2.1")] == [True, True, False]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,47 +15,6 @@ from gateway.deployment.doctor import examine, installed
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
 from tests.support.shipped import Shipped
-
-NAMES = ("sensor-0", "sensor-2")
-
-
-@pytest.fixture(params=["passwords", "certificates"], scope="module")
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shipped:
-    """The folders of a broker with a device of each of two shards, and their gateway."""
-    broker = Shipped(tmp_path_factory.mktemp("fleet"), mutual=request.param == "certificates")
-    for name in NAMES:
-        broker.add("device", name)
-    broker.add("gateway", "gateway", "--rollout", "--shards", 2)
-    return broker
-
-
-@pytest.fixture
-def shipped(written: Shipped) -> Iterator[Shipped]:
-    """The same, running and without memories."""
-    for name in ("mosquitto.db", "mosquitto.log"):
-        (written.folder / name).unlink(missing_ok=True)
-    with written:
-        yield written
-
-
-def test_a_shard_reads_what_devices_send_and_nothing_that_the_fleet_has_once(shipped: Shipped) -> None:
-    with (
-        shipped.client("gateway-1") as shard,
-        shipped.client("sensor-0") as device,
-        shipped.client("gateway") as gateway,
-        shipped.client("gateway-rollout") as operator,
-    ):
-        shard.subscribe("#")
-        for client, kind in (
-            *((device, f"sensor-0/{kind}") for kind in ("policy/status", "symbols/hr", "window/hr")),
-            *((gateway, kind) for kind in ("description/sensor-0/hr", "health", "release/site/a", "estimate/s/hr")),
-            (operator, "sensor-0/policy/set"),
-            (device, "sensor-0/status"),
-        ):
-            assert client.publish(f"fugu/2/home/{kind}") == 0
-        shard.wait_for("fugu/2/home/sensor-0/status", b"x")
-        heard = {topic.removeprefix("fugu/2/home/sensor-0/") for topic, _ in shard.received}
-        assert heard == {"symbols/hr", "window/hr", "status"}
 
 
 def test_a_gateway_that_is_there_gets_accounts_for_more_shards(fugu: Fugu, tmp_path: Path) -> None:
@@ -96,31 +54,31 @@ def test_one_shard_without_an_account_is_refused_and_all_without_share_the_gatew
         shard_account(both, 0, 2)
 
 
-def test_the_doctor_knows_the_accounts_of_shards(shipped: Shipped, tmp_path: Path) -> None:
+def test_the_doctor_knows_the_accounts_of_shards(fleet: Shipped, tmp_path: Path) -> None:
     folder = tmp_path / "gateway"
-    shutil.copytree(shipped.root / "gateway", folder)
+    shutil.copytree(fleet.root / "gateway", folder)
 
-    with shipped.client("sensor-0") as device:  # the doctor listens until it has heard of one
-        assert device.publish("fugu/2/home/sensor-0/status", retain=True) == 0
+    with fleet.client("watch") as device:  # the doctor listens until it has heard of one
+        assert device.publish("fugu/2/home/watch/status", retain=True) == 0
 
     def findings() -> dict[str, str]:
         return {finding.check: finding.verdict for finding in examine(installed(folder / "gateway.toml"))}
 
     verdicts = findings()
     assert [verdicts["shard 0"], verdicts["shard 1"], verdicts["access list"]] == ["ok"] * 3
-    secret = "client-1.key" if shipped.mutual else "password-1"
+    secret = "client-1.key" if fleet.mutual else "password-1"
     assert verdicts[f"file {secret}"] == "ok"
-    assert not shipped.mutual or verdicts["certificate of shard 1"] == "ok"
-    if not shipped.mutual:
+    assert not fleet.mutual or verdicts["certificate of shard 1"] == "ok"
+    if not fleet.mutual:
         password = (folder / "password-0").read_text()
         (folder / "password-0").write_text("wrong\n")
         assert findings()["shard 0"] == "FAIL"
         (folder / "password-0").write_text(password)
         assert findings()["shard 0"] == "ok"
-    access = shipped.folder / "access.acl"
+    access = fleet.folder / "access.acl"
     before = access.read_text()
     access.write_text(before.replace("user gateway-0\n", "user somebody\n"))
-    shipped.reload()
+    fleet.reload()
     wait_until(lambda: findings()["shard 0"] == "FAIL", "the broker's new access list")
     access.write_text(before)
     (folder / secret).chmod(0o644)

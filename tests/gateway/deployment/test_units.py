@@ -84,7 +84,6 @@ def test_a_shard_is_handed_its_own_account_and_the_fleet_s_process_that_of_the_g
     connection = GatewayConfig.read(gateway.with_name("gateway.toml")).broker
     for index in range(SHARDS):
         own = own_account(connection, index)
-        assert own is not None
         files = {Path(file).name for file in (own.password_file, own.cert_file, own.key_file) if file is not None}
         assert handed(shard, index) == {"gateway.toml", "ca.pem", "pgpass", *files}
         place = gateway.parent.with_name(f"handed-{index}")

@@ -45,7 +45,6 @@ def _served(folder: Path) -> tuple[list[bytes], dict[str, int]]:
             assert parsed.frame(0) == frame
             scene.record(frame, stream=stream)
         belief = newest(scene, stream=stream)
-        assert belief is not None
         assert belief.frame == some[-1]
         states.append(belief.belief.tobytes())
     scene.recorder.seal(now=True)

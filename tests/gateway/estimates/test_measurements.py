@@ -37,14 +37,14 @@ from fugu.places.tables import compile_noise, emission
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.points import MeasureModel, PointEstimates, measured_estimate
 from gateway.loop.inbox import Ingest
-from gateway.loop.recorder import Recorder
 from gateway.parts import Message
 from gateway.parts.place_tables import TableSender, make_noise, policy_graph
 from gateway.store.coverage import Place
-from gateway.store.journal import Arrivals, Heard, Received
-from gateway.store.store import Store
+from gateway.store.journal import Heard, Received
 from tests.support.measured import decoded_covariance, grid, measure_frames, measure_policy
+from tests.support.scenes import Scene as AnyScene
 from tests.support.scenes import policy as symbol_policy
+from tests.support.wires import Wire
 
 Floats = NDArray[np.float64]
 POLICY = measure_policy(3, start=4)
@@ -52,40 +52,27 @@ SECOND_VERSION = measure_policy(3, start=4, version=2, epsilon=2.0)
 SECOND = 1_000_000
 
 
-class Scene:
-    """A recorder of measured streams on a store file, which can be opened anew as after a crash."""
+class Scene(AnyScene):
+    """A recorder of measured streams on a store file."""
 
     def __init__(self, path: Path, *policies: MeasurePolicy, lag: int = 8) -> None:
-        self.path, self.policies, self.lag = path, policies or (POLICY, SECOND_VERSION), lag
-        self.counters: Counter[str] = Counter()
-        self.open()
+        super().__init__(path, lag, policies or (POLICY, SECOND_VERSION))  # type: ignore[arg-type]
 
-    def open(self) -> None:
-        self.store = Store(self.path)
-        self.catalogue = Catalogue("home")
-        for policy in self.policies:
-            self.catalogue.add(policy)
-        self.catalogue.retire(self.store.policy_documents())
-        self.recorder = Recorder(self.store, self.catalogue, self.lag, self.counters)
-        self.points = self.recorder.points
+    @property
+    def place(self) -> Place:
+        return Place(self.store.number("watch", "place"), "watch", "place")
 
-    def reopen(self) -> None:
-        self.store.close()
-        self.open()
-
-    def record(self, *some: MeasureFrame) -> None:
-        received = [Received("watch", "place", frame) for frame in some]
-        self.recorder.record(Arrivals.of(self.recorder.streams, received))
+    def record(self, *some: MeasureFrame) -> None:  # type: ignore[override]
+        super().record(*some, stream="place")
 
     def commit(self) -> StreamCommit:
-        (message,) = self.recorder.committed("watch")
-        return message.streams[0]
+        return self.committed().streams[0]
 
     def estimate(self, first: int) -> PointEstimates | None:
-        return self.points.estimate(Place(self.store.number("watch", "place"), "watch", "place"), first)
+        return self.recorder.points.estimate(self.place, first)
 
     def lagged(self, first: int) -> list[PointEstimates]:
-        return list(self.points.lagged(Place(self.store.number("watch", "place"), "watch", "place"), first))
+        return list(self.recorder.points.lagged(self.place, first))
 
     def final(self) -> tuple[object, ...]:
         """Everything that must not depend on the order of arrival, to the last bit."""
@@ -160,7 +147,6 @@ def check_by_paths(store: Path, policy: MeasurePolicy, frames: list[MeasureFrame
     ticks = []
     for frame in frames:
         for message in scene.lagged(frame.first) if lag else [scene.estimate(frame.first)]:
-            assert message is not None
             assert lag == 0 or message.lag == lag
             for tick, row in enumerate(zip(message.means, message.covariances, strict=True), message.first):
                 ticks.append(tick)
@@ -186,7 +172,6 @@ def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> No
     expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables})
     for frame in frames:
         message = scene.estimate(frame.first)
-        assert message is not None
         rows = zip(frame.released, message.means, message.covariances, message.log_likelihoods, strict=True)
         for tick, (point, mean, covariance, log_likelihood) in enumerate(rows, frame.first):
             total, true_mean, true_covariance, before = expected[tick]
@@ -263,7 +248,6 @@ def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) 
     scene = Scene(tmp_path / "s.sqlite", policy)
     scene.record(replace(frame, released=frame.released[:5]))
     message = scene.estimate(0)
-    assert message is not None
     reach, bound = MeasureModel(policy).reach, math.exp(0.7)
     for tick, point in enumerate(frame.released[:5]):
         table = policy.table(point.table)
@@ -453,25 +437,6 @@ def test_a_box_too_large_to_estimate_with_is_refused_when_the_policy_is_read() -
 # Tables
 
 
-class Wire:
-    """A connection that keeps what is published."""
-
-    def __init__(self) -> None:
-        self.connected = True
-        self.sent: list[tuple[str, TimedTable]] = []
-
-    def publish(self, topic: str, payload: bytes) -> int | None:
-        if not self.connected:
-            return None
-        self.sent.append((topic, TimedTable.decode(payload)))
-        return len(self.sent)
-
-    def take(self) -> list[TimedTable]:
-        tables = [table for _, table in self.sent]
-        self.sent.clear()
-        return tables
-
-
 class Sending:
     """A sender of tables at a moment that a test sets."""
 
@@ -498,7 +463,9 @@ class Sending:
         self.seconds += seconds
         self.sender.stored([Heard("watch", "place", 1, 0, 0)])
         self.sender.pump()
-        return self.wire.take()
+        tables = [TimedTable.decode(payload) for _, payload in self.wire.sent]
+        self.wire.sent.clear()
+        return tables
 
 
 def at_epoch(side: int = 4, **fields: Any) -> MeasurePolicy:
@@ -645,7 +612,7 @@ def test_tables_are_for_the_policy_that_the_device_runs(tmp_path: Path) -> None:
     sending.now += 60 * SECOND
     assert {table.policy_version for table in sending.pump()} == {2}
     for version in (1, 2, 1):
-        newest = sending.scene.points.newest("watch", "place")
+        newest = sending.scene.recorder.points.newest("watch", "place")
         first = 0 if newest is None else newest.frame.last + 1
         sending.scene.record(MeasureFrame(version, first - 1, first, 2, (Released(0, (1, 1)),)))
         tables = sending.pump()
@@ -736,7 +703,6 @@ def test_frames_drawn_from_sent_tables_are_estimated_with_them(tmp_path: Path) -
     assert sending.scene.counters["unknown_points"] == 0
     before = sending.scene.final()
     message = sending.scene.estimate(10)
-    assert message is not None
     assert min(message.protection) > 1
     assert all(number < 0 for number in message.log_likelihoods)
     sending.scene.reopen()

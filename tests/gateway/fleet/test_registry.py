@@ -136,7 +136,6 @@ def test_answers_and_the_refusals_that_stay(registry: Registry) -> None:
     assert registry.device("d000").reported == expected
     registry.reported([PolicyReport("d000", 2, "accepted", "", START + 10 * SECOND)])
     reported = registry.device("d000").reported
-    assert reported is not None
     assert (reported.in_force, reported.outcome, reported.stale) == (2, "accepted", False)
     (refusal,) = registry.refusals("d000")
     assert refusal[1:] == (START + SECOND, "d000", 2, "refused", "epsilon above the ceiling")
@@ -149,7 +148,6 @@ def test_what_a_device_says_does_not_fill_the_disk(registry: Registry) -> None:
         registry.reported(PolicyReport("d000", 1, "refused", f"{100 * i + k}", START) for k in range(100))
     assert len(registry.refusals(limit=5000)) == MOST_REFUSALS == 1000
     reported = registry.device("d000").reported
-    assert reported is not None
     assert reported.reason == "1999"
     registry.reported([PolicyReport("d001", 1, "refused", "another device's", START)])
     assert len(registry.refusals("d001")) == 1

@@ -8,10 +8,10 @@ from pathlib import Path
 from fugu.contract.reports import AlarmCode
 from gateway.deployment import doctor
 from gateway.health.watches import CLIENTS_TOPIC, SHARED_TOPIC, SharedSubscriptions
-from gateway.loop.gateway import Gateway
 from gateway.parts import Message
 from tests.support.brokers import wait_until
 from tests.support.gateway_files import gateway_config
+from tests.support.gateway_service import gateway_here
 from tests.support.scenes import POLICIES, catalogue, write_policies
 from tests.support.shipped import Shipped
 
@@ -45,7 +45,7 @@ def test_an_account_that_shares_many_subscriptions_is_an_alarm_and_doctor_names_
     assert text != configuration.read_text()
     configuration.write_text(text)
     policies = write_policies(tmp_path / "policies")
-    gateway = Gateway(gateway_config("home", broker.address("gateway"), tmp_path / "s.sqlite", policies))
+    settings = gateway_config("home", broker.address("gateway"), tmp_path / "s.sqlite", policies)
 
     def alarms() -> set[AlarmCode]:
         return {alarm.code for alarm in gateway._monitor.latest.alarms}
@@ -54,16 +54,12 @@ def test_an_account_that_shares_many_subscriptions_is_an_alarm_and_doctor_names_
         findings = [finding for process, _ in doctor._brokers(broker.port) for finding in doctor._shared(process)]
         return [(finding.verdict, finding.text) for finding in findings]
 
-    with broker, broker.client("watch") as watch, broker.client("ring") as ring:
-        gateway.start()
-        try:
-            ring.subscribe_many(["$share/group/fugu/2/home/time"])
-            wait_until(lambda: gateway._link.subscribed, "the gateway's subscriptions")
-            assert [verdict for verdict, _ in verdicts()] == ["ok"]
-            watch.subscribe_many([f"$share/g{number}/fugu/2/home/+/symbols/+" for number in range(200)])
-            wait_until(lambda: AlarmCode.SUBSCRIPTIONS in alarms(), "the alarm")
-            ((verdict, text),) = verdicts()
-            assert verdict == "FAIL"
-            assert "account watch has shared 200 of them" in text
-        finally:
-            gateway.stop()
+    with broker, broker.client("watch") as watch, broker.client("ring") as ring, gateway_here(settings) as gateway:
+        ring.subscribe_many(["$share/group/fugu/2/home/time"])
+        wait_until(lambda: gateway._link.subscribed, "the gateway's subscriptions")
+        assert [verdict for verdict, _ in verdicts()] == ["ok"]
+        watch.subscribe_many([f"$share/g{number}/fugu/2/home/+/symbols/+" for number in range(200)])
+        wait_until(lambda: AlarmCode.SUBSCRIPTIONS in alarms(), "the alarm")
+        ((verdict, text),) = verdicts()
+        assert verdict == "FAIL"
+        assert "account watch has shared 200 of them" in text

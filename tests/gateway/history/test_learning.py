@@ -45,7 +45,6 @@ def odds(chain: NDArray[np.float64]) -> float:
 @pytest.mark.long
 def test_one_chain_is_found_and_its_class_is_little_wider(tmp_path: Path) -> None:
     model = learned(tmp_path, 10, 30_000, CHAIN)
-    assert model.chains is not None
     assert odds(CHAIN) <= model.chains.odds_ratio < 2 * odds(CHAIN)
     width = np.array(model.high) - np.array(model.low)
     assert (np.abs(np.array(model.transition) - CHAIN) < width).all()
@@ -68,7 +67,6 @@ def test_it_is_the_chain_that_expectation_maximisation_finds(tmp_path: Path) -> 
 @pytest.mark.long
 def test_a_class_covers_devices_that_differ(tmp_path: Path) -> None:
     model = learned(tmp_path, 10, 30_000, SLOW, FAST)
-    assert model.chains is not None
     assert odds(SLOW) <= model.chains.odds_ratio < 8 * odds(SLOW)
     assert max(scale.p_value for scale in model.scales) < 1e-6
 
@@ -80,7 +78,6 @@ def test_a_class_covers_rates_that_change_with_time(tmp_path: Path) -> None:
     for i, part in enumerate(parts):
         scene.record(*(SymbolFrame(1, -1, 8192 * i + at, part[at : at + 4096].tobytes()) for at in (0, 4096)))
     model = learn_class(Source(scene.path, ALWAYS))
-    assert model.chains is not None
     assert odds(SLOW) <= model.chains.odds_ratio < 20 * odds(SLOW)
     assert model.known < odds(SLOW)
     assert model.scales[0].p_value < 1e-6
@@ -89,15 +86,12 @@ def test_a_class_covers_rates_that_change_with_time(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_fewer_symbols_make_a_wider_class(tmp_path: Path) -> None:
     few, many = (learned(tmp_path / str(ticks), 2, ticks, CHAIN) for ticks in (10_000, 80_000))
-    assert few.chains is not None
-    assert many.chains is not None
     assert few.chains.odds_ratio > 1.2 * many.chains.odds_ratio > odds(CHAIN)
 
 
 @pytest.mark.long
 def test_states_by_the_kind_and_tables_by_the_version(tmp_path: Path) -> None:
     model = learned(tmp_path, 4, 10_000, TERNARY, table=NoiseTable.randomised_response(3, SCALE // 6))
-    assert model.chains is not None
     np.testing.assert_allclose(model.transition, TERNARY, atol=0.03)
     assert odds(TERNARY) <= model.chains.odds_ratio < 3 * odds(TERNARY)
 

@@ -22,24 +22,16 @@ from gateway.store.journal import Received
 from gateway.store.store import Outgoing
 from tests.support.measured import measure_policy
 from tests.support.scenes import Scene, frames, policy
+from tests.support.wires import Wire
 
 DEVICES = tuple(f"d{number:03d}" for number in range(40))
 POLICIES = tuple(policy(1, device=device) for device in DEVICES)
 
 
-class SlowLink:
+class SlowLink(Wire):
     """A connection whose broker answers when a test says so."""
 
-    def __init__(self) -> None:
-        self.connected = True
-        self.sent: list[tuple[str, bytes]] = []
-        self.answered = 0
-
-    def publish(self, topic: str, payload: bytes) -> int | None:
-        if not self.connected:
-            return None
-        self.sent.append((topic, payload))
-        return len(self.sent)
+    answered = 0
 
     def answers(self, most: int) -> list[int]:
         """The messages that the broker has acknowledged by now, and had not before."""
@@ -231,20 +223,13 @@ def test_what_is_told_after_a_crash_is_what_would_have_been_told(tmp_path: Path)
 def test_a_connection_that_breaks_in_the_middle_loses_no_newest(tmp_path: Path, sealed: bool) -> None:
     service = Service(tmp_path)
     send(service, DEVICES[:20], *frames([1] * 3))
-    take = service.link.publish
-
-    def breaks(topic: str, payload: bytes) -> int | None:
-        service.link.connected = len(service.link.sent) < 7
-        return take(topic, payload)
-
-    service.link.publish = breaks  # type: ignore[method-assign]
+    service.link.breaks_after = 7
     service.pump(answered=0)
     assert len(service.link.sent) == 7
     service.scene.record(*frames([1] * 5)[3:], device=DEVICES[19])  # newer than what was not sent
     if sealed:
         service.scene.recorder.seal(now=True)
-    service.link.publish = take  # type: ignore[method-assign]
-    service.link.connected = True
+    service.link.mend()
     service.drain()
     for device in DEVICES[:19]:
         assert [estimate.tick for estimate in service.heard(device)] == [2]
@@ -336,16 +321,9 @@ def test_points_are_told_once_for_each_frame_also_where_the_connection_breaks(tm
     for begin in range(0, 500, 100):
         some = [MeasureFrame(1, t - 1, t, 2, (Released(0, (t % 3, 1)),)) for t in range(begin, begin + 100)]
         scene.receive([Received("d000", "place", frame) for frame in some])
-    take = service.link.publish
-
-    def breaks(topic: str, payload: bytes) -> int | None:
-        service.link.connected = len(service.link.sent) < 3
-        return take(topic, payload)
-
-    service.link.publish = breaks  # type: ignore[method-assign]
+    service.link.breaks_after = 3
     service.pump()
-    service.link.publish = take  # type: ignore[method-assign]
-    service.link.connected = True
+    service.link.mend()
     service.drain()
     assert [decode_estimate(payload).tick for _, payload in service.link.sent] == [*range(500 - MOST_WAITING, 500)]
     assert scene.counters["coalesced"] == 500 - MOST_WAITING

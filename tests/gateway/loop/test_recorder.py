@@ -105,11 +105,7 @@ def test_a_conflicting_frame_is_neither_stored_nor_claimed_and_stops_nobody(tmp_
     assert scene.counters["stored"] == 3
     assert scene.committed().streams[0].through == 29
     assert scene.committed().streams[0].gaps == ()
-    number = scene.store.stream_id("watch", "hr")
-    assert number is not None
-    assert [frame.symbols for frame in scene.store.symbols.following(number, 0)] == [
-        *(frame.symbols for frame in (first, second, third))
-    ]
+    assert [frame.symbols for frame in scene.stored()] == [frame.symbols for frame in (first, second, third)]
 
 
 def test_a_device_that_lost_its_outbox_begins_anew_beyond_what_is_stored(tmp_path: Path) -> None:
@@ -149,9 +145,9 @@ def test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room(tmp_p
     scene.store._db.execute("PRAGMA max_page_count=1000000")
     scene.record(*sequence)
     assert final_state(scene) == final_state(reference)
-    before = [*scene.store.symbols.following(1, 0)]
+    before = scene.stored()
     scene.recorder.seal(now=True)
-    assert whole(before) == whole(scene.store.symbols.following(1, 0))
+    assert whole(before) == whole(scene.stored())
     assert scene.committed() == reference.committed()
 
 

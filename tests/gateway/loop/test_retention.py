@@ -117,9 +117,7 @@ def test_of_a_long_chunk_what_has_been_too_old_for_an_hour_is_cut_off_to_the_tic
         assert keeper.count("chunks") == 2
     removed = scene.counters["frames_removed"]
     assert removed == 3
-    assert next(scene.store.symbols.following(1, 0)).symbols == sequence[3].symbols[33:] + b"".join(
-        frame.symbols for frame in sequence[4:25]
-    )
+    assert scene.stored()[0].symbols == sequence[3].symbols[33:] + b"".join(frame.symbols for frame in sequence[4:25])
     for restarted in (False, True):
         if restarted:
             keeper.reopen()
@@ -163,7 +161,7 @@ def test_a_chunk_in_which_a_clock_was_set_back_loses_what_is_too_old_and_no_more
     for wall in range(100, 6_000, 491):
         keeper.now_us = (wall + 5 * 60) * 60 * SECOND_US
         keeper.run()
-        held = {tick for frame in scene.store.symbols.following(1, 0) for tick in range(frame.first, frame.last + 1)}
+        held = {tick for frame in scene.stored() for tick in range(frame.first, frame.last + 1)}
         young = {tick for tick in range(4_000) if tick - (1_500 if tick >= 2_000 else 0) + 1 > wall + 60}
         assert young <= held
     assert not held
@@ -274,7 +272,7 @@ def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if
             before = newest(scene)
             keeper.reopen()
             assert before is None
-            assert not [*scene.store.symbols.following(1, 0)]
+            assert not scene.stored()
         scene.record(sequence[80])
         for sealed in (False, True):
             if sealed:

@@ -14,6 +14,7 @@ from fugu.contract.topics import topic_of
 from gateway.loop.publisher import RESERVED_US, Publisher, WatermarkCounter
 from gateway.store.store import Store
 from tests.support.scenes import Scene, policy
+from tests.support.wires import Wire
 
 YEAR_US = 365 * 86_400 * 1_000_000
 NOW_US = 55 * YEAR_US
@@ -75,24 +76,11 @@ def test_a_number_that_cannot_be_reserved_is_not_said(tmp_path: Path) -> None:
         assert counter.next() > number
 
 
-class Link:
-    """Keeps what is published."""
-
-    connected = True
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, bytes]] = []
-
-    def publish(self, topic: str, payload: bytes) -> int:
-        self.sent.append((topic, payload))
-        return len(self.sent)
-
-
 def test_each_device_s_watermark_has_a_tag_under_its_own_key(tmp_path: Path) -> None:
     keys = {"watch": bytes(range(32)), "ring": bytes(32)}
     names = (*keys, "pen")
     scene = Scene(tmp_path / "s.sqlite", policies=tuple(policy(1, device=name) for name in names))
-    link = Link()
+    link = Wire()
     publisher = Publisher(link, "home", scene.store, scene.recorder, scene.counters, key=keys.get)  # type: ignore[arg-type]
     for name in names:
         scene.record(SymbolFrame(1, -1, 0, b"\1"), device=name)

@@ -6,8 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
@@ -18,7 +17,7 @@ from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.windows import Blocks
 from gateway.page import attackers
 from gateway.page.attackers import MOST_TICKS, AttackProcess, AttackView, answer
-from tests.support.brokers import wait_until
+from tests.support.brokers import has_ended, wait_until
 from tests.support.processes import policy
 
 LENGTH = 40
@@ -51,7 +50,6 @@ def frame(first: int, digits: str, version: int = 1, shift: int = 0) -> SymbolFr
 def update(view: AttackView) -> dict[str, Any]:
     """Updates for the page; attackers answer in this process."""
     due = view.due()
-    assert due is not None
     assert view.due() is None
     return due(answer)
 
@@ -176,14 +174,4 @@ def test_it_ends_with_the_page_which_has_no_numerical_library_by_asking() -> Non
     done = subprocess.run(command, capture_output=True, text=True)
     number, rest = done.stdout.split(maxsplit=1)
     assert rest == "[] 16\n"
-    wait_until(gone(int(number)))
-
-
-def gone(number: int) -> Callable[[], bool]:
-    """True of a process that has ended, or that its parent has not waited for yet."""
-
-    def ended() -> bool:
-        status = Path(f"/proc/{number}/stat")
-        return not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
-
-    return ended
+    wait_until(lambda: has_ended(int(number)))

@@ -36,7 +36,6 @@ def test_the_noise_of_a_count_is_within_its_range_with_95_percent_and_no_shorter
     take_description(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
     payload = WindowFrame(1, "high", -1, 0, 0, 20, 18, (7,)).encode()
     update = view.take(parse_topic(topic_of("window", "home", "watch", "hr")), payload)
-    assert update is not None
     assert (update["labels"], update["counts"], update["observed"], update["bytes"]) == (
         ("high",),
         (7,),
@@ -58,10 +57,8 @@ def test_each_state_of_a_histogram_has_its_name_and_a_window_of_another_policy_h
     take_description(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
     topic = parse_topic(topic_of("window", "home", "watch", "hr"))
     update = view.take(topic, WindowFrame(1, "bars", -1, 0, 0, 20, 20, (7, -2)).encode())
-    assert update is not None
     assert update["labels"] == ("low", "high")
     update = view.take(topic, WindowFrame(2, "bars", 0, 1, 20, 20, 20, (7, -2)).encode())
-    assert update is not None
     assert (update.get("noise"), update["time"]) == (None, None)
 
 
@@ -73,7 +70,6 @@ def test_a_point_is_in_the_cell_that_has_it_and_where_that_is() -> None:
     released = (Released(0, (0, 0)), Released(0, (2, 1)), Released(0, (-1, 0)))
     payload = MeasureFrame(1, -1, 0, 2, released).encode()
     update = view.take(parse_topic(topic_of("symbols", "home", "watch", "place")), payload)
-    assert update is not None
     assert [place["state"] for place in update["newest"]] == ["a", "f", None]
     assert update["newest"][1]["latitude"] == pytest.approx(46.0015)
     assert update["newest"][1]["longitude"] == pytest.approx(14.253125)
@@ -88,8 +84,6 @@ def test_statuses_are_among_what_left_it_and_whoever_comes_later_is_told_all() -
     policies = PolicyStatus(4, b"\x01\x02", "ceiling", "too much", 2, True).encode()
     first = view.take(parse_topic(topic_of("status", "home", "watch")), status, 12.0)
     second = view.take(parse_topic(topic_of("policy_status", "home", "watch")), policies, 13.0)
-    assert first is not None
-    assert second is not None
     assert (first["time"], first["size"], first["bytes"]) == ("1970-01-01T00:00:12Z", len(status), status.hex())
     assert (first["online"], first["codes"], first["streams"]) == (
         True,
@@ -175,16 +169,12 @@ def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described(
         view.take(where, frame),
         view.take(parse_topic(topic_of("estimate", "home", "watch", "hr")), estimate.encode()),
     )
-    assert before[0] is not None
-    assert before[1] is not None
     assert (before[0]["newest"], before[1]["where"]) == ([], {})
     view.take(parse_topic(topic_of("description", "home", "watch", "hr")), WATCH.encode())
     after = (
         view.take(where, frame),
         view.take(parse_topic(topic_of("estimate", "home", "watch", "hr")), estimate.encode()),
     )
-    assert after[0] is not None
-    assert after[1] is not None
     assert [place["state"] for place in after[0]["newest"]] == ["west", "east", "east"]
     assert after[0]["newest"][1]["longitude"] == pytest.approx(ORIGIN[1] + 1.5 * STEP[1])
     assert after[0]["newest"][1]["latitude"] == pytest.approx(ORIGIN[0] + 0.5 * STEP[0])

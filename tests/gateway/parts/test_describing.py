@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from gateway.parts import describe as describing
 from gateway.parts.describe import Running
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
+from tests.support.gateway_service import gateway_here
 from tests.support.processes import Recorder
 from tests.support.scenes import frames, policy, write_policies
 
@@ -30,14 +30,8 @@ class Listener(Recorder):
         return {topic: payload for topic, payload in self.newest.items() if payload}
 
 
-@contextmanager
-def running(broker: Mosquitto, folder: Path) -> Iterator[Gateway]:
-    gateway = Gateway(gateway_config("home", broker.broker, folder / "s.sqlite", folder / "policies"))
-    gateway.start()
-    try:
-        yield gateway
-    finally:
-        gateway.stop()
+def running(broker: Mosquitto, folder: Path) -> AbstractContextManager[Gateway]:
+    return gateway_here(gateway_config("home", broker.broker, folder / "s.sqlite", folder / "policies"))
 
 
 @pytest.mark.long

@@ -19,11 +19,11 @@ from fugu.contract.reports import (
     PlaceEstimate,
     StateEstimate,
     ValueEstimate,
-    WindowCount,
 )
 from fugu.contract.sentences import instant
 from fugu.contract.windows import Window
 from gateway.parts.home_assistant import LIKELY, MOST_STATES, device_document, gateway_document
+from tests.support.example_frames import COUNT as EXAMPLE
 from tests.support.home_assistant import check_document, rendered
 from tests.support.processes import policy
 
@@ -38,21 +38,9 @@ ESTIMATE = StateEstimate(
     *(instant(10 * SECOND), instant(1 * SECOND), 9, 10, "high", 0.9, {"low": 0.25, "high": 0.75}),
     *(1.0, "universal", False),
 )
-COUNT = WindowCount(
-    time=instant(3600 * SECOND),
-    since=instant(0),
-    window="hour",
-    states=("high",),
-    values=(30.0,),
-    low=(12.0,),
-    high=(48.0,),
-    confidence=0.95,
-    observed=60,
-    unit="ticks",
-    epsilon=1.0,
-    adversary="universal",
-    useful=True,
-)
+COUNT = replace(
+    EXAMPLE, window="hour", states=("high",), values=(30.0,), low=(12.0,), high=(48.0,), observed=60
+)  # fmt: skip
 
 
 def named(labels: tuple[str, ...], **changes: Any) -> Description:

@@ -67,7 +67,6 @@ def planned(mechanism: str, **more: object) -> str:
 
 def noise(frame: ReleaseFrame, symbols: bytes) -> int:
     rule = two_valued(TABLE, (1,))
-    assert rule is not None
     noisy = (frame.values[0] - rule.b * frame.observed) / rule.a
     assert noisy == pytest.approx(round(noisy), abs=1e-6)
     return round(noisy) - sum(symbols[frame.first : frame.last + 1])

@@ -15,7 +15,7 @@ from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
-from tests.support.gateway_service import Device
+from tests.support.gateway_service import Device, gateway_here
 from tests.support.release_scenes import FLEET, Public, scheduled, start_gateway, write_config
 from tests.support.scenes import frames, write_policies
 
@@ -25,16 +25,9 @@ def gateway(broker: Mosquitto, tmp_path: Path) -> Iterator[Gateway]:
     """A gateway in this process that releases a count of both devices."""
     write_policies(tmp_path / "policies", FLEET)
     config = write_config(tmp_path, scheduled())
-    running = Gateway(
-        gateway_config(
-            *("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"),
-            releases=config,
-            ledger=tmp_path / "l.sqlite",
-        )
-    )
-    running.start()
-    yield running
-    running.stop()
+    place = "home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"
+    with gateway_here(gateway_config(*place, releases=config, ledger=tmp_path / "l.sqlite")) as running:
+        yield running
     assert not running.failed.is_set()
 
 

@@ -305,7 +305,7 @@ def test_a_report_that_comes_again_is_one_and_another_is_a_conflict(site: Site, 
 
 def test_the_same_bytes_are_sent_each_minute_and_after_a_restart(site: Site, helper: Helper) -> None:
     settled(site, helper)
-    first = site.line.said[:]
+    first = site.line.sent[:]
     assert site.round() == []
     site.seconds += 59.0
     assert site.round() == []
@@ -313,7 +313,7 @@ def test_the_same_bytes_are_sent_each_minute_and_after_a_restart(site: Site, hel
     site.round()
     site.sums.connected(begun_anew=True)
     site.round()
-    assert site.line.said == first * 3
+    assert site.line.sent == first * 3
 
 
 def test_without_a_connection_a_request_begins_anew_with_its_first_page(site: Site, helper: Helper) -> None:

@@ -69,7 +69,6 @@ def test_it_is_in_all_that_is_said_of_a_stream() -> None:
     assert WINDOW.condition in policy_statement(POLICY.to_json().encode()).document()["assumptions"]
     place = parse_topic(topic_of("description", "home", "home-0", "power"))
     update = DeviceView().take(place, description.encode())
-    assert update is not None
     assert update["conditions"] == [WINDOW.condition]
     memory = Memory()
     memory.remember(["home-0"])

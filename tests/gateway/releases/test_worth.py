@@ -60,7 +60,6 @@ def test_a_guess_is_off_by_what_all_paths_say(tmp_path: Path) -> None:
     (first, spread), (second, other) = moments
     chains, own = BoundedChains(states=3, odds_ratio=90.0), [[list(row) for row in matrix] for matrix in rows]
     worth, *_ = judged(tmp_path, policy(1, chains=chains, table=TERNARY), length=6, mechanism="mqm-exact", chains=own)
-    assert worth is not None
     assert worth.guess == pytest.approx(np.sqrt(((first - second) / 2.0) ** 2 + max(spread, other)), rel=1e-9)
 
 
@@ -70,7 +69,6 @@ def test_the_error_is_that_of_what_is_released(tmp_path: Path, mechanism: str) -
     worth, _, _ = judged(tmp_path, policy(1, chains=NARROW, table=TABLE), mechanism=mechanism, length=400)
     scale = {"chain": Fraction("2.657798"), "mqm-exact": Fraction("10.26905")}[mechanism]
     answer = estimate(Query("count", (1,)), (Part(TABLE, 400, 399, np.array([90])),), scale)
-    assert worth is not None
     assert worth.error == pytest.approx(answer.standard_errors[0], rel=1e-5)
 
 
@@ -82,7 +80,6 @@ def test_both_sources_and_several_devices_add_up(tmp_path: Path) -> None:
     errors = {}
     for source, devices in product(("best", "symbols", "both"), (["watch"], ["ring"], ["watch", "ring"])):
         worth, *_ = judged(tmp_path, *fleet, scale="30", share=None, source=source, devices=devices)
-        assert worth is not None
         errors[source, len(devices), devices[0]] = worth.error
     windows, symbols = np.sqrt(2.0 * noise_variance(Fraction(8))), errors["symbols", 1, "watch"]
     assert errors["best", 1, "watch"] == symbols, "which are better without noise"
@@ -112,7 +109,6 @@ def test_what_is_said_of_a_release_that_is_not_useful_is_useful(tmp_path: Path) 
     )
     (job,) = jobs(plan, catalogue((alone,)))
     worth = worth_of(job, kinds_of(job, catalogue((alone,))), 0, 51_200)
-    assert worth is not None
     assert worth.useful
     assert worth.error == pytest.approx(389.1, abs=0.1)
 
@@ -133,7 +129,6 @@ def test_the_page_says_from_which_lengths_on_a_release_is_useful(tmp_path: Path)
             useful = re.search(r"windows of ([\d,]+) ticks \(off", reason)
             assert (useful[1] if useful else "none") == length
         counted = re.search(r"windows of ([\d,]+) ticks that devices count", reason)
-        assert counted is not None
         assert counted[1] == lengths[2]
 
 

@@ -106,7 +106,7 @@ def test_chunks_of_a_fast_stream_have_1000_to_4000_ticks_however_often_it_is_sea
         stored_chunks = chunks(scene)
         assert all(1_000 <= chunk.ticks <= 4_000 for chunk in stored_chunks[:-1])
         assert stored_chunks[-1].ticks <= 4_000
-    assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(sequence)
+    assert symbols_of(scene.stored()) == symbols_of(sequence)
 
 
 @pytest.mark.long
@@ -119,7 +119,7 @@ def test_a_slow_stream_has_chunks_of_a_bounded_span(tmp_path: Path) -> None:
     stored_chunks = chunks(scene)
     assert all(chunk.last - chunk.first < 1 << 16 for chunk in stored_chunks)
     assert len(stored_chunks) == -(-300 // 66)  # 66 ticks, one in a thousand, are the most that fit into a span
-    assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(sequence)
+    assert symbols_of(scene.stored()) == symbols_of(sequence)
 
 
 def test_a_small_last_chunk_is_made_anew_with_what_follows_and_the_result_is_as_if_it_had_come_at_once(
@@ -182,7 +182,7 @@ def test_a_binary_symbol_takes_no_more_than_a_fifth_of_a_byte_everything_include
     (free,) = scene.store._db.execute("PRAGMA freelist_count").fetchone()
     (page,) = scene.store._db.execute("PRAGMA page_size").fetchone()
     assert (bytes_of_all - free * page) / (len(devices) * each) <= 0.20
-    assert sum(len(frame.symbols) for frame in scene.store.symbols.following(1, 0)) == each
+    assert sum(len(frame.symbols) for frame in scene.stored()) == each
 
 
 class Interrupted(sqlite3.OperationalError):
@@ -325,7 +325,7 @@ def test_a_crash_at_any_statement_loses_and_doubles_nothing(
             scene.reopen()
         if failed:
             assert scene.committed() == before
-            assert symbols_of(scene.store.symbols.following(1, 0)) == held
+            assert symbols_of(scene.stored()) == held
         for _, step in todo[which + (not failed) :]:
             step(scene)
         assert final_states(scene) == wanted, statements

@@ -66,7 +66,6 @@ def test_coverage_and_shifts_are_what_was_said_last(store: Store) -> None:
     coverage = Coverage()
     for after, through in ((-1, 9), (19, 29), (FAR, FAR + 1), (9, 14), (14, 40)):
         merge = coverage.add(after, through)
-        assert merge is not None
         store.merge_coverage(1, *merge)
     store.merge_coverage(2, *(Coverage().add(0, 1) or pytest.fail("a set with nothing in it has changed")))
     assert sorted(store.coverage(1)) == coverage.intervals == [(-1, 40), (FAR, FAR + 1)]
@@ -109,7 +108,6 @@ def test_points_come_back_as_they_were(store: Store) -> None:
     with store.transaction():
         store.points.add(1, POINTS, BELIEF)
     newest = store.points.newest(1)
-    assert newest is not None
     assert newest.frame == POINTS
     assert newest.belief.tobytes() == BELIEF.tobytes()
     store.points.set_belief(1, FAR, BELIEF[::-1])

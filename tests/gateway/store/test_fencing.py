@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -15,7 +14,7 @@ from gateway.store.location import Server, part_of
 from gateway.store.opening import open_engine
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import KIND, Store, StoreError
-from tests.support.brokers import await_end
+from tests.support.brokers import at_once
 from tests.support.postgres import await_answer, refused, refused_anew
 
 pytestmark = pytest.mark.processes
@@ -109,11 +108,7 @@ def test_of_many_that_take_it_at_once_one_has_it(server: Server) -> None:
         except StoreError:  # its session was ended by the next one
             return
 
-    threads = [threading.Thread(target=take) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        await_end(thread)
+    at_once(6, take)
     with closing(Store(server, lease=TAKE)) as last:
         for store in opened:
             refused(lambda store=store: store.add_policy(1, 2, "of the dead"))  # type: ignore[misc]
@@ -133,11 +128,7 @@ def test_one_at_a_time_writes_where_nobody_holds(server: Server) -> None:
                 with store.transaction():
                     store._db.execute("UPDATE watermarks SET reserved=?", (store.reserved_counter() + 1,))
 
-    threads = [threading.Thread(target=count) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        await_end(thread)
+    at_once(3, count)
     with closing(Store(server)) as store:
         assert store.reserved_counter() == 60
 

@@ -114,11 +114,8 @@ def test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are(
     assert all(holds(tmp_path, symbols) for symbols in others)
     scene.open()
     for stream in ("hr", "steps"):
-        number = scene.store.stream_id("ring", stream)
-        assert number is not None
-        assert b"".join(frame.symbols for frame in scene.store.symbols.following(number, 0)) == b"".join(
-            frame.symbols for frame in frames([64] * MANY, seed=8)
-        )
+        sent = b"".join(frame.symbols for frame in frames([64] * MANY, seed=8))
+        assert b"".join(frame.symbols for frame in scene.stored("ring", stream)) == sent
         assert newest(scene, "ring", stream) is not None
     assert newest(scene) is None
     with closing(sqlite3.connect(scene.path)) as database:
@@ -168,7 +165,6 @@ def test_what_is_sent_again_after_forgetting_is_known_and_not_stored_and_what_is
     scene.record(SymbolFrame(1, heart[-1].last, heart[-1].last + 1, bytes(10)))
     assert scene.counters["stored"] == 1
     last = newest(scene)
-    assert last is not None
     assert last.frame.first == heart[-1].last + 1
 
 
@@ -184,9 +180,7 @@ def test_a_frame_that_was_missing_when_its_device_was_forgotten_is_acknowledged_
     scene.record(heart[4])
     assert scene.counters["too_old"] == 1
     assert not scene.committed().streams[0].gaps
-    number = scene.store.stream_id("watch", "hr")
-    assert number is not None
-    assert list(scene.store.symbols.following(number, 0)) == []
+    assert scene.stored() == []
 
 
 @SEALED
