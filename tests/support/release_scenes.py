@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from fugu.contract.history import History
+from fugu.contract.measure_frames import AnyFrame
 from fugu.contract.policy import Policy
 from fugu.contract.reports import AlarmCode, ReleaseFrame
 from fugu.mqtt import Broker, Link
@@ -34,12 +35,9 @@ def scheduled(name: str = "active", audience: str = "public", **more: object) ->
         **({} if {"scale", "once"} & set(more) else {"share": 1.0}),
         **more,
     }
-    lines = [f"{key} = {_toml(value)}" for key, value in fields.items() if value is not None]
+    # strings, numbers, booleans and lists of them look the same in TOML and JSON
+    lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items() if value is not None]
     return "\n".join(["[[releases]]", *lines, ""])
-
-
-def _toml(value: object) -> str:
-    return json.dumps(value)  # strings, numbers, booleans and lists of them look the same in both
 
 
 def write_config(folder: Path, *releases: str, audiences: str = PUBLIC) -> Path:
@@ -81,8 +79,10 @@ class Bench:
         self.scene.reopen()
         self.open()
 
-    def work(self) -> list[ReleaseFrame]:
-        """Do all that is due; all releases that there are."""
+    def work(self, *arrived: AnyFrame, **sender: str) -> list[ReleaseFrame]:
+        """Record what has arrived and do all that is due; all releases that there are."""
+        if arrived:
+            self.scene.record(*arrived, **sender)
         self.schedule.stored()
         while self.schedule.busy:
             self.schedule.pump(idle=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 __all__ = ["ROOMS", "TOPS", "above", "folders", "room_of"]
 
 _PROGRAMS = {"fugu.contract", "fugu.host", "fugu.mqtt"}
-"""What talks to a broker."""
+"""Rooms that talk to a broker."""
 _EDGE = {*_PROGRAMS, "fugu.core"}
 _NUMBERS = {"fugu.contract", "fugu.chains", "fugu.privacy"}
 _EXACT = {"fugu.audit.exact", "fugu.audit.exact.chains"}

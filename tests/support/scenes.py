@@ -154,8 +154,7 @@ class Scene:
     def stored(self, device: str = "watch", stream: str = "hr") -> list[SymbolFrame]:
         """The frames of a stream, as they are stored."""
         number = self.store.stream_id(device, stream)
-        assert number is not None
-        return list(self.store.symbols.following(number, 0))
+        return [] if number is None else list(self.store.symbols.following(number, 0))
 
     def committed(self, device: str = "watch") -> Committed:
         (message,) = self.recorder.committed(device)

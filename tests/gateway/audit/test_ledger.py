@@ -375,8 +375,7 @@ def test_a_changed_policy_is_held_against_each_class_by_what_was_counted_of_it(t
     """Version 2 has another table and a stickier class: what version 1 made is held against the class of version 1."""
     first, second = policy(1), policy(2, table=OTHER, chains=CHAIN)
     bench = Bench(tmp_path, scheduled(devices=["watch"]), fleet=(first,))
-    bench.scene.record(*frames([20] * 3, seed=1), device="watch")
-    bench.work()
+    bench.work(*frames([20] * 3, seed=1), device="watch")
     audit = audit_ledger(bench.ledger, policies=(first, second))
     assert audit.problems == ()
     assert audit.streams == audit_ledger(bench.ledger).streams

@@ -539,8 +539,7 @@ def test_after_a_restart_a_number_means_the_same(tmp_path: Path) -> None:
     sending.reopen()
     assert sending.pump() == first
     assert sending.scene.counters["tables_made"] == len(first)
-    number = sending.scene.store.stream_id("watch", "place")
-    assert number is not None
+    number = sending.scene.place.number
     assert [sending.scene.store.points.table(number, 1, table.number) for table in first] == first
 
 

@@ -32,8 +32,7 @@ def estimates(folder: Path, some: Sequence[SymbolFrame], lag: int, sealed: str =
         scene.record(*part)
     if sealed == "whole":
         scene.recorder.seal(now=True)
-    number = scene.store.stream_id("watch", "hr")
-    assert number is not None
+    number = scene.store.number("watch", "hr")
     for run in scene.recorder.symbols.past.estimates(Place(number, "watch", "hr")):
         for tick, row in enumerate(run.probabilities, run.first):
             assert tick > max(rows, default=-1)

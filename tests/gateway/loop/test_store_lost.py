@@ -97,8 +97,7 @@ def test_a_store_that_is_damaged_under_the_gateway_ends_it_and_nothing_more_is_c
     wait_until(lambda: not device.outbox)
     gateway.kill()
     with closing(Store(store)) as again:
-        number = again.stream_id("watch", "hr")
-        assert number is not None
+        number = again.number("watch", "hr")
         stored = {tick for frame in again.symbols.following(number, 0) for tick in range(frame.first, frame.last + 1)}
     assert {tick for frame in held for tick in range(frame.first, frame.last + 1)} <= stored
     device.stop()
@@ -126,8 +125,7 @@ def test_a_damaged_store_is_refused_at_the_start_in_one_line_that_says_what_to_d
 @pytest.mark.parametrize("attack", [delete, replace_by_a_copy, overwrite])
 def test_a_ledger_that_is_damaged_under_the_gateway_ends_it(tmp_path: Path, attack: Callable[[Path], None]) -> None:
     bench = Bench(tmp_path, scheduled(devices=["watch"]))
-    bench.scene.record(*frames([10] * 3))
-    bench.work()
+    bench.work(*frames([10] * 3))
     checkpoint(tmp_path / "l.sqlite")
     attack(tmp_path / "l.sqlite")
     bench.ledger._db.execute("PRAGMA shrink_memory")

@@ -243,8 +243,7 @@ def test_a_narrower_class_that_follows_a_lost_store_takes_nothing_from_ticks_bef
     write_config(tmp_path, scheduled(), scheduled("news", "press"), audiences=PUBLIC + PRESS)
     scene.scene.open()
     scene.open()
-    scene.scene.record(*frames([20] * 4, gaps=[60, 0, 0, 0], versions=[2]))
-    scene.work()
+    scene.work(*frames([20] * 4, gaps=[60, 0, 0, 0], versions=[2]))
     assert [(frame.audience, frame.first) for frame in scene.frames[3:]] == [
         (audience, first) for first in (60, 80, 100) for audience in ("public", "press")
     ]

@@ -25,6 +25,7 @@ from gateway.fleet.enrolled import FleetPolicies
 from gateway.fleet.entries import PolicyReport
 from gateway.fleet.registry import Registry
 from gateway.loop import release_part
+from gateway.loop.release_part import Releasing
 from gateway.parts import Message
 from gateway.parts.describe import Describing
 from gateway.releases.ledger import Ledger
@@ -40,6 +41,14 @@ LOUD = Window(name="ten", length=10, stride=10, states=("level 1",), scale="1/2"
 """Takes more than the audience is allowed."""
 READERS = 'readers = "readers.json"\n[audiences.few]\nepsilon = 0.5\nadversary = "informed"\n'
 """With an account of two audiences, whose bound is 1.4932 by version 1."""
+
+
+def work(part: Releasing) -> None:
+    """Do all that is due."""
+    part.stored()
+    part.pump(idle=True)
+    while part.busy:
+        part.pump(idle=True)
 
 
 class Home:
@@ -111,10 +120,7 @@ class Home:
     def released(self) -> int:
         """All that is due is done; how many windows have been released, or why none can be."""
         self.look()
-        self.part.stored()
-        self.part.pump(idle=True)
-        while self.part.busy:
-            self.part.pump(idle=True)
+        work(self.part)
         return self.part._releases.ledger.newest
 
     @property
@@ -301,9 +307,7 @@ def test_releases_wait_while_the_ledger_is_away_and_new_policies_are_not_in_it(
             with pytest.raises(AwayError):
                 parts.part.pump(idle=True)
     assert (parts.ledger.newest, parts.part.busy) == (0, False)
-    parts.part.pump(idle=True)
-    while parts.part.busy:
-        parts.part.pump(idle=True)
+    work(parts.part)
     assert parts.ledger.newest > 0
     assert parts.counters["ledger_errors"] == 0
 
@@ -375,9 +379,7 @@ def test_a_release_that_can_never_be_made_is_said_at_once_and_the_others_are_mad
     assert "nothing can be released. Windows of a policy that the device ran, or may run, take" in why
     assert "a new audience with a larger epsilon" in why
     assert parts.noted.held == {}
-    parts.part.stored()
-    while parts.part.busy:
-        parts.part.pump(idle=True)
+    work(parts.part)
     assert {entry.name for entry in parts.ledger.entries()} == {"made"}
     assert (parts.counters["releases_refused"], parts.noted.notes) == (0, [])
     assert all(device != "watch" or first > 0 for (device, _), first in parts.part.needed().items())
@@ -385,9 +387,7 @@ def test_a_release_that_can_never_be_made_is_said_at_once_and_the_others_are_mad
 
 def test_a_window_that_is_refused_is_noted_with_its_release_and_the_reason(tmp_path: Path) -> None:
     parts = Parts(tmp_path, scheduled("first", devices=["watch"]), scheduled("second", devices=["watch"]))
-    parts.part.stored()
-    while parts.part.busy:
-        parts.part.pump(idle=True)
+    work(parts.part)
     assert parts.counters["releases_refused"] > 0
     assert {name for name, _ in parts.noted.notes} <= {"first", "second"}
     assert all("too much" in why for _, why in parts.noted.notes)

@@ -97,8 +97,7 @@ def test_a_gateway_releases_by_each_mechanism(tmp_path: Path, mechanism: Mechani
     bench = Bench(tmp_path, planned(mechanism), audiences=NOBODY, fleet=FLEET)
     sequence = frames([LENGTH] * (WINDOWS + 1))
     symbols = b"".join(frame.symbols for frame in sequence)
-    bench.scene.record(*sequence)
-    released, count = bench.work(), 1 if mechanism in ALONE else WINDOWS
+    released, count = bench.work(*sequence), 1 if mechanism in ALONE else WINDOWS
     assert (bench.counters["releases_refused"], bench.counters["unexpected"]) == (0, 0)
     assert [frame.first for frame in released] == [LENGTH * n for n in range(count)]
     assert {(frame.mechanism, frame.noise) for frame in released} == {(mechanism, "discrete-laplace")}
@@ -140,8 +139,7 @@ def test_noise_that_covers_one_release_has_its_distribution(tmp_path: Path, mech
     bench = Bench(tmp_path, *(planned(mechanism, name=n, audience=n) for n in names), audiences=audiences, fleet=FLEET)
     object.__setattr__(bench.schedule._releases.maker, "draw", random.Random(5).randrange)
     sequence = frames([LENGTH] * 3)
-    bench.scene.record(*sequence)
-    bench.work()
+    bench.work(*sequence)
     symbols = b"".join(frame.symbols for frame in sequence)
     drawn = [noise(frame, symbols) for frame in bench.frames]
     assert len(drawn) == len(names)
@@ -167,8 +165,7 @@ def test_one_by_hand_is_the_only_one(folder: Path) -> None:
 
 def test_auto_is_the_least_noise_that_composes(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(mechanism="auto"), audiences=NOBODY, fleet=FLEET)
-    bench.scene.record(*frames([LENGTH] * 3))
-    bench.work()
+    bench.work(*frames([LENGTH] * 3))
     assert {frame.mechanism for frame in bench.frames} == {"chain"}
     assert float(Fraction(bench.frames[0].scale)) == pytest.approx(SCALES["chain"], rel=1e-6)
 
@@ -230,8 +227,7 @@ def test_verify_recomputes_by_the_rule_of_each_mechanism(
     tmp_path: Path, mechanism: str, change: str, problem: str
 ) -> None:
     bench = Bench(tmp_path, planned(mechanism), audiences=NOBODY, fleet=FLEET)
-    bench.scene.record(*frames([LENGTH] * 3))
-    bench.work()
+    bench.work(*frames([LENGTH] * 3))
     assert verify(bench.ledger).problems == ()
     bench.ledger._db.execute(change)
     problems = verify(bench.ledger).problems
@@ -243,8 +239,7 @@ def test_verify_recomputes_by_the_rule_of_each_mechanism(
 def test_what_does_not_compose_is_charged_the_whole_of_epsilon(tmp_path: Path, mechanism: str) -> None:
     """Also where somebody who changed the charge has changed the stored release with it."""
     bench = Bench(tmp_path, planned(mechanism), audiences=NOBODY, fleet=FLEET)
-    bench.scene.record(*frames([LENGTH] * 3))
-    (frame,) = bench.work()
+    (frame,) = bench.work(*frames([LENGTH] * 3))
     with bench.ledger.snapshot() as rows:
         (entry,) = rows.entries()
     whole = units_below(frame.epsilon)
@@ -352,8 +347,7 @@ def test_a_release_about_three_states_has_chains_of_its_own(tmp_path: Path, mech
     """Its policies declare odds ratios only, of which these mechanisms know nothing; the ledger names the chains."""
     fleet = fleet_of(BoundedChains(states=3, odds_ratio=60.0), TERNARY)
     bench = Bench(tmp_path, planned(mechanism, chains=ROOMS), audiences=NOBODY, fleet=fleet)
-    bench.scene.record(*frames([LENGTH] * 3))
-    bench.work()
+    bench.work(*frames([LENGTH] * 3))
     listed = ListedChains(transitions=tuple(tuple(map(tuple, rows)) for rows in ROOMS))
     (account,) = bench.ledger.accounts()
     assert account.allowance == allowance(listed, 1.0, "ignorant", mechanism)
@@ -383,8 +377,7 @@ def test_symbols_of_two_tables_are_two_numbers(tmp_path: Path) -> None:
     for mechanism, expected in (("wasserstein", 0), ("group", 1)):
         (tmp_path / mechanism).mkdir()
         bench = Bench(tmp_path / mechanism, planned(mechanism), audiences=NOBODY, fleet=fleet)
-        bench.scene.record(*frames([10] * 5, versions=[1, 2]))
-        bench.work()
+        bench.work(*frames([10] * 5, versions=[1, 2]))
         assert (len(bench.frames), bench.counters["releases_refused"]) == (expected, 1 - expected)
 
 
@@ -410,8 +403,7 @@ def test_a_release_that_does_not_compose_is_not_forgotten_with_its_configuration
     """It was made, and taken out of the file: who read it still may not read another audience's releases."""
     press = NOBODY.replace("public", "press")
     bench = Bench(tmp_path, planned("wasserstein"), audiences=NOBODY + press, fleet=FLEET)
-    bench.scene.record(*frames([LENGTH] * 4))
-    bench.work()
+    bench.work(*frames([LENGTH] * 4))
     assert [frame.mechanism for frame in bench.frames] == ["wasserstein"]
     both = Reader(name="anna", audiences=("public", "press"), epsilon=9.0, adversary="ignorant")
     file = {"format": "fugu/2", "fleet": "home", "readers": [both.model_dump(mode="json")]}
@@ -478,8 +470,7 @@ def test_the_table_of_the_manual(tmp_path: Path) -> None:
         assert f"{window_noise(request, mechanism).scale:.3f}" == counted
         (tmp_path / name).mkdir()
         bench = Bench(tmp_path / name, planned(mechanism, length=100), audiences=NOBODY, fleet=FLEET)
-        bench.scene.record(*frames([60] * 2))
-        bench.work()
+        bench.work(*frames([60] * 2))
         assert [f"{float(Fraction(frame.scale)):.3f}" for frame in bench.frames] == [symbols]
         assert (against == "all", further == "yes") == (covers(mechanism, "universal"), composes)
 
@@ -487,8 +478,7 @@ def test_the_table_of_the_manual(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [{"chains": BinaryChains(q=(0.1, 0.1), r=(0.3, 0.4))}, {"table": OTHER}])
 def test_the_noise_of_one_release_is_for_the_policies_of_the_auditor(tmp_path: Path, change: dict[str, Any]) -> None:
     bench = Bench(tmp_path, planned("wasserstein"), audiences=NOBODY, fleet=FLEET)
-    bench.scene.record(*frames([LENGTH] * 3))
-    bench.work()
+    bench.work(*frames([LENGTH] * 3))
     assert verify(bench.ledger, policies=TrustedPolicies(FLEET)).problems == ()
     other = TrustedPolicies([FLEET[0].model_copy(update=change)])
     assert "entry 1: its noise is not for the table and the class of chains of watch" in (

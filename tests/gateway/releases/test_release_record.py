@@ -300,8 +300,7 @@ def test_a_schedule_goes_on_with_the_first_whole_window_after_the_time(tmp_path:
     assert resume_ledger(tmp_path / "l.sqlite", tmp_path / "s.sqlite", 44) == [("watch", "hr", 0)]
     bench.scene = Scene(tmp_path / "s.sqlite", 8, FLEET)
     bench.open()
-    bench.scene.record(*frames([10] * 11))
-    bench.work()
+    bench.work(*frames([10] * 11))
     assert [frame.first for frame in bench.frames] == [80]
     assert bench.counters["releases_refused"] == 1  # next to ticks of which nobody knows what was told
 
@@ -317,8 +316,7 @@ def test_the_doctor_and_the_page_say_before_which_time_there_is_no_release(site:
 
 def test_a_schedule_goes_on_with_the_first_whole_window_after_what_was_published(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(devices=["watch"], length=20))
-    bench.scene.record(*frames([10] * 10))
-    bench.work()
+    bench.work(*frames([10] * 10))
     assert [frame.first for frame in bench.frames] == [0, 20, 40, 60]
     bench.schedule._releases.record.note(bench.ledger, 4)
     bench.ledger.close()
@@ -327,8 +325,7 @@ def test_a_schedule_goes_on_with_the_first_whole_window_after_what_was_published
     assert resume_ledger(tmp_path / "l.sqlite", tmp_path / "s.sqlite") == [("watch", "hr", 80)]
     bench.scene = Scene(tmp_path / "s.sqlite", 8, FLEET)
     bench.open()
-    bench.scene.record(*frames([10] * 20)[10:])
-    bench.work()
+    bench.work(*frames([10] * 20)[10:])
     assert [frame.first for frame in bench.frames] == [120, 140, 160]
     assert bench.counters["releases_refused"] == 2
 

@@ -43,8 +43,7 @@ def test_a_window_is_due_once_its_ticks_are_past_on_every_device(tmp_path: Path)
     bench.scene.record(*ring[:2], device="ring")  # tick 19 is the last of the window
     bench.work()
     assert starts(bench) == []
-    bench.scene.record(SymbolFrame(1, 19, 20, bytes(1)), device="ring")
-    bench.work()
+    bench.work(SymbolFrame(1, 19, 20, bytes(1)), device="ring")
     assert starts(bench) == [0]
     assert bench.frames[0].devices == 2
     bench.work()
@@ -57,22 +56,19 @@ def test_a_missing_frame_is_waited_for_however_far_the_stream_has_gone_on(tmp_pa
     """After a restart the broker may deliver the newest frames first: no window is empty because of that."""
     bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
     sequence = frames([10] * 20)
-    bench.scene.record(*sequence[:2], *sequence[10:])
-    bench.work()
+    bench.work(*sequence[:2], *sequence[10:])
     assert starts(bench) == [0]
     bench.now += 29.0
     bench.work()
     assert starts(bench) == [0]
-    bench.scene.record(*sequence[2:10])
-    bench.work()
+    bench.work(*sequence[2:10])
     assert starts(bench) == list(range(0, 180, 20))
     assert [frame.observed for frame in bench.frames] == [present(sequence[i : i + 2]) for i in range(0, 18, 2)]
 
 
 def test_windows_begin_at_multiples_of_the_stride_after_the_first_symbol(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(scale="40", stride=15, **WATCH_ONLY))
-    bench.scene.record(*frames([10] * 10, gaps=[7, 0, 0, 0, 0]))
-    bench.work()
+    bench.work(*frames([10] * 10, gaps=[7, 0, 0, 0, 0]))
     assert starts(bench) == [15, 30, 45, 60, 75, 90]  # the first symbol is at tick 7, the last at 113
     assert [frame.length for frame in bench.frames] == [20] * 6
     account = bench.ledger.account(Key("watch", "hr", "public"))
@@ -83,8 +79,7 @@ def test_windows_begin_at_multiples_of_the_stride_after_the_first_symbol(tmp_pat
 def test_a_gap_of_a_billion_ticks_is_passed_over_at_once(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
     near, far = frames([10, 10]), SymbolFrame(1, 19, 1_000_000_007, bytes([1] * 60))
-    bench.scene.record(*near, far)
-    bench.work()
+    bench.work(*near, far)
     assert starts(bench) == [0, 1_000_000_000, 1_000_000_020, 1_000_000_040]
     assert bench.frames[1].observed == 13
     assert bench.counters["releases_empty"] == 1
@@ -95,8 +90,9 @@ def test_ticks_without_a_symbol_are_not_observed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled("plain", "site", scale="1/10", **WATCH_ONLY))
     some = [part for t in range(0, 20, 4) for part in ((t, b"\0\1"), (t + 3, b"\1"))]  # one tick of four is left out
     ends = [-1, *(first + len(symbols) - 1 for first, symbols in some)]
-    bench.scene.record(*(SymbolFrame(1, end, *part) for end, part in zip(ends, [*some, (25, bytes(10))], strict=True)))
-    (frame,) = bench.work()
+    (frame,) = bench.work(
+        *(SymbolFrame(1, end, *part) for end, part in zip(ends, [*some, (25, bytes(10))], strict=True))
+    )
     assert frame.observed == 15
     rho0, rho1 = (weight / 2**32 for weight in BINARY.thresholds)
     assert frame.values[0] == pytest.approx((10 - 15 * rho0) / (1 - rho0 - rho1))  # noise of scale 1/10 is nearly none
@@ -109,8 +105,7 @@ def test_what_the_ledger_refuses_is_counted_and_never_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tmp_path, scheduled(**WATCH_ONLY), scheduled("more", share=0.5, **WATCH_ONLY))
-    bench.scene.record(*frames([10] * 9))
-    bench.work()
+    bench.work(*frames([10] * 9))
     assert [frame.name for frame in bench.frames] == ["active"] * 4
     assert (bench.counters["releases"], bench.counters["releases_refused"]) == (4, 4)
     lines = [record.getMessage() for record in caplog.records if "too much" in record.getMessage()]
@@ -126,8 +121,7 @@ def test_a_window_that_does_not_answer_is_refused_and_charged_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tmp_path, scheduled(query="dwell", **WATCH_ONLY))
-    bench.scene.record(*(SymbolFrame(1, max(tick - 2, -1), tick, bytes(1)) for tick in range(0, 30, 2)))
-    bench.work()
+    bench.work(*(SymbolFrame(1, max(tick - 2, -1), tick, bytes(1)) for tick in range(0, 30, 2)))
     assert (bench.frames, bench.counters["releases_refused"]) == ([], 1)
     assert "no two consecutive ticks of the window have symbols" in caplog.text
     assert [account.spent for account in bench.ledger.accounts()] == [0]
@@ -136,8 +130,7 @@ def test_a_window_that_does_not_answer_is_refused_and_charged_nothing(
 def test_shares_of_one_together_are_granted_for_ever(tmp_path: Path) -> None:
     shares = [scheduled(f"part-{i}", share=share, **WATCH_ONLY) for i, share in enumerate((0.5, 0.25, 0.25))]
     bench = Bench(tmp_path, *shares)
-    bench.scene.record(*frames([10] * 21))
-    bench.work()
+    bench.work(*frames([10] * 21))
     assert (bench.counters["releases"], bench.counters["releases_refused"]) == (30, 0)
     (account,) = bench.ledger.accounts()
     assert account.runs == 1
@@ -147,8 +140,7 @@ def test_shares_of_one_together_are_granted_for_ever(tmp_path: Path) -> None:
 def test_one_release_per_device_each_with_its_own_noise_and_charge(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(per_device=True))
     bench.scene.record(*frames([30]))
-    bench.scene.record(*frames([30], seed=2), device="ring")
-    bench.work()
+    bench.work(*frames([30], seed=2), device="ring")
     assert [(frame.name, frame.devices) for frame in bench.frames] == [("active-ring", 1), ("active-watch", 1)]
     assert bench.frames[0].scale != bench.frames[1].scale  # their tables differ
     assert [account.spent > 0 for account in bench.ledger.accounts()] == [True, True]
@@ -264,11 +256,9 @@ def test_a_device_that_is_ahead_ends_nobodys_patience(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(patience=10))
     bench.now_us = 20 * SECOND
     bench.scene.record(*steady(0, 79))
-    bench.scene.record(*steady(0, 9), device="ring")
-    bench.work()
+    bench.work(*steady(0, 9), device="ring")
     assert starts(bench) == []
-    bench.scene.record(*steady(10, 24), device="ring")
-    bench.work()
+    bench.work(*steady(10, 24), device="ring")
     assert [(frame.first, frame.devices) for frame in bench.frames] == [(0, 2)]
     bench.now_us = 50 * SECOND - 1
     bench.work()
@@ -299,8 +289,7 @@ def test_what_has_piled_up_is_waited_for_after_a_new_connection(tmp_path: Path) 
     bench.now += 29.0
     bench.work()
     assert starts(bench) == []
-    bench.scene.record(*steady(0, 49), device="ring")
-    bench.work()
+    bench.work(*steady(0, 49), device="ring")
     assert [(frame.first, frame.devices) for frame in bench.frames] == [(0, 2), (20, 2)]
     bench.now += 1.0
     bench.work()
@@ -331,13 +320,10 @@ def test_a_device_with_a_hole_in_every_window_delays_releases_once(tmp_path: Pat
 
 def test_a_schedule_begins_with_the_earliest_symbol_that_has_come_by_then(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled())
-    bench.scene.record(SymbolFrame(1, -1, 100, bytes(5)))
-    bench.work()
+    bench.work(SymbolFrame(1, -1, 100, bytes(5)))
     bench.scene.record(SymbolFrame(1, -1, 40, bytes(5)), *steady(45, 104), device="ring")
-    bench.scene.record(*steady(105, 139))
-    bench.work()
-    bench.scene.record(*steady(105, 139), device="ring")
-    bench.work()
+    bench.work(*steady(105, 139))
+    bench.work(*steady(105, 139), device="ring")
     assert starts(bench) == [40, 60, 80, 100]
 
 

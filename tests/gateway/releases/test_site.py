@@ -60,8 +60,7 @@ def test_half_way_through_a_rollout_the_largest_of_the_devices_counts(tmp_path: 
     fleet = WEAK_1, STRONG_2, of("ring", WEAK_1), of("ring", STRONG_2)
     scene = bench(tmp_path, *fleet)
     scene.scene.record(*frames([20] * 12, versions=[1, *[2] * 11]))
-    scene.scene.record(*frames([130, 110], versions=[1, 2]), device="ring")
-    scene.work()
+    scene.work(*frames([130, 110], versions=[1, 2]), device="ring")
     by_window = {frame.first: frame.epsilon for frame in scene.frames}
     weak, strong = WEAK_1.guarantee.epsilon, STRONG_2.guarantee.epsilon
     assert all(by_window[first] >= weak for first in range(0, 130, 20)), "the ring's ticks are of version 1"
@@ -70,8 +69,7 @@ def test_half_way_through_a_rollout_the_largest_of_the_devices_counts(tmp_path: 
 
 def test_beside_a_change_of_policy_more_is_told_until_the_new_promise_is_true(tmp_path: Path) -> None:
     scene = bench(tmp_path, WEAK_1, STRONG_2)
-    scene.scene.record(*frames([20] * 12, versions=[1, *[2] * 11]))
-    scene.work()
+    scene.work(*frames([20] * 12, versions=[1, *[2] * 11]))
     history = History((Span(1, Noise.of(WEAK_1), 0, 19), Span(2, Noise.of(STRONG_2), 20)))
     since = dated(STRONG_2, history).since
     assert 20 < since < 200
@@ -102,8 +100,7 @@ def test_where_no_epsilon_is_known_over_a_change_nothing_is_released(tmp_path: P
     """The states of version 1 were others: of its last ticks nobody can say what the later ones tell."""
     edges = WEAK_1.discretiser.model_copy(update={"edges": (7.0,)})
     scene = bench(tmp_path, WEAK_1.model_copy(update={"discretiser": edges}), STRONG_2)
-    scene.scene.record(*frames([20] * 12, versions=[1, *[2] * 11]))
-    scene.work()
+    scene.work(*frames([20] * 12, versions=[1, *[2] * 11]))
     assert scene.counters["releases_refused"] == 1
     strong = STRONG_2.guarantee.epsilon
     assert [frame.first for frame in scene.frames] == list(range(20, 220, 20))

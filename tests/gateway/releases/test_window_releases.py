@@ -70,8 +70,7 @@ def test_an_audience_with_the_promise_of_a_window_is_told_it_by_the_same_mechani
     only_watch = only("watch", TEN).model_copy(update={"chains": chains, "windows": plan.windows})
     ignorant = PUBLIC.replace("informed", "ignorant")
     bench = Bench(tmp_path, scheduled(mechanism=mechanism), audiences=ignorant, fleet=(only_watch,))
-    bench.scene.record(counted(0, 300), counted(1, -20))
-    (frame,) = bench.work()
+    (frame,) = bench.work(counted(0, 300), counted(1, -20))
     assert (frame.mechanism, frame.noise, frame.charge, frame.scale) == (
         *(mechanism, "device-windows", 0.0, plan.windows[0].scale),
     )
@@ -84,14 +83,12 @@ def test_an_audience_with_the_promise_of_a_window_is_told_it_by_the_same_mechani
 def test_windows_of_a_device_whose_clock_went_back_are_windows_of_wall_time(tmp_path: Path) -> None:
     """After tick 39 it is tick 25 again: numbers go on with 45, and the first whole window is that from 50 on."""
     bench = Bench(tmp_path, scheduled(), fleet=(only("watch", TEN),))
-    bench.scene.record(*(counted(index, 100 * index) for index in range(4)))
-    assert [frame.first for frame in bench.work()] == [0, 20]
+    assert [frame.first for frame in bench.work(*(counted(index, 100 * index) for index in range(4)))] == [0, 20]
     (tmp_path / "later").mkdir()
     later = Bench(tmp_path / "later", scheduled(), fleet=(only("watch", TEN),))
     later.scene.record(*(counted(index, 100 * index) for index in range(3)))
     after = [replace(counted(index, 100 * index), shift=20) for index in range(5, 10)]
-    later.scene.record(replace(after[0], previous=2), *after[1:])
-    released = later.work()
+    released = later.work(replace(after[0], previous=2), *after[1:])
     assert [(frame.first, frame.values[0]) for frame in released] == [(0, 100.0), (40, 1300.0), (60, 1700.0)]
     assert later.counters["releases_empty"] == 1  # in the window from 20 on, the clock was set
     assert [later.ledger.shifts(frame.entry) for frame in released] == [{"watch": 0}, {"watch": 20}, {"watch": 20}]
@@ -157,8 +154,7 @@ def test_both_are_weighed_and_symbols_are_charged_beside_the_windows(tmp_path: P
 def test_a_group_of_unlike_devices_takes_of_each_what_there_is(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(), fleet=(only("watch", TEN), noisy("ring")))
     bench.scene.record(counted(0, 40), counted(1, 2))
-    bench.scene.record(*frames([10] * 3), device="ring")
-    (frame,) = bench.work()
+    (frame,) = bench.work(*frames([10] * 3), device="ring")
     assert (frame.noise, frame.devices, frame.observed) == ("mixed", 2, 40)
     assert bench.ledger.charges(1)["watch"] == 0 < bench.ledger.charges(1)["ring"]
     assert verify(bench.ledger).problems == ()
@@ -166,17 +162,14 @@ def test_a_group_of_unlike_devices_takes_of_each_what_there_is(tmp_path: Path) -
 
 def test_windows_are_waited_for_and_symbols_take_their_place_if_they_do_not_come(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(share=0.5), fleet=(noisy("watch", TEN),))
-    bench.scene.record(*frames([10] * 4), counted(0, 40))
-    assert bench.work() == []
+    assert bench.work(*frames([10] * 4), counted(0, 40)) == []
     bench.now += 31.0
     (frame,) = bench.work()
     assert frame.noise == "discrete-laplace"
     (tmp_path / "b").mkdir()
     later = Bench(tmp_path / "b", scheduled(), fleet=(only("watch", TEN),))
-    later.scene.record(counted(0, 40))
-    assert later.work() == [], "half of the release's ticks are not past"
-    later.scene.record(counted(1, 60))
-    (frame,) = later.work()
+    assert later.work(counted(0, 40)) == [], "half of the release's ticks are not past"
+    (frame,) = later.work(counted(1, 60))
     assert (frame.values, frame.observed) == ((100.0,), 20)
 
 
@@ -187,8 +180,7 @@ def test_the_ticks_that_a_baseline_begins_with_are_missed_by_windows_and_still_t
         (folder := tmp_path / str(observed)).mkdir()
         started = noisy("watch", TEN).model_copy(update={"discretiser": mean})
         bench = Bench(folder, scheduled(states=["above"], share=0.5), fleet=(started,))
-        bench.scene.record(counted(0, 40, observed=observed), counted(1, 60), *frames([10] * 3))
-        (frame,) = bench.work()
+        (frame,) = bench.work(counted(0, 40, observed=observed), counted(1, 60), *frames([10] * 3))
         assert (frame.noise, frame.observed) == (mechanism, 10 + observed if observed > 3 else 20)
 
 
@@ -230,6 +222,10 @@ def test_the_choice_depends_on_nothing_private(tmp_path: Path) -> None:
         )
         bench.scene.record(counted(0, count), counted(1, -count))
         symbols = bytes(np.random.default_rng(part).integers(0, 2, 30).tolist())
-        bench.scene.record(SymbolFrame(1, -1, 0, symbols))
-        seen.add(tuple((frame.noise, frame.scale, frame.charge, frame.standard_errors) for frame in bench.work()))
+        seen.add(
+            tuple(
+                (frame.noise, frame.scale, frame.charge, frame.standard_errors)
+                for frame in bench.work(SymbolFrame(1, -1, 0, symbols))
+            )
+        )
     assert len(seen) == 1

@@ -24,8 +24,7 @@ from tests.support.scenes import Scene, final_state, frames, policy, symbols_of
 
 
 def chunks(scene: Scene, stream: str = "hr") -> list[Chunk]:
-    number = scene.store.stream_id("watch", stream)
-    assert number is not None
+    number = scene.store.number("watch", stream)
     return list(scene.store.symbols.chunks(number, -1))
 
 
@@ -182,7 +181,7 @@ def test_a_binary_symbol_takes_no_more_than_a_fifth_of_a_byte_everything_include
     (free,) = scene.store._db.execute("PRAGMA freelist_count").fetchone()
     (page,) = scene.store._db.execute("PRAGMA page_size").fetchone()
     assert (bytes_of_all - free * page) / (len(devices) * each) <= 0.20
-    assert sum(len(frame.symbols) for frame in scene.stored()) == each
+    assert sum(len(frame.symbols) for frame in scene.stored("d00")) == each
 
 
 class Interrupted(sqlite3.OperationalError):
