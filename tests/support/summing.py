@@ -139,7 +139,7 @@ class Site:
 
 def take(helper: Helper, asked: Sequence[OpeningRequest]) -> bytes:
     """The helper's answer to the pages of a request."""
-    (answer,) = [opened for page in asked if (opened := helper.group.take(page, helper.elapsed)) is not None]
+    (answer,) = [opened for page in asked if (opened := helper.group.add_page(page, helper.elapsed)) is not None]
     return answer
 
 
