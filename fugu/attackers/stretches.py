@@ -20,11 +20,13 @@ from fugu.attackers.evaluation import epsilon_bound, mean_interval, mean_transit
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs
 from fugu.chains.arrays import Bools, Floats, Ints
 
-__all__ = ["FEWEST", "PARTS", "Odds", "StretchAttack", "anywhere", "attack_stretches", "by_windows"]
+__all__ = ["FEWEST", "MOST_FOLLOWED", "PARTS", "Odds", "StretchAttack", "anywhere", "attack_stretches", "by_windows"]
 
 SECRETS = ("more than usual", "at least half", "begins in it")
 FEWEST, MOST = 200, 800
 """Stretches that are scored where the recording is long enough; those of symbols overlap where it is not."""
+MOST_FOLLOWED = 3000
+"""Ticks of a stretch, or of a window, whose courses are followed; it takes long beyond."""
 PARTS = 8
 """At most so many stretches of a window are asked about."""
 _LARGEST = 700.0

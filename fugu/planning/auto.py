@@ -16,9 +16,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fugu.attackers.evaluation import Attack, attack, learners
+from fugu.attackers.evaluation import DRAWS, Attack, attack, learners
 from fugu.attackers.outputs import Outputs, release_counts, release_symbols
-from fugu.attackers.stretches import StretchAttack, attack_stretches
+from fugu.attackers.stretches import MOST_FOLLOWED, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
@@ -513,22 +513,15 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
     return judged, (*failures, *beyond_ceiling(attacks))
 
 
-_DRAWS = 6
-"""The median draw is between the least and the largest of six with a probability of 97 %."""
-
-
 def _learners(problem: _Problem, candidate: Candidate) -> Iterator[Attack]:
     """The attackers on all of the recording who learn habits and whose odds move furthest, one for each draw."""
     parts = problem.data(candidate.every).whole
     recording = Cut(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     [rng] = problem.rng.spawn(1)  # what is drawn after this does not depend on it
-    for _ in range(_DRAWS):
+    for _ in range(DRAWS):
         outputs = problem.outputs(candidate, recording, rng)
         attacks = attack(*recording, outputs, candidate.epsilon, attackers=learners(outputs))
         yield max(attacks, key=lambda attack: attack.furthest or 0.0)
-
-
-_FOLLOWED = 3000  # ticks of a window whose courses are followed; it takes long beyond
 
 
 def _asked_about(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Outputs) -> StretchAttack | None:
@@ -536,7 +529,7 @@ def _asked_about(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Out
     if problem.profile is not None:
         return None
     every, ticks = problem.readings.period * candidate.every, candidate.stretch_ticks
-    if ticks == 1 or max(ticks, candidate.window_ticks or 1) > _FOLLOWED:
+    if ticks == 1 or max(ticks, candidate.window_ticks or 1) > MOST_FOLLOWED:
         return None
     attacks = attack_stretches(
         *cut, outputs, candidate.bins[-1], ticks, max(ticks, round(DAY / every)), candidate.epsilon

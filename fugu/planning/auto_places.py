@@ -110,6 +110,15 @@ class _Grid(NamedTuple):
         return np.asarray(((places - self.model.origin) / self.model.step)[:, ::-1] * self.model.metres)
 
 
+class _Points(NamedTuple):
+    """Points that could be released on a grid, with their distribution for each cell (k, m), and errors by epsilon."""
+
+    grid: _Grid
+    candidate: Candidate
+    emission: Floats
+    curve: Curve
+
+
 def read_places(recording: Recorded, options: ReadOptions = AS_FOUND) -> tuple[Traces, float]:
     """Read traces, a place every so many seconds: by default as often as they have one; without times, row by row.
 
@@ -163,23 +172,21 @@ def plan_places(
             continue
         grids.append(grid)
     guess = min(map(_guess, grids), default=(math.nan, math.nan))[1]
-    candidates, curves, planned = [], [], []
+    compared: list[_Points] = []
     for place, grid in enumerate(grids):
         progress("points", 0.3 + 0.4 * place / len(grids))
         point = _point(grid.covered.chains, question.epsilon)
         if (emission := _emission(grid, point)) is None:
             continue
         candidate = replace(_candidate(grid, question, period, point, emission, rng), guess_error=guess)
-        candidates.append(candidate)
         errors = {}
         for e in _EPSILONS:
             outputs = emission if e == question.epsilon else _emission(grid, _point(grid.covered.chains, e))
             if outputs is not None:
                 errors[e] = float(_assessed(grid, outputs, grid.choose, rng, 1).mean())
         errors[question.epsilon] = candidate.expected_error
-        curves.append(Curve(candidate, tuple(sorted(errors.items()))))
-        planned.append(grid)
-    if not candidates:
+        compared.append(_Points(grid, candidate, emission, Curve(candidate, tuple(sorted(errors.items())))))
+    if not compared:
         reason = next(iter(reasons), "no points come as soon as is wanted")
         if grids:
             reason = "no noise is enough for the cells of its places, or too few of them are left to judge points by"
@@ -190,25 +197,24 @@ def plan_places(
             0,
         )
     progress("attackers", 0.7)
-    chosen, failures = _chosen(candidates, planned, question, rng)
-    points = [point for curve in curves for point in curve.points]
-    least = min((e for e, error in points if e >= question.epsilon and 2.0 * error <= guess), default=None)
+    chosen, failures = _chosen(compared, question.epsilon, rng)
+    errors_at = [pair for points in compared for pair in points.curve.points]
+    least = min((e for e, error in errors_at if e >= question.epsilon and 2.0 * error <= guess), default=None)
     place_question = replace(question, want="place", adversary="universal")
     recommended, spec = nothing(grids[0].cells, None, place_question), None
     if chosen is not None and not failures:
-        place, recommended = chosen
-        candidates[place] = recommended
-        spec = _spec(planned[place], recommended, period, question)
+        recommended, spec = chosen.candidate, _spec(chosen.grid, chosen.candidate, period, question)
+        compared = [chosen if points.grid is chosen.grid else points for points in compared]
     return PlacePlan(
         recommended=recommended,
-        candidates=tuple(candidates),
-        curves=tuple(curves),
+        candidates=tuple(points.candidate for points in compared),
+        curves=tuple(points.curve for points in compared),
         least_epsilon=least,
         reasons=failures,
         traces=traces,
         period=period,
         question=question,
-        sides=tuple(grid.model.metres for grid in planned),
+        sides=tuple(points.grid.model.metres for points in compared),
         spec=spec,
         held_back=sets.test.rows,
     )
@@ -363,32 +369,32 @@ def _candidate(
 
 
 def _chosen(
-    candidates: list[Candidate], grids: list[_Grid], question: Question, rng: np.random.Generator
-) -> tuple[tuple[int, Candidate] | None, tuple[str, ...]]:
+    compared: Sequence[_Points], epsilon: float, rng: np.random.Generator
+) -> tuple[_Points | None, tuple[str, ...]]:
     """The most accurate that is worth it and that attackers do not refute on the first set, attacked on the third."""
-    worth = [place for place, candidate in enumerate(candidates) if candidate.useful]
-    for place in sorted(worth, key=lambda place: candidates[place].expected_error):
-        candidate, grid = candidates[place], grids[place]
-
-        def released(chains: CoveringChains, generator: np.random.Generator, grid: _Grid = grid) -> Outputs | None:
-            emission = _emission(grid, _point(chains, question.epsilon))
-            return None if emission is None else _released(emission, grid.fit.cut, generator)
-
-        k = len(grid.model.cells)
-        attacked_class = true_class(
-            *(*grid.fit.cut, k, candidate.epsilon, released, rng), covered=grid.covered, most_steps=1
-        )
-        if attacked_class.chains is None:
+    useful = [points for points in compared if points.candidate.useful]
+    for points in sorted(useful, key=lambda points: points.candidate.expected_error):
+        grid, candidate = points.grid, points.candidate
+        if _refuted(grid, candidate, epsilon, rng):
             continue
-        emission = _emission(grid, candidate.point_epsilon or 0.0)
-        assert emission is not None
-        outputs = _released(emission, grid.test.cut, rng)
-        attacks = attack(*grid.test.cut, outputs, candidate.epsilon)
+        attacks = attack(*grid.test.cut, _released(points.emission, grid.test.cut, rng), candidate.epsilon)
         failures = [*beyond_ceiling(attacks)]
         if candidate.held_back_error is None or candidate.held_back_error > candidate.error_95:
             failures.append("on the third set the error is beyond what 95 % of answers should be within")
-        return (place, replace(candidate, attack=attacks[0])), tuple(failures)
-    return None, ("attackers refute the class of every candidate that is worth it",) if worth else ()
+        return points._replace(candidate=replace(candidate, attack=attacks[0])), tuple(failures)
+    return None, ("attackers refute the class of every candidate that is worth it",) if useful else ()
+
+
+def _refuted(grid: _Grid, candidate: Candidate, epsilon: float, rng: np.random.Generator) -> bool:
+    """True if attackers of the first set refute the class of a grid, for points that keep epsilon all together."""
+
+    def released(chains: CoveringChains, generator: np.random.Generator) -> Outputs | None:
+        emission = _emission(grid, _point(chains, epsilon))
+        return None if emission is None else _released(emission, grid.fit.cut, generator)
+
+    k = len(grid.model.cells)
+    judged = true_class(*grid.fit.cut, k, candidate.epsilon, released, rng, covered=grid.covered, most_steps=1)
+    return judged.chains is None
 
 
 def _message(ticks: int) -> bytes:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.attackers.evaluation import Attack, attack, furthest_learner, learners
+from fugu.attackers.evaluation import DRAWS, Attack, attack, furthest_learner, learners
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every, release_counts, release_symbols
-from fugu.attackers.stretches import FEWEST, StretchAttack, attack_stretches
+from fugu.attackers.stretches import FEWEST, MOST_FOLLOWED, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.groups import GroupDocument
@@ -200,11 +200,7 @@ def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = A
 
 
 _DAY_US = 86_400_000_000
-_FOLLOWED = 3000
-"""Ticks of a stretch, or of a window, whose courses are followed; it takes long beyond."""
 _ROUNDING = 1e-9
-_DRAWS = 6
-"""Of the noise, for those who learn: what they gain differs from draw to draw."""
 
 
 class Trial(NamedTuple):
@@ -302,7 +298,7 @@ def released(policy: Policy, recording: Recorded, options: ReadOptions) -> Relea
         QuestionError: it can be read in more than one way.
     """
     readings, states, segments = states_by(policy, recording, options)
-    first, *again = (_drawn(policy, states, segments, seed) for seed in range(1, _DRAWS + 1))
+    first, *again = (_drawn(policy, states, segments, seed) for seed in range(1, DRAWS + 1))
     return Released(readings.source, states, segments, first, again)
 
 
@@ -352,7 +348,7 @@ def attack_released_stretches(
     """Attack each kind of output of (n,) states by itself; nothing if the promise is about single ticks."""
     if not isinstance(policy, Policy) or policy.guarantee.stretch_ticks == 1:
         return []
-    unknown = unknown_ticks(policy, _FOLLOWED)
+    unknown = unknown_ticks(policy, MOST_FOLLOWED)
     return [
         attacked_stretches(policy, source, name, states, segments, outputs, unknown, None)
         for name, _, _, outputs in releases
@@ -379,8 +375,8 @@ def attacked_stretches(
             ticks = ticks // outputs.length * outputs.length
     trial = StretchTrial(source, release_name, ticks, bound.epsilon(ticks), (), "", chain is not None)
     length = outputs.length if isinstance(outputs, CountOutputs) else 1
-    if max(ticks, length) > _FOLLOWED:
-        return trial._replace(why=f"courses of more than {_FOLLOWED} ticks are not followed")
+    if max(ticks, length) > MOST_FOLLOWED:
+        return trial._replace(why=f"courses of more than {MOST_FOLLOWED} ticks are not followed")
     counted = (outputs.states - 1,) if isinstance(outputs, SymbolOutputs) else outputs.groups[-1]
     attacks = attack_stretches(states, segments, outputs, counted, ticks, unknown, trial.epsilon, chain)
     scored = max((stretch_attack.scored for stretch_attack in attacks), default=0)
