@@ -108,6 +108,7 @@ def test_a_conflict_is_an_alarm_and_a_stop_and_both_outlive_a_restart(scene: Sce
 def test_a_newer_document_ends_a_stop_and_frames_of_the_old_one_bring_none_again(scene: Scene) -> None:
     scene.contradict(1)
     wait_until(lambda: scene.stops() == [b"watch 1"])
+    assert (AlarmCode.STOPPED, "watch") in scene.alarms(), "the version that was stopped is still in force"
     scene.newest, scene.in_force = 2, {"watch": 2}
     wait_until(lambda: (scene.all.pump(), scene.stops() == [b"watch 1", b""])[1], "the end of the stop")
     scene.contradict(1)
