@@ -101,6 +101,18 @@ def test_nothing_goes_a_microsecond_too_early(tmp_path: Path) -> None:
     assert keeper.first("chunks") == HOUR
 
 
+def test_what_came_after_a_clock_that_went_back_is_as_old_as_its_time_of_day(tmp_path: Path) -> None:
+    """Numbers of ticks are an hour ahead of the wall clock from the third hour on."""
+    scene = Scene(tmp_path / "s.sqlite", lag=8, policies=(policy(1, windows=(WINDOW,)),))
+    sequence = frames([600] * 60)
+    scene.record(*(replace(frame, shift=HOUR * (frame.first >= 2 * HOUR)) for frame in sequence))
+    keeper = Keeper(scene, "symbols=4h")
+    for early, first in ((1, HOUR), (0, 3 * HOUR)):
+        keeper.now_us = (2 + 4) * HOUR * SECOND_US - early
+        keeper.run()
+        assert keeper.first("chunks") == first
+
+
 def test_of_a_long_chunk_what_has_been_too_old_for_an_hour_is_cut_off_to_the_tick(tmp_path: Path) -> None:
     """And the rest says what it said before, to the bit, also after a restart, a late frame and another seal."""
     policies = (policy(1, period_us=60 * SECOND_US),)
