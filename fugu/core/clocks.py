@@ -76,10 +76,10 @@ class Anchored:
                 self._set(offset, elapsed)
         elif abs(offset - self.offset_us) <= SMALL_US:
             self.jump = None
-            most = max(0, elapsed - self._followed) // _FOLLOWED
-            step = min(max(offset - self.offset_us, -most), most)
+            max_step = max(0, elapsed - self._followed) // _FOLLOWED
+            step = min(max(offset - self.offset_us, -max_step), max_step)
             self.offset_us += step
-            self._followed = self._followed + most * _FOLLOWED if abs(step) == most else elapsed
+            self._followed = self._followed + max_step * _FOLLOWED if abs(step) == max_step else elapsed
         else:
             self._followed = elapsed
             if self.jump is None or abs(offset - self.jump[0]) > SMALL_US:
@@ -110,10 +110,10 @@ class TickClock:
         """Wall time of a tick, in microseconds of Unix time."""
         return self.epoch_us + (tick - self.shift) * self.period_us
 
-    def follow(self, shift: int, since: int) -> None:
+    def follow(self, shift: int, since_tick: int) -> None:
         """Take over a larger shift."""
         if shift > self.shift:
-            self.shift, self.since = shift, since
+            self.shift, self.since = shift, since_tick
 
     def due(self, tick: int, offset_us: int) -> int:
         """Elapsed time at which a tick comes; `offset_us` is what wall time is ahead of elapsed time."""
@@ -140,8 +140,8 @@ class TickClock:
 
     def next_wall(self, now_us: int, offset_us: int) -> int:
         """The first wall tick after a wall time, and a period after what was drawn before."""
-        after = now_us if self._due_us is None else max(now_us, self._due_us + self.period_us + offset_us - 1)
-        return max(0, (after - self.epoch_us) // self.period_us + 1)
+        earliest_us = now_us if self._due_us is None else max(now_us, self._due_us + self.period_us + offset_us - 1)
+        return max(0, (earliest_us - self.epoch_us) // self.period_us + 1)
 
     def place(self, wall: int, last: int, patience_us: int, multiple: int) -> tuple[int, int, int]:
         """The shift, since when it is, and the next tick, for the wall tick that is next and the last tick drawn for.
@@ -149,8 +149,8 @@ class TickClock:
         The shift is as before, unless that meant a silence of more than `patience_us`.
         """
         silence = (last + 1 - wall - self.shift) * self.period_us
-        above = last if silence > patience_us else wall + self.shift - 1
-        shift = -(-max(self.shift, above + 1 - wall) // multiple) * multiple
+        last_used = last if silence > patience_us else wall + self.shift - 1
+        shift = -(-max(self.shift, last_used + 1 - wall) // multiple) * multiple
         first = max(wall + shift, last + 1)
         return shift, first if shift > self.shift else self.since, first
 
@@ -162,8 +162,8 @@ def common_multiple(numbers: "Iterable[int]") -> int:
     """
     multiple = 1
     for number in numbers:
-        divisor, rest = multiple, number
-        while rest:
-            divisor, rest = rest, divisor % rest
+        divisor, remainder = multiple, number
+        while remainder:
+            divisor, remainder = remainder, divisor % remainder
         multiple = multiple // divisor * number
     return multiple if multiple <= _MOST_MULTIPLE else 1

@@ -40,9 +40,9 @@ class PolicyReader:
         end = self.at + size
         if end > len(self.data):
             raise PolicyError("cut short")
-        taken = self.data[self.at : end]
+        chunk = self.data[self.at : end]
         self.at = end
-        return taken
+        return chunk
 
     def number(self, size: int, low: int, high: int) -> int:
         """The next integer of so many bytes, within bounds."""
@@ -56,21 +56,21 @@ class PolicyReader:
         value: int = struct.unpack(">q", self.take(8))[0]
         return value
 
-    def name(self, most: int) -> str:
+    def name(self, max_size: int) -> str:
         """The next name."""
-        taken = self.take(self.number(1, 1, most))
-        for byte in taken:
+        name_bytes = self.take(self.number(1, 1, max_size))
+        for byte in name_bytes:
             if not (48 <= byte <= 57 or 65 <= byte <= 90 or 97 <= byte <= 122 or byte in b"_-"):
                 raise PolicyError("a name has other characters than letters, digits, _ and -")
-        return taken.decode()
+        return name_bytes.decode()
 
     def big(self) -> int:
         """The next integer of any size."""
         size = self.number(1, 0, 255)
-        taken = self.take(size)
-        if size and not taken[0]:
+        digits = self.take(size)
+        if size and not digits[0]:
             raise PolicyError("a number has more bytes than it needs")
-        return int.from_bytes(taken, "big")
+        return int.from_bytes(digits, "big")
 
     def fraction(self) -> tuple[int, int]:
         """The next fraction, which is positive."""
@@ -110,140 +110,140 @@ class PolicyReader:
         return 0
 
 
-def read_policy(data: bytes, reader: "type[PolicyReader]" = PolicyReader) -> Policy:
+def read_policy(compiled: bytes, reader: "type[PolicyReader]" = PolicyReader) -> Policy:
     """A compiled policy, without its signature; PolicyError for whatever is not exactly what the format says."""
-    read = reader(data)
-    policy = read.policy()
-    if read.take(4) != read.form:
+    fields = reader(compiled)
+    policy = fields.policy()
+    if fields.take(4) != fields.form:
         raise PolicyError("another format")
-    policy.version = read.number(4, 1, 0xFFFFFFFF)
-    policy.fleet = read.name(64)
-    policy.device = read.name(64)
-    policy.stream = read.name(64)
-    policy.valid_from = read.number(8, 0, _MOST_TICK)
-    policy.valid_until = read.number(8, 0, _MOST_TICK)
-    policy.epoch_us = read.number(8, 0, _MOST_US)
-    policy.period_us = read.number(8, 100, 366 * 86400 * 1000000)
-    policy.frame_ticks = read.number(2, 1, 4096)
-    begin = read.at
-    read_discretiser(policy, read)
-    policy.discretiser = data[begin : read.at]
-    policy.symbols = read.number(1, 0, 255)
+    policy.version = fields.number(4, 1, 0xFFFFFFFF)
+    policy.fleet = fields.name(64)
+    policy.device = fields.name(64)
+    policy.stream = fields.name(64)
+    policy.valid_from = fields.number(8, 0, _MOST_TICK)
+    policy.valid_until = fields.number(8, 0, _MOST_TICK)
+    policy.epoch_us = fields.number(8, 0, _MOST_US)
+    policy.period_us = fields.number(8, 100, 366 * 86400 * 1000000)
+    policy.frame_ticks = fields.number(2, 1, 4096)
+    begin = fields.at
+    read_discretiser(policy, fields)
+    policy.discretiser = compiled[begin : fields.at]
+    policy.symbols = fields.number(1, 0, 255)
     policy.windows, sums = [], 0
     if policy.symbols == POINTS:
-        read.points(POINTS, policy)
+        fields.points(POINTS, policy)
     else:
-        _table(policy, read)
-        policy.windows = [_window(policy, read) for _ in range(read.number(1, 0, 16))]
-        sums = read.sums(policy)
-        _promise(policy, read, bool(policy.windows) or sums > 0)
-    if read.at != len(data):
+        _table(policy, fields)
+        policy.windows = [_window(policy, fields) for _ in range(fields.number(1, 0, 16))]
+        sums = fields.sums(policy)
+        _promise(policy, fields, bool(policy.windows) or sums > 0)
+    if fields.at != len(compiled):
         raise PolicyError("bytes follow the end")
     return policy
 
 
-def read_discretiser(policy: Policy, read: PolicyReader) -> None:
+def read_discretiser(policy: Policy, fields: PolicyReader) -> None:
     """Read how readings become states."""
-    policy.states = read.number(2, 2, read.most_states)
-    policy.kind = read.number(1, THRESHOLDS, 255)
-    missing = read.number(2, 0, policy.states)
+    policy.states = fields.number(2, 2, fields.most_states)
+    policy.kind = fields.number(1, THRESHOLDS, 255)
+    missing = fields.number(2, 0, policy.states)
     policy.missing = missing - 1 if missing else None
-    read.unit(policy)
+    fields.unit(policy)
     if policy.kind > CATEGORIES:
-        read.other_discretiser(policy.kind, policy)
+        fields.other_discretiser(policy.kind, policy)
         return
     if policy.kind == CATEGORIES:
         policy.categories = {}
-        for _ in range(read.number(2, 1, 10000)):
+        for _ in range(fields.number(2, 1, 10000)):
             try:
-                name = read.take(read.number(2, 0, 1024)).decode()
+                name = fields.take(fields.number(2, 0, 1024)).decode()
             except UnicodeError:
                 raise PolicyError("a category that is no text") from None
             if name in policy.categories:
                 raise PolicyError("two categories have one name")
-            policy.categories[name] = read.number(2, 0, policy.states - 1)
+            policy.categories[name] = fields.number(2, 0, policy.states - 1)
         return
     edges = policy.states - 1
-    if read.number(1, 0, 1):  # the last state is for missing readings only
+    if fields.number(1, 0, 1):  # the last state is for missing readings only
         edges -= 1
         if policy.missing != policy.states - 1:
             raise PolicyError("a state that no reading has")
     if edges < 1:
         raise PolicyError("no edge")
     if policy.kind == THRESHOLDS:
-        policy.patience = read.number(8, 0, 1 << 32)
-        policy.edges = read.increasing(edges)
+        policy.patience = fields.number(8, 0, 1 << 32)
+        policy.edges = fields.increasing(edges)
         policy.up = policy.down = None
-        if read.number(1, 0, 1):
-            policy.up, policy.down = read.increasing(edges), read.increasing(edges)
+        if fields.number(1, 0, 1):
+            policy.up, policy.down = fields.increasing(edges), fields.increasing(edges)
         return
-    policy.patience = read.number(4, 1, 1 << 24)
-    policy.lowest, policy.highest = read.increasing(2)
-    read.steps(policy)
+    policy.patience = fields.number(4, 1, 1 << 24)
+    policy.lowest, policy.highest = fields.increasing(2)
+    fields.steps(policy)
     policy.multiples, policy.zero, policy.edges = None, 0, ()
-    if read.number(1, 0, 1):
-        policy.zero = read.big()
-        policy.multiples = [read.fraction() for _ in range(edges)]
+    if fields.number(1, 0, 1):
+        policy.zero = fields.big()
+        policy.multiples = [fields.fraction() for _ in range(edges)]
     else:
-        policy.edges = read.increasing(edges)
+        policy.edges = fields.increasing(edges)
 
 
-def _table(policy: Policy, read: PolicyReader) -> None:
+def _table(policy: Policy, fields: PolicyReader) -> None:
     policy.rows = []
     if policy.states > 255:
         raise PolicyError("too many states")
     for _ in range(policy.states if policy.symbols else 0):
-        row = struct.unpack(">%dI" % (policy.symbols - 1), read.take(4 * (policy.symbols - 1)))
-        before = 0
+        row = struct.unpack(">%dI" % (policy.symbols - 1), fields.take(4 * (policy.symbols - 1)))
+        previous = 0
         for threshold in row:
-            if threshold <= before:
+            if threshold <= previous:
                 raise PolicyError("a symbol that a state can never emit")
-            before = threshold
+            previous = threshold
         policy.rows.append(row)
 
 
-def _window(policy: Policy, read: PolicyReader) -> Window:
-    window = read.window()
-    window.name = read.name(32)
-    window.start = read.number(8, 0, _MOST_TICK - (1 << 31))
-    window.length = read.number(4, 1, 1 << 31)
-    window.stride = read.number(4, 1, 1 << 31)
-    window.numerator = read.number(8, 1, 10**10)
-    window.denominator = read.number(8, 1, 10**10)
-    query = read.number(1, 0, 255)
+def _window(policy: Policy, fields: PolicyReader) -> Window:
+    window = fields.window()
+    window.name = fields.name(32)
+    window.start = fields.number(8, 0, _MOST_TICK - (1 << 31))
+    window.length = fields.number(4, 1, 1 << 31)
+    window.stride = fields.number(4, 1, 1 << 31)
+    window.numerator = fields.number(8, 1, 10**10)
+    window.denominator = fields.number(8, 1, 10**10)
+    query = fields.number(1, 0, 255)
     window.histogram = query == 1
     window.counts = policy.states if window.histogram else 1
     window.places = bytes(range(policy.states))
     if not window.histogram:
-        window.places = places = read.take(policy.states)
+        window.places = places = fields.take(policy.states)
         if set(places) - {0, NONE} or 0 not in places:
             raise PolicyError("a window that counts what is no state")
     if query > 1:
-        read.other_query(query, window, policy)
-    if window.overlap * window.counts > read.most_counts:
-        raise PolicyError("windows under way hold more than %d counts" % read.most_counts)
+        fields.other_query(query, window, policy)
+    if window.overlap * window.counts > fields.most_counts:
+        raise PolicyError("windows under way hold more than %d counts" % fields.most_counts)
     return window
 
 
-def _promise(policy: Policy, read: PolicyReader, counts: bool) -> None:
-    if not policy.symbols and not counts:
+def _promise(policy: Policy, fields: PolicyReader, has_counts: bool) -> None:
+    if not policy.symbols and not has_counts:
         raise PolicyError("neither symbols nor windows")
     if len({window.name for window in policy.windows}) != len(policy.windows):
         raise PolicyError("two windows have one name")
-    policy.chains = read.number(1, BINARY, 255)
+    policy.chains = fields.number(1, BINARY, 255)
     if policy.chains > BOUNDED:
-        read.other_chains(policy.chains, policy)
+        fields.other_chains(policy.chains, policy)
     elif policy.chains == BINARY and policy.states != 2:
         raise PolicyError("a class of binary chains, and other states")
     else:
-        policy.members = [read.fraction() for _ in range(4 if policy.chains == BINARY else 1)]
-    policy.guarantee = _guarantee(read)
-    policy.windows_guarantee = _guarantee(read) if policy.symbols and counts else None
+        policy.members = [fields.fraction() for _ in range(4 if policy.chains == BINARY else 1)]
+    policy.guarantee = _guarantee(fields)
+    policy.windows_guarantee = _guarantee(fields) if policy.symbols and has_counts else None
 
 
-def _guarantee(read: PolicyReader) -> tuple[int, int, int]:
-    adversary = read.number(1, 0, 2)
-    ratio = read.big()
-    if ratio < read.least_ratio:
+def _guarantee(fields: PolicyReader) -> tuple[int, int, int]:
+    adversary = fields.number(1, 0, 2)
+    ratio = fields.big()
+    if ratio < fields.least_ratio:
         raise PolicyError("a guarantee of nothing")
-    return adversary, ratio, read.number(8, 1, _MOST_TICK)
+    return adversary, ratio, fields.number(8, 1, _MOST_TICK)

@@ -31,32 +31,32 @@ class GuaranteeError(Exception):
     """A policy does not give what it claims, or gives less than its owner wants."""
 
 
-def check(policy: Policy, ceilings: "Sequence[tuple[int, int]]" = (), idle: "Idle" = lambda: None) -> int:
+def check(policy: Policy, ceilings: "Sequence[tuple[int, int]]" = (), on_progress: "Idle" = lambda: None) -> int:
     """Bound the ratio of all that a stream says of its stretch; refuse claims that are not proven, or above a ceiling.
 
-    The bound is over 2^128, `ceilings` as for `check_ceilings`. `idle` is called often, as this takes long.
+    The bound is over 2^128, `ceilings` as for `check_ceilings`. `on_progress` is called often, as this takes long.
     """
     if policy.windows_guarantee is not None:
-        _prove(policy, policy.windows_guarantee, True, idle)
-    bound = _prove(policy, policy.guarantee, False, idle)
+        _prove(policy, policy.windows_guarantee, True, on_progress)
+    bound = _prove(policy, policy.guarantee, False, on_progress)
     check_ceilings(policy, ceilings)
     return bound
 
 
-def _prove(policy: Policy, claim: "Claim", alone: bool, idle: "Idle") -> int:
-    up, down = tick_ratios(policy, alone)
-    bound = proven(policy, losses(policy.members, up, down, ADVERSARIES[claim[0]], idle), claim, alone)
+def _prove(policy: Policy, claim: "Claim", windows_only: bool, on_progress: "Idle") -> int:
+    up, down = tick_ratios(policy, windows_only)
+    bound = proven(policy, losses(policy.members, up, down, ADVERSARIES[claim[0]], on_progress), claim, windows_only)
     if bound is None:
-        raise GuaranteeError("the %s more than is claimed" % ("windows lose" if alone else "stream loses"))
+        raise GuaranteeError("the %s more than is claimed" % ("windows lose" if windows_only else "stream loses"))
     return bound
 
 
-def proven(policy: Policy, bounds: tuple[int, int], claim: "Claim", alone: bool = False) -> int | None:
+def proven(policy: Policy, bounds: tuple[int, int], claim: "Claim", windows_only: bool = False) -> int | None:
     """The bound of a claim's stretch from those of a tick; None if it is above the claim. 0 promises nothing."""
     _, claimed, ticks = claim
     if not claimed:
         return max(bounds)
-    bound = stretched(policy, max(bounds), 1, ticks, claimed, alone)
+    bound = stretched(policy, max(bounds), 1, ticks, claimed, windows_only)
     return bound if bound <= claimed else None
 
 
@@ -64,8 +64,8 @@ def check_ceilings(policy: Policy, ceilings: "Sequence[tuple[int, int]]") -> Non
     """Refuse a policy that claims less than is wanted; ceilings are ratios over 2^128, of a stretch of seconds."""
     for ceiling, seconds in ceilings:
         _, claimed, ticks = policy.guarantee
-        wanted = stretch_ticks(seconds, policy.period_us)
-        if not claimed or stretched(policy, claimed, ticks, wanted, ceiling) > ceiling:
+        ceiling_ticks = stretch_ticks(seconds, policy.period_us)
+        if not claimed or stretched(policy, claimed, ticks, ceiling_ticks, ceiling) > ceiling:
             raise GuaranteeError("above the ceiling")
 
 
@@ -81,57 +81,57 @@ def stretch_ticks(seconds: int, period_us: int) -> int:
     return min(-(-seconds * 1000000 // period_us) + late, -(-8 * seconds * 1000000 // (7 * period_us)))
 
 
-def tick_ratios(policy: Policy, alone: bool = False) -> tuple[int, int]:
-    """Bound the ratios of what is said of a tick itself, by a stream or by its windows `alone`; for `losses`.
+def tick_ratios(policy: Policy, windows_only: bool = False) -> tuple[int, int]:
+    """Bound the ratios of what is said of a tick itself, by a stream or by its windows `windows_only`; for `losses`.
 
     With q + r > 1, neighbouring ticks work in opposite directions. Two policies in turns lose more than either, unless
     each is held to the larger of its ratios twice. Of joint chains it is for all streams, as the class allows them.
     """
     _check_class(policy)
-    up, down = (ONE, ONE) if alone else _table_ratios(policy)
+    up, down = (ONE, ONE) if windows_only else _table_ratios(policy)
     rate = window_rate(policy)
     if policy.chains == JOINT:
         allowed = policy.shared[policy.column][2]
         spare = allowed[0] * rate[1] - rate[0] * allowed[1]
         if spare < 0 or max(up, down) > max(ONE, _below(_exp(spare, allowed[1] * rate[1]), 100)):
             raise GuaranteeError("the stream tells more in a tick than its class of chains allows it")
-        top, bottom = _shared_rate(policy, rate if alone else allowed)
+        top, bottom = _shared_rate(policy, rate if windows_only else allowed)
         up = down = _exp(policy.steps * top, bottom)
     else:
-        extra = _exp(*rate)
-        up, down = times_up(up, extra), times_up(down, extra)
+        window_ratio = _exp(*rate)
+        up, down = times_up(up, window_ratio), times_up(down, window_ratio)
         if policy.chains == BINARY and _above_one(policy.members[1], policy.members[3]):
             up = down = max(up, down)
     return up, down
 
 
-def stretched(policy: Policy, bound: int, ticks: int, wanted: int, most: int, alone: bool = False) -> int:
-    """A bound for a stretch of `wanted` ticks from one for `ticks`; if it is above `most`, any number above that.
+def stretched(policy: Policy, bound: int, ticks: int, wanted: int, limit: int, windows_only: bool = False) -> int:
+    """A bound for a stretch of `wanted` ticks from one for `ticks`; if it is above `limit`, any number above that.
 
     Each tick more, or less, has the largest ratio of what is said of it. Different states of joint chains may show the
     same. There the past and the future of a tick may tell most of different pairs of states.
     """
     if wanted == ticks:
         return bound
-    symbol, rate, more = ONE if alone else max(_table_ratios(policy)), window_rate(policy), wanted - ticks
+    symbol, rate, extra_ticks = ONE if windows_only else max(_table_ratios(policy)), window_rate(policy), wanted - ticks
     if policy.chains == JOINT:
         if len(policy.shared) > 1:
-            symbol, rate = ONE, _shared_rate(policy, rate if alone else policy.shared[policy.column][2])
+            symbol, rate = ONE, _shared_rate(policy, rate if windows_only else policy.shared[policy.column][2])
         if ticks == 1:
-            bound, more = times_up(bound, bound), wanted
+            bound, extra_ticks = times_up(bound, bound), wanted
     tick = times_up(symbol, _exp(*rate))
-    if more > 0:
-        return times_up(bound, _power(tick, more, most)) if bound <= most else bound
-    return min(bound, ratio_up(bound, _below(_power(tick, -more, bound), 64)))
+    if extra_ticks > 0:
+        return times_up(bound, _power(tick, extra_ticks, limit)) if bound <= limit else bound
+    return min(bound, ratio_up(bound, _below(_power(tick, -extra_ticks, bound), 64)))
 
 
-def _power(ratio: int, count: int, most: int) -> int:
-    """A ratio so many times; above `most`, any number above it."""
+def _power(ratio: int, count: int, limit: int) -> int:
+    """A ratio so many times; above `limit`, any number above it."""
     product = ONE
-    while count and product <= most:
+    while count and product <= limit:
         if count & 1:
             product = times_up(product, ratio)
-        ratio, count = min(times_up(ratio, ratio), most + 1), count >> 1
+        ratio, count = min(times_up(ratio, ratio), limit + 1), count >> 1
     return product
 
 
@@ -147,9 +147,9 @@ def _exp(top: int, bottom: int) -> int:
         raise GuaranteeError("a tick loses %s" % error) from None
 
 
-def _shared_rate(policy: Policy, own: "Fraction") -> "Fraction":
+def _shared_rate(policy: Policy, own_rate: "Fraction") -> "Fraction":
     """The loss of a tick to all streams of joint chains, in nats, with that of this one."""
-    top, bottom = own
+    top, bottom = own_rate
     for column, (_, _, rate) in enumerate(policy.shared):
         if column != policy.column:
             top, bottom = top * rate[1] + rate[0] * bottom, bottom * rate[1]
@@ -177,8 +177,8 @@ def window_rate(policy: Policy) -> tuple[int, int]:
     """The loss that all windows and sums add to every tick, in nats, as a fraction."""
     top, bottom = 0, 1
     for window in list(policy.windows) + list(policy.sums):
-        more, part = window.rate
-        top, bottom = top * part + more * bottom, bottom * part
+        window_top, window_bottom = window.rate
+        top, bottom = top * window_bottom + window_top * bottom, bottom * window_bottom
     return top, bottom
 
 

@@ -83,12 +83,12 @@ def opened(kind: str, payload: bytes, trusted: TrustState, verified: "Verify") -
 class Reader(Unpacker):
     """Reads values of any form but fractions, or leaves them out."""
 
-    def map(self, most: int) -> int:
+    def map(self, max_pairs: int) -> int:
         """How many pairs follow."""
         code = self.take(1)[0]
         if code & 0xF0 != 0x80:
             raise MessageError("no map, or a large one")
-        if code & 15 > most:
+        if code & 15 > max_pairs:
             raise MessageError("a map is too long")
         return code & 15
 
@@ -147,27 +147,27 @@ class Envelope:
         try:
             if payload[:1] != b"\x0a":
                 raise MessageError("another schema")
-            read = Unpacker(payload, 1)
-            if read.array(3) != 3:
+            fields = Unpacker(payload, 1)
+            if fields.array(3) != 3:
                 raise MessageError("another number of fields")
-            self.kind = read.text(16)
+            self.kind = fields.text(16)
             if self.kind not in _KINDS:
                 raise MessageError("an unknown kind")
-            self.payload = read.binary(len(payload))
+            self.payload = fields.binary(len(payload))
             if not self.payload:
                 raise MessageError("nothing in it")
             self.signatures = {}
-            count = read.array(_MOST_KEYS)
+            count = fields.array(_MOST_KEYS)
             for _ in range(count):
-                if read.array(2) != 2:
+                if fields.array(2) != 2:
                     raise MessageError("a signature of another form")
-                name, signature = read.binary(16), read.binary(64)
+                name, signature = fields.binary(16), fields.binary(64)
                 if len(name) != 16 or len(signature) != 64:
                     raise MessageError("a signature of another length")
                 self.signatures[name] = signature
             if len(self.signatures) != count:
                 raise MessageError("two signatures of one key")
-            if read.at != len(payload):
+            if fields.at != len(payload):
                 raise MessageError("bytes follow the end")
         except MessageError as error:
             raise RefusedError("malformed", "no envelope: %s" % error) from None
@@ -235,20 +235,20 @@ def verify(
 
 def _document(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, Any]":
     """The fields of a signed document; of policies in forms that are not read here, how many there are."""
-    read = Reader(payload)
+    fields = Reader(payload)
     values: dict[str, Any] = {}
     try:
-        for _ in range(read.map(16)):
-            name = read.text(32)
+        for _ in range(fields.map(16)):
+            name = fields.text(32)
             if name in values or name not in names + ("document",):
                 raise MessageError("a field that is not known, or twice")
             if name in ("policies", "compiled"):
-                values[name] = read.array(64)
+                values[name] = fields.array(64)
                 for _ in range(values[name]):
-                    read.skip()
+                    fields.skip()
             else:
-                values[name] = read.value()
-        if read.at != len(payload):
+                values[name] = fields.value()
+        if fields.at != len(payload):
             raise MessageError("bytes follow the end")
         if len(values) != len(names) + 1 or values["document"] != kind:
             raise MessageError("a field is missing, or it is of another kind")
@@ -269,43 +269,43 @@ def _is_integer(value: object, low: int, high: int) -> bool:
 
 def _follow(payload: bytes, trusted: TrustState, verified: "Verify") -> TrustState | None:
     """Follow a chain of roots, schema 12, as far as it goes beyond the one in force."""
-    read = Unpacker(payload, 1)
+    fields = Unpacker(payload, 1)
     try:
-        if payload[:1] != b"\x0c" or read.array(1) != 1:
+        if payload[:1] != b"\x0c" or fields.array(1) != 1:
             raise MessageError("another schema")
-        count = read.array(256)
+        count = fields.array(256)
         if not count:
             raise MessageError("none at all")
-        begin, rest = read.at, count
+        begin, remaining = fields.at, count
         for i in range(count):
-            if Envelope(read.binary(len(payload))).payload == trusted.root:  # those before have been followed
-                begin, rest = read.at, count - i - 1
-        if read.at != len(payload):
+            if Envelope(fields.binary(len(payload))).payload == trusted.root:  # those before have been followed
+                begin, remaining = fields.at, count - i - 1
+        if fields.at != len(payload):
             raise MessageError("bytes follow the end")
     except MessageError as error:
         raise RefusedError("malformed", "no root documents: %s" % error) from None
-    read.at = begin
+    fields.at = begin
     refusal = updated = last = None
-    for _ in range(rest):
-        envelope = Envelope(read.binary(len(payload)))
+    for _ in range(remaining):
+        envelope = Envelope(fields.binary(len(payload)))
         if envelope.kind != "root":
             raise RefusedError("malformed", "a %s document among root documents" % envelope.kind)
         last = envelope.payload
         try:
-            followed = _next_root(envelope, updated or trusted, verified)
+            next_trust = _next_root(envelope, updated or trusted, verified)
         except RefusedError as error:  # one from before ours, unless none after it follows either
             refusal = error
         else:
-            updated = followed
+            updated = next_trust
     if refusal is not None and last != (updated or trusted).root:
         raise refusal
     return updated
 
 
 def _next_root(envelope: Envelope, trusted: TrustState, verified: "Verify") -> TrustState:
-    mine = Root(trusted.root)
+    current = Root(trusted.root)
     try:
-        verify(envelope, mine.keys, mine.roles["root"], verified)
+        verify(envelope, current.keys, current.roles["root"], verified)
     except RefusedError as error:
         raise RefusedError("root", "a new root that the one in force has not signed: %s" % error.detail) from None
     root = Root(envelope.payload)
@@ -313,14 +313,14 @@ def _next_root(envelope: Envelope, trusted: TrustState, verified: "Verify") -> T
         verify(envelope, root.keys, root.roles["root"], verified)
     except RefusedError as error:
         raise RefusedError("root", "a new root that its own keys have not signed: %s" % error.detail) from None
-    if root.fleet != mine.fleet:
+    if root.fleet != current.fleet:
         raise RefusedError("not_addressed", "the root of fleet %s" % root.fleet)
-    if root.version < mine.version:
-        raise RefusedError("replayed", "root version %d; %d is in force" % (root.version, mine.version))
-    if root.version == mine.version:
+    if root.version < current.version:
+        raise RefusedError("replayed", "root version %d; %d is in force" % (root.version, current.version))
+    if root.version == current.version:
         raise RefusedError("same_version", "another root of version %d" % root.version)
-    if root.version != mine.version + 1:
-        raise RefusedError("root", "root version %d does not follow version %d" % (root.version, mine.version))
+    if root.version != current.version + 1:
+        raise RefusedError("root", "root version %d does not follow version %d" % (root.version, current.version))
     return trusted.with_changes(root=envelope.payload, time=0, stopped=0)
 
 
@@ -328,12 +328,16 @@ def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int) -> 
     names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled", "boards")
     values = _document("policy", envelope.payload, names)
     version, begin, end, to = values["version"], values["valid_from"], values["valid_until"], values["to"]
-    form = _is_integer(begin, 0, _MOST_TIME) and (end is None or _is_integer(end, begin + 1, _MOST_TIME))
-    form = form and values["on_expiry"] in ("hold", "stop") and isinstance(to, dict)
-    if not form or len([name for name in to if to[name] is not None]) != 1 or not _all_bytes(values["boards"]):
+    is_well_formed = _is_integer(begin, 0, _MOST_TIME) and (end is None or _is_integer(end, begin + 1, _MOST_TIME))
+    is_well_formed = is_well_formed and values["on_expiry"] in ("hold", "stop") and isinstance(to, dict)
+    if (
+        not is_well_formed
+        or len([name for name in to if to[name] is not None]) != 1
+        or not _all_bytes(values["boards"])
+    ):
         raise RefusedError("malformed", "a signed policy document is malformed")
-    reached = to.get("everyone") is True or to.get("device") == image.DEVICE or to.get("group") in image.GROUPS
-    if values["fleet"] != image.FLEET or not reached:
+    is_addressed = to.get("everyone") is True or to.get("device") == image.DEVICE or to.get("group") in image.GROUPS
+    if values["fleet"] != image.FLEET or not is_addressed:
         raise RefusedError("not_addressed", "a document for somebody else")
     newest = max(trusted.version, image.VERSION)
     if version < newest:

@@ -33,12 +33,12 @@ _STORED = 1 if sys.implementation.name == "micropython" else 64
 
 
 def losses(
-    members: "Sequence[Fraction]", up: int, down: int, adversary: str, idle: "Idle" = lambda: None
+    members: "Sequence[Fraction]", up: int, down: int, adversary: str, on_progress: "Idle" = lambda: None
 ) -> tuple[int, int]:
     """Bound the ratios of all that is said of a tick's state: of state 0 over 1, and of 1 over 0.
 
     `up` and `down` bound those of the tick's own outputs. `members` are the lowest and highest q, the lowest and
-    highest r of chains of two states; or a bound on the odds ratios of all steps. `idle` is called often.
+    highest r of chains of two states; or a bound on the odds ratios of all steps. `on_progress` is called often.
 
     The map of a tick falls in q and r for u >= 1 and rises for u <= 1. So with q + r < 1 the lowest corner is the worst
     chain, and with q + r > 1 the highest is, for an ignorant adversary; a class on both sides of 1 needs both. With
@@ -63,16 +63,16 @@ def losses(
     elif alternating:
         upward, other = _with_odds(worst_odds((q_high, q_high, r_high, r_high)), up, down, worst, worst)
     for q, r in corners:
-        first, second = _side(q, r, up, down, adversary, idle), _side(r, q, down, up, adversary, idle)
+        first, second = _side(q, r, up, down, adversary, on_progress), _side(r, q, down, up, adversary, on_progress)
         upward, other = max(upward, times_up(up, first, first)), max(other, times_up(down, second, second))
     return upward, other
 
 
 def _with_odds(odds: "Fraction", up: int, down: int, first: int, second: int) -> tuple[int, int]:
     """Losses by odds ratios alone; the sides of each direction have outputs of the last two ratios."""
-    before = odds_leakage(odds, first)
-    after = before if first == second else odds_leakage(odds, second)
-    return times_up(up, before, before), times_up(down, after, after)
+    side_up = odds_leakage(odds, first)
+    side_down = side_up if first == second else odds_leakage(odds, second)
+    return times_up(up, side_up, side_up), times_up(down, side_down, side_down)
 
 
 def odds_leakage(odds: "Fraction", ratio: int) -> int:
@@ -86,9 +86,9 @@ def odds_leakage(odds: "Fraction", ratio: int) -> int:
     change. In w = sqrt(m) the fixed point is g w^2 - sqrt(odds) (g - 1) w - 1 = 0 with g = sqrt(ratio).
     """
     root = _sqrt_up(ratio_up(odds[0], odds[1]))
-    below, above = _isqrt(ratio << BITS), _sqrt_up(ratio)
-    slope = times_up(root, above - ONE)
-    w = max(ONE, -(-((slope + _sqrt_up(times_up(slope, slope) + 4 * above)) << BITS) // (2 * below)))
+    root_low, root_high = _isqrt(ratio << BITS), _sqrt_up(ratio)
+    slope = times_up(root, root_high - ONE)
+    w = max(ONE, -(-((slope + _sqrt_up(times_up(slope, slope) + 4 * root_high)) << BITS) // (2 * root_low)))
     return times_up(w, w)
 
 
@@ -110,41 +110,46 @@ def _beyond_one(q: "Fraction", r: "Fraction") -> int:
     return q[0] * r[1] + r[0] * q[1] - q[1] * r[1]
 
 
-def _side(q: "Fraction", r: "Fraction", up: int, down: int, adversary: str, idle: "Idle") -> int:
+def _side(q: "Fraction", r: "Fraction", up: int, down: int, adversary: str, on_progress: "Idle") -> int:
     """The most that a side adds in one direction, for the chain of q and r, q + r other than 1.
 
     With q + r > 1 the map of one tick falls, so the worst outputs alternate: the nearest tick shows the smallest ratio,
     the next the largest. Over two ticks the map rises again.
     """
     # u -> f(ratio u), f(u) = ((1 - q) u + q) / (r u + 1 - r), with both sides of the fraction times q[1] r[1]
-    plain = (q[1] - q[0]) * r[1], q[0] * r[1], r[0] * q[1], (r[1] - r[0]) * q[1]
+    plain_step = (q[1] - q[0]) * r[1], q[0] * r[1], r[0] * q[1], (r[1] - r[0]) * q[1]
     sticky = _beyond_one(q, r) < 0
     if up == ONE and (sticky or down == ONE):
         return ONE
-    a, b, c, d = plain
-    loaded = a * up, b << BITS, c * up, d << BITS
-    near = a << BITS, b * down, c << BITS, d * down
+    a, b, c, d = plain_step
+    loaded_step = a * up, b << BITS, c * up, d << BITS
+    near_step = a << BITS, b * down, c << BITS, d * down
     if not sticky:
-        loaded = _product(near, loaded)
-    a, b, c, d = loaded  # the fixed point is the root of c u^2 + (d - a) u - b
+        loaded_step = _product(near_step, loaded_step)
+    a, b, c, d = loaded_step  # the fixed point is the root of c u^2 + (d - a) u - b
     root = _isqrt((a - d) * (a - d) + 4 * b * c)
     limit = -(-((a - d + root + 1) << BITS) // (2 * c)) if a >= d else -(-(2 * b << BITS) // (root + d - a))
     limit = max(ONE, limit)
     if adversary == "ignorant":
         return limit
     capped = odds_leakage(worst_odds((q, q, r, r)), max(up, down))
-    if min(plain) < q[1] * r[1] >> _MOST_SHIFT:
+    if min(plain_step) < q[1] * r[1] >> _MOST_SHIFT:
         return capped
     starts = [((q[1] - q[0]) * r[1], q[1] * r[0]), (q[0] * r[1], q[1] * (r[1] - r[0]))]  # m and n after a known state
     pairs = [(start, start) for start in starts]
     if not sticky:
-        pairs += [(_moved(near, start), _moved(plain, start)) for start in starts]
-    most = _walk(limit, pairs, (plain, loaded), (q, r), (up, 0 if sticky else down), idle)
-    return min(most, capped)
+        pairs += [(_moved(near_step, start), _moved(plain_step, start)) for start in starts]
+    walked = _walk(limit, pairs, (plain_step, loaded_step), (q, r), (up, 0 if sticky else down), on_progress)
+    return min(walked, capped)
 
 
 def _walk(
-    limit: int, pairs: "list[Ends]", steps: "tuple[Step, Step]", ends: "Ends", ratios: tuple[int, int], idle: "Idle"
+    limit: int,
+    pairs: "list[Ends]",
+    steps: "tuple[Step, Step]",
+    ends: "Ends",
+    ratios: tuple[int, int],
+    on_progress: "Idle",
 ) -> int:
     """The most that a side adds if a state of it is known; `limit` at least, which is what it adds if none is.
 
@@ -159,38 +164,38 @@ def _walk(
     best = limit
     for m_start, n_start in pairs:
         m, low, high = ratio_up(*m_start), (n_start[0] << BITS) // n_start[1], ratio_up(*n_start)
-        best = max(best, _climbed(worst, lower, m, low, idle))
-        rising, ticks, level, rest = n_start[0] < n_start[1], 0, 0, m
+        best = max(best, _climbed(worst, lower, m, low, on_progress))
+        rising, ticks, level, remaining = n_start[0] < n_start[1], 0, 0, m
         for _ in range(_MOST_STEPS):
-            idle()
-            here = -(-(m << BITS) // low)
-            best = max(best, here)
-            rest = -(-(limit << BITS) // low) if rising else m
-            if rest <= best * _NEAR >> BITS or ticks > _MOST_TICKS:
+            on_progress()
+            ratio = -(-(m << BITS) // low)
+            best = max(best, ratio)
+            remaining = -(-(limit << BITS) // low) if rising else m
+            if remaining <= best * _NEAR >> BITS or ticks > _MOST_TICKS:
                 break
             while True:
-                after, above = lower.image(low, level), upper.image(high, level)
-                sides = (low, above) if rising else (after, high)
-                if not level or _Powers(_bridge(plain, ends, ratios, sides), True).image(here, level) <= best:
+                next_low, next_high = lower.image(low, level), upper.image(high, level)
+                sides = (low, next_high) if rising else (next_low, high)
+                if not level or _Powers(_bridge(plain, ends, ratios, sides), True).image(ratio, level) <= best:
                     break
                 level -= 1
-            m, low, high = worst.image(m, level), after, above
+            m, low, high = worst.image(m, level), next_low, next_high
             ticks += 1 << level
             level += 1
-        best = max(best, rest)
+        best = max(best, remaining)
     return best
 
 
-def _climbed(loaded: "_Powers", lower: "_Powers", m: int, low: int, idle: "Idle") -> int:
+def _climbed(loaded: "_Powers", lower: "_Powers", m: int, low: int, on_progress: "Idle") -> int:
     """A ratio near the top of a rise, walked up in strides of powers of two."""
     top = level = 0
     while 0 <= level <= 40:
-        idle()
-        ahead, below = loaded.image(m, level), lower.image(low, level)
-        here = -(-(ahead << BITS) // below)
-        top = max(top, here)
-        if (loaded.image(ahead, 0) << BITS) // lower.image(below, 0) > here * _NEAR >> BITS:
-            m, low, level = ahead, below, level + 1
+        on_progress()
+        next_m, next_low = loaded.image(m, level), lower.image(low, level)
+        ratio = -(-(next_m << BITS) // next_low)
+        top = max(top, ratio)
+        if (loaded.image(next_m, 0) << BITS) // lower.image(next_low, 0) > ratio * _NEAR >> BITS:
+            m, low, level = next_m, next_low, level + 1
         else:
             level -= 1
     return top
@@ -212,31 +217,31 @@ def _bridge(plain: "Step", ends: "Ends", ratios: tuple[int, int], sides: tuple[i
     return _product(_tick(ends, ONE, down, _image(plain, high, False), _image(plain, low, True), False), first)
 
 
-def _tick(ends: "Ends", top: int, bottom: int, n_of_x: int, n_of_y: int, up: bool = True) -> "Step":
+def _tick(ends: "Ends", top: int, bottom: int, n_of_x: int, n_of_y: int, round_up: bool = True) -> "Step":
     """The map of h of one tick with outputs of the ratio top / bottom; x and y are rounded up and down, or reversed."""
     q, r = ends
     x, y = n_of_x * (q[1] - q[0]), n_of_y * r[0]
-    x, y = (-(-x // q[0]), y // (r[1] - r[0])) if up else (x // q[0], -(-y // (r[1] - r[0])))
+    x, y = (-(-x // q[0]), y // (r[1] - r[0])) if round_up else (x // q[0], -(-y // (r[1] - r[0])))
     return top * x * (ONE + y), bottom * (ONE + y) << BITS, top * y * (ONE + x), bottom * (ONE + x) << BITS
 
 
 class _Powers:
     """An increasing map u -> (a u + b) / (c u + d), applied 2^level times; every rounding goes to one side."""
 
-    def __init__(self, step: "Step", up: bool) -> None:
-        self._up = up
+    def __init__(self, step: "Step", round_up: bool) -> None:
+        self._up = round_up
         self._squares = [self._rounded(step)]
 
     def image(self, value: int, level: int) -> int:
         """The image of a value, rounded to the side."""
         squares = self._squares
-        at = min(level, len(squares) - 1)
-        step = squares[at]
-        while at < level:
+        power = min(level, len(squares) - 1)
+        step = squares[power]
+        while power < level:
             a, b, c, d = step
             step = self._rounded((a * a + b * c, b * (a + d), c * (a + d), b * c + d * d))
-            at += 1
-            if at < _STORED:
+            power += 1
+            if power < _STORED:
                 squares.append(step)
         return _image(step, value, self._up)
 
@@ -259,9 +264,9 @@ def _moved(step: "Step", value: "Fraction") -> "Fraction":
     return a * value[0] + b * value[1], c * value[0] + d * value[1]
 
 
-def _image(step: "Step", value: int, up: bool) -> int:
+def _image(step: "Step", value: int, round_up: bool) -> int:
     top, bottom = _moved(step, (value, ONE))
-    return ratio_up(top, bottom) if up else (top << BITS) // bottom
+    return ratio_up(top, bottom) if round_up else (top << BITS) // bottom
 
 
 def less(first: "Fraction", other: "Fraction") -> bool:
@@ -289,15 +294,15 @@ def exp_up(top: int, bottom: int) -> int:
     if top > MOST_NATS * bottom:
         raise ValueError("more than 1000 nats")
     bits, halvings = BITS + 64, 12  # below 1000/4096; squared twelve times, an error of 2^-192 stays below 2^-170
-    whole = 1 << bits
+    unit = 1 << bits
     x = -(-(top << bits) // (bottom << halvings))
-    total, term, count = whole, whole, 1
+    total, term, count = unit, unit, 1
     while term > 1:
-        term = -(-term * x // (whole * count))
+        term = -(-term * x // (unit * count))
         total, count = total + term, count + 1
     total += 2  # what is left of the series: terms fall by more than half
     for _ in range(halvings):
-        total = -(-total * total // whole)
+        total = -(-total * total // unit)
     return (total >> (bits - BITS)) + 1
 
 

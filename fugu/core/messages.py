@@ -62,9 +62,9 @@ class Unpacker:
         end = self.at + size
         if end > len(self._data):
             raise MessageError("cut short")
-        taken = self._data[self.at : end]
+        chunk = self._data[self.at : end]
         self.at = end
-        return taken
+        return chunk
 
     def number(self, low: int, high: int) -> int:
         """An integer."""
@@ -80,7 +80,7 @@ class Unpacker:
             raise MessageError("a number is out of range")
         return value
 
-    def _length(self, kind: str, most: int, short: int, bits: int, long: dict[int, int]) -> int:
+    def _length(self, kind: str, max_size: int, short: int, bits: int, long: dict[int, int]) -> int:
         """How long a value of a kind is: by the low bits of its short form, or by so many bytes after a code."""
         code = self.take(1)[0]
         if code in long:
@@ -89,35 +89,35 @@ class Unpacker:
             size = code & bits
         else:
             raise MessageError("no " + kind.partition(" ")[2])
-        if size > most:
+        if size > max_size:
             raise MessageError(kind + " is too long")
         return size
 
-    def array(self, most: int) -> int:
+    def array(self, max_size: int) -> int:
         """The length of an array, whose items follow."""
-        return self._length("an array", most, 0x90, 15, {0xDC: 2})
+        return self._length("an array", max_size, 0x90, 15, {0xDC: 2})
 
-    def text(self, most: int) -> str:
+    def text(self, max_size: int) -> str:
         """A string."""
         try:
-            return self.take(self._length("a string", most, 0xA0, 31, {0xD9: 1, 0xDA: 2})).decode()
+            return self.take(self._length("a string", max_size, 0xA0, 31, {0xD9: 1, 0xDA: 2})).decode()
         except UnicodeError:
             raise MessageError("no text") from None
 
-    def binary(self, most: int) -> bytes:
+    def binary(self, max_size: int) -> bytes:
         """A byte string."""
-        return self.take(self._length("a byte string", most, -1, 0, {0xC4: 1, 0xC5: 2, 0xC6: 4}))
+        return self.take(self._length("a byte string", max_size, -1, 0, {0xC4: 1, 0xC5: 2, 0xC6: 4}))
 
 
-def status(online: bool, depth: int, codes: list[int], streams: list[list[object]], randomness: str = "") -> bytes:
+def status(is_online: bool, depth: int, codes: list[int], streams: list[list[object]], randomness: str = "") -> bytes:
     """A device's status: streams are [stream, policy version, next tick]; its version says what its noise rests on."""
     kind = " (computational)" if randomness.startswith("computational") else ""
-    return b"\x03" + pack([online, VERSION + kind, depth, codes, streams])
+    return b"\x03" + pack([is_online, VERSION + kind, depth, codes, streams])
 
 
-def policy_status(version: int, judged: bytes, reason: str, detail: str, refused: int, stale: bool) -> bytes:
+def policy_status(version: int, judged_digest: bytes, reason: str, detail: str, refusals: int, is_stale: bool) -> bytes:
     """Status of a device about the documents that it is sent."""
-    return b"\x0b" + pack([version, judged, reason, detail, refused, stale])
+    return b"\x0b" + pack([version, judged_digest, reason, detail, refusals, is_stale])
 
 
 def committed(payload: bytes, key: bytes, fleet: str, device: str) -> "tuple[int, list[Any]]":
@@ -127,24 +127,24 @@ def committed(payload: bytes, key: bytes, fleet: str, device: str) -> "tuple[int
     """
     if payload[:1] != b"\x02":
         raise MessageError("another schema")
-    read = Unpacker(payload, 1)
-    if read.array(3) != 3:
+    fields = Unpacker(payload, 1)
+    if fields.array(3) != 3:
         raise MessageError("another number of fields")
-    counter, tag = read.number(0, (1 << 64) - 1), read.binary(32)
-    begin, commits = read.at, []
-    for _ in range(read.array(64)):
-        if read.array(3) != 3:
+    counter, tag = fields.number(0, (1 << 64) - 1), fields.binary(32)
+    begin, commits = fields.at, []
+    for _ in range(fields.array(64)):
+        if fields.array(3) != 3:
             raise MessageError("a stream of another form")
-        name, through, gaps = read.text(97), read.number(-1, MAX_TICK), []
-        for _ in range(read.array(32)):
-            if read.array(2) != 2:
+        name, last_tick, gaps = fields.text(97), fields.number(-1, MAX_TICK), []
+        for _ in range(fields.array(32)):
+            if fields.array(2) != 2:
                 raise MessageError("a gap of another form")
-            low, high = read.number(-1, MAX_TICK), read.number(0, MAX_TICK)
+            low, high = fields.number(-1, MAX_TICK), fields.number(0, MAX_TICK)
             if low >= high:
                 raise MessageError("an empty gap")
             gaps.append((low, high))
-        commits.append((name, through, gaps))
-    if read.at != len(payload):
+        commits.append((name, last_tick, gaps))
+    if fields.at != len(payload):
         raise MessageError("bytes follow the end")
     head = b"fugu/2 committed\0" + fleet.encode() + b"\0" + device.encode() + b"\0" + struct.pack(">Q", counter)
     if not same(hmac(key, head + payload[begin:]), tag):

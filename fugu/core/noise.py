@@ -78,17 +78,17 @@ def uniform_below(entropy: "Entropy") -> "Callable[[int], int]":
     The bytes are overwritten before draw returns.
     """
 
-    def draw(below: int) -> int:
-        if below < 1:
-            raise ValueError("no integer is below %d and at least 0" % below)
-        bits = len(bin(below - 1)) - 2 if below > 1 else 0
+    def draw(limit: int) -> int:
+        if limit < 1:
+            raise ValueError("no integer is below %d and at least 0" % limit)
+        bits = len(bin(limit - 1)) - 2 if limit > 1 else 0
         mask = (1 << bits) - 1
         buffer = bytearray((bits + 7) // 8)
         value = 0
         while bits:
             entropy(memoryview(buffer))
             value = int.from_bytes(buffer, "little") & mask
-            if value < below:
+            if value < limit:
                 break
         for i in range(len(buffer)):
             buffer[i] = 0

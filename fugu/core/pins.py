@@ -37,23 +37,26 @@ def departures(policy: Policy, pinned: Policy) -> "Iterator[str]":
         yield "a weaker adversary"
     if other_windows([policy], pinned):
         yield "a window of the same name with other ticks"
-    mine, theirs = _windows_claim(policy), _windows_claim(pinned)
-    if mine and theirs:
-        if mine[0] < theirs[0]:
+    claim, pinned_claim = _windows_claim(policy), _windows_claim(pinned)
+    if claim and pinned_claim:
+        if claim[0] < pinned_claim[0]:
             yield "windows with a weaker adversary"
-        _, claimed, ticks = mine
-        _, most, wanted = theirs
-        if most and (not claimed or stretched(policy, claimed, ticks, wanted, most, True) > most):
+        _, claimed_ratio, ticks = claim
+        _, pinned_ratio, pinned_ticks = pinned_claim
+        if pinned_ratio and (
+            not claimed_ratio
+            or stretched(policy, claimed_ratio, ticks, pinned_ticks, pinned_ratio, True) > pinned_ratio
+        ):
             yield "windows that lose more"
 
 
-def other_windows(policies: list[Policy], before: Policy) -> bool:
+def other_windows(policies: list[Policy], earlier: Policy) -> bool:
     """True if a window of a policy has the name of one before, of the same stream, and other ticks."""
-    ticks = {window.name: (window.start, window.length, window.stride) for window in before.windows}
+    ticks = {window.name: (window.start, window.length, window.stride) for window in earlier.windows}
     for policy in policies:
-        for window in policy.windows if policy.stream == before.stream else ():
-            mine = window.start, window.length, window.stride
-            if ticks.get(window.name, mine) != mine:
+        for window in policy.windows if policy.stream == earlier.stream else ():
+            window_ticks = window.start, window.length, window.stride
+            if ticks.get(window.name, window_ticks) != window_ticks:
                 return True
     return False
 

@@ -80,8 +80,8 @@ class Window:
 
     def holding(self, tick: int) -> range:
         """Indices of the windows that hold a tick."""
-        after = tick - self.start
-        return range(max(0, (after - self.length) // self.stride + 1), after // self.stride + 1)
+        elapsed = tick - self.start
+        return range(max(0, (elapsed - self.length) // self.stride + 1), elapsed // self.stride + 1)
 
     def first_from(self, tick: int) -> int:
         """Index of the first window that begins at a tick or after it."""

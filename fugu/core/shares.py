@@ -51,11 +51,11 @@ class Shares:
         ratio_low, ratio_high = self._ratios(digits)
         low, high = word << _GUARD, (word + 1) << _GUARD
         term_low = term_high = self._threshold << (digits - UNIT)
-        below, sum_low, sum_high = 0, term_low, term_high
+        certain_low, sum_low, sum_high = 0, term_low, term_high
         count = 0
         while True:
             if high <= sum_low:
-                return count if low >= below else None
+                return count if low >= certain_low else None
             if low < sum_high:
                 return None
             count += 1
@@ -64,7 +64,7 @@ class Shares:
             term_high = _up(_up(term_high * ratio_high, 1 << digits) * top, bottom)
             if not term_low:
                 return None
-            below = sum_high
+            certain_low = sum_high
             sum_low, sum_high = sum_low + term_low, sum_high + term_high
 
     def _ratios(self, digits: int) -> tuple[int, int]:
@@ -82,13 +82,13 @@ def rate_up(threshold: int, homes: int) -> int:
     """
     if not (0 < threshold < 1 << UNIT and homes >= 1):
         raise ValueError("a threshold is in 1..2^32-1, and a share is for at least one home")
-    whole = 1 << _RATE_BITS
+    unit = 1 << _RATE_BITS
     y = _power(threshold, homes, _RATE_BITS)[1]
-    total, term = 0, whole
+    total, term = 0, unit
     for n in range(1, _TERMS + 1):
-        term = _up(term * y, whole)
+        term = _up(term * y, unit)
         total += _up(term, n)
-    total += _up(_up(term * y, whole) * whole, (_TERMS + 1) * (whole - y))
+    total += _up(_up(term * y, unit) * unit, (_TERMS + 1) * (unit - y))
     return _up(total, 1 << (_RATE_BITS - UNIT))
 
 
@@ -108,16 +108,16 @@ def random_bits(entropy: "Callable[[bytearray], None]") -> "Bits":
 
 def _power(threshold: int, homes: int, digits: int) -> tuple[int, int]:
     """(threshold / 2^32)^homes over 2^digits, from below and above."""
-    whole = 1 << digits
+    unit = 1 << digits
     base_low = base_high = threshold << (digits - UNIT)
-    low = high = whole
+    low = high = unit
     while homes:
         if homes & 1:
-            low, high = low * base_low >> digits, _up(high * base_high, whole)
+            low, high = low * base_low >> digits, _up(high * base_high, unit)
         homes >>= 1
         if homes:
-            base_low, base_high = base_low * base_low >> digits, _up(base_high * base_high, whole)
-    return low, min(high, whole)
+            base_low, base_high = base_low * base_low >> digits, _up(base_high * base_high, unit)
+    return low, min(high, unit)
 
 
 def _up(top: int, bottom: int) -> int:

@@ -70,12 +70,12 @@ class Bands:
 
     def state(self, number: int) -> int:
         """The state of the next integer."""
-        state, before = self._find(self._edges, number), self._before
+        state, last_state = self._find(self._edges, number), self._before
         if self._up is not None and self._down is not None:
-            if before is not None and state > before:
-                state = max(before, self._find(self._up, number))
-            elif before is not None and state < before:
-                state = min(before, self._find(self._down, number))
+            if last_state is not None and state > last_state:
+                state = max(last_state, self._find(self._up, number))
+            elif last_state is not None and state < last_state:
+                state = min(last_state, self._find(self._down, number))
             self._before = state
         return state
 
@@ -101,20 +101,20 @@ class RunningMean:
 
     def state(self, number: int) -> int:
         """The state of the next step."""
-        here = number * UNIT
+        position = number * UNIT
         if not self.count:
-            self.mean = here
-        away, band = here - self.mean, 0
+            self.mean = position
+        distance, band = position - self.mean, 0
         if self._multiples is None:
             for edge in self._edges:
-                band += away > edge
+                band += distance > edge
         else:
-            mean, reading = self.mean + self._zero, here + self._zero
+            mean, reading = self.mean + self._zero, position + self._zero
             for top, bottom in self._multiples:
                 band += reading * bottom > mean * top
         if self.count < self.warm_up:
             self.count += 1
-        self.mean += away // self.count if away >= 0 else -(-away // self.count)
+        self.mean += distance // self.count if distance >= 0 else -(-distance // self.count)
         return band
 
     def forget(self) -> None:

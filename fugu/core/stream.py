@@ -17,8 +17,8 @@ class Stream:
     """A stream under a verified policy; `entropy` fills a writable buffer with independent uniform bytes.
 
     `last_framed` is the last tick of the newest frame, -1 for none. `last_indices` are, by name, of the last window
-    that was released. No window that begins before `since` is counted. Numbers are ahead of the wall clock by `shift`
-    ticks. `noise_entropy` is for the noise of windows, if it is another; tests tell them apart.
+    that was released. No window that begins before `since_tick` is counted. Numbers are `shift`
+    ticks ahead of the wall clock. `noise_entropy` is for the noise of windows, if it is another; tests tell them apart.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Stream:
         entropy: "Callable[[memoryview], None]",
         last_framed: int = -1,
         last_indices: dict[str, int] | None = None,
-        since: int = 0,
+        since_tick: int = 0,
         shift: int = 0,
         noise_entropy: "Callable[[memoryview], None] | None" = None,
     ) -> None:
@@ -40,7 +40,7 @@ class Stream:
         self._symbols = bytearray()
         draw = uniform_below(noise_entropy or entropy)
         indices = last_indices or {}
-        self.counters = [Counter(window, draw, indices.get(window.name, -1), since) for window in policy.windows]
+        self.counters = [Counter(window, draw, indices.get(window.name, -1), since_tick) for window in policy.windows]
 
     @property
     def memory(self) -> "tuple[bytes, Classifier]":

@@ -105,8 +105,8 @@ def multiple_of(streams: "Sequence[Pace]") -> int:
 class Ticker(Pace):
     """Draws for the ticks of one stream of a board when they come.
 
-    `policy` is verified; None for a stream that has none now. `stream` makes a `Stream` of a policy that begins after
-    what the outbox knows; `read`, the sensor, gives a reading or None; `silent` is as for `Pace.comes`.
+    `policy` is verified; None for a stream that has none now. `make_stream` makes a `Stream` of a policy that begins
+    after what the outbox knows; `read_sensor` gives a reading or None; `silence` is `silent` of `Pace.comes`.
     """
 
     def __init__(
@@ -114,15 +114,15 @@ class Ticker(Pace):
         policy: Policy | None,
         anchored: Anchored,
         outbox: "Any",
-        stream: "Callable[[Policy, Any], Any]",
-        read: "Callable[[], object]",
-        silent: "Callable[[int], str | None]" = lambda _seconds: None,
+        make_stream: "Callable[[Policy, Any], Any]",
+        read_sensor: "Callable[[], object]",
+        silence: "Callable[[int], str | None]" = lambda _seconds: None,
     ) -> None:
         super().__init__(policy, TickClock(*outbox.clock), outbox.reserved)
         self.clock.follow(outbox.shift, outbox.since)
-        self._anchored, self._outbox, self._read = anchored, outbox, read
-        self._silent = silent
-        self._make = stream
+        self._anchored, self._outbox, self._read = anchored, outbox, read_sensor
+        self._silent = silence
+        self._make = make_stream
         self._stream: Any = None
         self._memory: Any = None
         self._placed = 0
@@ -170,13 +170,13 @@ class Ticker(Pace):
             self._placed = -1
 
     def _place(self) -> None:
-        shift, since, first = find_place([self], self._anchored, self._placed != 0)
-        changed = shift != self.clock.shift
-        if changed and self._stream is not None:
+        shift, since_tick, first = find_place([self], self._anchored, self._placed != 0)
+        is_new_shift = shift != self.clock.shift
+        if is_new_shift and self._stream is not None:
             self._outbox.seal(self._stream.close(), self._outbox.reserved)
-        self._outbox.set_shift(shift, since)
-        self.clock.follow(shift, since)
-        if changed or self._stream is None:
+        self._outbox.set_shift(shift, since_tick)
+        self.clock.follow(shift, since_tick)
+        if is_new_shift or self._stream is None:
             self._begin()
         self.next_tick = first
         self._placed = self._anchored.anchors
@@ -193,20 +193,20 @@ class Ticker(Pace):
             reading = self._read()
         except Exception:  # a sensor that fails gives no reading; what it says may be one
             reading = None
-        ended = stream.before(tick)
+        ended_frames = stream.before(tick)
         if policy.symbols:
-            through = tick + policy.frame_ticks
+            last_reserved = tick + policy.frame_ticks
             if stream.is_empty and not outbox.fits():
                 self.trouble = "storage-full"
                 return False
-            if ended:
-                outbox.seal(ended, through - 1)
-            outbox.reserve(through - 1 if tick > outbox.reserved else tick)
+            if ended_frames:
+                outbox.seal(ended_frames, last_reserved - 1)
+            outbox.reserve(last_reserved - 1 if tick > outbox.reserved else tick)
         else:
-            through = tick
+            last_reserved = tick
         self.last_tick = tick
-        done = stream.tick(tick, reading)
-        if done:
-            outbox.seal(done, through if stream.is_empty else outbox.reserved)
+        completed = stream.tick(tick, reading)
+        if completed:
+            outbox.seal(completed, last_reserved if stream.is_empty else outbox.reserved)
         self.trouble = None
-        return bool(ended or done)
+        return bool(ended_frames or completed)

@@ -50,18 +50,18 @@ class TrustState:
 
         If it was another before, the trust in all roots that were followed since ends; versions go on.
         """
-        new = TrustState(root)
-        if new.enrolled == self.enrolled:
+        new_trust = TrustState(root)
+        if new_trust.enrolled == self.enrolled:
             return self
-        return self.with_changes(root=root, time=0, stopped=0, enrolled=new.enrolled)
+        return self.with_changes(root=root, time=0, stopped=0, enrolled=new_trust.enrolled)
 
     def expired(self, seconds: int) -> bool:
         """True if the document's time is over, by a Unix time or the newest signed one: no clock goes back."""
         return self.valid_until > 0 and max(seconds, self.time) >= self.valid_until
 
-    def stale(self, seconds: int, fresh: int) -> bool:
-        """True if it is, or the newest signed time is further away than `fresh` seconds, unless that is 0."""
-        return self.expired(seconds) or (fresh > 0 and abs(seconds - self.time) > fresh)
+    def stale(self, seconds: int, max_age: int) -> bool:
+        """True if it is, or the newest signed time is further away than `max_age` seconds, unless that is 0."""
+        return self.expired(seconds) or (max_age > 0 and abs(seconds - self.time) > max_age)
 
     def silent(self, seconds: int, version: int) -> str | None:
         """The code that says that nothing may be drawn, at a Unix time under policies of a version."""
@@ -72,10 +72,10 @@ class TrustState:
     def pack(self) -> bytearray:
         """Bytes that `unpack` reads."""
         head = (_MAGIC, self.version, self.time, self.stopped, self.valid_until, self.silent_then, self.digest)
-        data = bytearray(struct.pack(_HEAD, *head, self.enrolled))
+        packed = bytearray(struct.pack(_HEAD, *head, self.enrolled))
         for part in [self.root] + self.policies:
-            data += struct.pack(">I", len(part)) + part
-        return data + hashlib.sha256(data).digest()[:_CHECK]
+            packed += struct.pack(">I", len(part)) + part
+        return packed + hashlib.sha256(packed).digest()[:_CHECK]
 
     def store(self, path: str) -> None:
         """Replace the file; littlefs renames at one moment. After an OSError the old one is there."""
@@ -88,25 +88,25 @@ def load(path: str, root: bytes) -> TrustState:
     """Read the stored trust of a device enrolled with a root; a new one if there is no file. OSError as of `unpack`."""
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            packed = file.read()
     except OSError as error:
         if error.errno == _NOT_THERE:
             return TrustState(root)
         raise
-    return unpack(data).under(root)
+    return unpack(packed).under(root)
 
 
-def unpack(data: bytes) -> TrustState:
+def unpack(packed: bytes) -> TrustState:
     """Trust that was packed. OSError if it is damaged: no power cut does that, and versions must not begin anew."""
-    at, end = struct.calcsize(_HEAD), len(data) - _CHECK
-    if end < at or hashlib.sha256(data[:end]).digest()[:_CHECK] != data[end:] or data[:4] != _MAGIC:
+    offset, end = struct.calcsize(_HEAD), len(packed) - _CHECK
+    if end < offset or hashlib.sha256(packed[:end]).digest()[:_CHECK] != packed[end:] or packed[:4] != _MAGIC:
         raise OSError("what is kept of earlier documents is damaged: flash the board anew")
-    head = struct.unpack_from(_HEAD, data)
+    head = struct.unpack_from(_HEAD, packed)
     parts = []
-    while at < end:
-        size = struct.unpack_from(">I", data, at)[0]
-        parts.append(data[at + 4 : at + 4 + size])
-        at += 4 + size
+    while offset < end:
+        size = struct.unpack_from(">I", packed, offset)[0]
+        parts.append(packed[offset + 4 : offset + 4 + size])
+        offset += 4 + size
     trusted = TrustState(parts[0])
     _, trusted.version, trusted.time, trusted.stopped, trusted.valid_until, silent, *names = head
     trusted.digest, trusted.enrolled = names

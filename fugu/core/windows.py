@@ -52,12 +52,12 @@ class NoisyCounts(Secret):
         self.observed = observed
         self.goes_on = False
 
-    def add(self, place: int | None) -> None:
+    def add(self, position: int | None) -> None:
         """Count one observed tick, in a place, elsewhere, or without a state; the same is done whichever it is."""
         self.observed += 1
         self.goes_on = True
         for number in range(len(self._counts)):
-            self._counts[number] += number == place
+            self._counts[number] += number == position
 
     def take(self, low: int = COUNT_LOW, high: int = COUNT_HIGH) -> "list[int]":
         """The noisy counts, as a frame can hold them; afterwards there are none."""
@@ -72,7 +72,7 @@ class NoisyCounts(Secret):
 class Counter:
     """The windows of one definition that are under way; `draw` gives uniform integers below a number.
 
-    `last_index` is of the last window that was ever released, -1 for none. None that begins before `since` is counted:
+    `last_index` is of the last window that was ever released, -1 for none. None that begins before `since_tick` counts:
     it would hold ticks from before the clock was set. `records` are (index, ticks observed, noisy counts) of windows
     that go on if their time is not over. `open` are the windows under way, by index.
     """
@@ -82,13 +82,13 @@ class Counter:
         window: Window,
         draw: "Callable[[int], int]",
         last_index: int,
-        since: int,
+        since_tick: int,
         records: "Sequence[tuple[int, int, Sequence[int]]]" = (),
     ) -> None:
         self.window = window
         self.last_index = last_index
         self._draw = draw
-        self._next = max(last_index + 1, window.first_from(since))
+        self._next = max(last_index + 1, window.first_from(since_tick))
         self.open: dict[int, NoisyCounts] = {}
         for index, observed, counts in records:
             if index >= self._next:
@@ -112,11 +112,11 @@ class Counter:
     def observe(self, tick: int, state: int | None) -> None:
         """Count the state of a tick that is later than every one before, or a tick without one."""
         self.prepare(tick)
-        place = self.window.place(tick, state)
+        position = self.window.place(tick, state)
         for index in self.window.holding(tick):
             counts = self.open.get(index)
             if counts is not None:
-                counts.add(place)
+                counts.add(position)
 
     def close(self, tick: int) -> "list[tuple[int, int, list[int]]]":
         """The windows that end at a tick or before it, once: (index, ticks observed, noisy counts) of each."""

@@ -27,10 +27,10 @@ class Drbg:
         self.key, self.value = bytes(32), b"\x01" * 32
         self.reseed(seed)
 
-    def reseed(self, data: bytes = b"") -> None:
+    def reseed(self, input_bytes: bytes = b"") -> None:
         """Take something more in; also the function that the standard calls Update."""
-        for mark in (b"\0", b"\x01") if data else (b"\0",):
-            self.key = hmac(self.key, self.value + mark + data)
+        for mark in (b"\0", b"\x01") if input_bytes else (b"\0",):
+            self.key = hmac(self.key, self.value + mark + input_bytes)
             self.value = hmac(self.key, self.value)
 
     def generate(self, size: int) -> bytes:
@@ -49,60 +49,63 @@ def provisioned(hedge):
 
     def fill(buffer) -> None:
         nonlocal block_left, blocks, child
-        at = 0
-        while at < len(buffer):
+        offset = 0
+        while offset < len(buffer):
             if not block_left:
                 if not blocks:
                     child, blocks = _seeded(hedge), BLOCKS
                 pool[:] = child.generate(BLOCK)
                 block_left, blocks = BLOCK, blocks - 1
-            size = min(block_left, len(buffer) - at)
-            buffer[at : at + size] = pool[block_left - size : block_left]
+            size = min(block_left, len(buffer) - offset)
+            buffer[offset : offset + size] = pool[block_left - size : block_left]
             pool[block_left - size : block_left] = bytes(size)
-            block_left, at = block_left - size, at + size
+            block_left, offset = block_left - size, offset + size
 
     return fill
 
 
 def _seeded(hedge) -> Drbg:
     """A generator with a seed that nobody had before."""
-    root, counter, taken = _state()
+    root, counter, seed_digest = _state()
     seed = root.generate(48)
-    _write(root, counter + 1, taken)
+    _write(root, counter + 1, seed_digest)
     return Drbg(seed + struct.pack(">Q", counter) + hedge(32))
 
 
 def _state() -> tuple:
     """The state in flash, how many seeds it has made, and which provisioned seed it has taken last."""
-    stored, seed = _read(STATE), _read(SEED)
-    if stored is None and seed is None:
+    stored_state, seed = _read(STATE), _read(SEED)
+    if stored_state is None and seed is None:
         raise OSError(_BAD)
     if seed is not None and len(seed) != SEED_BYTES:
         raise OSError(_BAD)
-    counter, taken = 0, bytes(_CHECK)
-    if stored is None:
+    counter, seed_digest = 0, bytes(_CHECK)
+    if stored_state is None:
         root = Drbg(seed)
-        taken = _digest(seed)
-        _write(root, counter, taken)
+        seed_digest = _digest(seed)
+        _write(root, counter, seed_digest)
     else:
         root = Drbg(b"")
-        whole = len(stored) == struct.calcsize(_FORM) + _CHECK and _digest(stored[:-_CHECK]) == stored[-_CHECK:]
-        if not whole or stored[:4] != _FORMAT:
+        is_intact = (
+            len(stored_state) == struct.calcsize(_FORM) + _CHECK
+            and _digest(stored_state[:-_CHECK]) == stored_state[-_CHECK:]
+        )
+        if not is_intact or stored_state[:4] != _FORMAT:
             raise OSError(_BAD)
-        _, counter, root.key, root.value, taken = struct.unpack(_FORM, stored[:-_CHECK])
+        _, counter, root.key, root.value, seed_digest = struct.unpack(_FORM, stored_state[:-_CHECK])
     if seed is not None:
-        if taken != _digest(seed):
+        if seed_digest != _digest(seed):
             root.reseed(seed)
-            taken = _digest(seed)
-            _write(root, counter, taken)
+            seed_digest = _digest(seed)
+            _write(root, counter, seed_digest)
         os.remove(SEED)
-    return root, counter, taken
+    return root, counter, seed_digest
 
 
-def _write(root: Drbg, counter: int, taken: bytes) -> None:
-    data = struct.pack(_FORM, _FORMAT, counter, root.key, root.value, taken)
+def _write(root: Drbg, counter: int, seed_digest: bytes) -> None:
+    state = struct.pack(_FORM, _FORMAT, counter, root.key, root.value, seed_digest)
     with open(NEWER, "wb") as file:
-        file.write(data + _digest(data))
+        file.write(state + _digest(state))
     os.rename(NEWER, STATE)
 
 
@@ -116,5 +119,5 @@ def _read(name: str):
         raise
 
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()[:_CHECK]
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()[:_CHECK]

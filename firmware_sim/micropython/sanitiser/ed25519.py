@@ -11,30 +11,30 @@ _MASK = (1 << 64) - 1
 _cubes = b""
 
 
-def verify(public: bytes, message: tuple, signature: bytes, idle) -> bool:
-    """True if a key (32 bytes) has signed a message, in parts, with these 64 bytes; `idle` is called often."""
+def verify(public: bytes, message: tuple, signature: bytes, on_progress) -> bool:
+    """True if a key (32 bytes) has signed a message, in parts, with these 64 bytes; `on_progress` is called often."""
     if len(public) != 32 or len(signature) != 64:
         return False
     key, commitment = _point(public), _point(signature[:32])
     scalar = int.from_bytes(signature[32:], "little")
     if key is None or commitment is None or scalar >= _ORDER:
         return False
-    challenge = int.from_bytes(sha512((signature[:32], public) + message, idle), "little") % _ORDER
+    challenge = int.from_bytes(sha512((signature[:32], public) + message, on_progress), "little") % _ORDER
     base = _point((4 * pow(5, _P - 2, _P) % _P).to_bytes(32, "little"))
-    minus = _P - key[0], key[1], 1, _P - key[3]
-    both, point = _add(base, minus), (0, 1, 1, 0)
+    minus_key = _P - key[0], key[1], 1, _P - key[3]
+    base_minus_key, point = _add(base, minus_key), (0, 1, 1, 0)
     for bit in range(252, -1, -1):
-        idle()
+        on_progress()
         point = _twice(point)
         first, other = scalar >> bit & 1, challenge >> bit & 1
         if first or other:
-            point = _add(point, (both if other else base) if first else minus)
+            point = _add(point, (base_minus_key if other else base) if first else minus_key)
     return not (point[0] - commitment[0] * point[2]) % _P and not (point[1] - commitment[1] * point[2]) % _P
 
 
-def _point(data: bytes):
+def _point(encoded: bytes):
     """A point in extended coordinates; none if the bytes are none."""
-    y = int.from_bytes(data, "little")
+    y = int.from_bytes(encoded, "little")
     sign, y = y >> 255, y & ((1 << 255) - 1)
     if y >= _P:
         return None
@@ -69,14 +69,14 @@ def _twice(point: tuple) -> tuple:
 def _constants(count: int, power: int) -> bytes:
     """The first 8 bytes of the fractions of the square or cube roots of the first primes."""
     constants, prime = bytearray(8 * count), 1
-    for place in range(0, 8 * count, 8):
+    for offset in range(0, 8 * count, 8):
         prime = _next_prime(prime)
-        constants[place : place + 8] = (_root(prime << (64 * power), power) & _MASK).to_bytes(8, "big")
+        constants[offset : offset + 8] = (_root(prime << (64 * power), power) & _MASK).to_bytes(8, "big")
     return bytes(constants)
 
 
-def _words(data: bytes) -> list:
-    return [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
+def _words(block: bytes) -> list:
+    return [int.from_bytes(block[offset : offset + 8], "big") for offset in range(0, len(block), 8)]
 
 
 def _next_prime(prime: int) -> int:
@@ -103,37 +103,37 @@ def _turned(word: int, by: int) -> int:
 
 def _blocks(message: tuple):
     """Blocks of 128 bytes, the last of them filled up; small pieces, as memory may be in pieces too."""
-    size, rest = 0, b""
+    size, pending = 0, b""
     for part in message:
         size += len(part)
     end = b"\x80" + bytes((111 - size) % 128) + (8 * size).to_bytes(16, "big")
     for part in message + (end,):
-        for at in range(0, len(part), 128):
-            rest += part[at : at + 128]
-            if len(rest) >= 128:
-                yield rest[:128]
-                rest = rest[128:]
+        for offset in range(0, len(part), 128):
+            pending += part[offset : offset + 128]
+            if len(pending) >= 128:
+                yield pending[:128]
+                pending = pending[128:]
 
 
-def sha512(message: tuple, idle) -> bytes:
+def sha512(message: tuple, on_progress) -> bytes:
     """FIPS 180-4, of a message in parts."""
     global _cubes
     if not _cubes:
         _cubes = _constants(80, 3)
     state = _words(_constants(8, 2))
     for block in _blocks(message):
-        idle()
+        on_progress()
         words = _words(block)  # the last 16 of 80
         a, b, c, d, e, f, g, h = state
         for i in range(80):
-            at = i & 15
+            slot = i & 15
             if i > 15:
                 two, fifteen = words[i - 2 & 15], words[i - 15 & 15]
-                more = _turned(fifteen, 1) ^ _turned(fifteen, 8) ^ fifteen >> 7
-                more += _turned(two, 19) ^ _turned(two, 61) ^ two >> 6
-                words[at] = (words[at] + words[i - 7 & 15] + more) & _MASK
+                schedule = _turned(fifteen, 1) ^ _turned(fifteen, 8) ^ fifteen >> 7
+                schedule += _turned(two, 19) ^ _turned(two, 61) ^ two >> 6
+                words[slot] = (words[slot] + words[i - 7 & 15] + schedule) & _MASK
             word = h + (_turned(e, 14) ^ _turned(e, 18) ^ _turned(e, 41)) + (e & f ^ ~e & _MASK & g)
-            word += int.from_bytes(_cubes[8 * i : 8 * i + 8], "big") + words[at]
+            word += int.from_bytes(_cubes[8 * i : 8 * i + 8], "big") + words[slot]
             two = (_turned(a, 28) ^ _turned(a, 34) ^ _turned(a, 39)) + (a & b ^ a & c ^ b & c)
             h, g, f, e, d, c, b, a = g, f, e, (d + word) & _MASK, c, b, a, (word + two) & _MASK
         state = [(old + new) & _MASK for old, new in zip(state, (a, b, c, d, e, f, g, h))]

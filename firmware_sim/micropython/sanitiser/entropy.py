@@ -43,9 +43,9 @@ def _radio_is_on() -> bool:
         return False
 
 
-def _wipe(data: bytes) -> None:
+def _wipe(buffer: bytes) -> None:
     import uctypes
 
-    view = uctypes.bytearray_at(uctypes.addressof(data), len(data))
+    view = uctypes.bytearray_at(uctypes.addressof(buffer), len(buffer))
     for i in range(len(view)):
         view[i] = 0

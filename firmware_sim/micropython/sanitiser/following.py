@@ -22,13 +22,13 @@ class Following:
     """Documents that a board of a fleet follows; `image` is burnt in, `trusted` was accepted before.
 
     `version` is of the policies that run; `now` gives Unix time in seconds. `switch` puts policies in force, once what
-    is to be kept is stored: called with both, policies may be None. `idle` is called often while something is judged.
+    is to be kept is stored: called with both, policies may be None. `on_progress` is called often while judging.
     `name` is of the topics of this device, `fleet` of the fleet's.
     """
 
-    def __init__(self, image, trusted, version: int, now, switch, idle, name: str, fleet: str) -> None:
+    def __init__(self, image, trusted, version: int, now, switch, on_progress, name: str, fleet: str) -> None:
         self.trusted, self.version = trusted, version
-        self._image, self._now, self._switch, self._idle = image, now, switch, idle
+        self._image, self._now, self._switch, self._idle = image, now, switch, on_progress
         self._kinds = {
             fleet + "root": "root",
             name + "policy/set": "policy",

@@ -26,11 +26,11 @@ def _text(text) -> bytes:
 
 
 def _packet(kind: int, body: bytes) -> bytes:
-    head, rest = bytearray([kind]), len(body)
+    head, payload = bytearray([kind]), len(body)
     while True:
-        byte, rest = rest & 127, rest >> 7
-        head.append(byte | (128 if rest else 0))
-        if not rest:
+        byte, payload = payload & 127, payload >> 7
+        head.append(byte | (128 if payload else 0))
+        if not payload:
             return bytes(head) + body
 
 
@@ -162,21 +162,21 @@ class Link:
                 gc.collect()  # so much in one piece is hard to find
             return kind, await reader.readexactly(size) if size else b""
         body = await reader.readexactly(2)
-        named = struct.unpack(">H", body)[0]
-        if kind >> 4 != _PUBLISH or named > _PIECE:
+        topic_length = struct.unpack(">H", body)[0]
+        if kind >> 4 != _PUBLISH or topic_length > _PIECE:
             raise LinkError("a packet that is too large")
-        body += await reader.readexactly(named + 2)
+        body += await reader.readexactly(topic_length + 2)
         size -= len(body)
         while size:  # a little at a time: if there were no room, the broker would send it again for ever
             size -= len(await reader.readexactly(min(size, _PIECE)))
         return kind & 15 | _TOO_LARGE << 4, body
 
     async def _take(self, kind: int, body: bytes) -> None:
-        what = kind >> 4
-        if what == _PUBACK:
+        action = kind >> 4
+        if action == _PUBACK:
             if len(body) >= 2 and struct.unpack_from(">H", body)[0] == self._waits_for:
                 self._answered.set()
-        elif what in (_PUBLISH, _TOO_LARGE):
+        elif action in (_PUBLISH, _TOO_LARGE):
             end = 2 + struct.unpack_from(">H", body)[0] if len(body) >= 2 else 0
             quality = kind >> 1 & 3
             if not end or quality > 1 or len(body) < end + 2 * quality:
@@ -187,6 +187,6 @@ class Link:
                 topic = body[2:end].decode()
             except UnicodeError:
                 raise LinkError("a topic that is none") from None
-            self._on_message(topic, body[end + 2 * quality :] if what == _PUBLISH else None)
-        elif what == _SUBACK and any(code > 2 for code in body[2:]):
+            self._on_message(topic, body[end + 2 * quality :] if action == _PUBLISH else None)
+        elif action == _SUBACK and any(code > 2 for code in body[2:]):
             raise LinkError("a subscription is refused")

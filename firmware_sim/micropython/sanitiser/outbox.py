@@ -42,13 +42,13 @@ class Outbox:
         self.shift = self.since = self.counter = self.newest = self._spent = 0
         self._waiting = []
         self._covered = {}
-        for at in range(1, len(folder) + 1):
-            if folder[at : at + 1] in ("", "/"):
+        for offset in range(1, len(folder) + 1):
+            if folder[offset : offset + 1] in ("", "/"):
                 try:
-                    os.mkdir(folder[:at])
+                    os.mkdir(folder[:offset])
                 except OSError:
                     pass  # it is there, or writing will say what is wrong
-        ids = sorted(int(entry[0], 16) for entry in os.ilistdir(folder))
+        ids = sorted(int(file[0], 16) for file in os.ilistdir(folder))
         while ids and self._read(ids[-1]) is None:  # cut off while it was written
             os.remove(self._path(ids.pop()))
         self.oldest = ids[0] if ids else 1
@@ -59,11 +59,11 @@ class Outbox:
             self.shift, self.since, self.counter, windows = struct.unpack_from(_HEAD, state)[6:]
             if tuple(clock) != self.clock:
                 raise OutboxError("another clock")
-            at = struct.calcsize(_HEAD)
+            offset = struct.calcsize(_HEAD)
             for _ in range(windows):
-                size, index = struct.unpack_from(">Bq", state, at)
-                self.indices[state[at + 9 : at + 9 + size].decode()] = index
-                at += 9 + size
+                size, index = struct.unpack_from(">Bq", state, offset)
+                self.indices[state[offset + 9 : offset + 9 + size].decode()] = index
+                offset += 9 + size
 
     def expect(self, policy) -> None:
         """Have room for frames of a policy."""
@@ -79,17 +79,17 @@ class Outbox:
         block, _, _, free = os.statvfs(self._folder)[:4]
         return free >= _SPARE_BLOCKS + self._frame_bytes // block
 
-    def reserve(self, through: int) -> None:
+    def reserve(self, last_tick: int) -> None:
         """Make sure that ticks up to this one are never drawn again; after an OSError they must not be drawn."""
-        if through > self.reserved or self._waiting:
-            self.seal([], through)
+        if last_tick > self.reserved or self._waiting:
+            self.seal([], last_tick)
 
-    def set_shift(self, shift: int, since: int) -> None:
+    def set_shift(self, shift: int, since_tick: int) -> None:
         """Let the next tick be one of another shift."""
-        if (shift, since) != (self.shift, self.since):
-            self.seal([], self.reserved, shift, since)
+        if (shift, since_tick) != (self.shift, self.since):
+            self.seal([], self.reserved, shift, since_tick)
 
-    def seal(self, frames: list, reserved: int, shift=None, since=None) -> None:
+    def seal(self, frames: list, reserved: int, shift=None, since_tick=None) -> None:
         """Write frames that have ended, (sequence, previous, last, bytes), and what is reserved: one file, closed once.
 
         Raises:
@@ -97,7 +97,7 @@ class Outbox:
         """
         self._waiting += frames
         if shift is None:
-            shift, since = self.shift, self.since
+            shift, since_tick = self.shift, self.since
         last_framed, indices = self.last_framed, dict(self.indices)
         for name, _, last, _ in self._waiting:
             window = name.partition("/")[2]
@@ -107,7 +107,7 @@ class Outbox:
                 last_framed = last
         reserved = max(reserved, self.reserved, last_framed)
         number = self.newest + 1
-        head = (_MAGIC, number) + self.clock + (reserved, last_framed, shift, since, self.counter, len(indices))
+        head = (_MAGIC, number) + self.clock + (reserved, last_framed, shift, since_tick, self.counter, len(indices))
         state = bytearray(struct.pack(_HEAD, *head))
         for window in sorted(indices):
             state += struct.pack(">Bq", len(window), indices[window]) + window.encode()
@@ -115,19 +115,19 @@ class Outbox:
         body = bytearray([len(self._waiting)])
         for name, previous, last, frame in self._waiting:
             body += struct.pack(">BqqH", len(name), previous, last, len(frame)) + name.encode() + frame
-        data = state + body + _digest(body) + state + struct.pack(">H", len(state))
+        segment = state + body + _digest(body) + state + struct.pack(">H", len(state))
         with open(self._path(number), "wb") as file:
-            file.write(data)
+            file.write(segment)
         self._waiting = []
         if self._spent:
             self._remove(self._spent)
             self._spent = 0
         self.newest, self.reserved, self.last_framed, self.indices = number, reserved, last_framed, indices
-        self.shift, self.since = shift, since
+        self.shift, self.since = shift, since_tick
 
-    def next(self, after: int):
+    def next(self, after_id: int):
         """The id of the next segment with frames that are not known to be safe, and those; none if there is none."""
-        number = max(after + 1, self.oldest)
+        number = max(after_id + 1, self.oldest)
         while number <= self.newest:
             segment = self._read(number)
             if segment is not None:
@@ -147,8 +147,8 @@ class Outbox:
 
         It returns whether the oldest that is left is missed there, though later ones have arrived.
         """
-        for name, through, gaps in commits:
-            self._covered[name] = through, gaps
+        for name, last_tick, gaps in commits:
+            self._covered[name] = last_tick, gaps
         while self.oldest <= min(sent, self.newest):
             segment = self._read(self.oldest)
             frames = [] if segment is None else segment[1]
@@ -158,8 +158,8 @@ class Outbox:
         return False
 
     def _is_covered(self, name: str, previous: int, last: int) -> bool:
-        through, gaps = self._covered.get(name, (-1, []))
-        return last <= through and not any(previous < high and last > low for low, high in gaps)
+        last_tick, gaps = self._covered.get(name, (-1, []))
+        return last <= last_tick and not any(previous < high and last > low for low, high in gaps)
 
     def _drop(self, number: int) -> None:
         while self.oldest <= number:
@@ -182,49 +182,51 @@ class Outbox:
         """Read the facts for a restart, and the frames of a segment; none if it is not there, or not whole."""
         try:
             with open(self._path(number), "rb") as file:
-                data = file.read()
+                segment = file.read()
         except OSError:
             return None
-        end = len(data) - 2
-        state, again = _state(data, 0), None
+        end = len(segment) - 2
+        state, second_state = _state(segment, 0), None
         if end > 0:
-            begin = end - struct.unpack_from(">H", data, end)[0]
-            again = _state(data, begin) if begin > 0 else None
-            if again is not None and begin + len(again) != end:
-                again = None
-        size = len(state or again or b"")
-        body = data[size : end - size]
+            begin = end - struct.unpack_from(">H", segment, end)[0]
+            second_state = _state(segment, begin) if begin > 0 else None
+            if second_state is not None and begin + len(second_state) != end:
+                second_state = None
+        size = len(state or second_state or b"")
+        body = segment[size : end - size]
         if state is None:
-            state = again
+            state = second_state
         if state is None or len(body) <= _CHECK or _digest(body[:-_CHECK]) != body[-_CHECK:]:
             # Damaged in the middle, or cut off before the end.
-            return None if again is None else (again, [])
+            return None if second_state is None else (second_state, [])
         return state, _frames(body)
 
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()[:_CHECK]
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()[:_CHECK]
 
 
-def _state(data: bytes, begin: int):
+def _state(segment: bytes, begin: int):
     """Facts for a restart, with their checksum, if it is there and whole."""
-    at = begin + struct.calcsize(_HEAD)
-    if begin < 0 or data[begin : begin + 4] != _MAGIC or at > len(data):
+    offset = begin + struct.calcsize(_HEAD)
+    if begin < 0 or segment[begin : begin + 4] != _MAGIC or offset > len(segment):
         return None
-    for _ in range(data[at - 1]):
-        if at >= len(data):
+    for _ in range(segment[offset - 1]):
+        if offset >= len(segment):
             return None
-        at += 9 + data[at]
-    state = data[begin : at + _CHECK]
+        offset += 9 + segment[offset]
+    state = segment[begin : offset + _CHECK]
     return state if state[-_CHECK:] == _digest(state[:-_CHECK]) else None
 
 
 def _frames(body: bytes) -> list:
     """(sequence, previous, last, bytes) of each frame of a segment."""
-    at, frames = 1, []
+    offset, frames = 1, []
     for _ in range(body[0]):
-        name, previous, last, size = struct.unpack_from(">BqqH", body, at)
-        at += 19
-        frames.append((body[at : at + name].decode(), previous, last, body[at + name : at + name + size]))
-        at += name + size
+        name, previous, last, size = struct.unpack_from(">BqqH", body, offset)
+        offset += 19
+        frames.append(
+            (body[offset : offset + name].decode(), previous, last, body[offset + name : offset + name + size])
+        )
+        offset += name + size
     return frames

@@ -10,7 +10,7 @@ TRUST_FILE = "trust"
 _THRESHOLD = 16384
 
 
-def accepted(image, idle):
+def accepted(image, on_progress):
     """Read stored documents, the image's own policies, and those to run: of the newest document, or the own.
 
     OSError if what was kept is damaged, RefusedError if the image's own policies may not run.
@@ -20,31 +20,31 @@ def accepted(image, idle):
     from fugu.core.derived import derived
 
     trusted = trust.load(TRUST_FILE, image.ROOT)
-    own = derived(image.POLICIES, image, idle)
+    image_policies = derived(image.POLICIES, image, on_progress)
     policies = None
-    if trusted.version >= own[0].version:
+    if trusted.version >= image_policies[0].version:
         try:
-            policies = derived(trusted.policies, image, idle)
+            policies = derived(trusted.policies, image, on_progress)
         except trust.RefusedError as error:
             print("what was accepted before may not run any more:", error.detail)
     derived = None
     release(*JUDGES)
-    return trusted, own, own if policies is None else policies
+    return trusted, image_policies, image_policies if policies is None else policies
 
 
-def board(image, read, clock=None):
+def board(image, read_sensor, clock=None):
     """An image's board, ready to run; from now on, its watchdog has to be fed."""
     feed = watchdog(image.BOARD)
     accepted_image = accepted(image, feed)
     from sanitiser.board import Board
 
-    return Board(image, *accepted_image, read, feed, clock)
+    return Board(image, *accepted_image, read_sensor, feed, clock)
 
 
-def run(read) -> None:
-    """Run the image on this board, for ever; `read` is as of `sanitiser.board.Board`."""
+def run(read_sensor) -> None:
+    """Run the image on this board, for ever; `read_sensor` is as of `sanitiser.board.Board`."""
     import asyncio
 
     import image
 
-    asyncio.run(board(image, read).run())
+    asyncio.run(board(image, read_sensor).run())
