@@ -503,10 +503,10 @@ def remove(
     fleet = opened.settings.fleet
     clear_retained(
         at,
-        opened.left_by(removed_account),
+        opened.topics_of_removed(removed_account),
         waiting=lambda why: say_waiting(f"{why}; waiting for fleet {fleet}"),
     )
-    opened.cleared(removed_account)
+    opened.note_cleared(removed_account)
     print(f"the broker at {opened.address} has nothing of {name} any more")
 
 

@@ -69,23 +69,29 @@ class Vacancies:
     def __init__(self, channel: Server, parts: Sequence[str]) -> None:
         self._parts = parts
         self._db = PostgresDatabase(channel, KIND, create=True)
-        self._since: dict[str, float] = {}
+        self._silences: dict[str, float] = {}
         self._not_before = float("-inf")
 
     def close(self) -> None:
         """Look no more."""
         self._db.close()
 
-    def look(self, now: float, more: float = 0.0) -> list[str]:
-        """Look once; the parts vacant `more` seconds beyond the usual. `now`, by a steady clock, is from before."""
+    def look(self, now: float, grace: float = 0.0) -> list[str]:
+        """Look once; the parts vacant `grace` seconds beyond the usual. `now`, by a steady clock, is from before."""
         try:
             silence = self._db.silence([_lease_of(part).name for part in self._parts])
         except DatabaseError:
-            self._since, self._not_before = {}, now + _AGAIN_SECONDS
+            self._silences, self._not_before = {}, now + _AGAIN_SECONDS
             return []
-        quiet = [part for part in self._parts if silence.get(_lease_of(part).name, _SILENT_SECONDS) >= _SILENT_SECONDS]
-        self._since = {part: self._since.get(part, now) for part in quiet}
-        return [part for part in quiet if now - self._since[part] >= _SURE_SECONDS + more and now >= self._not_before]
+        silent_parts = [
+            part for part in self._parts if silence.get(_lease_of(part).name, _SILENT_SECONDS) >= _SILENT_SECONDS
+        ]
+        self._silences = {part: self._silences.get(part, now) for part in silent_parts}
+        return [
+            part
+            for part in silent_parts
+            if now - self._silences[part] >= _SURE_SECONDS + grace and now >= self._not_before
+        ]
 
 
 class Claim:
@@ -124,7 +130,7 @@ _FLEET = "fleet"
 """The part that a fleet has once."""
 
 
-class Given(NamedTuple):
+class PartJob(NamedTuple):
     """Common arguments of all processes of a gateway in a cluster; paths are relative to `folder` on every node."""
 
     settings: GatewayConfig
@@ -145,16 +151,16 @@ def all_parts(shards: int) -> list[str]:
     return [_FLEET, *(f"{_SHARD}{index}" for index in range(shards))]
 
 
-def serve_part(job: Given, part: str, host: Connection) -> None:
+def serve_part(job: PartJob, part: str, host: Connection) -> None:
     """Claim a part and serve it until SIGTERM, or its gateway ends, or the host is gone; then end the process.
 
     `host` is sent an empty text when the gateway serves, or why it cannot.
     """
     log_to_stderr(job.logs.log_format, verbose=job.logs.verbose)
-    wanted = Wake()
+    stop_event = Wake()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda _number, _frame: wanted.set())
-    threading.Thread(target=_end_with, args=(host, wanted), name="host", daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: stop_event.set())
+    threading.Thread(target=_end_with_host, args=(host, stop_event), name="host", daemon=True).start()
     try:
         claim = Claim(job.channel, part)
     except FuguError:
@@ -163,53 +169,53 @@ def serve_part(job: Given, part: str, host: Connection) -> None:
         _log.info("%s is claimed", part)
         os.chdir(job.folder)
         with closing(claim):
-            code = _serve(job, part, host, wanted)
+            code = _serve(job, part, host, stop_event)
     except Exception as error:
         problem = cause(error)
         _log.critical("%s has ended: %s", part, problem)
-        _say(host, problem)
+        _send_text(host, problem)
         code = 1
     if code:
         sys.stderr.flush()
         os._exit(code)  # whatever its threads do
 
 
-def _serve(job: Given, part: str, host: Connection, wanted: Wake) -> int:
+def _serve(job: PartJob, part: str, host: Connection, stop_event: Wake) -> int:
     settings = job.settings if part == _FLEET else job.settings.model_copy(update={"metrics": None})
     gateway = Gateway(settings, duty_of(settings, f"{part.removeprefix(_SHARD)}/{job.shards}"))
 
     def started() -> None:
         _log.info("%s has started", part)
-        _say(host, "")
+        _send_text(host, "")
 
-    return serve(gateway, wanted, started, _turn(gateway))
+    return serve(gateway, stop_event, started, _stuck_check(gateway))
 
 
-def _say(host: Connection, text: str) -> None:
+def _send_text(host: Connection, text: str) -> None:
     with suppress(OSError):  # it is gone: who waits for that ends this process
         host.send(text)
 
 
-def _end_with(host: Connection, wanted: Wake) -> None:
+def _end_with_host(host: Connection, stop_event: Wake) -> None:
     """End this process when its host has: in order, or after a while whatever it does, a start that hangs, too."""
     with suppress(OSError):
         host.poll(None)  # nothing is ever sent here
     _log.critical("the process that has started this one is gone: this one ends")
-    wanted.set()
+    stop_event.set()
     time.sleep(_ORDER_SECONDS)
     os._exit(1)
 
 
-def _turn(gateway: Gateway) -> Callable[[], None]:
+def _stuck_check(gateway: Gateway) -> Callable[[], None]:
     """A look at a gateway: one that has done nothing of late cannot be stopped: its process ends at once."""
-    alive = time.monotonic()
+    last_alive = time.monotonic()
 
     def turn() -> None:
-        nonlocal alive
+        nonlocal last_alive
         now = time.monotonic()
         if gateway.is_alive:
-            alive = now
-        elif now - alive > STUCK_SECONDS:
+            last_alive = now
+        elif now - last_alive > STUCK_SECONDS:
             _log.critical("the gateway has done nothing for %g s: its process ends", STUCK_SECONDS)
             os._exit(1)
 
@@ -231,13 +237,13 @@ class State(NamedTuple):
     problem: str
 
 
-def served(states: Iterable[State]) -> dict[str, int]:
+def parts_served(states: Iterable[State]) -> dict[str, int]:
     """The parts that actors serve, and their processes."""
     return {part: process for state in states for part, process in state.parts.items()}
 
 
 @dataclass(slots=True)
-class _Running:
+class _Worker:
     """A process that serves a part, is about to, or has lost it and will find that out."""
 
     part: str
@@ -254,52 +260,52 @@ class HostActor:
     started it again: nobody may be there to tell it to begin.
     """
 
-    def __init__(self, job: Given, share: int) -> None:
+    def __init__(self, job: PartJob, share: int) -> None:
         import ray
 
-        self._given = job
+        self._job = job
         self._share = share
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray's own, of how it finds that out
-            self._begun = bool(ray.get_runtime_context().was_current_actor_reconstructed)
+            self._may_take = bool(ray.get_runtime_context().was_current_actor_reconstructed)
         self._ready = False
         self._problem = ""
-        self._running: list[_Running] = []
+        self._workers: list[_Worker] = []
         self._resting = threading.Event()
         self._thread = threading.Thread(target=self._run, name="host", daemon=True)
         self._thread.start()
 
     def begin(self) -> None:
         """Take parts from now on: those who share them are ready."""
-        self._begun = True
+        self._may_take = True
 
     def state(self) -> State:
         """How it is now."""
-        serving = {worker.part: worker.process.pid or 0 for worker in self._running if worker.started}
+        serving = {worker.part: worker.process.pid or 0 for worker in self._workers if worker.started}
         return State(self._ready, serving, self._problem)
 
     def rest(self) -> None:
         """Take no more parts, and end what the fleet has once."""
         self._resting.set()
         self._thread.join()
-        self._end([worker for worker in self._running if worker.part == _FLEET])
+        self._end_workers([worker for worker in self._workers if worker.part == _FLEET])
 
     def stop(self) -> None:
         """Store and acknowledge what has arrived; after `rest`."""
-        self._end(self._running)
+        self._end_workers(self._workers)
 
     def _run(self) -> None:
-        log_to_stderr(self._given.logs.log_format, verbose=self._given.logs.verbose)
+        log_to_stderr(self._job.logs.log_format, verbose=self._job.logs.verbose)
         try:
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload(_LOADED)
-            first = context.Process(target=os.getpid)
-            first.start()
-            first.join()  # it is forked when all has been loaded
-            with closing(Vacancies(self._given.channel, all_parts(self._given.shards))) as vacancies:
+            preload = context.Process(target=os.getpid)
+            preload.start()
+            preload.join()  # it is forked when all has been loaded
+            with closing(Vacancies(self._job.channel, all_parts(self._job.shards))) as vacancies:
                 while not self._resting.wait(_LOOK_SECONDS):
-                    self._see()
-                    self._take(vacancies)
+                    self._read_workers()
+                    self._take_parts(vacancies)
                     self._ready = True
         except Exception as error:
             self._problem = cause(error)
@@ -308,40 +314,40 @@ class HostActor:
             if not self._resting.is_set():
                 os._exit(1)  # Ray starts it again
 
-    def _take(self, vacancies: Vacancies) -> None:
-        vacant_parts = self._share - len({worker.part for worker in self._running})
-        vacant = vacancies.look(time.monotonic(), 0.0 if vacant_parts > 0 else _MORE_SECONDS)
-        starting = {worker.part for worker in self._running if not worker.started}
-        vacant = [part for part in vacant if part not in starting] if self._begun else []
-        first = os.getpid() % max(len(vacant), 1)  # so that those who look at the same time want different ones
+    def _take_parts(self, vacancies: Vacancies) -> None:
+        open_share = self._share - len({worker.part for worker in self._workers})
+        part_names = vacancies.look(time.monotonic(), 0.0 if open_share > 0 else _MORE_SECONDS)
+        starting = {worker.part for worker in self._workers if not worker.started}
+        part_names = [part for part in part_names if part not in starting] if self._may_take else []
+        first = os.getpid() % max(len(part_names), 1)  # so that those who look at the same time want different ones
         context = multiprocessing.get_context("forkserver")
-        for part in [*vacant[first:], *vacant[:first]][: max((vacant_parts + 1) // 2, 1)]:
+        for part in [*part_names[first:], *part_names[:first]][: max((open_share + 1) // 2, 1)]:
             near_end, far_end = context.Pipe()
-            process = context.Process(target=serve_part, args=(self._given, part, far_end), name=part)
+            process = context.Process(target=serve_part, args=(self._job, part, far_end), name=part)
             process.start()
             far_end.close()  # so that its end is seen when it is gone
-            self._running.append(_Running(part, process, near_end))
+            self._workers.append(_Worker(part, process, near_end))
 
-    def _see(self) -> None:
+    def _read_workers(self) -> None:
         """Take note of what the processes say, and of those that have ended: others may take their parts."""
-        for worker in self._running:
+        for worker in self._workers:
             with suppress(EOFError, OSError):
                 while worker.pipe.poll():
                     problem = worker.pipe.recv()
                     worker.started = not problem
                     self._problem = f"{worker.part}: {problem}" if problem else ""
-        self._running = [worker for worker in self._running if worker.process.is_alive()]
+        self._workers = [worker for worker in self._workers if worker.process.is_alive()]
 
-    def _end(self, ending: list[_Running]) -> None:
-        for ending_worker in ending:
+    def _end_workers(self, workers: list[_Worker]) -> None:
+        for ending_worker in workers:
             ending_worker.process.terminate()
         deadline = time.monotonic() + _STOP_SECONDS
-        for worker in ending:
+        for worker in workers:
             worker.process.join(max(deadline - time.monotonic(), 0.0))
             if worker.process.is_alive():
                 _log.error("%s does not stop: it is killed", worker.part)
                 worker.process.kill()
-        self._running = [worker for worker in self._running if worker.process.is_alive()]
+        self._workers = [worker for worker in self._workers if worker.process.is_alive()]
 
 
 _ANSWER_SECONDS = 2.0
@@ -386,11 +392,11 @@ class Cluster:
         """The actors that are known."""
         return sorted(self._actors)
 
-    def make(self, node: str, mark: str, job: Given, share: int) -> str:
+    def make(self, node: str, mark: str, job: PartJob, share: int) -> str:
         """Make an actor for `share` parts, named by node and `mark`; Ray starts it again when its process has ended."""
         name = f"{node}{mark}"
-        where = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-        options: dict[str, Any] = {"lifetime": "detached", "max_restarts": -1, "scheduling_strategy": where}
+        strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        options: dict[str, Any] = {"lifetime": "detached", "max_restarts": -1, "scheduling_strategy": strategy}
         actor_class = self._ray.remote(HostActor).options(name=name, num_cpus=_CPUS, **options)
         self._actors[name] = actor_class.remote(job, share)
         return name
@@ -402,30 +408,30 @@ class Cluster:
 
     def states(self) -> dict[str, State]:
         """How each actor is that answers: one that is being started again does not, nor does one that is cut off."""
-        return self._answers("state", self._living(), _ANSWER_SECONDS)
+        return self._answers("state", self._living_names(), _ANSWER_SECONDS)
 
     def stop(self, names: Iterable[str]) -> None:
         """Stop actors in order, and what they serve, and end their processes."""
-        gone = set(names)
-        asked = gone & set(self._living())
+        stopped_names = set(names)
+        running_names = stopped_names & set(self._living_names())
         for step in ("rest", "stop"):  # what the fleet has once is first, so that it misses no shard
-            answered = self._answers(step, asked, _ORDERLY_SECONDS)
-            for name in asked - answered.keys():
+            answers = self._answers(step, running_names, _ORDERLY_SECONDS)
+            for name in running_names - answers.keys():
                 _log.error("the actor %s does not answer: it is ended as it is", name)
-            asked &= answered.keys()
-        for name in gone:
+            running_names &= answers.keys()
+        for name in stopped_names:
             self._ray.kill(self._actors.pop(name))
 
-    def _living(self) -> list[str]:
+    def _living_names(self) -> list[str]:
         nodes = set(self.nodes)
         return [name for name in self._actors if name.partition("-")[0] in nodes]
 
     def _answers(self, method: str, names: Iterable[str], seconds: float) -> dict[str, Any]:
         calls = {name: getattr(self._actors[name], method).remote() for name in names}
         answers: dict[str, Any] = {}
-        done = self._ray.wait([*calls.values()], num_returns=len(calls), timeout=seconds)[0] if calls else ()
+        ready = self._ray.wait([*calls.values()], num_returns=len(calls), timeout=seconds)[0] if calls else ()
         for name, call in calls.items():
-            if call in done:
+            if call in ready:
                 with suppress(self._ray.exceptions.RayError):
                     answers[name] = self._ray.get(call)
         return answers
@@ -447,57 +453,59 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
         raise FuguError(f"the store {settings.store.name} is a file: shards on several machines need a server")
     if isinstance(settings.ledger, Path):
         raise FuguError("a ledger in a file is on one machine: without --ledger it is on the store's server")
-    job = Given(settings, shards, Path.cwd(), log_settings())
+    job = PartJob(settings, shards, Path.cwd(), log_settings())
     mark = f"-{hashlib.sha256(repr(job).encode()).hexdigest()[:8]}"
     parts = all_parts(shards)
     with closing(Cluster(address, settings.fleet)) as cluster:
-        wanted = Wake()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: wanted.set())
+        stop = Wake()
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signal_number, lambda _number, _frame: stop.set())
         cluster.stop([name for name in cluster.names if not name.endswith(mark)])
         nodes = cluster.nodes
         share = ceil(len(parts) / max(len(nodes), 1))
         actors = [cluster.make(node, mark, job, share) for node in nodes if f"{node}{mark}" not in cluster.names]
         try:
-            stopped = _wait(cluster, actors, lambda states: all(state.ready for state in states), wanted)
+            is_stopped = _wait(cluster, actors, lambda states: all(state.ready for state in states), stop)
             cluster.begin(cluster.names)
-            stopped = stopped or _wait(cluster, actors, lambda states: served(states).keys() >= set(parts), wanted)
+            is_stopped = is_stopped or _wait(
+                cluster, actors, lambda states: parts_served(states).keys() >= set(parts), stop
+            )
         except BaseException:
             cluster.stop(actors)
             raise
-        if not stopped:
+        if not is_stopped:
             _log.info("all parts of the gateway of fleet %s have started", settings.fleet)
             started()
-            _look_after(cluster, lambda node: cluster.make(node, mark, job, share), wanted)
+            _watch_parts(cluster, lambda node: cluster.make(node, mark, job, share), stop)
         cluster.stop(cluster.names)
     return 0
 
 
-def _wait(cluster: Cluster, names: Iterable[str], enough: Callable[[Collection[State]], bool], wanted: Wake) -> bool:
+def _wait(cluster: Cluster, names: Iterable[str], is_enough: Callable[[Collection[State]], bool], stop: Wake) -> bool:
     """Wait for all nodes' actors; whether that is not wanted any more. Raises FuguError if one cannot serve."""
     while True:
         states = cluster.states()
         for name in names:
             if name in states and states[name].problem:
                 raise FuguError(states[name].problem)
-        if len(states) >= len(cluster.nodes) > 0 and enough(states.values()):
+        if len(states) >= len(cluster.nodes) > 0 and is_enough(states.values()):
             return False
-        if wanted.wait(_ROUND_SECONDS):
+        if stop.wait(_ROUND_SECONDS):
             return True
 
 
-def _look_after(cluster: Cluster, make: Callable[[str], str], wanted: Wake) -> None:
+def _watch_parts(cluster: Cluster, make: Callable[[str], str], stop_event: Wake) -> None:
     """Say which parts have other processes now, and make actors on new nodes, until that is not wanted any more."""
     notifier = Notifier.of_process()
     notifier.ready()
     processes: dict[str, int] = {}
     problems: set[str] = set()
-    while not wanted.wait(_ROUND_SECONDS):
+    while not stop_event.wait(_ROUND_SECONDS):
         notifier.alive(time.monotonic())
-        hosted = {name.partition("-")[0] for name in cluster.names}
-        cluster.begin([make(node) for node in cluster.nodes if node not in hosted])
+        hosting_nodes = {name.partition("-")[0] for name in cluster.names}
+        cluster.begin([make(node) for node in cluster.nodes if node not in hosting_nodes])
         states = cluster.states().values()
-        for part, process in served(states).items():
+        for part, process in parts_served(states).items():
             if processes.get(part, process) != process:
                 _log.warning("%s was started again", part)
             processes[part] = process

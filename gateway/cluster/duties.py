@@ -80,8 +80,8 @@ class OneShard(Alone):
     def arrange(self, store: Store) -> None:
         """Raise NotArrangedError if another number of processes shares the devices."""
         if (shards := store.shards) != self._shard.count:
-            now = f"{shards} shards" if shards > 1 else "one process"
-            raise NotArrangedError(f"shard {self._shard} waits: {now} may have the devices now")
+            owner_words = f"{shards} shards" if shards > 1 else "one process"
+            raise NotArrangedError(f"shard {self._shard} waits: {owner_words} may have the devices now")
 
     def open(self, loop: Loop) -> Recorder | None:
         """Make the parts that take the frames of its own devices."""
@@ -121,12 +121,12 @@ class FleetProgress(StoreProgress):
     """
 
     def __init__(self, store: Store, shards: int, missing: Callable[[], tuple[int, ...]]) -> None:
-        super().__init__(store, lambda device, name: self._read[device, name])
-        self._read: dict[tuple[str, str], tuple[Coverage, Shifts]] = {}
+        super().__init__(store, lambda device, name: self._accounts[device, name])
+        self._accounts: dict[tuple[str, str], tuple[Coverage, Shifts]] = {}
         self._shards = shards
         self._missing = missing
         self._look_at = 0.0
-        self._took = 0.0
+        self._seconds_read = 0.0
 
     def look(self) -> bool:
         """Read again what is stored, if it is time for that; whether it was."""
@@ -134,9 +134,9 @@ class FleetProgress(StoreProgress):
         if now < self._look_at:
             return False
         self._store.symbols.catch_up(self._shards)
-        self._read.clear()
-        self._took += time.monotonic() - now
-        self._look_at, self._took = now + max(_READ_SECONDS, _SHARE * self._took), 0.0
+        self._accounts.clear()
+        self._seconds_read += time.monotonic() - now
+        self._look_at, self._seconds_read = now + max(_READ_SECONDS, _SHARE * self._seconds_read), 0.0
         return True
 
     def reached(self, question: Question) -> Reached:
@@ -145,21 +145,21 @@ class FleetProgress(StoreProgress):
             raise NotKnownError(f"shards {missing} are missing")
         return super().reached(question)
 
-    def _devices(self, question: Question) -> tuple[str, ...]:
-        began = time.monotonic()
-        wanted: dict[str, list[str]] = {}
+    def _read_accounts(self, question: Question) -> tuple[str, ...]:
+        start = time.monotonic()
+        devices_by_name: dict[str, list[str]] = {}
         symbol_streams = [(device, question.stream) for device in question.devices if device not in question.silent]
-        counted = [(device, sequence_name(question.stream, window.name)) for device, window in question.windows.items()]
-        for device, name in (*symbol_streams, *counted):
-            if (device, name) not in self._read:
-                wanted.setdefault(name, []).append(device)
-        for name, devices in wanted.items():
+        windows = [(device, sequence_name(question.stream, window.name)) for device, window in question.windows.items()]
+        for device, name in (*symbol_streams, *windows):
+            if (device, name) not in self._accounts:
+                devices_by_name.setdefault(name, []).append(device)
+        for name, devices in devices_by_name.items():
             numbers = self._store.numbers(name, devices)
             accounts = self._store.accounted([*numbers.values()])
             for device in devices:
                 account = accounts[numbers[device]] if device in numbers else (Coverage(), Shifts())
-                self._read[device, name] = account
-        self._took += time.monotonic() - began
+                self._accounts[device, name] = account
+        self._seconds_read += time.monotonic() - start
         return question.devices
 
 
@@ -243,9 +243,9 @@ class OwnDevices(Part):
 
     def renew(self) -> None:
         """The catalogue may have changed: new devices are subscribed to."""
-        new = [device for device in self._catalogue.names() if device not in self._subscribed]
-        self._link.subscribe(topic for device in new for topic in _topics(self._catalogue.fleet, device))
-        self._subscribed.update(new)
+        new_devices = [device for device in self._catalogue.names() if device not in self._subscribed]
+        self._link.subscribe(topic for device in new_devices for topic in _topics(self._catalogue.fleet, device))
+        self._subscribed.update(new_devices)
 
     def pump(self, *, idle: bool = False) -> None:
         """Raise FileLostError if the devices are no longer this shard's, also while none of them says anything."""
@@ -276,7 +276,7 @@ class ShardsLook(Part):
         self._progress = progress
         self._missing = missing
         self._releasing = releasing
-        self._gone: set[int] = set()
+        self._missing_shards: set[int] = set()
         self._needed: dict[tuple[str, str], int] | None = None
 
     def pump(self, *, idle: bool = False) -> None:
@@ -284,9 +284,9 @@ class ShardsLook(Part):
         self.due = time.monotonic() + _LOOK_SECONDS
         self._store.check()
         self._channel.check()
-        gone, self._gone = self._gone, set(self._missing())
+        missing_before, self._missing_shards = self._missing_shards, set(self._missing())
         if self._releasing is not None and self._progress.look():
-            if gone - self._gone:
+            if missing_before - self._missing_shards:
                 self._releasing.unsettled()
             self._releasing.stored()
         with contextlib.suppress(NotKnownError):

@@ -110,14 +110,14 @@ _ALARM_SECONDS = 10.0
 
 
 @dataclass
-class _Known:
+class _ShardState:
     """Last messages of a shard; times are seconds of a steady clock."""
 
     heard: float
     number: int = 0
     since: float = 0.0
-    before: Counter[str] = field(default_factory=Counter)
-    counted: Counter[str] = field(default_factory=Counter)
+    counters_before: Counter[str] = field(default_factory=Counter)
+    counters_now: Counter[str] = field(default_factory=Counter)
 
 
 class ShardWatch:
@@ -135,12 +135,12 @@ class ShardWatch:
     ) -> None:
         self._channel = channel
         self._seconds = seconds
-        self._known = [_Known(seconds()) for _ in range(count)]
+        self._shards = [_ShardState(seconds()) for _ in range(count)]
         self._counters = counters
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="gateway-shard-watch", daemon=True)
+        self._thread = threading.Thread(target=self._read_rounds, name="gateway-shard-watch", daemon=True)
         self._missing_since: dict[int, float] = {}
-        self._forwarded: dict[tuple[int, str, str], int] = {}
+        self._alarm_counts: dict[tuple[int, str, str], int] = {}
         self.reports: dict[int, dict[str, Any]] = {}
 
     def start(self) -> None:
@@ -174,13 +174,13 @@ class ShardWatch:
         for index, since in self._missing_since.items():
             if now - since > _ALARM_SECONDS:
                 alarms.note(AlarmCode.SHARD, str(index), times=0)
-        forwarded, self._forwarded = self._forwarded, {}
+        counts_before, self._alarm_counts = self._alarm_counts, {}
         for index, report in dict(self.reports).items():
             for code, name, detail, count in report["alarms"]:
-                before = forwarded.get((index, code, name), 0)
-                self._forwarded[index, code, name] = before if index in missing else count
+                count_before = counts_before.get((index, code, name), 0)
+                self._alarm_counts[index, code, name] = count_before if index in missing else count
                 if index not in missing:
-                    alarms.note(AlarmCode(code), name, detail, times=max(count - before, 0))
+                    alarms.note(AlarmCode(code), name, detail, times=max(count - count_before, 0))
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -188,37 +188,37 @@ class ShardWatch:
         now, reports = self._seconds(), dict(self.reports)
         return tuple(
             index
-            for index, shard in enumerate(self._known)
+            for index, shard in enumerate(self._shards)
             if now - shard.heard > _MISSING_SECONDS or not reports.get(index, {"connected": False})["connected"]
         )
 
     def counters(self) -> Counter[str]:
         """Of all shards together, also from before they were started again."""
-        return sum(((shard.before + shard.counted) for shard in self._known), Counter[str]())
+        return sum(((shard.counters_before + shard.counters_now) for shard in self._shards), Counter[str]())
 
     def read(self) -> None:
         """See what was said. Raises DatabaseError if it cannot be read."""
         beats, now = self._channel.beats(), self._seconds()
-        for index, shard in enumerate(self._known):
+        for index, shard in enumerate(self._shards):
             number, body = beats.get(index, (shard.number, {}))
             if number == shard.number:
                 continue
             shard.number, shard.heard = number, now
             if body["since"] != shard.since:
                 self._counters["shards_restarted"] += shard.since > 0.0
-                shard.since, shard.before = body["since"], shard.before + shard.counted
-            shard.counted = Counter(body["counters"])
+                shard.since, shard.counters_before = body["since"], shard.counters_before + shard.counters_now
+            shard.counters_now = Counter(body["counters"])
             self.reports[index] = body
 
-    def _watch(self) -> None:
-        away = False
+    def _read_rounds(self) -> None:
+        is_unreadable = False
         while not self._ending.wait(_ROUND_SECONDS):
             try:
                 self.read()
-                away = False
+                is_unreadable = False
             except DatabaseError as error:
-                if not away:
+                if not is_unreadable:
                     _log.error("what shards say cannot be read: %s", error)
-                away = True
+                is_unreadable = True
             except Exception as error:  # what nobody thought of must not end what watches
                 _log.error("the watch over shards: %s", cause(error))

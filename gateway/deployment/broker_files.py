@@ -60,17 +60,17 @@ class Credentials:
     password: str | None
     issued: Issued | None
 
-    def write(self, folder: Path, called: Callable[[str], str] = str) -> dict[str, str]:
+    def write(self, folder: Path, name_of: Callable[[str], str] = str) -> dict[str, str]:
         """Write them into a folder; returns the fields of `fugu.mqtt.Broker` that name them, without the folder.
 
-        `called` gives a file's name, from what it is called in the folder's own account.
+        `name_of` gives a file's name, from what it is called in the folder's own account.
         """
         if self.issued is not None:
-            files = {"cert_file": called("client.pem"), "key_file": called("client.key")}
+            files = {"cert_file": name_of("client.pem"), "key_file": name_of("client.key")}
             write_public(folder / files["cert_file"], self.issued.certificate)
             write_secret(folder / files["key_file"], self.issued.key)
             return files
-        file = called("password")
+        file = name_of("password")
         write_secret(folder / file, f"{self.password}\n")
         return {"username": self.name, "password_file": file}
 
@@ -90,8 +90,8 @@ class BrokerFolder:
         """
         check_name(settings.fleet, "fleet")
         for host in settings.hosts:
-            named = len(host) <= _MOST_HOST and all(map(_LABEL.fullmatch, host.split(".")))
-            if not (named or _is_address(host)):
+            is_host_name = len(host) <= _MOST_HOST and all(map(_LABEL.fullmatch, host.split(".")))
+            if not (is_host_name or _is_address(host)):
                 raise UsageError(f"{host[:80]!r} is neither a host name nor an address")
         if settings.bind is not None and not _is_address(settings.bind):
             raise UsageError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
@@ -105,7 +105,7 @@ class BrokerFolder:
         folder._certify(authority, now)
         if not settings.mutual:
             write_secret(path / "passwords", "")
-        folder._keep(())
+        folder._write_list(())
         return folder
 
     @classmethod
@@ -156,29 +156,29 @@ class BrokerFolder:
 
     def admit(self, accounts: Sequence[tuple[Account, Credentials]]) -> None:
         """Enter accounts, whose names `check_free` has allowed, with their credentials."""
-        issued = [credentials for _, credentials in accounts]
+        proofs = [credentials for _, credentials in accounts]
         self._write_passwords(
-            {account.name: password_line(account.name, account.password) for account in issued if account.password}
+            {account.name: password_line(account.name, account.password) for account in proofs if account.password}
         )
-        entries = {entry.name: entry for entry in self.settings.accounts}
+        accounts_by_name = {listed_account.name: listed_account for listed_account in self.settings.accounts}
         for account, _ in accounts:
-            before = entries.setdefault(account.name, account)
-            if before.role == "removed":
-                before = before.model_copy(update={"role": account.role, "uncleared": False})
-                entries[account.name] = before.with_streams(account.streams)
+            old_account = accounts_by_name.setdefault(account.name, account)
+            if old_account.role == "removed":
+                old_account = old_account.model_copy(update={"role": account.role, "uncleared": False})
+                accounts_by_name[account.name] = old_account.with_streams(account.streams)
             elif account.streams:
-                entries[account.name] = before.with_streams(account.streams)
-        self._keep(tuple(entries.values()))
+                accounts_by_name[account.name] = old_account.with_streams(account.streams)
+        self._write_list(tuple(accounts_by_name.values()))
 
     def check_free(self, name: str, role: Role, *, renew: bool) -> Account | None:
         """Refuse an account that cannot be made (UsageError, FuguError); returns what there is under its name."""
         check_name(name, "account")
-        account = self._named(name)
-        free = account is not None and account.uncleared and role == "device" and not self.settings.mutual
-        if account is not None and not (renew and account.role == role) and not free:
-            what = "was removed" if account.role == "removed" else f"exists, as {account.role}"
+        account = self._find_account(name)
+        is_free = account is not None and account.uncleared and role == "device" and not self.settings.mutual
+        if account is not None and not (renew and account.role == role) and not is_free:
+            state_words = "was removed" if account.role == "removed" else f"exists, as {account.role}"
             hint = "; fugu deploy renew gives it new credentials" if account.role == role and not renew else ""
-            raise FuguError(f"the account {name} {what}{hint}")
+            raise FuguError(f"the account {name} {state_words}{hint}")
         return account
 
     def renew(self, now: datetime, *, ca_key: Path | None = None) -> None:
@@ -207,31 +207,33 @@ class BrokerFolder:
 
     def uncleared(self, name: str) -> Account | None:
         """A device that was removed, if the broker may still have what it left."""
-        account = self._named(name)
+        account = self._find_account(name)
         return account if account is not None and account.uncleared else None
 
-    def left_by(self, gone: Account) -> list[str]:
+    def topics_of_removed(self, removed: Account) -> list[str]:
         """All topics on which the broker may have something of a removed device."""
         fleet = self.settings.fleet
-        announced = any(account.role == "home-assistant" for account in self.settings.accounts)
-        about = [discovery_topic(fleet, gone.name), available_topic(fleet, gone.name)] if announced else []
-        return [*gone.topics(fleet), *about]
+        is_announced = any(account.role == "home-assistant" for account in self.settings.accounts)
+        discovery = [discovery_topic(fleet, removed.name), available_topic(fleet, removed.name)] if is_announced else []
+        return [*removed.topics(fleet), *discovery]
 
-    def cleared(self, account: Account) -> None:
+    def note_cleared(self, account: Account) -> None:
         """The broker has nothing of a removed device any more."""
         self._forget(account.model_copy(update={"streams": (), "former": (), "uncleared": False}))
 
-    def _forget(self, gone: Account) -> None:
-        others = tuple(account for account in self.settings.accounts if account.name != gone.name)
-        self._keep((*others, gone) if self.settings.mutual or gone.ever or gone.uncleared else others)
+    def _forget(self, removed: Account) -> None:
+        accounts = tuple(account for account in self.settings.accounts if account.name != removed.name)
+        self._write_list(
+            (*accounts, removed) if self.settings.mutual or removed.ever or removed.uncleared else accounts
+        )
 
     def account(self, name: str) -> Account:
         """An account that was not removed. FuguError if there is none."""
-        if (account := self._named(name)) is None or account.role == "removed":
+        if (account := self._find_account(name)) is None or account.role == "removed":
             raise FuguError(f"there is no account {name}")
         return account
 
-    def _named(self, name: str) -> Account | None:
+    def _find_account(self, name: str) -> Account | None:
         return next((account for account in self.settings.accounts if account.name == name), None)
 
     def new_reader(
@@ -251,14 +253,14 @@ class BrokerFolder:
         """
         from gateway.releases.config import ReleaseConfig
 
-        first = ReleaseConfig.load(releases).audience_of(name, audiences[0])
+        promise = ReleaseConfig.load(releases).audience_of(name, audiences[0])
         account = Account(
             name=name,
             role="reader",
             audiences=tuple(dict.fromkeys(audiences)),
-            epsilon=first.epsilon if limit is None else limit.epsilon,
-            adversary=adversary or first.adversary,
-            seconds=first.protect if limit is None else limit.seconds,
+            epsilon=promise.epsilon if limit is None else limit.epsilon,
+            adversary=adversary or promise.adversary,
+            seconds=promise.protect if limit is None else limit.seconds,
         )
         return account, self._bounds_of_reader(account, releases, policies)
 
@@ -278,14 +280,14 @@ class BrokerFolder:
         account = self._reader(name)
         if audience not in account.audiences:
             raise FuguError(f"the account {name} does not belong to audience {audience}")
-        others = tuple(other for other in account.audiences if other != audience)
-        self.change(account.model_copy(update={"audiences": others, "left": (*account.left, audience)}))
+        audiences = tuple(other for other in account.audiences if other != audience)
+        self.change(account.model_copy(update={"audiences": audiences, "left": (*account.left, audience)}))
 
     def _reader(self, name: str) -> Account:
         account = self.account(name)
         if account.role != "reader":
-            reads = "; the site reads symbols and all releases" if account.role == "site" else ""
-            raise FuguError(f"the account {name} is no reader of audiences, but {account.role}{reads}")
+            hint = "; the site reads symbols and all releases" if account.role == "site" else ""
+            raise FuguError(f"the account {name} is no reader of audiences, but {account.role}{hint}")
         return account
 
     def _bounds_of_reader(self, account: Account, releases: Path, policies: Path) -> list[Bound]:
@@ -301,9 +303,9 @@ class BrokerFolder:
 
     def change(self, account: Account) -> None:
         """Let an account be another one of the same name."""
-        self._keep(tuple(account if other.name == account.name else other for other in self.settings.accounts))
+        self._write_list(tuple(account if other.name == account.name else other for other in self.settings.accounts))
 
-    def _keep(self, accounts: tuple[Account, ...]) -> None:
+    def _write_list(self, accounts: tuple[Account, ...]) -> None:
         self.settings = self.settings.model_copy(update={"accounts": accounts})
         write_secret(self.path / "access.acl", access_list(self.settings.fleet, accounts))
         for name, text in public_files(self.settings).items():
@@ -324,8 +326,8 @@ class BrokerFolder:
             return
         file = self.path / "passwords"
         lines = read_text(file, "the password file").splitlines()
-        others = [line for line in lines if line.partition(":")[0] not in changes]
-        write_secret(file, "".join(f"{line}\n" for line in (*others, *filter(None, changes.values()))))
+        other_lines = [line for line in lines if line.partition(":")[0] not in changes]
+        write_secret(file, "".join(f"{line}\n" for line in (*other_lines, *filter(None, changes.values()))))
 
     def _authority(self, ca_key: Path | None) -> Authority:
         file = self.authority_key if ca_key is None else ca_key
@@ -348,12 +350,12 @@ def password_line(name: str, password: str, salt: bytes | None = None) -> str:
     return f"{name}:$7${_ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
 
 
-def check_name(name: str, what: str) -> None:
+def check_name(name: str, kind: str) -> None:
     """Refuse what cannot be a name in a topic, by UsageError."""
-    if not _NAME.fullmatch(name) or (name in RESERVED_DEVICES and what != "stream"):
+    if not _NAME.fullmatch(name) or (name in RESERVED_DEVICES and kind != "stream"):
         reserved = ", ".join(sorted(RESERVED_DEVICES))
         allowed = f"1 to 64 letters, digits, '_' or '-', and none of {reserved}"
-        raise UsageError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")
+        raise UsageError(f"the name of the {kind} must be {allowed}, got {name[:80]!r}")
 
 
 def _is_address(text: str) -> bool:

@@ -59,13 +59,13 @@ class Authority:
     def load(cls, certificate: bytes, key: bytes) -> Self:
         """Read an authority from its two files. FuguError if they are none, or do not belong together."""
         try:
-            loaded = x509.load_pem_x509_certificate(certificate)
-            private, public = serialization.load_pem_private_key(key, password=None), loaded.public_key()
+            loaded_certificate = x509.load_pem_x509_certificate(certificate)
+            private, public = serialization.load_pem_private_key(key, password=None), loaded_certificate.public_key()
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise FuguError("the authority's certificate or key is not PEM") from None
         if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != public:
             raise FuguError("the authority's key is not that of its certificate")
-        return cls(loaded, private)
+        return cls(loaded_certificate, private)
 
     def pem(self) -> Issued:
         """Its certificate and its key."""
@@ -88,12 +88,12 @@ class Authority:
         days: int,
         names: x509.SubjectAlternativeName | None,
     ) -> Issued:
-        last = self.certificate.not_valid_after_utc
-        if last <= now:
-            raise FuguError(f"the authority's certificate ended on {last:%Y-%m-%d}: make a new broker's folder")
+        last_time = self.certificate.not_valid_after_utc
+        if last_time <= now:
+            raise FuguError(f"the authority's certificate ended on {last_time:%Y-%m-%d}: make a new broker's folder")
         key = ec.generate_private_key(ec.SECP256R1())
-        ends = min(now + timedelta(days), last)
-        unsigned = _builder(_name(name), self.certificate.subject, key.public_key(), now, ends, authority=False)
+        end = min(now + timedelta(days), last_time)
+        unsigned = _builder(_name(name), self.certificate.subject, key.public_key(), now, end, authority=False)
         unsigned = unsigned.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         unsigned = unsigned.add_extension(issuer, critical=False)
@@ -107,11 +107,11 @@ def _builder(
     issuer: x509.Name,
     public: ec.EllipticCurvePublicKey,
     now: datetime,
-    last: datetime,
+    last_time: datetime,
     *,
     authority: bool,
 ) -> x509.CertificateBuilder:
-    allowed = {"key_cert_sign", "crl_sign"} if authority else {"digital_signature"}
+    usages = {"key_cert_sign", "crl_sign"} if authority else {"digital_signature"}
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -119,10 +119,10 @@ def _builder(
         .public_key(public)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now.astimezone(UTC) - _BACKDATED)
-        .not_valid_after(last.astimezone(UTC))
+        .not_valid_after(last_time.astimezone(UTC))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
-        .add_extension(x509.KeyUsage(**{name: name in allowed for name in _USAGES}), critical=True)
+        .add_extension(x509.KeyUsage(**{name: name in usages for name in _USAGES}), critical=True)
     )
 
 

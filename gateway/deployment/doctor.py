@@ -45,14 +45,14 @@ from gateway.store.store import Store, StoreError
 
 __all__ = ["examine", "installed", "mosquitto_version"]
 
-_SOON = 7 * 86_400
-_NOBODY = "doctor"
-_LEAST_MOSQUITTO, _SAFE_MOSQUITTO = (2, 0, 11), (2, 0, 21)
+_SOON_SECONDS = 7 * 86_400
+_NO_DEVICE = "doctor"
+_MIN_MOSQUITTO, _SAFE_MOSQUITTO = (2, 0, 11), (2, 0, 21)
 _PATCHED = " (before 2.0.21 it needs a distribution's security updates: CVE-2023-0809, CVE-2023-28366, CVE-2023-3592)"
 """Each lets a client use up the broker's memory. Mosquitto's ChangeLog: mended in 2.0.16, but CVE-2023-28366 as a whole
 only in 2.0.21. Debian 12 has them in 2.0.11-1.2+deb12u2."""
 _SHORT_LIST = (2, 0, 21)
-_MANY_SHARED = 100
+_MAX_SHARED = 100
 """Different ones of an account: a reader needs few."""
 _MOST_LOG = 1 << 25
 _DROPS = (
@@ -96,30 +96,30 @@ def installed(file: Path) -> Installation:
     )
 
 
-def examine(installation: Installation, waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
+def examine(installation: Installation, on_waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
     """Look at everything that there is.
 
-    `waiting` is told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds.
+    `on_waiting` is told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds.
     """
     findings = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
     findings += [checks.private_file(file) for file in installation.secrets]
     if installation.policies is not None:
         findings += _policies(
-            installation.policies, installation.fleet, time.time(), signed=installation.registry is not None
+            installation.policies, installation.fleet, time.time(), is_signed=installation.registry is not None
         )
         if installation.releases is not None and any(installation.policies.glob("*.json")):
             findings += _releases(installation.releases, installation.policies, installation.fleet)
-    connected = False
+    is_connected = False
     if installation.store is not None:
         findings += _store(installation.store)
         for path, kind in ((installation.ledger, LEDGER), (installation.registry, REGISTRY)):
             if isinstance(path, Path) and path.exists():
-                findings += [*checks.private_database(path), _pages(path, kind)]
+                findings += [*checks.private_database(path), _database_pages(path, kind)]
                 if kind is LEDGER:
-                    findings += _limit(path)
+                    findings += _ledger_limit(path)
         try:
             report = asked(installation.store)
-            connected = report["connected"]
+            is_connected = report["connected"]
             findings += _alarms(report)
         except NotRunningError:
             findings.append(Finding("gateway", "warn", "none runs with this store, or as another account: start it"))
@@ -127,18 +127,18 @@ def examine(installation: Installation, waiting: Callable[[str], None] = lambda 
     findings += _mosquitto(version)
     if installation.broker is not None:
         for process, config in _brokers(installation.broker.port):
-            findings += [*_running(process, config, version), *_shared(process), *_helpers(process)]
+            findings += [*_broker_limits(process, config, version), *_shared_subscriptions(process), *_helpers(process)]
     for name in ("fugu-gateway.service", "fugu-broker.service"):
         findings += checks.unit(name)
     if installation.broker is not None:
-        findings += _broker(installation.broker, installation.fleet, waiting, connected=connected)
+        findings += _broker(installation.broker, installation.fleet, on_waiting, is_connected=is_connected)
         for name, account in installation.accounts.items():
-            findings += _process(name, account, installation.fleet, connected=connected)
+            findings += _process(name, account, installation.fleet, is_connected=is_connected)
     return findings
 
 
-def _policies(folder: Path, fleet: str, now: float, *, signed: bool) -> Iterator[Finding]:
-    if signed and folder.is_dir() and not any(folder.glob("*.json")):
+def _policies(folder: Path, fleet: str, now: float, *, is_signed: bool) -> Iterator[Finding]:
+    if is_signed and folder.is_dir() and not any(folder.glob("*.json")):
         yield Finding("policies", "ok", "none in files: they are in the fleet's registry")
         return
     try:
@@ -147,10 +147,10 @@ def _policies(folder: Path, fleet: str, now: float, *, signed: bool) -> Iterator
         yield Finding("policies", "FAIL", str(error))
         return
     names = catalogue.names()
-    newest = [(catalogue.newest(device, stream), device) for device in names for stream in catalogue.streams(device)]
-    ends = [(policy.valid_until, device) for policy, device in newest if policy and policy.valid_until is not None]
-    end, device = min(ends, default=(now + 2 * _SOON, ""))
-    if end > now + _SOON:
+    policies = [(catalogue.newest(device, stream), device) for device in names for stream in catalogue.streams(device)]
+    ends = [(policy.valid_until, device) for policy, device in policies if policy and policy.valid_until is not None]
+    end, device = min(ends, default=(now + 2 * _SOON_SECONDS, ""))
+    if end > now + _SOON_SECONDS:
         yield Finding("policies", "ok", f"of {len(names)} devices, every guarantee holds")
         return
     text = f"that of {device} ends in {(end - now) / 86_400:.1f} days: make a newer one"
@@ -161,14 +161,14 @@ def _releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
     """Check that the policies allow each release, and that its answers are worth having."""
     try:
         plan, catalogue = ReleaseConfig.load(config), Catalogue.load(policies, fleet)
-        wanted = jobs(plan, catalogue)
-        granted, impossible = allowances(plan, wanted, catalogue)
+        release_jobs = jobs(plan, catalogue)
+        charges, refusals = allowances(plan, release_jobs, catalogue)
     except FuguError as error:
         yield Finding("releases", "FAIL", str(error))
         return
-    yield from (Finding("releases", "ok", f"{name}: {words}") for name, words in compared(wanted).items())
-    problems = not_useful(wanted, granted, catalogue) | impossible
-    yield from (Finding("releases", "warn", f"{name}: {why}") for name, why in problems.items())
+    yield from (Finding("releases", "ok", f"{name}: {words}") for name, words in compared(release_jobs).items())
+    problems = not_useful(release_jobs, charges, catalogue) | refusals
+    yield from (Finding("releases", "warn", f"{name}: {reason}") for name, reason in problems.items())
     if not problems:
         yield Finding("releases", "ok", f"{len(plan.releases)}, at least twice as good as guessing where that is known")
 
@@ -186,18 +186,18 @@ def _store(store: Location) -> Iterator[Finding]:
         yield Finding("store", "warn", f"there is none at {store}: start the gateway")
         return
     yield from checks.private_database(store)
-    yield _pages(store, STORE)
+    yield _database_pages(store, STORE)
 
 
-def _limit(file: Path) -> Iterator[Finding]:
-    """Say before which time a ledger refuses releases, if it does; what else is wrong with it `_pages` says."""
+def _ledger_limit(file: Path) -> Iterator[Finding]:
+    """Say before which time a ledger refuses releases, if it does; for all else see `_database_pages`."""
     with contextlib.suppress(FuguError, DatabaseError), closing(Ledger(file, read_only=True)) as ledger:
         if limit := ledger.not_before_us:
             verdict: Verdict = "ok" if limit <= time.time_ns() // 1000 else "warn"
             yield Finding("releases", verdict, no_release_before(limit))
 
 
-def _pages(file: Path, kind: FileKind) -> Finding:
+def _database_pages(file: Path, kind: FileKind) -> Finding:
     """Read all of a database's file, and see whether its pages fit together."""
     name = kind.name
     try:
@@ -205,13 +205,13 @@ def _pages(file: Path, kind: FileKind) -> Finding:
             (application,) = db.execute("PRAGMA application_id").fetchone()
             (version,) = db.execute("PRAGMA user_version").fetchone()
             (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            problem, damaged = kind.problem(file.name, application, version, tables), damage(db)
+            problem, damage_words = kind.problem(file.name, application, version, tables), damage(db)
     except sqlite3.Error as error:
         if not is_lost(error):
             return Finding(name, "FAIL", f"{file} cannot be read: {error}; run this as the gateway's account")
-        problem, damaged = "", str(error)
-    if damaged:
-        return Finding(name, "FAIL", f"it is damaged ({damaged}): stop the gateway; {kind.remedy}")
+        problem, damage_words = "", str(error)
+    if damage_words:
+        return Finding(name, "FAIL", f"it is damaged ({damage_words}): stop the gateway; {kind.remedy}")
     if problem:
         return Finding(name, "FAIL", f"{problem}: say in gateway.toml where the gateway has it")
     if not tables:
@@ -220,10 +220,10 @@ def _pages(file: Path, kind: FileKind) -> Finding:
 
 
 def _alarms(report: dict[str, Any]) -> Iterator[Finding]:
-    named: dict[tuple[str, str], list[str]] = {}
+    names_by_alarm: dict[tuple[str, str], list[str]] = {}
     for alarm in report["alarms"]:
-        named.setdefault((alarm["code"], alarm["advice"]), []).append(alarm["name"])
-    for (code, advice), names in named.items():
+        names_by_alarm.setdefault((alarm["code"], alarm["advice"]), []).append(alarm["name"])
+    for (code, advice), names in names_by_alarm.items():
         yield Finding("gateway", "FAIL", f"alarm {code} {some_names(names)}: {advice}")
     if not report["alarms"]:
         yield Finding("gateway", "ok", "it runs, without alarms")
@@ -245,8 +245,8 @@ def _mosquitto(version: tuple[int, int, int] | None) -> Iterator[Finding]:
     if version is None:
         return
     text = ".".join(map(str, version))
-    if version < _LEAST_MOSQUITTO:
-        yield Finding("Mosquitto", "FAIL", f"{text}: install {'.'.join(map(str, _LEAST_MOSQUITTO))} or newer")
+    if version < _MIN_MOSQUITTO:
+        yield Finding("Mosquitto", "FAIL", f"{text}: install {'.'.join(map(str, _MIN_MOSQUITTO))} or newer")
     elif version < _SAFE_MOSQUITTO:
         yield Finding("Mosquitto", "ok", text + _PATCHED)
     else:
@@ -267,14 +267,14 @@ def _brokers(port: int) -> Iterator[tuple[Path, str]]:
             yield process, config
 
 
-def _shared(process: Path) -> Iterator[Finding]:
+def _shared_subscriptions(process: Path) -> Iterator[Finding]:
     """Name the account that has shared very many subscriptions, by the log of a Mosquitto."""
     log = _log(process)
     if log is None:
         return
     subscriptions = set(re.findall(r"^(?:\d+: )?(\S+) [012] (\$share/.*)$", log, re.MULTILINE))
     name, count = next(iter(Counter(name for name, _ in subscriptions).most_common(1)), ("", 0))
-    if count > _MANY_SHARED:
+    if count > _MAX_SHARED:
         text = f"account {printable(name)[:64]} has shared {count:,} of them: remove it with fugu deploy remove"
         yield Finding("broker's subscriptions", "FAIL", text)
     else:
@@ -286,20 +286,22 @@ def _helpers(process: Path) -> Iterator[Finding]:
     log = _log(process) or ""
     names = set(re.findall(r"^(?:\d+: )?(\S+) [012] fugu/2/[^/]+/group/[^/]+/request$", log, re.MULTILINE))
     for name in sorted(names):
-        came = re.findall(rf"New client connected from (\S+):\d+ as {re.escape(name)} ", log)
-        if came and _is_own(came[-1]):
+        addresses = re.findall(rf"New client connected from (\S+):\d+ as {re.escape(name)} ", log)
+        if addresses and _is_own(addresses[-1]):
             text = f"{printable(name)[:64]} connects from this machine: site and helper together see single homes"
             yield Finding("helper of a group", "warn", f"{text}; let somebody else run it, elsewhere")
-        elif came:
-            text = f"{printable(name)[:64]} connects from {came[-1]}; whose machine that is cannot be told from here"
+        elif addresses:
+            text = (
+                f"{printable(name)[:64]} connects from {addresses[-1]}; whose machine that is cannot be told from here"
+            )
             yield Finding("helper of a group", "ok", text)
 
 
 def _is_own(address: str) -> bool:
     """True if this machine has an address: only then may a socket be bound to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as trial, contextlib.suppress(OSError):
-        trial.bind((address.strip("[]"), 0))
+    with socket.socket(family, socket.SOCK_DGRAM) as test_socket, contextlib.suppress(OSError):
+        test_socket.bind((address.strip("[]"), 0))
         return True
     return False
 
@@ -311,68 +313,69 @@ def _log(process: Path) -> str | None:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_LOG))
                 return file.read(_MOST_LOG).decode(errors="replace")
-        words = ["journalctl", f"_PID={process.name}", "--output=cat", "--lines=300000", "--quiet"]
-        return subprocess.run(words, capture_output=True, text=True, timeout=30, check=True, errors="replace").stdout
+        command = ["journalctl", f"_PID={process.name}", "--output=cat", "--lines=300000", "--quiet"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, errors="replace").stdout
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _running(process: Path, config: str, version: tuple[int, int, int] | None) -> Iterator[Finding]:
+def _broker_limits(process: Path, config: str, version: tuple[int, int, int] | None) -> Iterator[Finding]:
     """Look at how many files a Mosquitto may open, and whether it drops connections by its `max_keepalive`."""
-    silence = re.search(r"^max_keepalive (\d+)$", config, re.MULTILINE)
-    if version == _SHORT_LIST and silence is not None and 0 < int(silence[1]) < MAX_KEEP_ALIVE:
-        text = f"2.0.21 drops connections at max_keepalive {silence[1]}: write {MAX_KEEP_ALIVE}, and restart it"
+    keep_alive = re.search(r"^max_keepalive (\d+)$", config, re.MULTILINE)
+    if version == _SHORT_LIST and keep_alive is not None and 0 < int(keep_alive[1]) < MAX_KEEP_ALIVE:
+        text = f"2.0.21 drops connections at max_keepalive {keep_alive[1]}: write {MAX_KEEP_ALIVE}, and restart it"
         yield Finding("broker's keep-alive", "warn", text)
-    most = re.search(r"^max_connections (\d+)$", config, re.MULTILINE)
+    max_connections = re.search(r"^max_connections (\d+)$", config, re.MULTILINE)
     try:
         open_files = re.search(r"^Max open files +(\w+)", (process / "limits").read_text(), re.MULTILINE)
     except OSError:  # it has ended
         return
-    if most is None or open_files is None:
+    if max_connections is None or open_files is None:
         return
-    wanted = int(most[1]) + SPARE_FILES
-    if open_files[1].isdecimal() and int(open_files[1]) <= wanted:
+    files = int(max_connections[1]) + SPARE_FILES
+    if open_files[1].isdecimal() and int(open_files[1]) <= files:
         yield Finding("broker's connections", "ok", f"at most {open_files[1]} files, before TLS too")
     else:
         text = f"max_connections does not hold before TLS, and it may open {open_files[1]} files"
-        yield Finding("broker's connections", "warn", f"{text}: start it with ulimit -n {wanted}, or by its unit")
+        yield Finding("broker's connections", "warn", f"{text}: start it with ulimit -n {files}, or by its unit")
 
 
-def _broker(broker: Broker, fleet: str, waiting: Callable[[str], None], *, connected: bool) -> Iterator[Finding]:
+def _broker(broker: Broker, fleet: str, on_waiting: Callable[[str], None], *, is_connected: bool) -> Iterator[Finding]:
     if broker.ca_file is not None:
         yield checks.certificate("authority", Path(broker.ca_file), time.time())
     yield from _credentials(broker, "client certificate")
-    write, listen = [topic_of("committed", fleet, _NOBODY), topic_of("time", fleet)], [topic_of("status", fleet, "+")]
-    tried = probe(
+    write = [topic_of("committed", fleet, _NO_DEVICE), topic_of("time", fleet)]
+    listen = [topic_of("status", fleet, "+")]
+    answer = probe(
         broker,
         write=write,
         listen=listen,
-        log_in=not connected,
-        waiting=lambda why: waiting(f"{why}; waiting for fleet {fleet}"),
+        log_in=not is_connected,
+        waiting=lambda reason: on_waiting(f"{reason}; waiting for fleet {fleet}"),
     )
     yield from checks.broker(
-        *(broker.address, tried.reached, tried.problem),
-        end=tried.certificate_end,
-        writable=dict.fromkeys(write, True) if connected else tried.writable,
+        *(broker.address, answer.reached, answer.problem),
+        end=answer.certificate_end,
+        writable=dict.fromkeys(write, True) if is_connected else answer.writable,
         now=time.time(),
     )
-    if tried.heard:
+    if answer.heard:
         yield Finding("devices", "ok", "their statuses are there to be read")
-    elif tried.heard is not None:
+    elif answer.heard is not None:
         text = "none has a status at the broker: none has ever run, or this account reads none"
         yield Finding("devices", "warn", text)
 
 
-def _process(name: str, broker: Broker | None, fleet: str, *, connected: bool) -> Iterator[Finding]:
+def _process(name: str, broker: Broker | None, fleet: str, *, is_connected: bool) -> Iterator[Finding]:
     if broker is None:
         yield Finding(name, "FAIL", NO_ACCOUNT)
         return
     yield from _credentials(broker, f"certificate of {name}")
-    if connected:
+    if is_connected:
         return
-    tried = probe(broker, write=[topic_of("committed", fleet, _NOBODY)])
-    problem = None if tried.reached == "done" else tried.problem
-    if problem is None and tried.writable is not None and not all(tried.writable.values()):
+    answer = probe(broker, write=[topic_of("committed", fleet, _NO_DEVICE)])
+    problem = None if answer.reached == "done" else answer.problem
+    if problem is None and answer.writable is not None and not all(answer.writable.values()):
         problem = "its account may not publish"
     if problem is not None:
         yield Finding(name, "FAIL", f"{problem}: see fugu deploy, then install the broker's files anew")
@@ -380,9 +383,9 @@ def _process(name: str, broker: Broker | None, fleet: str, *, connected: bool) -
         yield Finding(name, "ok", "the broker knows its account")
 
 
-def _credentials(broker: Broker, what: str) -> Iterator[Finding]:
+def _credentials(broker: Broker, subject: str) -> Iterator[Finding]:
     for file in (broker.password_file, broker.key_file):
         if file is not None:
             yield checks.private_file(Path(file))
     if broker.cert_file is not None:
-        yield checks.certificate(what, Path(broker.cert_file), time.time())
+        yield checks.certificate(subject, Path(broker.cert_file), time.time())

@@ -119,8 +119,8 @@ def sensor_table(text: str) -> dict[str, str]:
     if text in _KINDS:
         raise FuguError(f"a sensor of kind {text} has more to say: take stdin here, then edit agent.toml")
     if "/" in text:
-        topic, mark, path = text.partition("#")
-        return {"kind": "mqtt", "topic": topic, **({"path": path} if mark else {})}
+        topic, hash_sign, path = text.partition("#")
+        return {"kind": "mqtt", "topic": topic, **({"path": path} if hash_sign else {})}
     return {"kind": "call", "target": text}
 
 
@@ -147,11 +147,11 @@ def write_device(
     """Fill a device's folder: agent.toml, the authority's certificate, credentials, policies or enrolment, a unit."""
     write_public(folder / "ca.pem", broker.authority_certificate)
     files = {"ca_file": "ca.pem", **credentials.write(folder)}
-    secret = options.write(folder)
+    secret_names = options.write(folder)
     write_public(folder / "agent.toml", _agent_toml(broker, credentials.name, files, options))
     if not options.in_place:
-        loaded = ["agent.toml", *_files(files), *secret]
-        fields = {"CREDENTIALS": _load(loaded, AGENT.config), "PROGRAM": f"{_PROGRAMS}/fugu-agent"}
+        credential_names = ["agent.toml", *_names(files), *secret_names]
+        fields = {"CREDENTIALS": _load(credential_names, AGENT.config), "PROGRAM": f"{_PROGRAMS}/fugu-agent"}
         write_public(folder / "fugu-agent.service", unit("fugu-agent.service", fields))
 
 
@@ -201,17 +201,17 @@ def write_gateway(
     (folder / "policies").mkdir()
     write_public(folder / "ca.pem", broker.authority_certificate)
     gateway_files = credentials.write(folder)
-    operator = {} if rollout is None else rollout.write(folder, "rollout-{}".format)
+    operator_files = {} if rollout is None else rollout.write(folder, "rollout-{}".format)
     for index, shard in enumerate(shards):
         shard.write(folder, partial(numbered, index=index))
     files = {"ca_file": "ca.pem", **gateway_files}
-    tables = [] if rollout is None else _signed_tables(folder, signed, operator, in_place=in_place)
+    tables = [] if rollout is None else _signed_tables(folder, signed, operator_files, in_place=in_place)
     write_public(folder / "gateway.toml", "\n".join([*_gateway_toml(broker, files, in_place=in_place), *tables, ""]))
     if in_place:
         return
-    shared, secrets_of = ["gateway.toml", "ca.pem"], [] if signed is None else [_KEY, _SECRET]
+    common, secret_names = ["gateway.toml", "ca.pem"], [] if signed is None else [_KEY, _SECRET]
     fields = {
-        "CREDENTIALS": _load([*shared, *_files(gateway_files), *_files(operator), *secrets_of], GATEWAY.config),
+        "CREDENTIALS": _load([*common, *_names(gateway_files), *_names(operator_files), *secret_names], GATEWAY.config),
         "PROGRAM": f"{_PROGRAMS}/fugu",
     }
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
@@ -219,23 +219,23 @@ def write_gateway(
         return
     fields["SHARDS"] = str(len(shards))
     write_public(folder / "fugu-fleet.service", unit(SHARD_UNIT, {**fields, "PART": "fleet"}))
-    fields["CREDENTIALS"] = _load([*shared, *(numbered(name, "%i") for name in _files(gateway_files))], GATEWAY.config)
+    fields["CREDENTIALS"] = _load([*common, *(numbered(name, "%i") for name in _names(gateway_files))], GATEWAY.config)
     write_public(folder / SHARD_UNIT, unit(SHARD_UNIT, {**fields, "PART": "%i"}))
 
 
 def write_client(folder: Path, broker: BrokerFolder, credentials: Credentials) -> None:
     """Fill the folder of any other client: broker.toml, the authority's certificate, credentials."""
     write_public(folder / "ca.pem", broker.authority_certificate)
-    lines = _connection(broker, {"ca_file": "ca.pem", **credentials.write(folder)})
-    about = f"# Written by 'fugu deploy' for {credentials.name} of fleet {broker.settings.fleet}: --broker takes it."
-    write_public(folder / "broker.toml", "\n".join([about, *lines, ""]))
+    lines = _broker_table(broker, {"ca_file": "ca.pem", **credentials.write(folder)})
+    heading = f"# Written by 'fugu deploy' for {credentials.name} of fleet {broker.settings.fleet}: --broker takes it."
+    write_public(folder / "broker.toml", "\n".join([heading, *lines, ""]))
 
 
-def _connection(broker: BrokerFolder, files: Mapping[str, str]) -> list[str]:
+def _broker_table(broker: BrokerFolder, files: Mapping[str, str]) -> list[str]:
     return ["[broker]", *toml_lines({"host": broker.settings.hosts[0], "port": broker.settings.port, **files})]
 
 
-def _files(fields: Mapping[str, str]) -> list[str]:
+def _names(fields: Mapping[str, str]) -> list[str]:
     return [name for key, name in fields.items() if key.endswith("_file")]
 
 
@@ -251,7 +251,7 @@ def _gateway_toml(broker: BrokerFolder, files: Mapping[str, str], *, in_place: b
         "policies": "policies" if in_place else f"{GATEWAY.config}/policies",
     }
     lines = [f"# Written by 'fugu deploy' for the gateway of fleet {settings.fleet}.", *toml_lines(top)]
-    return [*lines, "", *_connection(broker, files)]
+    return [*lines, "", *_broker_table(broker, files)]
 
 
 def _signed_tables(folder: Path, signed: Signed | None, operator: Mapping[str, str], *, in_place: bool) -> list[str]:
@@ -285,7 +285,7 @@ def _agent_toml(
         **options.keys(),
     }
     lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *toml_lines(top)]
-    lines += ["", *_connection(broker, files)]
+    lines += ["", *_broker_table(broker, files)]
     if options.in_place:  # to be tried here and now
         lines += ["", "[clock]", "trusted = true  # leave that out on a device, where NTP sets the clock"]
     lines += options.streams()

@@ -81,15 +81,15 @@ class Account(Document):
 
     def with_streams(self, streams: tuple[str, ...]) -> Account:
         """A device that may publish these streams, and no others any more."""
-        gone = dict.fromkeys(stream for stream in (*self.former, *self.streams) if stream not in streams)
-        return self.model_copy(update={"streams": tuple(dict.fromkeys(streams)), "former": tuple(gone)})
+        former_streams = dict.fromkeys(stream for stream in (*self.former, *self.streams) if stream not in streams)
+        return self.model_copy(update={"streams": tuple(dict.fromkeys(streams)), "former": tuple(former_streams)})
 
     def topics(self, fleet: str) -> list[str]:
         """All topics of a device, and about it, on which the broker may have something retained."""
         streams = [f"{kind}/{stream}" for stream in (*self.streams, *self.former) for kind in _KINDS]
         own_topics = [f"{self.name}/{name}" for name in ("status", "policy/status", "policy/set", *streams)]
-        described = [f"description/{self.name}/{stream}" for stream in (*self.streams, *self.former)]
-        return [f"fugu/2/{fleet}/{topic}" for topic in (*own_topics, *described)]
+        descriptions = [f"description/{self.name}/{stream}" for stream in (*self.streams, *self.former)]
+        return [f"fugu/2/{fleet}/{topic}" for topic in (*own_topics, *descriptions)]
 
 
 _FRAMES = ("read +/symbols/+", "read +/window/+", "read +/status")
@@ -128,37 +128,37 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
     broker is bounded by its topics. Operators may clear what a removed device has left. Only where Home Assistant has
     an account may the gateway tell it of devices.
     """
-    root, listed = f"fugu/2/{fleet}", list(accounts)
-    removed = [account.name for account in listed if account.uncleared]
-    cleared = [f"write {topic}" for name in removed for topic in (f"{name}/+/#", f"description/{name}/+")]
+    root, account_list = f"fugu/2/{fleet}", list(accounts)
+    removed = [account.name for account in account_list if account.uncleared]
+    clear_rules = [f"write {topic}" for name in removed for topic in (f"{name}/+/#", f"description/{name}/+")]
     discovery: dict[Role, list[str]] = {}
-    if any(account.role == "home-assistant" for account in listed):
-        about = discovery_topic, available_topic
-        discovery["gateway"] = ["read homeassistant/status", *(f"write {of(fleet, '+')}" for of in about)]
-        discovery["operator"] = [f"write {of(fleet, name)}" for name in removed for of in about]
+    if any(account.role == "home-assistant" for account in account_list):
+        makers = discovery_topic, available_topic
+        discovery["gateway"] = ["read homeassistant/status", *(f"write {make(fleet, '+')}" for make in makers)]
+        discovery["operator"] = [f"write {make(fleet, name)}" for name in removed for make in makers]
         discovery["home-assistant"] = ["read homeassistant/#", "write homeassistant/status"]
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
-    lines += [_line("pattern", root, rule) for rule in _DEVICE]
-    for account in listed:
+    lines += [_rule_line("pattern", root, rule) for rule in _DEVICE]
+    for account in account_list:
         if account.role != "device" or account.streams:
             lines += ["", f"# {account.role}", f"user {account.name}"]
         if account.role == "device":
             frames = [f"write {account.name}/{kind}/{stream}" for stream in account.streams for kind in _KINDS]
-            lines += [_line("topic", root, rule) for rule in frames]
+            lines += [_rule_line("topic", root, rule) for rule in frames]
             continue
         if account.role == "removed":
             lines.append("topic deny #")
             continue
         lines.append(f"topic deny {root}/{account.name}/+/#")
         readable = [f"read release/{audience}/+" for audience in account.audiences]
-        granted = [*_TOPICS.get(account.role, ()), *readable, *(cleared if account.role == "operator" else [])]
-        lines += [_line("topic", root, rule) for rule in granted]
+        rules = [*_TOPICS.get(account.role, ()), *readable, *(clear_rules if account.role == "operator" else [])]
+        lines += [_rule_line("topic", root, rule) for rule in rules]
         lines += [f"topic {rule}" for rule in discovery.get(account.role, ())]
         lines += [f"topic read {topic}" for topic in SharedSubscriptions.topics if account.role == "gateway"]
     return "\n".join(lines) + "\n"
 
 
-def _line(kind: str, root: str, rule: str) -> str:
+def _rule_line(kind: str, root: str, rule: str) -> str:
     access, _, topic = rule.partition(" ")
     return f"{kind} {access} {root}/{topic}"
 
@@ -203,24 +203,24 @@ def limits(accounts: Sequence[Account]) -> Limits:
     return Limits(connections, heap, memory, connections + SPARE_FILES, 2 * count + _SAME_SOURCE)
 
 
-def firewall(fleet: str, port: int, most: int) -> str:
+def firewall(fleet: str, port: int, limit: int) -> str:
     """Rules for nftables: how many connections an address may have, and begin, of IPv6 a network of 64 bits.
 
-    At most `most` at once; as many may begin together, and 5 a second after that.
+    At most `limit` at once; as many may begin together, and 5 a second after that.
     """
     sets, rules = [], []
     for version, source in ((4, "ip saddr"), (6, "ip6 saddr & ffff:ffff:ffff:ffff::")):
         sets.append(f"set new{version} {{ type ipv{version}_addr; size 65535; flags dynamic,timeout; timeout 1m; }}")
         sets.append(f"set open{version} {{ type ipv{version}_addr; size 65535; flags dynamic; }}")
-        begun = f"    meta nfproto ipv{version} tcp dport {port} ct state new"
-        rate = f"limit rate over 5/second burst {most} packets"
-        rules.append(f"{begun} add @new{version} {{ {source} {rate} }} drop")
-        rules.append(f"{begun} add @open{version} {{ {source} ct count over {most} }} reject with tcp reset")
+        matches = f"    meta nfproto ipv{version} tcp dport {port} ct state new"
+        rate = f"limit rate over 5/second burst {limit} packets"
+        rules.append(f"{matches} add @new{version} {{ {source} {rate} }} drop")
+        rules.append(f"{matches} add @open{version} {{ {source} ct count over {limit} }} reject with tcp reset")
     chain = ["chain input {", "    type filter hook input priority filter - 10;", *rules, "}"]
     table = "\n".join(f"    {line}" for line in (*sets, *chain))
     return f"""\
 # Written by 'fugu deploy' for the broker of fleet {fleet}; load it with nft -f.
-# One address cannot take all connections. If each device has its own, {most} may be far less.
+# One address cannot take all connections. If each device has its own, {limit} may be far less.
 table inet fugu_broker
 delete table inet fugu_broker
 table inet fugu_broker {{
@@ -270,18 +270,18 @@ class Settings(Document):
 
 def public_files(settings: Settings) -> dict[str, str]:
     """By name, the files of a broker's folder that follow from its settings and hold no secret."""
-    most = limits(settings.accounts)
+    broker_limits = limits(settings.accounts)
     files = {
         "mosquitto.conf": _configuration(settings),
-        "fugu-broker.nft": firewall(settings.fleet, settings.port, most.per_source),
+        "fugu-broker.nft": firewall(settings.fleet, settings.port, broker_limits.per_source),
     }
     if not settings.in_place:
         names = ["mosquitto.conf", "ca.pem", "server.pem", "server.key", "access.acl"]
         names += [] if settings.mutual else ["passwords"]
         fields = {
             "CREDENTIALS": "\n".join(f"LoadCredential={name}:{BROKER.config}/{name}" for name in names),
-            "MEMORY": str(most.memory),
-            "FILES": str(most.files),
+            "MEMORY": str(broker_limits.memory),
+            "FILES": str(broker_limits.files),
         }
         files["fugu-broker.service"] = unit("fugu-broker.service", fields)
     return files
@@ -298,21 +298,21 @@ def _account() -> str:
 def _configuration(settings: Settings) -> str:
     tls = "tls_version tlsv1.2\nciphers ECDHE+AESGCM" if settings.boards else "tls_version tlsv1.3"
     owner = f"user {_account()}\n" if settings.in_place else ""
-    most = limits(settings.accounts)
-    who = "require_certificate true\nuse_identity_as_username true" if settings.mutual else "password_file passwords"
+    caps = limits(settings.accounts)
+    login = "require_certificate true\nuse_identity_as_username true" if settings.mutual else "password_file passwords"
     return f"""\
 # Written by 'fugu deploy' for fleet {settings.fleet}; changes are lost when an account is added.
 # File names are relative: start Mosquitto in this folder.
-# max_connections counts when TLS is done. Before, only open files do: {most.files} (ulimit -n), as in its unit.
+# max_connections counts when TLS is done. Before, only open files do: {caps.files} (ulimit -n), as in its unit.
 {owner}
 listener {settings.port}{"" if settings.bind is None else f" {settings.bind}"}
 cafile ca.pem
 certfile server.pem
 keyfile server.key
 {tls}
-max_connections {most.connections}
+max_connections {caps.connections}
 max_qos 1
-{who}
+{login}
 allow_anonymous false
 acl_file access.acl
 # Nobody can end another's connection or take over its session by using its client id.
@@ -331,7 +331,7 @@ max_queued_messages {QUEUED_MESSAGES}
 max_queued_bytes {QUEUED_BYTES}
 max_inflight_messages 20
 max_keepalive {MAX_KEEP_ALIVE}
-memory_limit {most.heap}
+memory_limit {caps.heap}
 max_packet_size {settings.largest + _AROUND}
 set_tcp_nodelay true
 # How many shared subscriptions there are, for the gateway's alarm; whose they are, in the log, for 'fugu doctor'.

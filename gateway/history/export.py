@@ -76,26 +76,26 @@ def export_history(
         while day is not None and day < span.until:
             day -= day % DAY_US
             progress(instant(day).date().isoformat(), min(max(day - begin, 0) / max(span.until - begin, 1), 1.0))
-            day = day + DAY_US if _day(history, folders, span.day(day), lag) else history.next_time(day + DAY_US)
-        beside = ledger_beside(store)
-        if ledger is not None or is_there(beside, KIND):
+            day = day + DAY_US if _export_day(history, folders, span.day(day), lag) else history.next_time(day + DAY_US)
+        ledger_path = ledger_beside(store)
+        if ledger is not None or is_there(ledger_path, KIND):
             progress("releases", 1.0)
-            _put_releases(folders, ledger or beside, span)
+            _put_releases(folders, ledger or ledger_path, span)
         if not any(folders.rows.values()):
             raise FuguError(f"{store.name} holds nothing of that time")
         folders.add("policies", policy_rows(history.policies()))
         return dict(folders.rows)
 
 
-def _day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: int) -> bool:
+def _export_day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: int) -> bool:
     """Write what is of a span within a day; returns whether there was anything."""
-    before = sum(folder.rows.values())
+    rows_before = sum(folder.rows.values())
     for stream in history.streams():
         pieces = history.pieces(stream, span)
         while chunk := list(islice(pieces, _MOST_PIECES)):
             folder.add("symbols", symbol_rows(stream, chunk))
-        for run in history.estimates(stream, span, lag):
-            folder.add("estimates", marginal_rows("estimates", stream, run))
+        for probabilities in history.estimates(stream, span, lag):
+            folder.add("estimates", marginal_rows("estimates", stream, probabilities))
     for measured in history.measured():
         for frame in history.points(measured, span):
             policy = measured.policies[frame.policy_version]
@@ -104,18 +104,18 @@ def _day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: int) ->
                 folder.add("measurements", measurement_rows(policy, estimates))
     for sequence in history.windows():
         folder.add("windows", window_rows(sequence, history.counts(sequence, span)))
-    return sum(folder.rows.values()) > before
+    return sum(folder.rows.values()) > rows_before
 
 
 def _put_releases(folder: ParquetFolder, ledger: Location, span: Span) -> None:
-    with closing(Ledger(ledger, create=False)) as opened:
-        after = 0
+    with closing(Ledger(ledger, create=False)) as ledger_db:
+        last_number = 0
         folder.add("releases", release_rows(()))
-        while entries := opened.entries(after, _MOST_ENTRIES):
-            after = entries[-1].number
+        while entries := ledger_db.entries(last_number, _MOST_ENTRIES):
+            last_number = entries[-1].number
             frames = (ReleaseFrame.decode(entry.payload) for entry in entries if entry.state == "published")
-            inside = (frame for frame in frames if span.since <= unix_us(frame.time) - 1 < span.until)
-            folder.add("releases", release_rows(inside))
+            frames_in_span = (frame for frame in frames if span.since <= unix_us(frame.time) - 1 < span.until)
+            folder.add("releases", release_rows(frames_in_span))
 
 
 def constant(value: object, length: int) -> Any:
@@ -166,9 +166,9 @@ def batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
 
 def ticks(table: str, policy: AnyPolicy, first: int, shift: int, count: int, columns: dict[str, Any]) -> Any:
     """Rows of a table, one for each of some consecutive ticks under a policy."""
-    place: dict[str, Any] = {"device": policy.device, "stream": policy.stream, "policy_version": policy.version}
-    place["tick"] = np.arange(first, first + count, dtype=np.int64)
-    return batch(table, tick_times(policy.clock, first, shift, count), place | columns)
+    tick_columns: dict[str, Any] = {"device": policy.device, "stream": policy.stream, "policy_version": policy.version}
+    tick_columns["tick"] = np.arange(first, first + count, dtype=np.int64)
+    return batch(table, tick_times(policy.clock, first, shift, count), tick_columns | columns)
 
 
 def rows(table: str, values: Sequence[dict[str, Any]]) -> Any:
@@ -181,25 +181,25 @@ def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
     return rows("policies", [_policy_row(policy) for policy in policies])
 
 
-def marginal_rows(table: str, stream: SymbolStream, ticks_told: TickProbabilities) -> Any:
+def marginal_rows(table: str, stream: SymbolStream, estimates: TickProbabilities) -> Any:
     """Rows with the marginals of some ticks of a stream."""
-    policy = stream.policy(ticks_told.version)
-    columns = marginals(ticks_told.probabilities, policy.discretiser.states)
-    return ticks(table, policy, ticks_told.first, ticks_told.shift, len(ticks_told.probabilities), columns)
+    policy = stream.policy(estimates.version)
+    columns = marginals(estimates.probabilities, policy.discretiser.states)
+    return ticks(table, policy, estimates.first, estimates.shift, len(estimates.probabilities), columns)
 
 
 def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
     """The symbols of a stream, one a row."""
     lengths = [len(piece.symbols) for piece in pieces]
     first = np.array([piece.first for piece in pieces])
-    inside = np.arange(sum(lengths)) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+    offsets = np.arange(sum(lengths)) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
     clocks = [stream.policy(piece.version).clock for piece in pieces]
     begins = [clock.epoch_us + (p.first - p.shift) * clock.period_us for clock, p in zip(clocks, pieces, strict=True)]
-    times = np.repeat(begins, lengths) + inside * np.repeat([clock.period_us for clock in clocks], lengths)
+    times = np.repeat(begins, lengths) + offsets * np.repeat([clock.period_us for clock in clocks], lengths)
     columns = {
         "device": stream.device,
         "stream": stream.stream,
-        "tick": np.repeat(first, lengths) + inside,
+        "tick": np.repeat(first, lengths) + offsets,
         "policy_version": np.repeat([piece.version for piece in pieces], lengths).astype(np.uint32),
         "symbol": np.concatenate([piece.symbols for piece in pieces]),
     }
@@ -208,9 +208,9 @@ def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
 
 def point_rows(policy: MeasurePolicy, frame: MeasureFrame) -> Any:
     """The points of a frame, one a row."""
-    points = np.array([released_point.point for released_point in frame.released], dtype=np.float64)
+    points = np.array([point.point for point in frame.released], dtype=np.float64)
     columns = {
-        "table": np.array([released_point.table for released_point in frame.released], dtype=np.uint32),
+        "table": np.array([point.table for point in frame.released], dtype=np.uint32),
         "values": lists(points * np.array(policy.resolution)),
         "unit": policy.unit or None,
     }
@@ -237,10 +237,10 @@ def measurement_rows(policy: MeasurePolicy, estimates: PointEstimates) -> Any:
 
 def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:
     """The counts of windows, one a row; a histogram has one for each state, a profile for each block of the day."""
-    return rows("windows", [row for frame in frames for row in _counts(sequence, frame)])
+    return rows("windows", [row for frame in frames for row in _count_rows(sequence, frame)])
 
 
-def _counts(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]]:
+def _count_rows(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]]:
     policy = sequence.policies[frame.policy_version]
     count = window_count(policy, frame)
     by_state = not count.blocks and len(frame.counts) == len(count.states)
@@ -270,10 +270,10 @@ def _policy_row(policy: AnyPolicy) -> dict[str, Any]:
 
 def release_rows(frames: Iterable[ReleaseFrame]) -> Any:
     """The values of releases, one a row; a histogram has one for each state."""
-    return rows("releases", [row for frame in frames for row in _values(frame)])
+    return rows("releases", [row for frame in frames for row in _release_rows(frame)])
 
 
-def _values(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
+def _release_rows(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
     states = [list(group) for group in frame.asked.groups(frame.states)]
     fields = {name: getattr(frame, name, None) for name in TABLES["releases"].names}
     common = {**fields, "time": unix_us(frame.time), "since": unix_us(frame.since)}

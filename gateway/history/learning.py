@@ -32,8 +32,8 @@ __all__ = ["learn_class"]
 
 SEQUENCE_TICKS = 2048
 _CHUNK = 1 << 20
-_SMALL = 127
-_FEWEST = 8
+_MAX_INT8 = 127
+_MIN_STRETCHES = 8
 """Stretches of a length, at least."""
 
 
@@ -69,39 +69,39 @@ class Sequences(NamedTuple):
         )
         return cls(np.concatenate([np.empty(0, dtype=np.int8), *symbols]), np.cumsum(starts), streams, tables, *columns)
 
-    def take(self, chosen: Sequence[int] | Ints) -> Sequences:
+    def take(self, indices: Sequence[int] | Ints) -> Sequences:
         """Some of the sequences."""
-        parts = [self.symbols[self.starts[i] : self.starts[i + 1]] for i in chosen]
-        rows = np.asarray(chosen, dtype=np.int64)
+        parts = [self.symbols[self.starts[i] : self.starts[i + 1]] for i in indices]
+        rows = np.asarray(indices, dtype=np.int64)
         return self.of(parts, [len(part) for part in parts], self.streams[rows], self.tables[rows], *self[4:])
 
 
 def read_sequences(group: Group) -> Sequences:
     """The symbols of a group of streams. FuguError if a policy is not known."""
-    indices: dict[tuple[tuple[int, ...], ...], int] = {}
+    table_index: dict[tuple[tuple[int, ...], ...], int] = {}
     symbols, streams, tables = list[NDArray[np.int8 | np.int16]](), list[int](), list[int]()
     since, until = group.source.span.until, group.source.span.since
-    with group.open() as (history, opened):
-        span, pieces = group.source.span, list[list[Piece]]([] for _ in opened)
-        for day in sorted({day for stream in opened for day in history.days(stream, span)}):
-            for stream, collected in zip(opened, pieces, strict=True):
-                collected.extend(history.pieces(stream, span.day(day)))
-        for number, (stream, collected) in enumerate(zip(opened, pieces, strict=True), group.first):
-            for block in blocks(collected, SEQUENCE_TICKS):
+    with group.open() as (history, stream_list):
+        span, pieces = group.source.span, list[list[Piece]]([] for _ in stream_list)
+        for day in sorted({day for stream in stream_list for day in history.days(stream, span)}):
+            for stream, stream_pieces in zip(stream_list, pieces, strict=True):
+                stream_pieces.extend(history.pieces(stream, span.day(day)))
+        for number, (stream, stream_pieces) in enumerate(zip(stream_list, pieces, strict=True), group.first):
+            for block in blocks(stream_pieces, SEQUENCE_TICKS):
                 policy = stream.policy(block.version)
                 if policy.table is None:
                     raise FuguError(f"policy version {block.version} of {stream.device}/{stream.stream} has no table")
-                symbols.append(block.symbols.astype(np.int8 if policy.table.symbols <= _SMALL else np.int16))
+                symbols.append(block.symbols.astype(np.int8 if policy.table.symbols <= _MAX_INT8 else np.int16))
                 streams.append(number)
-                tables.append(indices.setdefault(tuple(map(tuple, policy.table.weights())), len(indices)))
+                tables.append(table_index.setdefault(tuple(map(tuple, policy.table.weights())), len(table_index)))
                 time = int(tick_times(policy.clock, block.first, block.shift, 1)[0])
                 since, until = min(since, time), max(until, time + len(block.symbols) * policy.clock.period_us)
-            collected.clear()
-    emissions = tuple(np.array(table) / SCALE for table in indices)
+            stream_pieces.clear()
+    emissions = tuple(np.array(table) / SCALE for table in table_index)
     return Sequences.of(symbols, [len(symbol) for symbol in symbols], streams, tables, emissions, since, until)
 
 
-def joined(parts: Sequence[Sequences]) -> Sequences:
+def joined_sequences(parts: Sequence[Sequences]) -> Sequences:
     """The sequences of several groups."""
     emissions: list[Floats] = []
     tables = []
@@ -128,8 +128,8 @@ def _problems(part: Sequences, transition: Floats, initial: Floats) -> Iterator[
     low = 0
     while low < len(part.tables):
         limit = int(np.searchsorted(part.starts, part.starts[low] + _CHUNK, side="right")) - 1
-        others = np.flatnonzero(part.tables[low:limit] != part.tables[low])
-        high = max(low + int(others[0]) if len(others) else limit, low + 1)
+        table_changes = np.flatnonzero(part.tables[low:limit] != part.tables[low])
+        high = max(low + int(table_changes[0]) if len(table_changes) else limit, low + 1)
         begin, end = part.starts[low], part.starts[high]
         distributions = np.ascontiguousarray(np.broadcast_to(initial, (high - low, len(initial))))
         symbols = part.symbols[begin:end].astype(np.int64)
@@ -147,7 +147,7 @@ _STEP = 1e-3
 _SIGNIFICANT = 1e-3
 _UNKNOWN = 1e12
 """The variance of what symbols do not tell."""
-_ENOUGH = 1e-9
+_MIN_GAIN = 1e-9
 """Gain in log-likelihood a tick below which a chain is the most likely one."""
 Told = Callable[..., None]
 
@@ -160,7 +160,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
     tasks = tasks or Tasks()
     with source.open() as history:
         streams = source.streams(history)
-    policy = _common(streams)
+    policy = _common_policy(streams)
     k = len(policy.discretiser.states)
     progress("reading symbols")
     parts = tasks.hold(read_sequences, [(group,) for group in Group.all(source)])
@@ -168,62 +168,63 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
     if not (ticks := sum(ticks_of_parts)):
         raise FuguError(f"{source.path.name} has no symbols of that time")
     step = -(-sum(lengths) // _SAMPLE_TICKS)
-    sample = joined(tasks.map(_thinned, [(part, step) for part in parts]))
+    sample = joined_sequences(tasks.map(_sample, [(part, step) for part in parts]))
     progress("finding the chain of some symbols")
-    begun = _begin(sample, k)
-    initial = stationary_distribution(begun)
+    start_chain = _start_chain(sample, k)
+    initial = stationary_distribution(start_chain)
 
-    def everywhere(transition: Floats) -> tuple[float, Floats]:
+    def evaluate(transition: Floats) -> tuple[float, Floats]:
         progress("finding the chain of all symbols")
         moves = tasks.map(expected, [(part, transition, initial) for part in parts])
         return sum(part.log_likelihood for part in moves), np.asarray(sum(part.moves for part in moves))
 
-    transition = _climb(everywhere, begun, ticks)
+    transition = _most_likely_chain(evaluate, start_chain, ticks)
     progress("measuring what is certain")
     information = _information(sample, transition, initial) * (ticks / sample.ticks)
     levels: list[Deviations] = []
-    if ticks >= _FEWEST * SEQUENCE_TICKS and np.linalg.eigvalsh(information)[0] > 0.0:
+    if ticks >= _MIN_STRETCHES * SEQUENCE_TICKS and np.linalg.eigvalsh(information)[0] > 0.0:
         progress("comparing streams")
         tick_noise = np.asarray(np.linalg.inv(information / ticks), dtype=np.float64)
         chains = _Chains(transition, {}, tick_noise[None])
         if len(streams) > 1:
-            chains, of_streams = _streams(tasks, parts, chains, initial)
-            levels += [of_streams] if len(streams) >= _FEWEST else []
+            chains, stream_level = _stream_deviations(tasks, parts, chains, initial)
+            levels += [stream_level] if len(streams) >= _MIN_STRETCHES else []
         progress("comparing stretches")
-        levels = _stretches(tasks, parts, chains, initial) + levels
-    learned = learned_class(transition, information, ticks, levels)
-    if not (levels or learned.refused):
-        why = f"the symbols of {ticks} ticks are fewer than {_FEWEST} stretches of {SEQUENCE_TICKS} ticks"
-        learned = learned._replace(chains=None, refused=f"{why}: too few to tell whether the chain changes")
-    return _model(source, streams, policy, learned, ticks, Span(min(since), max(until)))
+        levels = _stretch_deviations(tasks, parts, chains, initial) + levels
+    fit = learned_class(transition, information, ticks, levels)
+    if not (levels or fit.refused):
+        reason = f"the symbols of {ticks} ticks are fewer than {_MIN_STRETCHES} stretches of {SEQUENCE_TICKS} ticks"
+        fit = fit._replace(chains=None, refused=f"{reason}: too few to tell whether the chain changes")
+    return _model(source, streams, policy, fit, ticks, Span(min(since), max(until)))
 
 
 def _sizes(part: Sequences) -> tuple[int, int, int, int]:
     return part.ticks, len(part.symbols), part.since, part.until
 
 
-def _thinned(part: Sequences, step: int) -> Sequences:
+def _sample(part: Sequences, step: int) -> Sequences:
     return part.take(np.arange(0, len(part.tables), step))
 
 
-def _common(streams: list[SymbolStream]) -> Policy:
+def _common_policy(streams: list[SymbolStream]) -> Policy:
     """One whose states and ticks all policies have. FuguError if there is none."""
     if len(names := sorted({stream.stream for stream in streams})) > 1:
         raise FuguError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
     policies = [policy for stream in streams for policy in stream.policies.values()]
-    first = policies[0]
+    reference = policies[0]
     for policy in policies:
-        if (policy.discretiser, policy.clock.period_us) != (first.discretiser, first.clock.period_us):
+        if (policy.discretiser, policy.clock.period_us) != (reference.discretiser, reference.clock.period_us):
             raise FuguError(
                 f"{policy.device}/{policy.stream} version {policy.version} has other states or ticks than "
-                f"{first.device}/{first.stream} version {first.version}: choose devices, or a time, that agree"
+                f"{reference.device}/{reference.stream} version {reference.version}: "
+                "choose devices, or a time, that agree"
             )
-    if (states := len(first.discretiser.states)) > _MOST_STATES:
-        raise FuguError(f"{first.stream} has {states} states: a class is learned for at most {_MOST_STATES}")
-    return first
+    if (states := len(reference.discretiser.states)) > _MOST_STATES:
+        raise FuguError(f"{reference.stream} has {states} states: a class is learned for at most {_MOST_STATES}")
+    return reference
 
 
-def _begin(sample: Sequences, k: int) -> Floats:
+def _start_chain(sample: Sequences, k: int) -> Floats:
     best: tuple[float, Floats] = (-np.inf, np.eye(k))
     uniform = np.full(k, 1.0 / k)
     for stay in _STAYS:
@@ -237,23 +238,23 @@ def _begin(sample: Sequences, k: int) -> Floats:
     return best[1]
 
 
-def _climb(evaluate: Callable[[Floats], tuple[float, Floats]], begun: Floats, ticks: int) -> Floats:
-    """The chain of largest likelihood near `begun`, by its log-likelihood and the moves (k, k) expected under it."""
-    k = len(begun)
+def _most_likely_chain(evaluate: Callable[[Floats], tuple[float, Floats]], start_chain: Floats, ticks: int) -> Floats:
+    """The chain of largest likelihood near `start_chain`, by its log-likelihood and the expected moves (k, k)."""
+    k = len(start_chain)
 
     def cost(ratios: Floats) -> tuple[float, Floats]:
         chain = transition_of(ratios, k)
         log_likelihood, moves = evaluate(chain)
         return -log_likelihood / ticks, -_gradient(chain, moves) / ticks
 
-    start = np.clip(log_ratios(np.maximum(begun, 1e-7)), -_MOST_RATIO, _MOST_RATIO)
+    start = np.clip(log_ratios(np.maximum(start_chain, 1e-7)), -_MOST_RATIO, _MOST_RATIO)
     minimum: Any = optimize.minimize(
         cost,
         start,
         jac=True,
         method="L-BFGS-B",
         bounds=[(-_MOST_RATIO, _MOST_RATIO)] * len(start),
-        options={"maxiter": _ROUNDS, "ftol": _ENOUGH, "gtol": 1e-8},
+        options={"maxiter": _ROUNDS, "ftol": _MIN_GAIN, "gtol": 1e-8},
     )
     return transition_of(np.asarray(minimum.x), k)
 
@@ -268,8 +269,8 @@ def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floa
     """Information of a sample about the log-ratios: the curvature (d, d) of its log-likelihood."""
     ratios = log_ratios(transition)
 
-    def gradient(moved: Floats) -> Floats:
-        chain = transition_of(moved, len(transition))
+    def gradient(shifted: Floats) -> Floats:
+        chain = transition_of(shifted, len(transition))
         return _gradient(chain, expected(sample, chain, initial).moves)
 
     steps = _STEP * np.eye(len(ratios))
@@ -281,14 +282,14 @@ class _Chains(NamedTuple):
     """The chain of all, those of single streams if they differ, and noise (g, d, d), of stream i at i, or of all."""
 
     all: Floats
-    own: dict[int, Floats]
+    chain_of_stream: dict[int, Floats]
     noise: Floats
 
     def of(self, stream: int) -> Floats:
-        return self.own.get(stream, self.all)
+        return self.chain_of_stream.get(stream, self.all)
 
 
-def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
+def _stream_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
     """Deviation of whole streams, each by its own chain; these chains, if they deviate."""
     rows = [
         row
@@ -296,15 +297,15 @@ def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -
         for row in part_rows
     ]
     numbers, ticks, own_chains, noises = zip(*rows, strict=True)
-    away = np.array([log_ratios(chain) for chain in own_chains]) - log_ratios(chains.all)
-    spread = Deviations(np.array(ticks, dtype=np.int64), away, np.zeros(len(ticks), dtype=np.int64), chains.noise)
-    if spread.p_value >= _SIGNIFICANT:
-        return chains, spread
-    places = np.array(numbers, dtype=np.int64)
-    noise = np.broadcast_to(chains.noise[0], (int(places.max()) + 1, *chains.noise[0].shape)).copy()
-    noise[places] = noises
-    return _Chains(chains.all, dict(zip(numbers, own_chains, strict=True)), noise), spread._replace(
-        kinds=places, noise=noise
+    deviations = np.array([log_ratios(chain) for chain in own_chains]) - log_ratios(chains.all)
+    level = Deviations(np.array(ticks, dtype=np.int64), deviations, np.zeros(len(ticks), dtype=np.int64), chains.noise)
+    if level.p_value >= _SIGNIFICANT:
+        return chains, level
+    stream_index = np.array(numbers, dtype=np.int64)
+    noise = np.broadcast_to(chains.noise[0], (int(stream_index.max()) + 1, *chains.noise[0].shape)).copy()
+    noise[stream_index] = noises
+    return _Chains(chains.all, dict(zip(numbers, own_chains, strict=True)), noise), level._replace(
+        kinds=stream_index, noise=noise
     )
 
 
@@ -318,29 +319,29 @@ def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> 
             moves = expected(sequences, chain, initial)
             return moves.log_likelihood, moves.moves
 
-        own_chain = _climb(evaluate, transition, sequences.ticks)
+        own_chain = _most_likely_chain(evaluate, transition, sequences.ticks)
         information = _information(sequences, own_chain, initial) / sequences.ticks
-        informed = np.linalg.eigvalsh(information)[0] > 0.0
-        noise = np.linalg.inv(information) if informed else _UNKNOWN * np.eye(len(information))
+        is_regular = np.linalg.eigvalsh(information)[0] > 0.0
+        noise = np.linalg.inv(information) if is_regular else _UNKNOWN * np.eye(len(information))
         rows.append((stream, sequences.ticks, own_chain, np.asarray(noise, dtype=np.float64)))
     return rows
 
 
-def _stretches(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
+def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
     """Deviation of stretches, by one Newton step each; of sequences, of two side by side, of four, and so on."""
     scores = tasks.map(_scores, [(part, chains, initial) for part in parts])
     gradients, ticks, streams = (np.concatenate(column) for column in zip(*scores, strict=True))
     levels: list[Deviations] = []
     while True:
-        complete = ticks >= 0.75 * SEQUENCE_TICKS * 2 ** len(levels)
-        if complete.sum() < _FEWEST:
+        is_long = ticks >= 0.75 * SEQUENCE_TICKS * 2 ** len(levels)
+        if is_long.sum() < _MIN_STRETCHES:
             return levels
-        kinds = streams[complete] if chains.own else np.zeros(int(complete.sum()), dtype=np.int64)
-        bases = np.array([log_ratios(chains.of(stream)) for stream in range(int(streams.max()) + 1)])[streams[complete]]
-        steps = np.einsum("sij,sj->si", chains.noise[kinds], gradients[complete]) / ticks[complete, None]
-        levels.append(Deviations(ticks[complete], bases - log_ratios(chains.all) + steps, kinds, chains.noise))
-        place = np.arange(len(streams)) - np.searchsorted(streams, streams)
-        first = np.flatnonzero((place[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
+        kinds = streams[is_long] if chains.chain_of_stream else np.zeros(int(is_long.sum()), dtype=np.int64)
+        bases = np.array([log_ratios(chains.of(stream)) for stream in range(int(streams.max()) + 1)])[streams[is_long]]
+        steps = np.einsum("sij,sj->si", chains.noise[kinds], gradients[is_long]) / ticks[is_long, None]
+        levels.append(Deviations(ticks[is_long], bases - log_ratios(chains.all) + steps, kinds, chains.noise))
+        position = np.arange(len(streams)) - np.searchsorted(streams, streams)
+        first = np.flatnonzero((position[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
         gradients, ticks = (column[first] + column[first + 1] for column in (gradients, ticks))
         streams = streams[first]
 
@@ -357,7 +358,7 @@ def _scores(part: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, 
 
 
 def _model(
-    source: Source, streams: list[SymbolStream], policy: Policy, learned: LearnedClass, ticks: int, span: Span
+    source: Source, streams: list[SymbolStream], policy: Policy, fit: LearnedClass, ticks: int, span: Span
 ) -> LearnedModel:
     return LearnedModel(
         source=source.path.name,
@@ -367,13 +368,13 @@ def _model(
         since=instant_text(instant(span.since)),
         until=instant_text(instant(span.until)),
         discretiser=policy.discretiser,
-        states=len(learned.transition),
+        states=len(fit.transition),
         period_seconds=policy.clock.period_us / 1e6,
-        transition=matrix_rows(learned.transition),
-        low=matrix_rows(learned.low),
-        high=matrix_rows(learned.high),
-        known=max(learned.known, 1.0),
-        scales=learned.scales,
-        chains=learned.chains,
-        refused=learned.refused or None,
+        transition=matrix_rows(fit.transition),
+        low=matrix_rows(fit.low),
+        high=matrix_rows(fit.high),
+        known=max(fit.known, 1.0),
+        scales=fit.scales,
+        chains=fit.chains,
+        refused=fit.refused or None,
     )

@@ -93,19 +93,19 @@ def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise FuguError(f"{path.name} is not empty: name a new folder, or remove it first")
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        temporary_folder = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     except OSError as error:
         raise FuguError(f"cannot make the folder {path.name}: {error.strerror}") from None
     try:
-        folder = ParquetFolder(temporary)
+        folder = ParquetFolder(temporary_folder)
         yield folder
         folder.close()
-        temporary.replace(path)
+        temporary_folder.replace(path)
         _sync(path.parent)
     except OSError as error:
         raise FuguError(f"cannot write the folder {path.name}: {error.strerror or error}") from None
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(temporary_folder, ignore_errors=True)
 
 
 class ParquetFolder:
@@ -118,23 +118,23 @@ class ParquetFolder:
     def __init__(self, path: Path, group: str = "") -> None:
         self.path = path
         self._group = group
-        self._waiting: dict[str, list[Any]] = {}
-        self._parts, self._written = Counter[str](), Counter[str]()
+        self._batches: dict[str, list[Any]] = {}
+        self._parts, self._rows_written = Counter[str](), Counter[str]()
         self.rows = Counter[str]()
 
     def add(self, table: str, batch: Any) -> None:
         """Write rows of a table, each to the date of its time."""
         self.rows[table] += batch.num_rows
-        waiting = self._waiting.setdefault(table, [])
-        waiting.append(batch)
-        if len(waiting) >= _MOST_BATCHES:
-            waiting[:] = _joined(table, waiting).to_batches()
-        if self.rows[table] - self._written[table] >= _PART_ROWS:
+        batches = self._batches.setdefault(table, [])
+        batches.append(batch)
+        if len(batches) >= _MOST_BATCHES:
+            batches[:] = _joined_rows(table, batches).to_batches()
+        if self.rows[table] - self._rows_written[table] >= _PART_ROWS:
             self._write(table)
 
     def close(self) -> None:
         """Finish all files, durably; a table without rows gets a file that says so."""
-        for table in TABLES.keys() & self._waiting.keys():
+        for table in TABLES.keys() & self._batches.keys():
             self._write(table)
         for folder, _, files in os.walk(self.path):
             for name in (*files, "."):
@@ -142,9 +142,9 @@ class ParquetFolder:
 
     def _write(self, table: str) -> None:
         schema, name = TABLES[table], f"part-{self._group}{self._parts[table]}"
-        rows = _joined(table, self._waiting.pop(table))
+        rows = _joined_rows(table, self._batches.pop(table))
         self._parts[table] += 1
-        self._written[table] += rows.num_rows
+        self._rows_written[table] += rows.num_rows
         if "time" not in schema.names or not self.rows[table]:
             (self.path / table).mkdir(parents=True, exist_ok=True)
             pq.write_table(rows, self.path / table / f"{name}.parquet", compression="zstd")
@@ -169,22 +169,22 @@ class ParquetFolder:
         )
 
 
-def _joined(table: str, batches: Sequence[Any]) -> Any:
+def _joined_rows(table: str, batches: Sequence[Any]) -> Any:
     return pa.Table.from_batches(batches, schema=TABLES[table]).unify_dictionaries().combine_chunks()
 
 
 def _sync(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 _ROWS = 1 << 18
 _NAMES = ("device", "stream")
 _COLUMNS = (*_NAMES, "time", "tick", "policy_version", "symbol")
-_REMEMBERED = 4
+_MAX_CACHED = 4
 
 
 class _Group(NamedTuple):
@@ -209,14 +209,14 @@ class ExportedHistory:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read: dict[_Group, dict[tuple[str, str], list[_Rows]]] = {}
+        self._cached_rows: dict[_Group, dict[tuple[str, str], list[_Rows]]] = {}
         try:
             documents = pq.read_table(folder / "policies", columns=["document"]).column("document").to_pylist()
             policies = [read_policy(text) for text in documents]
             self._days = self._read_days()
         except (OSError, pa.ArrowException, PolicyError, ValueError, KeyError) as error:
-            why = str(error).partition("\n")[0]
-            raise FuguError(f"{folder.name} is no folder that fugu gateway export wrote: {why}") from None
+            reason = str(error).partition("\n")[0]
+            raise FuguError(f"{folder.name} is no folder that fugu gateway export wrote: {reason}") from None
         self._policies: dict[tuple[str, str], dict[int, Policy]] = defaultdict(dict)
         for policy in policies:
             if isinstance(policy, Policy) and policy.table is not None:
@@ -239,16 +239,16 @@ class ExportedHistory:
         for day in self.days(stream, span):
             for group in self._days[day]:
                 for rows in self._rows(group).get((stream.device, stream.stream), ()) if group.may_hold(stream) else ():
-                    inside = (rows[0] >= span.since) & (rows[0] < span.until)
-                    if inside.any():
-                        yield from _cut(stream, *rows[:, inside])
+                    in_span = (rows[0] >= span.since) & (rows[0] < span.until)
+                    if in_span.any():
+                        yield from _pieces(stream, *rows[:, in_span])
 
     def _rows(self, group: _Group) -> dict[tuple[str, str], list[_Rows]]:
         """The rows of a row group, by stream; those of the last few groups are cached."""
-        if group not in self._read:
-            if len(self._read) >= _REMEMBERED:
-                del self._read[next(iter(self._read))]
-            by_stream: dict[tuple[str, str], list[_Rows]] = {}
+        if group not in self._cached_rows:
+            if len(self._cached_rows) >= _MAX_CACHED:
+                del self._cached_rows[next(iter(self._cached_rows))]
+            rows_of_stream: dict[tuple[str, str], list[_Rows]] = {}
             with pq.ParquetFile(group.path) as file:
                 for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
                     columns = map(batch.column, _NAMES)
@@ -260,15 +260,15 @@ class ExportedHistory:
                     rows = np.array([_numbers(batch, name) for name in _COLUMNS[2:]])
                     for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
                         device, stream = (words[codes[low]] for words, codes in names)
-                        by_stream.setdefault((device, stream), []).append(rows[:, low:high])
-            self._read[group] = by_stream
-        return self._read[group]
+                        rows_of_stream.setdefault((device, stream), []).append(rows[:, low:high])
+            self._cached_rows[group] = rows_of_stream
+        return self._cached_rows[group]
 
     def _read_days(self) -> dict[int, list[_Group]]:
         groups: dict[int, list[_Group]] = {}
         for folder in sorted((self._folder / "symbols").glob("date=*")):
             day = (date.fromisoformat(folder.name.removeprefix("date=")) - _EPOCH).days * DAY_US
-            for path in sorted(folder.glob("*.parquet"), key=_number):
+            for path in sorted(folder.glob("*.parquet"), key=_file_numbers):
                 metadata = pq.read_metadata(path)
                 columns = [metadata.schema.to_arrow_schema().get_field_index(name) for name in _NAMES]
                 for number in range(metadata.num_row_groups):
@@ -278,11 +278,11 @@ class ExportedHistory:
         return groups
 
 
-def _cut(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol: Ints) -> Iterator[Piece]:
+def _pieces(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol: Ints) -> Iterator[Piece]:
     shift = np.empty_like(tick)
     for version in {*versions[np.flatnonzero(np.diff(versions, prepend=-1))].tolist()}:
-        clock, of_version = stream.policy(version).clock, versions == version
-        shift[of_version] = tick[of_version] - (time[of_version] - clock.epoch_us) // clock.period_us
+        clock, is_version = stream.policy(version).clock, versions == version
+        shift[is_version] = tick[is_version] - (time[is_version] - clock.epoch_us) // clock.period_us
     changes = (np.diff(tick) != 1) | (np.diff(versions) != 0) | (np.diff(shift) != 0)
     symbols = symbol.astype(np.uint8)
     for low, high in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(tick)]):
@@ -299,5 +299,5 @@ def _range(statistics: Any) -> tuple[str, str]:
     return statistics.min, statistics.max
 
 
-def _number(path: Path) -> list[int]:
+def _file_numbers(path: Path) -> list[int]:
     return [int(digits) for digits in re.findall("[0-9]+", path.name)]

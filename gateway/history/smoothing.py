@@ -36,7 +36,7 @@ _GAP = 64
 _ALWAYS = Span(0, LAST_US)
 
 
-class _Said(NamedTuple):
+class _Evidence(NamedTuple):
     """Evidence of symbols about the state at a tick, (k,): those up to it a belief, those from it on a likelihood."""
 
     model: Model
@@ -48,8 +48,8 @@ _Track = tuple[Clock, int]
 """Ticks of one clock that was not set meanwhile."""
 
 
-def blocks(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
-    """Put pieces together, in tick order, to blocks of at most `most` ticks.
+def blocks(pieces: Iterable[Piece], max_ticks: int) -> Iterator[Piece]:
+    """Put pieces together, in tick order, to blocks of at most `max_ticks` ticks.
 
     Their symbols are -1 where there is none; the first and the last are there.
     """
@@ -58,14 +58,14 @@ def blocks(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
     for stored_piece in pieces:
         begin = stored_piece.first
         while begin <= stored_piece.last:
-            joins = (stored_piece.version, stored_piece.shift) == (version, shift) and 0 <= begin - end <= _GAP
-            if parts and joins and begin - first < most:
+            is_adjacent = (stored_piece.version, stored_piece.shift) == (version, shift) and 0 <= begin - end <= _GAP
+            if parts and is_adjacent and begin - first < max_ticks:
                 parts.append(np.full(begin - end, -1, dtype=np.int64))
             else:
                 if parts:
                     yield Piece(version, first, shift, np.concatenate(parts))
                 version, first, shift, parts = stored_piece.version, begin, stored_piece.shift, []
-            piece = stored_piece.cut(begin, first + most - 1)
+            piece = stored_piece.cut(begin, first + max_ticks - 1)
             parts.append(piece.symbols.astype(np.int64))
             begin = end = piece.last + 1
     if parts:
@@ -83,58 +83,58 @@ class SmoothedStream:
         self._history = history
         self._stream = stream
         self._span = span
-        self._after: dict[tuple[int, _Track], _Said] = {}  # what the days after a day say
-        self._later: dict[_Track, _Said] = {}
-        self._before: dict[_Track, _Said] = {}
+        self._message_after: dict[tuple[int, _Track], _Evidence] = {}  # what the days after a day say
+        self._later_message: dict[_Track, _Evidence] = {}
+        self._belief_before: dict[_Track, _Evidence] = {}
 
     def look_back(self, day: int) -> None:
         """Store what the symbols after a day say about its end."""
         for track, pieces in self._blocks(day).items():
-            if track in self._later:
-                self._after[day, track] = self._later[track]
-            self._later[track] = self._messages(pieces, self._later.get(track))[0]
+            if track in self._later_message:
+                self._message_after[day, track] = self._later_message[track]
+            self._later_message[track] = self._messages(pieces, self._later_message.get(track))[0]
 
     def day(self, day: int) -> Iterator[TickProbabilities]:
         """The marginals of a day's ticks that have a symbol."""
         for track, pieces in self._blocks(day).items():
-            after = self._after.pop((day, track), None)
-            laters = [*self._messages(pieces, after)[1:], after] if len(pieces) > 1 else [after]
-            for block, later in zip(pieces, laters, strict=True):
-                model, before = self._stream.model(block.version), self._before.get(track)
+            message = self._message_after.pop((day, track), None)
+            messages = [*self._messages(pieces, message)[1:], message] if len(pieces) > 1 else [message]
+            for block, later in zip(pieces, messages, strict=True):
+                model, belief = self._stream.model(block.version), self._belief_before.get(track)
                 distribution = model.initial
-                if before is not None and before.model.meaning == model.meaning:
-                    distribution = predict(before.vector, model.transition, block.first - before.tick)
-                symbols, emission = _with_end(model, block, _message(model, block.last, later))
-                marginals = _explained(
+                if belief is not None and belief.model.meaning == model.meaning:
+                    distribution = predict(belief.vector, model.transition, block.first - belief.tick)
+                symbols, emission = _append_message(model, block, _message(model, block.last, later))
+                marginals = _run_kernel(
                     posterior_marginals, self._stream, symbols, distribution, model.transition, emission
                 )
                 beliefs = filter_beliefs(block.symbols, distribution, model.transition, model.emission).beliefs
-                self._before[track] = _Said(model, block.last, beliefs[-1].copy())
-                yield from _observed(block, stream_beliefs(model, marginals))
+                self._belief_before[track] = _Evidence(model, block.last, beliefs[-1].copy())
+                yield from _observed_runs(block, stream_beliefs(model, marginals))
 
     def _blocks(self, day: int) -> dict[_Track, list[Piece]]:
         """The blocks of a day, in tick order, apart for each time that the clock was set."""
-        most = max(_CELLS // max(len(self._stream.model(version).initial) for version in self._stream.policies), 1)
+        max_ticks = max(_CELLS // max(len(self._stream.model(version).initial) for version in self._stream.policies), 1)
         pieces: dict[_Track, list[Piece]] = {}
-        for block in blocks(self._history.pieces(self._stream, self._span.day(day)), most):
+        for block in blocks(self._history.pieces(self._stream, self._span.day(day)), max_ticks):
             pieces.setdefault((self._stream.policy(block.version).clock, block.shift), []).append(block)
         return pieces
 
-    def _messages(self, pieces: list[Piece], after: _Said | None) -> list[_Said]:
+    def _messages(self, pieces: list[Piece], later: _Evidence | None) -> list[_Evidence]:
         """Messages of the symbols from the first tick of each block on."""
-        messages: list[_Said] = []
+        messages: list[_Evidence] = []
         for block in reversed(pieces):
             model = self._stream.model(block.version)
-            message = _message(model, block.last, after)
+            message = _message(model, block.last, later)
             if len(block.symbols) > 1:
-                symbols, emission = _with_end(model, block, message)
-                message = _explained(backward_messages, self._stream, symbols, model.transition, emission)[0]
-            after = _Said(model, block.first, model.rows[block.symbols[0]] * message)
-            messages.append(after)
+                symbols, emission = _append_message(model, block, message)
+                message = _run_kernel(backward_messages, self._stream, symbols, model.transition, emission)[0]
+            later = _Evidence(model, block.first, model.rows[block.symbols[0]] * message)
+            messages.append(later)
         return messages[::-1]
 
 
-def _message(model: Model, tick: int, later: _Said | None) -> Floats:
+def _message(model: Model, tick: int, later: _Evidence | None) -> Floats:
     """Likelihood of later symbols by the state (k,) at a tick, the largest of them 1."""
     if later is None or later.model.meaning != model.meaning:
         return np.ones(len(model.initial))
@@ -142,7 +142,7 @@ def _message(model: Model, tick: int, later: _Said | None) -> Floats:
     return np.asarray(message / message.max(), dtype=np.float64)
 
 
-def _with_end(model: Model, block: Piece, message: Floats) -> tuple[Ints, Floats]:
+def _append_message(model: Model, block: Piece, message: Floats) -> tuple[Ints, Floats]:
     """Symbols and emissions (k, m + 2) for which the last symbol says what it does, and what a message says.
 
     One more symbol stands for both. All others lose half of their probability, in every state alike, which changes no
@@ -156,21 +156,21 @@ def _with_end(model: Model, block: Piece, message: Floats) -> tuple[Ints, Floats
     return symbols, emission
 
 
-def _observed(block: Piece, marginals: Floats) -> Iterator[TickProbabilities]:
+def _observed_runs(block: Piece, marginals: Floats) -> Iterator[TickProbabilities]:
     has_symbol = np.concatenate([[False], block.symbols >= 0, [False]])
     edges = np.flatnonzero(np.diff(has_symbol)).reshape(-1, 2)
     for low, high in edges.tolist():
         yield TickProbabilities(block.version, block.first + low, block.shift, marginals[low:high])
 
 
-def _explained(kernel: object, stream: SymbolStream, *inputs: object) -> Floats:
+def _run_kernel(kernel: object, stream: SymbolStream, *inputs: object) -> Floats:
     """Run a kernel; what it cannot explain is a line that names the stream."""
     try:
         assert callable(kernel)
-        function: Floats = kernel(*inputs)
+        vector: Floats = kernel(*inputs)
     except ValueError as error:
         raise FuguError(f"{stream.device}/{stream.stream}: {error}") from None
-    return function
+    return vector
 
 
 def smooth_history(
@@ -188,10 +188,10 @@ def smooth_history(
     groups = Group.all(source)
     with parquet_folder(folder) as folders:
         arguments = [(group, folders.path) for group in groups]
-        done = (tasks or Tasks()).map(
-            _smooth, arguments, lambda count: progress(f"{count} of {len(groups)} groups", count / len(groups))
+        row_counts = (tasks or Tasks()).map(
+            _smooth_group, arguments, lambda count: progress(f"{count} of {len(groups)} groups", count / len(groups))
         )
-        if not (rows := sum(done)):
+        if not (rows := sum(row_counts)):
             raise FuguError(f"{source.path.name} has no symbols of that time")
         with source.open() as history:
             streams = source.streams(history)
@@ -199,17 +199,17 @@ def smooth_history(
         return {"smoothed": rows, **folders.rows}
 
 
-def _smooth(group: Group, folder: Path) -> int:
+def _smooth_group(group: Group, folder: Path) -> int:
     with group.open() as (history, streams):
         parquet = ParquetFolder(folder, f"{group.number}-")
-        smoothed = [(stream, SmoothedStream(history, stream, group.source.span)) for stream in streams]
-        days = sorted({day for _, smoother in smoothed for day in smoother.days})
+        smoothers = [(stream, SmoothedStream(history, stream, group.source.span)) for stream in streams]
+        days = sorted({day for _, smoother in smoothers for day in smoother.days})
         for day in reversed(days):
-            for _, smoother in smoothed:
+            for _, smoother in smoothers:
                 smoother.look_back(day)
         for day in days:
-            for stream, smooth in smoothed:
-                for probabilities in smooth.day(day):
+            for stream, smoothed_stream in smoothers:
+                for probabilities in smoothed_stream.day(day):
                     parquet.add("smoothed", marginal_rows("smoothed", stream, probabilities))
         parquet.close()
         return parquet.rows.get("smoothed", 0)

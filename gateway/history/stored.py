@@ -144,9 +144,9 @@ class StoredHistory:
         self._catalogue.retire(documents)
         for policy in map(read_policy, documents):
             self._policies[policy.device, policy.stream][policy.version] = policy
-        after = 0
-        while sequences := store.aged.sequences(after, _SEQUENCES):
-            after = sequences[-1].number
+        last_number = 0
+        while sequences := store.aged.sequences(last_number, _SEQUENCES):
+            last_number = sequences[-1].number
             for sequence in sequences:
                 self._numbers[sequence.device, sequence.stream, sequence.window] = sequence.number
 
@@ -156,13 +156,13 @@ class StoredHistory:
 
     def streams(self) -> list[SymbolStream]:
         """Every stream of symbols, by device and name."""
-        return [SymbolStream(*fields) for fields in self._with_frames(Policy)]
+        return [SymbolStream(*fields) for fields in self._stored_streams(Policy)]
 
     def measured(self) -> list[MeasuredStream]:
         """Every stream of points, by device and name."""
-        return [MeasuredStream(*fields) for fields in self._with_frames(MeasurePolicy)]
+        return [MeasuredStream(*fields) for fields in self._stored_streams(MeasurePolicy)]
 
-    def _with_frames(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
+    def _stored_streams(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
         for (device, stream), versions in sorted(self._policies.items()):
             if (policies := _policies_of(versions, kind)) and (device, stream, "") in self._numbers:
                 yield device, stream, policies
@@ -177,7 +177,7 @@ class StoredHistory:
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
         """The symbols of a stream in a span of time, in tick order but for where its clock was set or changed."""
-        for number, clock, first, last in self._ranges(stream, span):
+        for number, clock, first, last in self._tick_ranges(stream, span):
             low, high = span.walls(clock)
             for frame in self._store.symbols.following(number, first, last):
                 if stream.policy(frame.policy_version).clock == clock:
@@ -191,12 +191,12 @@ class StoredHistory:
         """The states at a stream's ticks in a span of time, given its symbols, all before and `lag` later ones."""
         if (past := self._pasts.get(lag)) is None:
             past = self._pasts[lag] = Past(self._store, self._catalogue, lag)
-        for number, clock, first, last in self._ranges(stream, span):
+        for number, clock, first, last in self._tick_ranges(stream, span):
             low, high = span.walls(clock)
             for run in past.estimates(Place(number, stream.device, stream.stream), first, last, newest=True):
-                inside = run.cut(low + run.shift, high + run.shift)
-                if stream.policy(run.version).clock == clock and len(inside.probabilities):
-                    yield inside
+                run_in_span = run.cut(low + run.shift, high + run.shift)
+                if stream.policy(run.version).clock == clock and len(run_in_span.probabilities):
+                    yield run_in_span
 
     def days(self, stream: SymbolStream, span: Span) -> list[int]:
         """The days, by their beginnings, that hold symbols of a stream in a span of time."""
@@ -210,7 +210,7 @@ class StoredHistory:
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """The frames of points that begin in a span of time, in tick order but for where the clock was set."""
-        for number, clock, first, last in self._ranges(stream, span):
+        for number, clock, first, last in self._tick_ranges(stream, span):
             low, high = span.walls(clock)
             for frame, _ in self._store.points.following(number, first, last):
                 policy = stream.policies.get(frame.policy_version)
@@ -220,21 +220,21 @@ class StoredHistory:
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
         """Measurements by a frame of points: of its ticks, and of those that see so many ticks more with it."""
         number = self._numbers[stream.device, stream.stream, ""]
-        place = Place(number, stream.device, stream.stream)
+        sequence_key = Place(number, stream.device, stream.stream)
         points = self._points.setdefault(lag, Points(self._store, self._catalogue, lag))
-        if (now := points.estimate(place, frame.first)) is not None:
-            yield now
-        yield from points.lagged(place, frame.first)
+        if (estimates := points.estimate(sequence_key, frame.first)) is not None:
+            yield estimates
+        yield from points.lagged(sequence_key, frame.first)
 
     def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
         """The windows that begin in a span of time, in the order of their indices."""
         number = self._numbers[sequence.device, sequence.stream, sequence.window]
-        ahead = self._store.shifts(number).newest
+        shift = self._store.shifts(number).newest
         windows = [policy.window(sequence.window) for policy in sequence.policies.values()]
         longest = max((window.length for window in windows if window is not None), default=0)
         for clock in _clocks(sequence.policies):
             low, high = span.walls(clock)
-            for frame in self._store.windows.within(number, low, high + ahead + longest):
+            for frame in self._store.windows.within(number, low, high + shift + longest):
                 policy = sequence.policies.get(frame.policy_version)
                 if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
                     yield frame
@@ -247,34 +247,34 @@ class StoredHistory:
         span, times = Span(after, LAST_US), list[int]()
         for sequence in self.windows():
             number = self._numbers[sequence.device, sequence.stream, sequence.window]
-            ahead = self._store.shifts(number).newest
+            shift = self._store.shifts(number).newest
             for clock in _clocks(sequence.policies):
                 if (tick := self._store.windows.next_first(number, span.walls(clock)[0])) is not None:
-                    times.append(clock.epoch_us + (tick - ahead) * clock.period_us)
+                    times.append(clock.epoch_us + (tick - shift) * clock.period_us)
         for stream in self.streams():
-            times += self._begins(stream, self._store.symbols.following, span)
+            times += self._first_times(stream, self._store.symbols.following, span)
         points = self._store.points.following
         for measured in self.measured():
-            times += self._begins(
+            times += self._first_times(
                 measured, lambda number, first: (stored.frame for stored in points(number, first)), span
             )
         return max(min(times), after) if times else None
 
-    def _begins(
-        self, stream: SymbolStream | MeasuredStream, following: Callable[[int, int], Iterator[Any]], span: Span
+    def _first_times(
+        self, stream: SymbolStream | MeasuredStream, frames_from: Callable[[int, int], Iterator[Any]], span: Span
     ) -> Iterator[int]:
-        for number, clock, first, _ in self._ranges(stream, span):
-            for frame in islice(following(number, first), 1):
+        for number, clock, first, _ in self._tick_ranges(stream, span):
+            for frame in islice(frames_from(number, first), 1):
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
-    def _ranges(self, stream: SymbolStream | MeasuredStream, span: Span) -> Iterator[tuple[int, Clock, int, int]]:
+    def _tick_ranges(self, stream: SymbolStream | MeasuredStream, span: Span) -> Iterator[tuple[int, Clock, int, int]]:
         """A stream's number, and where those of a span's ticks are: for each clock, and each time that it was set."""
         number = self._numbers[stream.device, stream.stream, ""]
         spans = self._store.shifts(number).spans or (ShiftSpan(0, 0, MAX_TICK),)
         for clock in _clocks(stream.policies):
             low, high = span.walls(clock)
-            for i, (shift, begun, _) in enumerate(spans):
-                first = max(low + shift, begun) if i else low  # shifts that are stored no more were smaller
+            for i, (shift, first_tick, _) in enumerate(spans):
+                first = max(low + shift, first_tick) if i else low  # shifts that are stored no more were smaller
                 last = min(high + shift, spans[i + 1].first - 1 if i + 1 < len(spans) else MAX_TICK)
                 if first <= last:
                     yield number, clock, first, last

@@ -69,7 +69,7 @@ class Group(NamedTuple):
         with source.open() as history:
             names = [(stream.device, stream.stream) for stream in source.streams(history)]
         starts = range(0, len(names), _MOST_STREAMS)
-        return [cls(source, i, at, frozenset(names[at : at + _MOST_STREAMS])) for i, at in enumerate(starts)]
+        return [cls(source, i, low, frozenset(names[low : low + _MOST_STREAMS])) for i, low in enumerate(starts)]
 
     @contextmanager
     def open(self) -> Iterator[tuple[History, list[SymbolStream]]]:
@@ -100,22 +100,22 @@ class _RayTasks(Tasks):
     def __init__(self, ray: Any) -> None:
         self._ray = ray
 
-    def _begun(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
+    def _submit(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
         remote = self._ray.remote(function)
         return [remote.remote(*arguments) for arguments in calls]
 
     def hold(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
-        references = self._begun(function, calls)
+        references = self._submit(function, calls)
         self._ray.wait(references, num_returns=len(references), fetch_local=False)
         return references
 
     def map(
         self, function: Callable[..., _Result], calls: _Arguments, progress: _Told = lambda _: None
     ) -> list[_Result]:
-        waiting = references = self._begun(function, calls)
-        while waiting:
-            _, waiting = self._ray.wait(waiting)
-            progress(len(references) - len(waiting))
+        pending = references = self._submit(function, calls)
+        while pending:
+            _, pending = self._ray.wait(pending)
+            progress(len(references) - len(pending))
         try:
             outcomes: list[_Result] = self._ray.get(references)
         except self._ray.exceptions.RayTaskError as error:

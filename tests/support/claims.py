@@ -10,7 +10,7 @@ from pathlib import Path
 from fugu.host.terminal import LogSettings
 from fugu.mqtt import Broker
 from gateway.cluster import cluster as part_module
-from gateway.cluster.cluster import Given, serve_part
+from gateway.cluster.cluster import PartJob, serve_part
 from gateway.store.location import Server
 from tests.support.forks import shell_words
 from tests.support.gateway_files import gateway_config
@@ -30,4 +30,4 @@ def serve_shard(url: str, folder: str) -> None:
     """Serve a part; its input is all that it has of its host."""
     settings = gateway_config("home", Broker(port=1), Server(url), Path(folder) / "policies")
     part_module._ORDER_SECONDS = 0.1
-    serve_part(Given(settings, 2, Path(folder), LogSettings()), "shard-0", Connection(0, writable=False))
+    serve_part(PartJob(settings, 2, Path(folder), LogSettings()), "shard-0", Connection(0, writable=False))

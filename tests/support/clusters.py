@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psycopg
 
-from gateway.cluster.cluster import Cluster, served
+from gateway.cluster.cluster import Cluster, parts_served
 from gateway.store.location import Server
 from gateway.store.shards import owner
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -144,7 +144,7 @@ def _parts(cluster: Cluster, shards: int) -> dict[str, int]:
         cluster.find()  # that of a new node the command has made
         states = cluster.states().values()
         parts.clear()
-        parts.update(served(states))
+        parts.update(parts_served(states))
         return len(parts) == shards + 1 and len(states) == len(cluster.nodes) and all(state.ready for state in states)
 
     wait_until(all_well, "every part and actor")

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from gateway.cluster.cluster import Cluster, served
+from gateway.cluster.cluster import Cluster, parts_served
 from gateway.cluster.shard_watch import KIND, channel_of
 from gateway.store.engine import Lease
 from gateway.store.location import Server
@@ -35,11 +35,11 @@ def test_what_ends_is_started_again_and_goes_on_without_the_command_that_made_it
         with closing(Cluster(nodes.address, "home")) as cluster:
             wait_until(lambda: all(crowd.stored_again(name, 0.0) for name in NAMES), "the first frames")
             fleet.kill()
-            before = served(cluster.states().values())
+            before = parts_served(cluster.states().values())
             since = time.monotonic()
             cut_off(server)
             wait_until(lambda: all(crowd.stored_again(name, since) for name in NAMES), "frames by new connections")
-            assert served(cluster.states().values()) == before
+            assert parts_served(cluster.states().values()) == before
             steal_claim(server, "shard-0")  # it is thought dead, and lives: its gateway ends by itself
             os.kill(before["shard-1"], signal.SIGKILL)
             after = wait_for_others(cluster, before, {"shard-0", "shard-1"})
@@ -59,7 +59,7 @@ def wait_for_others(cluster: Cluster, before: dict[str, int], parts: set[str]) -
     now: dict[str, int] = {}
 
     def others_serve() -> bool:
-        now.update(served(cluster.states().values()))
+        now.update(parts_served(cluster.states().values()))
         return all(now[part] != before[part] for part in parts)
 
     now.update(before)

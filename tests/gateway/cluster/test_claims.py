@@ -60,7 +60,7 @@ def test_a_part_is_vacant_when_nobody_has_had_it_for_a_while(channel: Server, va
             Claim(channel, "shard-0")
     assert vacancies.look(4.0) == ["fleet", "shard-1"]  # it was somebody's a moment ago
     assert vacancies.look(6.0) == [*PARTS]
-    assert vacancies.look(6.0, more=1.0) == ["fleet", "shard-1"]
+    assert vacancies.look(6.0, grace=1.0) == ["fleet", "shard-1"]
 
 
 @pytest.mark.long

@@ -52,7 +52,9 @@ def tmp_path(disk: Path) -> Path:
 def says_of_running(port: int, version: tuple[int, int, int]) -> list[Finding]:
     """Findings of doctor about the running broker at a port."""
     return [
-        finding for process, config in doctor._brokers(port) for finding in doctor._running(process, config, version)
+        finding
+        for process, config in doctor._brokers(port)
+        for finding in doctor._broker_limits(process, config, version)
     ]
 
 

@@ -51,7 +51,9 @@ def test_an_account_that_shares_many_subscriptions_is_an_alarm_and_doctor_names_
         return {alarm.code for alarm in gateway._monitor.latest.alarms}
 
     def verdicts() -> list[tuple[str, str]]:
-        findings = [finding for process, _ in doctor._brokers(broker.port) for finding in doctor._shared(process)]
+        findings = [
+            finding for process, _ in doctor._brokers(broker.port) for finding in doctor._shared_subscriptions(process)
+        ]
         return [(finding.verdict, finding.text) for finding in findings]
 
     with broker, broker.client("watch") as watch, broker.client("ring") as ring, gateway_here(settings) as gateway:

@@ -17,7 +17,7 @@ from fugu.planning.chain_source import file_source
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.learned_class import LearnedModel, log_ratios, transition_of
 from gateway.history.export import export_history
-from gateway.history.learning import expected, joined, learn_class, read_sequences
+from gateway.history.learning import expected, joined_sequences, learn_class, read_sequences
 from gateway.history.tasks import Group, Source
 from tests.support.command import Fugu
 from tests.support.histories import ALWAYS, CHAIN, fill_store, symbols_of
@@ -167,7 +167,7 @@ def test_sequences_have_their_tables_whatever_is_taken_of_them(tmp_path: Path, m
     scene.record(*frames([20, 30, 7] * 4, gaps=[0, 3, 90], versions=[1, 2]))
     scene.record(*frames([50, 50], seed=2), device="ring")
     parts = [read_sequences(group) for group in Group.all(Source(scene.path, ALWAYS))]
-    whole = joined(parts)
+    whole = joined_sequences(parts)
     assert whole.ticks == sum(part.ticks for part in parts) == 20 * 4 + 30 * 4 + 7 * 4 + 100
     chain, distribution = np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0.5, 0.5])
     at_once = expected(whole, chain, distribution)
