@@ -33,19 +33,19 @@ CHANGE_SECONDS, DEVICE_SECONDS, LEDGER_SECONDS, QUIET_SECONDS = 0.5, 0.015, 2.0,
 
 
 class _Source:
-    """Makes the events of a view; a tab that does not keep up is still told the newest `most_waiting`."""
+    """Makes the events of a view; a tab that does not keep up is still told the newest `max_waiting`."""
 
-    most_waiting = 1
+    max_waiting = 1
 
     async def wait(self) -> None:
         """Wait until there may be more; `CHANGE_SECONDS` at most, so that tabs that have gone are noticed."""
         await asyncio.sleep(CHANGE_SECONDS)
 
-    def more(self) -> str:
+    def new_events(self) -> str:
         """News for those who follow; empty if there are none."""
         raise NotImplementedError
 
-    def joined(self) -> tuple[str, str]:
+    def events_and_content(self) -> tuple[str, str]:
         """News for those who follow, and all that is shown now, for one who begins to."""
         raise NotImplementedError
 
@@ -56,23 +56,23 @@ class _Source:
 class _WholeSource(_Source):
     """The whole again whenever something has changed, twice a second at most; `state` then differs from the last."""
 
-    def __init__(self, feed: Feed, state: Callable[[], object], make: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, feed: Feed, state: Callable[[], object], make_content: Callable[[], dict[str, Any]]) -> None:
         self._feed = feed
         self._state = state
-        self._make = make
-        self._told: object = None
-        self._whole = ""
+        self._make_content = make_content
+        self._last_state: object = None
+        self._last_event = ""
 
-    def more(self) -> str:
-        about = self._feed.about
-        state = (self._state(), about)
-        if state == self._told:
+    def new_events(self) -> str:
+        account_view = self._feed.about
+        state = (self._state(), account_view)
+        if state == self._last_state:
             return ""
-        self._told, self._whole = state, _event("all", {**self._make(), "about": about})
-        return self._whole
+        self._last_state, self._last_event = state, _event("all", {**self._make_content(), "about": account_view})
+        return self._last_event
 
-    def joined(self) -> tuple[str, str]:
-        return self.more(), self._whole
+    def events_and_content(self) -> tuple[str, str]:
+        return self.new_events(), self._last_event
 
 
 class _DeviceSource(_Source):
@@ -81,37 +81,37 @@ class _DeviceSource(_Source):
     Raises TopicError if it is no name of a device.
     """
 
-    most_waiting = 100
+    max_waiting = 100
 
     def __init__(self, feed: Feed, device: str) -> None:
         self._feed = feed
         self._watcher = feed.watch(device)
-        self._told: object = None
-        self._looked = 0.0
+        self._last_state: object = None
+        self._looked_at = 0.0
 
     async def wait(self) -> None:
         await asyncio.sleep(DEVICE_SECONDS)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._watcher.wake.wait(), CHANGE_SECONDS)
 
-    def more(self) -> str:
-        return self._changed() + _update(self._feed.take(self._watcher))
+    def new_events(self) -> str:
+        return self._state_event() + _update(self._feed.take(self._watcher))
 
-    def joined(self) -> tuple[str, str]:
-        waited, content = self._feed.take_and_show(self._watcher)
-        return self._changed() + _update(waited), _event("state", self._state()) + _update(content)
+    def events_and_content(self) -> tuple[str, str]:
+        updates, content = self._feed.take_and_show(self._watcher)
+        return self._state_event() + _update(updates), _event("state", self._state()) + _update(content)
 
     def close(self) -> None:
         self._feed.leave(self._watcher)
 
-    def _changed(self) -> str:
+    def _state_event(self) -> str:
         now = time.monotonic()
-        if now - self._looked < CHANGE_SECONDS:
+        if now - self._looked_at < CHANGE_SECONDS:
             return ""
-        self._looked, state = now, self._state()
-        if state == self._told:
+        self._looked_at, state = now, self._state()
+        if state == self._last_state:
             return ""
-        self._told = state
+        self._last_state = state
         return _event("state", state)
 
     def _state(self) -> dict[str, Any]:
@@ -126,18 +126,18 @@ class _LedgerSource(_WholeSource):
 
     def __init__(self, feed: Feed, audience: str, before: int) -> None:
         super().__init__(feed, lambda: self._page, lambda: self._page or {})
-        self._asked = (audience, before)
-        self._looked = -LEDGER_SECONDS
+        self._ledger_query = (audience, before)
+        self._looked_at = -LEDGER_SECONDS
         self._page: dict[str, Any] | None = None
 
     async def wait(self) -> None:
         if self._page is not None:
             await super().wait()
-        if (now := time.monotonic()) - self._looked >= LEDGER_SECONDS:
-            self._looked, self._page = now, await asyncio.to_thread(self._feed.ledger.page, *self._asked)
+        if (now := time.monotonic()) - self._looked_at >= LEDGER_SECONDS:
+            self._looked_at, self._page = now, await asyncio.to_thread(self._feed.ledger.page, *self._ledger_query)
 
-    def more(self) -> str:
-        return "" if self._page is None else super().more()
+    def new_events(self) -> str:
+        return "" if self._page is None else super().new_events()
 
 
 class Channels:
@@ -146,18 +146,18 @@ class Channels:
     def __init__(self) -> None:
         self._open: dict[Hashable, _Channel] = {}
 
-    async def follow(self, key: Hashable, make: Callable[[], _Source]) -> AsyncGenerator[bytes]:
+    async def follow(self, key: Hashable, make_source: Callable[[], _Source]) -> AsyncGenerator[bytes]:
         """Events of a view, told apart by key, for one tab: first all that is shown, then what is new.
 
-        `make` is called if nobody shows this view yet. Yields nothing, twice a second, for the caller to look whether
+        `make_source` is called if nobody shows this view yet. Yields nothing, twice a second, for the caller to look if
         the tab is still there.
         """
         channel = self._open.get(key)
         if channel is None:
-            channel = self._open[key] = _Channel(make())
+            channel = self._open[key] = _Channel(make_source())
         tab = channel.join()
         try:
-            while not channel.failed:
+            while not channel.has_failed:
                 await tab.wake.wait()
                 tab.wake.clear()
                 chunk = b"".join(tab.waiting)
@@ -169,23 +169,23 @@ class Channels:
 
 
 class _Tab:
-    def __init__(self, most_waiting: int) -> None:
-        self.waiting: deque[bytes] = deque(maxlen=most_waiting)
+    def __init__(self, max_waiting: int) -> None:
+        self.waiting: deque[bytes] = deque(maxlen=max_waiting)
         self.wake = asyncio.Event()
 
 
 class _Channel:
     def __init__(self, source: _Source) -> None:
-        self.failed = False
+        self.has_failed = False
         self._source = source
         self._tabs: list[_Tab] = []
-        self._said = time.monotonic()
+        self._said_at = time.monotonic()
         self._task = asyncio.create_task(self._run())
 
     def join(self) -> _Tab:
-        tab = _Tab(self._source.most_waiting)
-        new, content = self._source.joined()
-        self._tell(new)
+        tab = _Tab(self._source.max_waiting)
+        events, content = self._source.events_and_content()
+        self._send(events)
         tab.waiting.append(content.encode())
         tab.wake.set()
         self._tabs.append(tab)
@@ -203,26 +203,26 @@ class _Channel:
         try:
             while True:
                 await self._source.wait()
-                self._tell(self._source.more())
+                self._send(self._source.new_events())
         finally:
-            self.failed = True
-            self._tell("")
+            self.has_failed = True
+            self._send("")
 
-    def _tell(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         now, chunk = time.monotonic(), text.encode()
-        quiet = not chunk and now - self._said > QUIET_SECONDS
-        if chunk or quiet:
-            self._said = now
+        is_quiet = not chunk and now - self._said_at > QUIET_SECONDS
+        if chunk or is_quiet:
+            self._said_at = now
         for tab in self._tabs:
             if chunk:
                 tab.waiting.append(chunk)
-            elif quiet and not tab.waiting:
+            elif is_quiet and not tab.waiting:
                 tab.waiting.append(b": \n\n")
             tab.wake.set()
 
 
-def _update(all_new: list[dict[str, Any]]) -> str:
-    return _event("update", all_new) if all_new else ""
+def _update(updates: list[dict[str, Any]]) -> str:
+    return _event("update", updates) if updates else ""
 
 
 def _event(name: str, data: object) -> str:
@@ -230,9 +230,9 @@ def _event(name: str, data: object) -> str:
 
 
 COOKIE = "fugu_session"
-_MOST_TABS = 200
+_MAX_TABS = 200
 """Streams of events at once."""
-_MOST_FORM, _FORM_SECONDS = 8192, 60.0
+_MAX_FORM_BYTES, _FORM_SECONDS = 8192, 60.0
 _HEADERS = (
     (
         b"content-security-policy",
@@ -280,19 +280,19 @@ def application(
         # The package may be another one tomorrow under the same address.
         return Response(assets[name], media_type=_KINDS[name.rpartition(".")[2]], headers={"cache-control": "no-cache"})
 
-    def shown(name: str, request: Request, status: int = 200) -> Response:
+    def html_page(name: str, request: Request, status: int = 200) -> Response:
         prefix = request.headers.get("x-ingress-path", "") if ingress is not None else ""
         asset = assets[name].replace(b'="/', f'="{prefix}/'.encode()) if _PREFIX.fullmatch(prefix) else assets[name]
         return Response(asset, status, media_type="text/html", headers={"cache-control": "no-store"})
 
     async def page(request: Request) -> Response:
-        return shown("index.html", request)
+        return html_page("index.html", request)
 
     async def enter(request: Request) -> Response:
         if login is None:
             return RedirectResponse("/", 303)
         if request.method == "GET":
-            return shown("login.html", request)
+            return html_page("login.html", request)
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return PlainTextResponse("from another page", 403)
         peer = request.client.host if request.client is not None else ""
@@ -301,7 +301,7 @@ def application(
                 password = await _password(request)
         except TimeoutError:
             return PlainTextResponse("too slow", 408)
-        async with attempt:  # one at a time: a hash takes 16 MB
+        async with login_lock:  # one at a time: a hash takes 16 MB
             if seconds := login.wait_seconds(peer):
                 headers = {"retry-after": str(int(seconds) + 1)}
                 return RedirectResponse("/login#wait", 303, headers) if _browses(request) else _refused(429, headers)
@@ -321,9 +321,9 @@ def application(
         return response
 
     async def missing(request: Request, _error: Exception) -> Response:
-        return shown("index.html", request, 404) if _browses(request) else PlainTextResponse("not found", 404)
+        return html_page("index.html", request, 404) if _browses(request) else PlainTextResponse("not found", 404)
 
-    attempt = asyncio.Lock()
+    login_lock = asyncio.Lock()
     pages = ("/", "/device/{name}", "/place/{name}", "/releases", "/ledger")
     routes = [
         *(Route(path, page) for path in pages),
@@ -342,8 +342,8 @@ def application(
         with suppress(asyncio.CancelledError):
             await task
 
-    served = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: missing})
-    return _Guard(served, connections, login, hosts, ingress)
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: missing})
+    return _Guard(app, connections, login, hosts, ingress)
 
 
 def _refused(status: int, headers: dict[str, str]) -> Response:
@@ -358,7 +358,7 @@ async def _password(request: Request) -> str:
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _MOST_FORM:
+        if len(body) > _MAX_FORM_BYTES:
             return ""
     return parse_qs(body.decode("utf-8", "replace")).get("password", [""])[0]
 
@@ -374,8 +374,8 @@ class _Guard:
         self._login = login
         self._hosts = set(hosts)
         self._ingress = ingress
-        (policy, text), *others = _HEADERS
-        self._headers = [(policy, text + (b"'none'" if ingress is None else b"'self'")), *others]
+        (policy, text), *other_headers = _HEADERS
+        self._headers = [(policy, text + (b"'none'" if ingress is None else b"'self'")), *other_headers]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -388,27 +388,31 @@ class _Guard:
             await send(message)
 
         request = Request(scope)
-        let_in = self._ingress in (None, scope["client"][0])
-        member = let_in and (self._login is None or self._login.knows(request.cookies.get(COOKIE, "")))
-        with self._connections.asking(scope["client"], member=member):
-            refusal = self._refusal(request, member=member) if let_in else PlainTextResponse("not from here", 403)
+        is_allowed = self._ingress in (None, scope["client"][0])
+        is_signed_in = is_allowed and (self._login is None or self._login.knows(request.cookies.get(COOKIE, "")))
+        with self._connections.answering(scope["client"], is_signed_in=is_signed_in):
+            refusal = (
+                self._refusal(request, is_signed_in=is_signed_in)
+                if is_allowed
+                else PlainTextResponse("not from here", 403)
+            )
             await (refusal or self._app)(scope, receive, with_headers)
 
-    def _refusal(self, request: Request, *, member: bool) -> Response | None:
+    def _refusal(self, request: Request, *, is_signed_in: bool) -> Response | None:
         host = request.headers.get("host", "")
         if self._hosts and host not in self._hosts:
             return PlainTextResponse("not a name of this page", 421)
-        if member or request.url.path in _PUBLIC:
+        if is_signed_in or request.url.path in _PUBLIC:
             return None
         return RedirectResponse("/login", 303) if _browses(request) else _refused(401, {})
 
 
 class _Follower:
-    """A stream of events of an address; a `displaced` one ends at its next look."""
+    """A stream of events of an address; a `is_displaced` one ends at its next look."""
 
     def __init__(self, network: str) -> None:
         self.network = network
-        self.displaced = False
+        self.is_displaced = False
 
 
 class _Tabs:
@@ -424,37 +428,37 @@ class _Tabs:
     async def answer(self, request: Request) -> Response:
         """The events of a view, as long as its tab is there."""
         network = network_of(request.client.host if request.client is not None else "")
-        if self._full_for(network):
+        if self._is_full_for(network):
             return PlainTextResponse("too many pages are open", 503)
         try:
-            page = self._source(request)
+            source = self._source(request)
         except TopicError:
-            page = None
-        if page is None:
+            source = None
+        if source is None:
             return PlainTextResponse("not found", 404)
         headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
-        return StreamingResponse(self._events(request, network, *page), headers=headers)
+        return StreamingResponse(self._events(request, network, *source), headers=headers)
 
-    def _full_for(self, network: str) -> bool:
+    def _is_full_for(self, network: str) -> bool:
         """True if an address may follow no more: it would then have as many as any other, or more."""
         counts = Counter(follower.network for follower in self._followers)
-        return len(self._followers) >= _MOST_TABS and counts[network] + 1 >= max(counts.values())
+        return len(self._followers) >= _MAX_TABS and counts[network] + 1 >= max(counts.values())
 
     async def _events(
-        self, request: Request, network: str, key: Hashable, make: Callable[[], _Source]
+        self, request: Request, network: str, key: Hashable, make_source: Callable[[], _Source]
     ) -> AsyncIterator[bytes]:
-        if self._full_for(network):  # others have come since it was answered
+        if self._is_full_for(network):  # others have come since it was answered
             return
-        if len(self._followers) >= _MOST_TABS:
+        if len(self._followers) >= _MAX_TABS:
             ((largest, _),) = Counter(follower.network for follower in self._followers).most_common(1)
             oldest = next(follower for follower in self._followers if follower.network == largest)
-            oldest.displaced = True
+            oldest.is_displaced = True
             self._followers.remove(oldest)
         self._followers.append(follower := _Follower(network))
         try:
-            async with aclosing(self._channels.follow(key, make)) as events:
+            async with aclosing(self._channels.follow(key, make_source)) as events:
                 async for event in events:
-                    if self._stop.is_set() or follower.displaced:
+                    if self._stop.is_set() or follower.is_displaced:
                         return
                     if self._login is not None and not self._login.knows(request.cookies.get(COOKIE, "")):
                         yield b"event: expired\ndata: {}\n\n"
@@ -462,7 +466,7 @@ class _Tabs:
                     if event:
                         yield event
         finally:
-            if not follower.displaced:
+            if not follower.is_displaced:
                 self._followers.remove(follower)
 
     def _source(self, request: Request) -> tuple[Hashable, Callable[[], _Source]] | None:
@@ -479,16 +483,16 @@ class _Tabs:
                     feed, lambda: feed.changes[1], lambda: {"releases": feed.releases()}
                 )
             case {"what": "ledger"}:
-                asked = (request.query_params.get("audience", "")[:64], _number(request, "before", 2**62))
-                return ("ledger", *asked), lambda: _LedgerSource(feed, *asked)
+                ledger_query = (request.query_params.get("audience", "")[:64], _number(request, "before", 2**62))
+                return ("ledger", *ledger_query), lambda: _LedgerSource(feed, *ledger_query)
         return None
 
 
 def _query(request: Request) -> FleetQuery:
-    asked = request.query_params
-    return FleetQuery.asked(asked.get("search", ""), asked.get("condition", ""), _number(request, "page", 0))
+    params = request.query_params
+    return FleetQuery.asked(params.get("search", ""), params.get("condition", ""), _number(request, "page", 0))
 
 
-def _number(request: Request, name: str, otherwise: int) -> int:
+def _number(request: Request, name: str, default: int) -> int:
     query_param = request.query_params.get(name, "")
-    return int(query_param) if query_param.isascii() and query_param.isdigit() and len(query_param) < 16 else otherwise
+    return int(query_param) if query_param.isascii() and query_param.isdigit() and len(query_param) < 16 else default

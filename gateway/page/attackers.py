@@ -27,14 +27,14 @@ from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK, SymbolFrame, WindowFrame
 from gateway.store.location import Location
 
-__all__ = ["MOST_WINDOWS", "Ask", "AttackProcess", "AttackView", "moved"]
+__all__ = ["MOST_WINDOWS", "Ask", "AttackProcess", "AttackView", "shift_odds"]
 
 
 EVERYTHING, ONE_SYMBOL, ONE_WINDOW = "forward-backward", "single symbol", "single window"
 """Names of attackers, as `fugu.attackers` has them."""
 MOST_TICKS = 240
 """That are weighed together: the newest."""
-_MOST_SHOWN = 8
+_MAX_BANDS = 8
 """Bands of states."""
 MOST_WINDOWS = 2_016
 """A week of five minutes."""
@@ -91,8 +91,8 @@ class AttackProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
-        self._closed = False
-        self._asked = self._not_before = float("-inf")
+        self._is_closed = False
+        self._asked_at = self._not_before = float("-inf")
 
     @property
     def pid(self) -> int | None:
@@ -105,10 +105,10 @@ class AttackProcess:
         if time.monotonic() < self._not_before:
             return {"none": "The attackers' process has ended: it is started again in a minute."}
         try:
-            pipe = self._begun()
+            pipe = self._open_pipe()
             pipe.send((name, args))
             if pipe.poll(_PATIENCE_SECONDS):
-                self._asked = time.monotonic()
+                self._asked_at = time.monotonic()
                 answer: dict[str, Any] = pipe.recv()
                 return answer
         except (EOFError, OSError):
@@ -117,14 +117,14 @@ class AttackProcess:
         self._not_before = time.monotonic() + _PAUSE_SECONDS
         return {"none": "The attackers' process has ended, or took too long."}
 
-    def rest(self) -> None:
+    def end_if_idle(self) -> None:
         """End the process if it has been asked nothing for a while."""
-        if self._process is not None and time.monotonic() > self._asked + _IDLE_SECONDS:
+        if self._process is not None and time.monotonic() > self._asked_at + _IDLE_SECONDS:
             self.end()
 
     def close(self) -> None:
         """End the process, for good; whoever waits for an answer is told that it has ended."""
-        self._closed = True
+        self._is_closed = True
         self.end()
 
     def end(self) -> None:
@@ -135,9 +135,9 @@ class AttackProcess:
             process.kill()
             process.wait()
 
-    def _begun(self) -> Connection:
+    def _open_pipe(self) -> Connection:
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise EOFError
             if self._process is None or self._pipe is None:
                 self._pipe, far_end = Pipe()
@@ -158,10 +158,10 @@ def _serve(pipe: Connection) -> None:
             pipe.send(answer(name, *args))
 
 
-def moved(probability: float, epsilon: float) -> float:
+def shift_odds(probability: float, epsilon: float) -> float:
     """A probability whose odds have changed by the factor e^epsilon, without overflow."""
     if epsilon > 0.0:
-        return 1.0 - moved(1.0 - probability, -epsilon)
+        return 1.0 - shift_odds(1.0 - probability, -epsilon)
     share = probability * math.exp(epsilon)
     return share / (share + 1.0 - probability) if share > 0.0 else 0.0
 
@@ -171,10 +171,10 @@ def counted_window(description: Description) -> tuple[DescribedWindow, list[tupl
 
     Raises FuguError if there is none.
     """
-    number = {state: x for x, state in enumerate(description.states)}
+    index_of_state = {state: x for x, state in enumerate(description.states)}
     for window in description.windows:
-        named = window.groups(description.states)
-        groups = [tuple(number[state] for state in group if state in number) for group in named]
+        state_groups = window.groups(description.states)
+        groups = [tuple(index_of_state[state] for state in group if state in index_of_state) for group in state_groups]
         if window.query.additive and all(0 < len(group) < len(description.states) for group in groups):
             return window, groups
     if any(window.blocks is not None for window in description.windows):
@@ -190,14 +190,14 @@ class AttackView:
     """Keeps the newest symbols and counts of a stream, of whichever policy, and its newest description."""
 
     def __init__(self) -> None:
-        self._told: Description | None = None
+        self._description: Description | None = None
         self._ticks: dict[int, tuple[int, _Symbol]] = {}
         self._windows: dict[tuple[str, int], WindowFrame] = {}
-        self._changed = False
+        self._has_changed = False
 
     def describe(self, description: Description) -> None:
         """Read messages as those of this policy from now on; those of other versions wait."""
-        self._told, self._changed = description, True
+        self._description, self._has_changed = description, True
 
     def take(self, frame: SymbolFrame) -> None:
         """Symbols that have come, late or again ones, too."""
@@ -206,7 +206,7 @@ class AttackView:
             self._ticks[tick] = frame.policy_version, (symbol, frame.shift)
         begin = max(self._ticks) - MOST_TICKS
         self._ticks = {tick: self._ticks[tick] for tick in sorted(self._ticks) if tick > begin}
-        self._changed = True
+        self._has_changed = True
 
     def take_window(self, frame: WindowFrame) -> None:
         """A count that has come, of a window through all of which the device ran; others are not read."""
@@ -214,30 +214,30 @@ class AttackView:
             self._windows[frame.window, frame.first] = frame
             if len(self._windows) > MOST_WINDOWS:
                 del self._windows[min(self._windows, key=lambda window: window[1])]
-            self._changed = True
+            self._has_changed = True
 
     def due(self) -> Callable[[Ask], dict[str, Any]] | None:
         """Function that asks for the update, in a thread with no other of its kind; `None` if nothing is due."""
-        if not self._changed or self._told is None:
+        if not self._has_changed or self._description is None:
             return None
-        self._changed = False
-        description = self._told
+        self._has_changed = False
+        description = self._description
         ticks = {tick: symbol for tick, (version, symbol) in self._ticks.items() if version == description.version}
         windows = [self._windows[key] for key in sorted(self._windows, key=lambda window: window[1])]
 
-        def update(ask: Ask) -> dict[str, Any]:
-            named = {"kind": "attack", "stream": description.stream, "version": description.version}
+        def ask_update(ask: Ask) -> dict[str, Any]:
+            head = {"kind": "attack", "stream": description.stream, "version": description.version}
             try:
                 if description.kind == "windows":
-                    return named | _of_counts(description, windows, ask)
-                return named | _of_symbols(description, ticks, ask)
+                    return head | _counts_update(description, windows, ask)
+                return head | _symbols_update(description, ticks, ask)
             except FuguError as error:
-                return named | {"none": str(error)}
+                return head | {"none": str(error)}
 
-        return update
+        return ask_update
 
 
-def _of_symbols(description: Description, ticks: Mapping[int, _Symbol], ask: Ask) -> dict[str, Any]:
+def _symbols_update(description: Description, ticks: Mapping[int, _Symbol], ask: Ask) -> dict[str, Any]:
     if description.kind == "points":
         raise FuguError(
             "No attacker of this page reads points. To name the state behind a point takes the table that it was drawn "
@@ -249,19 +249,19 @@ def _of_symbols(description: Description, ticks: Mapping[int, _Symbol], ask: Ask
     symbols, shifts = zip(*(ticks.get(t, (-1, 0)) for t in range(first, last + 1)), strict=True)
     # A shift only grows, and is not said of a tick without a symbol.
     times = [tick - shift for tick, shift in enumerate(accumulate(shifts, max), first)]
-    read = f"the {len(ticks)} newest symbols that this page received, those after a moment, too"
-    read += ", and no counts beside them" if description.windows else ""
-    words = {"read": read, "alone": ONE_SYMBOL, "alone_read": "the newest symbol and nothing else"}
+    read_words = f"the {len(ticks)} newest symbols that this page received, those after a moment, too"
+    read_words += ", and no counts beside them" if description.windows else ""
+    words = {"read": read_words, "alone": ONE_SYMBOL, "alone_read": "the newest symbol and nothing else"}
     answer = ask("read_symbols", description, symbols)
     return _update(description, answer, (first, last), times, description.states) | words
 
 
-def _of_counts(description: Description, windows: Sequence[WindowFrame], ask: Ask) -> dict[str, Any]:
+def _counts_update(description: Description, windows: Sequence[WindowFrame], ask: Ask) -> dict[str, Any]:
     window, groups = counted_window(description)
     name, length = window.name, window.length
-    asked = description.version, name, length, len(groups)
+    shape = description.version, name, length, len(groups)
     frames = [
-        frame for frame in windows if (frame.policy_version, frame.window, frame.length, len(frame.counts)) == asked
+        frame for frame in windows if (frame.policy_version, frame.window, frame.length, len(frame.counts)) == shape
     ]
     if not frames:
         return {"waits": True}
@@ -273,10 +273,10 @@ def _of_counts(description: Description, windows: Sequence[WindowFrame], ask: As
     frames = frames[-len(answer.get("low", ())) :]
     states = [" or ".join(description.states[x] for x in group) for group in groups]
     if len(groups) == 1:
-        others = [state for x, state in enumerate(description.states) if x not in groups[0]]
-        states = [others[0] if len(others) == 1 else "another state", *states]
-    read = f"the counts of window {name}, one window at a time. It shows the probability that any one tick of the "
-    words = {"read": f"{read}window was in that state", "alone": ONE_WINDOW}
+        other_states = [state for x, state in enumerate(description.states) if x not in groups[0]]
+        states = [other_states[0] if len(other_states) == 1 else "another state", *states]
+    text = f"the counts of window {name}, one window at a time. It shows the probability that any one tick of the "
+    words = {"read": f"{text}window was in that state", "alone": ONE_WINDOW}
     words["alone_read"] = "the newest count, and takes ticks for independent"
     times = [frame.first + length - frame.shift for frame in frames]
     return _update(description, answer, (frames[0].first, frames[-1].last), times, states) | words
@@ -292,29 +292,29 @@ def _update(
     """Update about `states` that are shown, of the ticks of a span, at `times`, wall ticks; of two the second is."""
     if "none" in answer:
         raise FuguError(answer["none"])
-    promised = description.guarantee.of_ticks(*span)
-    epsilon = math.inf if promised is None else promised
-    least = [moved(p, -epsilon) for p in answer["low_before"]]
-    most = [moved(p, epsilon) for p in answer["high_before"]]
-    beyond = any(
-        low < least[x] - _ROUNDING or high > most[x] + _ROUNDING
+    promise = description.guarantee.of_ticks(*span)
+    epsilon = math.inf if promise is None else promise
+    lower_bounds = [shift_odds(p, -epsilon) for p in answer["low_before"]]
+    upper_bounds = [shift_odds(p, epsilon) for p in answer["high_before"]]
+    is_beyond = any(
+        low < lower_bounds[x] - _ROUNDING or high > upper_bounds[x] + _ROUNDING
         for lows, highs in zip(answer["low"], answer["high"], strict=True)
         for x, (low, high) in enumerate(zip(lows, highs, strict=True))
     )
-    indices = [1] if len(states) == 2 else list(range(min(len(states), _MOST_SHOWN)))
-    both = ("low_before", "high_before", "low_alone", "high_alone")
-    rows = {"least": least, "most": most, **{name: answer[name] for name in both}}
-    typical = description.chains is not None and description.chains.kind == "bounded"
+    indices = [1] if len(states) == 2 else list(range(min(len(states), _MAX_BANDS)))
+    names = ("low_before", "high_before", "low_alone", "high_alone")
+    rows = {"least": lower_bounds, "most": upper_bounds, **{name: answer[name] for name in names}}
+    is_typical = description.chains is not None and description.chains.kind == "bounded"
     return {
         "attacker": EVERYTHING,
-        "believes": "the typical chain" if typical else answer["chains"],
-        "epsilon": promised,
+        "believes": "the typical chain" if is_typical else answer["chains"],
+        "epsilon": promise,
         "states": [states[x] for x in indices],
         "times": [(description.epoch_us + tick * description.period_us) / 1e6 for tick in times],
         **{name: [[round(row[x], 4) for row in answer[name]] for x in indices] for name in ("low", "high")},
         **{name: [round(row[x], 4) for x in indices] for name, row in rows.items()},
         "guesses": [states[x] for x in answer["guesses"]],
-        "beyond": beyond,
+        "beyond": is_beyond,
     }
 
 

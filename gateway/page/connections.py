@@ -32,50 +32,54 @@ class Connections(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept a connection; if its address, or all together, have too many, the oldest of them ends."""
-        accepted, address = super().accept()
+        accepted_socket, address = super().accept()
         peer, network = address[:2], network_of(address[0])
-        strangers = [other for other in self._open.values() if not other.member]
-        among = [stranger for stranger in strangers if stranger.network == network]
-        if len(among) < MOST_OF_NETWORK and len(strangers) >= MOST_STRANGERS:
+        strangers = [other for other in self._open.values() if not other.is_signed_in]
+        candidates = [stranger for stranger in strangers if stranger.network == network]
+        if len(candidates) < MOST_OF_NETWORK and len(strangers) >= MOST_STRANGERS:
             ((largest, _),) = Counter(stranger.network for stranger in strangers).most_common(1)
-            among = [stranger for stranger in strangers if stranger.network == largest]
-        if len(among) >= MOST_OF_NETWORK or len(strangers) >= MOST_STRANGERS:
-            among[0].end()
-        self._open[peer] = connection = _Connection(accepted, self._open, peer, network)
+            candidates = [stranger for stranger in strangers if stranger.network == largest]
+        if len(candidates) >= MOST_OF_NETWORK or len(strangers) >= MOST_STRANGERS:
+            candidates[0].end()
+        self._open[peer] = connection = _Connection(accepted_socket, self._open, peer, network)
         return connection, address
 
     @contextmanager
-    def asking(self, peer: tuple[str, int], *, member: bool) -> Iterator[None]:
+    def answering(self, peer: tuple[str, int], *, is_signed_in: bool) -> Iterator[None]:
         """Answer a request of a peer while the context lasts; then the deadline of the next one's head begins."""
         if (connection := self._open.get(peer)) is None:  # it has been ended
             yield
             return
-        if member and not connection.member:
-            connection.member = sum(other.member for other in self._open.values()) < MOST_MEMBERS
-        connection.asks(1)
+        if is_signed_in and not connection.is_signed_in:
+            connection.is_signed_in = sum(other.is_signed_in for other in self._open.values()) < MOST_MEMBERS
+        connection.count_request(1)
         try:
             yield
         finally:
-            connection.asks(-1)
+            connection.count_request(-1)
 
 
 class _Connection(socket.socket):
     def __init__(
-        self, accepted: socket.socket, others: dict[tuple[str, int], _Connection], peer: tuple[str, int], network: str
+        self,
+        source: socket.socket,
+        connections: dict[tuple[str, int], _Connection],
+        peer: tuple[str, int],
+        network: str,
     ) -> None:
-        super().__init__(fileno=accepted.detach())
-        self.member = False
+        super().__init__(fileno=source.detach())
+        self.is_signed_in = False
         self.network = network
-        self._others = others
+        self._connections = connections
         self._peer = peer
         self._requests = 0
         self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.end)
 
-    def asks(self, more: int) -> None:
+    def count_request(self, increment: int) -> None:
         """Note that a request has come, or is answered."""
-        self._requests += more
+        self._requests += increment
         self._deadline.cancel()
-        if not self._requests and self._others.get(self._peer) is self:
+        if not self._requests and self._connections.get(self._peer) is self:
             self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.end)
 
     def end(self) -> None:
@@ -91,5 +95,5 @@ class _Connection(socket.socket):
 
     def _leave(self) -> None:
         self._deadline.cancel()
-        if self._others.get(self._peer) is self:
-            del self._others[self._peer]
+        if self._connections.get(self._peer) is self:
+            del self._connections[self._peer]

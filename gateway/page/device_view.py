@@ -29,7 +29,7 @@ from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
 from fugu.contract.windows import noise_within
 from fugu.mqtt.readings import Descriptions
-from gateway.page.attackers import MOST_WINDOWS, Ask, AttackView, moved
+from gateway.page.attackers import MOST_WINDOWS, Ask, AttackView, shift_odds
 from gateway.page.memory import MOST_SECONDS, Said, said_of
 
 __all__ = ["DeviceView"]
@@ -42,7 +42,7 @@ def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float
     factor of at most e^epsilon, for an attacker who knows only the chain.
     """
     low, high = chains.q[0] / (chains.q[0] + chains.r[1]), chains.q[1] / (chains.q[1] + chains.r[0])
-    return moved(low, -epsilon), moved(high, epsilon)
+    return shift_odds(low, -epsilon), shift_odds(high, epsilon)
 
 
 _DIGITS, _METRE_DIGITS = 7, 1
@@ -83,8 +83,8 @@ def placed_shares(version: DescribedVersion | None, shares: Mapping[str, float])
 
 def _outline(grid: PlaceGrid, weights: Sequence[float]) -> dict[str, float]:
     rows = [row for _, row in grid.cells]
-    middle = grid.origin[0] + (min(rows) + max(rows) + 1) / 2.0 * grid.step[0]
-    width = grid.step[1] * METRES_PER_DEGREE * math.cos(math.radians(middle))
+    middle_latitude = grid.origin[0] + (min(rows) + max(rows) + 1) / 2.0 * grid.step[0]
+    width = grid.step[1] * METRES_PER_DEGREE * math.cos(math.radians(middle_latitude))
     height = grid.step[0] * METRES_PER_DEGREE
     places = [(column * width, row * height) for column, row in grid.cells]
     region = ellipse(places, weights, (width, height), CONFIDENCE)
@@ -99,14 +99,14 @@ def _outline(grid: PlaceGrid, weights: Sequence[float]) -> dict[str, float]:
     }
 
 
-_MOST_STREAMS = 64
-_MOST = {
+_MAX_STREAMS = 64
+_MAX_MESSAGES = {
     **{"frame": 40, "points": 40, "window": 40, "status": 5, "policy": 5},
     **{"estimate": 300, "attack": 1, "count": 40, "budget": 1, "stored": 1, "description": 1},
 }
 _MOST_STATES_SHOWN = 64
 _POINTS_PLACED = 3
-_NEWEST, _MESSAGES = 300, 144
+_NEWEST, _MAX_STORED = 300, 144
 """Values and messages of a store that the page draws one by one; a message has all its bytes."""
 
 
@@ -118,62 +118,62 @@ class DeviceView:
 
     def __init__(self) -> None:
         self.left_out = 0
-        self._described = Descriptions()
-        self._stored: dict[tuple[str, str], deque[dict[str, Any]]] = {}
+        self._descriptions = Descriptions()
+        self._messages: dict[tuple[str, str], deque[dict[str, Any]]] = {}
         self._streams: set[str] = set()
         self._attacks: dict[str, AttackView] = {}
         self._newest: dict[str, Description] = {}
-        self._recalled: dict[str, int] = {}
+        self._recalled_versions: dict[str, int] = {}
 
     def take(self, topic: Topic, payload: bytes, heard_at: float = 0.0) -> dict[str, Any] | None:
         """Update for the page by a message, heard in Unix seconds; `None` if it cannot be used, or says nothing new."""
-        if topic.stream not in self._streams and len(self._streams) >= _MOST_STREAMS:
+        if topic.stream not in self._streams and len(self._streams) >= _MAX_STREAMS:
             self.left_out += 1
             return None
         try:
-            streams = self._read(topic, payload, heard_at)
+            update = self._read(topic, payload, heard_at)
         except FuguError:
             self.left_out += 1
             return None
-        if streams is not None:
+        if update is not None:
             self._streams.add(topic.stream)
-            streams["stream"] = topic.stream
-            self.keep(streams)
-        return streams
+            update["stream"] = topic.stream
+            self.keep(update)
+        return update
 
     def keep(self, update: dict[str, Any]) -> None:
         """Keep what the page is told for those who open it later."""
         kind = update["kind"]
-        self._stored.setdefault((update["stream"], kind), deque(maxlen=_MOST[kind])).append(update)
+        self._messages.setdefault((update["stream"], kind), deque(maxlen=_MAX_MESSAGES[kind])).append(update)
 
     def budgets(self, accounts: dict[str, Any]) -> dict[str, Any] | None:
         """Budgets in the ledger now, as the page is told; `None` if it has been told."""
         update = {"kind": "budget", "stream": "", **accounts}
-        if list(self._stored.get(("", "budget"), ())) == [update]:
+        if list(self._messages.get(("", "budget"), ())) == [update]:
             return None
         self.keep(update)
         return update
 
     def stored_due(self, now: float) -> dict[tuple[str, str], int]:
         """From which tick on a store is to be read, by stream and window; each version of a stream is named once."""
-        since = {}
+        first_ticks = {}
         for stream, description in self._newest.items():
-            if description.version <= self._recalled.get(stream, 0):
+            if description.version <= self._recalled_versions.get(stream, 0):
                 continue
-            self._recalled[stream] = description.version
+            self._recalled_versions[stream] = description.version
             for window in description.windows:
                 end = (int(now * 1e6) - description.epoch_us) // description.period_us
-                reach = min(
+                ticks_back = min(
                     MOST_SECONDS * 1_000_000 // description.period_us, MOST_WINDOWS * window.stride + window.length
                 )
-                since[stream, window.name] = max(0, end - reach)
-        return since
+                first_ticks[stream, window.name] = max(0, end - ticks_back)
+        return first_ticks
 
-    def take_stored(self, place: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[Said]]:
+    def take_stored(self, topic: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[Said]]:
         """Take windows that a store has, before those that come; an update for the page, and all their numbers."""
-        description, reports, counts = self._newest[place.stream], list[Said](), dict[str, WindowCount]()
+        description, reports, counts = self._newest[topic.stream], list[Said](), dict[str, WindowCount]()
         described_frames = [frame for frame in frames if frame.policy_version == description.version]
-        messages = [self._window(place, frame.encode()) for frame in described_frames]
+        messages = [self._window(topic, frame.encode()) for frame in described_frames]
         for frame in described_frames:
             counts[frame.window] = _count(description, frame)
             if frame.observed and (report := said_of(counts[frame.window], description.windows)) is not None:
@@ -182,8 +182,8 @@ class DeviceView:
         for event in (report.event() for report in reports):
             series.setdefault(event["of"], {**event, "rows": []})["rows"].append(event["row"])
         newest = [{**series, "rows": series["rows"][-_NEWEST:]} for series in series.values()]
-        update = {"kind": "stored", "stream": place.stream, "messages": messages[-_MESSAGES:], "series": newest}
-        update["counts"] = [{"kind": "count", **self._report(place, count)} for count in counts.values()]
+        update = {"kind": "stored", "stream": topic.stream, "messages": messages[-_MAX_STORED:], "series": newest}
+        update["counts"] = [{"kind": "count", **self._report(topic, count)} for count in counts.values()]
         self.keep(update)
         return update, reports
 
@@ -193,14 +193,14 @@ class DeviceView:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All that is kept, descriptions first, then in the order in which it came."""
-        kinds = list(_MOST)[::-1]
-        for key in sorted(self._stored, key=lambda sequence: kinds.index(sequence[1])):
-            yield from self._stored[key]
+        kinds = list(_MAX_MESSAGES)[::-1]
+        for key in sorted(self._messages, key=lambda sequence: kinds.index(sequence[1])):
+            yield from self._messages[key]
 
     def _read(self, topic: Topic, payload: bytes, heard_at: float) -> dict[str, Any] | None:
         match topic.kind:
             case "description":
-                description = self._described.take(topic.fleet, topic.device, topic.stream, payload)
+                description = self._descriptions.take(topic.fleet, topic.device, topic.stream, payload)
                 if description is None:
                     return None
                 self._newest[topic.stream] = description
@@ -211,55 +211,55 @@ class DeviceView:
             case "symbols":
                 frame = SymbolFrame.decode(payload)
                 self._attack(topic).take(frame)
-                version = self._described.of(topic.device, topic.stream, frame.policy_version)
+                version = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
                 newest = placed_symbols(version, frame.symbols[-_POINTS_PLACED:])
-                return self._sent(topic, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": newest})
+                return self._message(topic, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": newest})
             case "window":
                 return self._window(topic, payload)
             case "status" | "policy_status" if payload:
-                read = _status if topic.kind == "status" else _policy_status
-                return {**read(payload), "time": _text(instant(int(heard_at * 1e6))), **_bytes(payload)}
+                decode = _status if topic.kind == "status" else _policy_status
+                return {**decode(payload), "time": _text(instant(int(heard_at * 1e6))), **_bytes(payload)}
             case "estimate":
                 estimate = decode_estimate(payload)
-                where = self._where(topic.stream, estimate)
-                return {"kind": "estimate", **self._report(topic, estimate), "where": where}
+                place_fields = self._place_fields(topic.stream, estimate)
+                return {"kind": "estimate", **self._report(topic, estimate), "where": place_fields}
             case "count":
                 return {"kind": "count", **self._report(topic, WindowCount.decode(payload))}
         return None
 
-    def _where(self, stream: str, estimate: Estimate) -> dict[str, Any]:
+    def _place_fields(self, stream: str, estimate: Estimate) -> dict[str, Any]:
         if isinstance(estimate, PlaceEstimate):
             names = ("latitude", "longitude", "accuracy", "semi_major", "semi_minor", "orientation", "protection")
             return {name: getattr(estimate, name) for name in names}
         return placed_shares(self._newest.get(stream), estimate.shares) if isinstance(estimate, StateEstimate) else {}
 
     def _report(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
-        report_words = said_of(report, self._newest[topic.stream].windows if topic.stream in self._newest else ())
-        return {**report.written(), "said": report_words and report_words.event()}
+        numbers = said_of(report, self._newest[topic.stream].windows if topic.stream in self._newest else ())
+        return {**report.written(), "said": numbers and numbers.event()}
 
     def _attack(self, topic: Topic) -> AttackView:
         return self._attacks.setdefault(topic.stream, AttackView())
 
     def _points(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = MeasureFrame.decode(payload)
-        description = self._described.of(topic.device, topic.stream, frame.policy_version)
-        points = [released.point for released in frame.released]
+        description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
+        points = [r.point for r in frame.released]
         newest = [_place(description, point) for point in points[-_POINTS_PLACED:]]
-        return self._sent(topic, payload, "points", frame, {"points": [*map(list, points)], "newest": newest})
+        return self._message(topic, payload, "points", frame, {"points": [*map(list, points)], "newest": newest})
 
     def _window(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = WindowFrame.decode(payload)
         self._attack(topic).take_window(frame)
         fields: dict[str, Any] = {"window": frame.window, "length": frame.length}
         fields |= {"observed": frame.observed, "counts": frame.counts}
-        description = self._described.of(topic.device, topic.stream, frame.policy_version)
+        description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         windows = {} if description is None else {window.name: window for window in description.windows}
         if description is not None and (window := windows.get(frame.window)) is not None:
             labels = window.named(description.states)
             fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": CONFIDENCE}
-        return self._sent(topic, payload, "window", frame, fields)
+        return self._message(topic, payload, "window", frame, fields)
 
-    def _sent(
+    def _message(
         self,
         topic: Topic,
         payload: bytes,
@@ -269,10 +269,10 @@ class DeviceView:
     ) -> dict[str, Any]:
         """Fields of a message with its bytes, and the time of its first tick, or that at which a window was over."""
         tick = frame.last + 1 if isinstance(frame, WindowFrame) else frame.first
-        description = self._described.of(topic.device, topic.stream, frame.policy_version)
+        description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         time = None if description is None else description.time_of(tick, frame.shift)
-        named = {"kind": kind, "version": frame.policy_version, "first": frame.first, "shift": frame.shift}
-        return {**named, **fields, "time": _text(time), **_bytes(payload)}
+        head = {"kind": kind, "version": frame.policy_version, "first": frame.first, "shift": frame.shift}
+        return {**head, **fields, "time": _text(time), **_bytes(payload)}
 
 
 def _bytes(payload: bytes) -> dict[str, Any]:
@@ -296,20 +296,20 @@ def _policy_status(payload: bytes) -> dict[str, Any]:
 
 def _place(version: DescribedVersion | None, point: Point) -> dict[str, Any]:
     """A point with the cell that it is in, and its latitude and longitude, where the stream is one of places."""
-    placed: dict[str, Any] = {"point": list(point)}
+    fields: dict[str, Any] = {"point": list(point)}
     if version is None or version.place is None or version.place.cell_size is None or len(point) != 2:
-        return placed
+        return fields
     latitude, longitude = version.place.position(*point)
     cells = {cell: version.states[number] for number, cell in enumerate(version.place.cells[: len(version.states)])}
-    return {**placed, "latitude": latitude, "longitude": longitude, "state": cells.get((point[0], point[1]))}
+    return {**fields, "latitude": latitude, "longitude": longitude, "state": cells.get((point[0], point[1]))}
 
 
 def _count(description: Description, frame: WindowFrame) -> WindowCount:
     """The report of a window, as the gateway makes it."""
     window = next(window for window in description.windows if window.name == frame.window)
     states = description.states if window.states == EACH else window.states
-    within, promise = _noise_range(window.scale) or 0, description.guarantee
-    return WindowCount.of(frame, window, states, within, description.time_of, promise, description.useful_for)
+    noise_bound, promise = _noise_range(window.scale) or 0, description.guarantee
+    return WindowCount.of(frame, window, states, noise_bound, description.time_of, promise, description.useful_for)
 
 
 def _noise_range(scale: str) -> int | None:

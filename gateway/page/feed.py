@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 _MOST_WAITING = 500
 _MOST_RELEASES = 500
-_OF_THE_FLEET = {"status", "policy_status", "policy_set", "health"}
+_FLEET_KINDS = {"status", "policy_status", "policy_set", "health"}
 _ATTACK_SECONDS, _LEDGER_SECONDS, _MEMORY_SECONDS = 1.0, 2.0, 1.0
 """From one look of the attackers to the next, at the ledger, and at what is remembered."""
 
@@ -64,13 +64,13 @@ class Feed:
     def __init__(self, fleet: str, broker: Broker, ledger: LedgerView, store: Location | None = None) -> None:
         self.fleet = fleet
         self._store = store
-        self._opened = asyncio.Event()
+        self._watched = asyncio.Event()
         self.ledger = ledger
         self.account = broker.username
         self._lock = threading.Lock()
         self._view = FleetView()
         self._memory = Memory()
-        self._remembered = 0
+        self._memory_changes = 0
         self._devices: dict[str, DeviceView] = {}
         self._watchers: dict[str, list[Watcher]] = {}
         self._releases: dict[tuple[str, str, int], dict[str, Any]] = {}
@@ -89,9 +89,9 @@ class Feed:
         """Keep the connection until cancelled. LinkError if TLS or password files cannot be read."""
         self.link.start()
         looks = [
-            asyncio.create_task(_again_and_again(_ATTACK_SECONDS, self._attack, self._opened)),
-            asyncio.create_task(_again_and_again(_LEDGER_SECONDS, self._account)),
-            asyncio.create_task(_again_and_again(_MEMORY_SECONDS, self._remember)),
+            asyncio.create_task(_repeat(_ATTACK_SECONDS, self._attack, self._watched)),
+            asyncio.create_task(_repeat(_LEDGER_SECONDS, self._account)),
+            asyncio.create_task(_repeat(_MEMORY_SECONDS, self._remember)),
         ]
         try:
             while True:
@@ -113,17 +113,17 @@ class Feed:
     @property
     def changes(self) -> tuple[tuple[int, int], int]:
         """Change when something does: in the fleet, and among the releases."""
-        return (self._view.changes, self._remembered), self._release_changes
+        return (self._view.changes, self._memory_changes), self._release_changes
 
     def fleet_page(self, query: FleetQuery) -> dict[str, Any]:
         """Content of the page of the fleet, whose devices are remembered from now on."""
         with self._lock:
             page = self._view.page(query)
             names = [row["name"] for row in page["rows"]]
-            changed = self._memory.remember(names, self._watchers)
+            new_and_removed = self._memory.remember(names, self._watchers)
             for row in page["rows"]:
                 row["newest"] = self._memory.headlines(row["name"])
-        self._subscribe(*changed)
+        self._subscribe(*new_and_removed)
         return page
 
     def member(self, device: str) -> dict[str, Any] | None:
@@ -144,10 +144,10 @@ class Feed:
         topics = frame_topics(self.fleet, device)
         watcher = Watcher(device)
         with self._lock:
-            changed = self._memory.remember([device], self._watchers)
+            new_and_removed = self._memory.remember([device], self._watchers)
             self._memory.read()
             watchers = self._watchers.setdefault(device, [])
-            first = not watchers
+            is_first = not watchers
             watchers.append(watcher)
             view = self._devices.get(device)
             if view is None:
@@ -157,53 +157,53 @@ class Feed:
                 for topic, payload in self._memory.messages(device):
                     view.take(topic, payload)
             watcher.waiting.extend(view)
-        self._subscribe(*changed)
-        if first:
+        self._subscribe(*new_and_removed)
+        if is_first:
             self.link.subscribe(topics)
-        self._opened.set()
+        self._watched.set()
         return watcher
 
     def take(self, watcher: Watcher) -> list[dict[str, Any]]:
         """All that waits; then nothing does."""
         with self._lock:
-            return self._taken(watcher)
+            return self._take_waiting(watcher)
 
     def take_and_show(self, watcher: Watcher) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """All that waits, and all that is known of the device at that moment."""
         with self._lock:
-            waited, device = self._taken(watcher), watcher.device
+            updates, device = self._take_waiting(watcher), watcher.device
             self._memory.read()
-            return waited, [*self._devices[device], *self._memory.histories(device)]
+            return updates, [*self._devices[device], *self._memory.histories(device)]
 
-    def _taken(self, watcher: Watcher) -> list[dict[str, Any]]:
-        waiting = list(watcher.waiting)
+    def _take_waiting(self, watcher: Watcher) -> list[dict[str, Any]]:
+        updates = list(watcher.waiting)
         watcher.waiting.clear()
         watcher.wake.clear()
-        return waiting
+        return updates
 
     def leave(self, watcher: Watcher) -> None:
         """Look no longer."""
         with self._lock:
             watchers = self._watchers[watcher.device]
             watchers.remove(watcher)
-            last = not watchers
-            if last:
+            is_last = not watchers
+            if is_last:
                 del self._watchers[watcher.device], self._devices[watcher.device]
-        if last:
+        if is_last:
             self.link.unsubscribe(frame_topics(self.fleet, watcher.device))
 
-    def _subscribe(self, new: Iterable[str], gone: Iterable[str]) -> None:
-        self.link.unsubscribe([topic for name in gone for topic in report_topics(self.fleet, name)])
-        self.link.subscribe([topic for name in new for topic in report_topics(self.fleet, name)])
+    def _subscribe(self, new_devices: Iterable[str], removed_devices: Iterable[str]) -> None:
+        self.link.unsubscribe([topic for name in removed_devices for topic in report_topics(self.fleet, name)])
+        self.link.subscribe([topic for name in new_devices for topic in report_topics(self.fleet, name)])
 
     def _remember(self) -> None:
         """Remember devices, as long as there is room, before anybody looks at them; forget what is too much."""
         with self._lock:
             self._memory.read()
-            wanted = [] if self._memory.full else self._view.names(MOST_REMEMBERED)
-            changed = self._memory.remember(wanted, self._watchers)
-            self._remembered = self._memory.changes
-        self._subscribe(*changed)
+            names = [] if self._memory.is_full else self._view.names(MOST_REMEMBERED)
+            new_and_removed = self._memory.remember(names, self._watchers)
+            self._memory_changes = self._memory.changes
+        self._subscribe(*new_and_removed)
 
     def _received(self, messages: list[Message]) -> None:
         now = time.time()
@@ -211,22 +211,24 @@ class Feed:
             for name, payload, _ in messages:
                 try:
                     topic = parse_topic(name)
-                    if topic.kind in _OF_THE_FLEET:
+                    if topic.kind in _FLEET_KINDS:
                         self._view.take(topic, payload, now)
                     elif topic.kind == "release":
                         self._take_release(payload)
                     self._memory.take(topic, payload)
                     view = self._devices.get(topic.device)
                     if view is not None and (update := view.take(topic, payload, now)) is not None:
-                        self._say(topic.device, update)
+                        self._tell_watchers(topic.device, update)
                 except FuguError:
                     self._view.left_out += 1
 
     def _recall(self, store: Location) -> None:
         """Read counts of a week of the devices that are looked at, once for each."""
         with self._lock:
-            due = [(device, since) for device, view in self._devices.items() if (since := view.stored_due(time.time()))]
-        for device, since in due:
+            pairs = [
+                (device, since) for device, view in self._devices.items() if (since := view.stored_due(time.time()))
+            ]
+        for device, since in pairs:
             counts = self._attackers.ask("stored_counts", store, device, since)
             if "none" in counts:
                 _log.warning("the page has no counts of the store: %s", counts["none"])
@@ -236,23 +238,23 @@ class Feed:
                 for stream, frames in counts.get("frames", {}).items():
                     update, reports = view.take_stored(Topic("window", self.fleet, device, stream), frames)
                     self._memory.recall(device, stream, reports)
-                    self._say(device, update)
+                    self._tell_watchers(device, update)
                 for history in self._memory.histories(device):
-                    self._say(device, history)
+                    self._tell_watchers(device, history)
 
     def _attack(self) -> None:
         """Let attackers look at what has come of the devices that are looked at; nobody waits for them."""
         if self._store is not None:
             self._recall(self._store)
         with self._lock:
-            due = [(device, ask_for) for device, view in self._devices.items() for ask_for in view.attacks_due()]
-        for device, ask_for in due:
+            requests = [(device, ask_for) for device, view in self._devices.items() for ask_for in view.attacks_due()]
+        for device, ask_for in requests:
             update = ask_for(self._attackers.ask)
             with self._lock:
                 if device in self._devices:
                     self._devices[device].keep(update)
-                    self._say(device, update)
-        self._attackers.rest()
+                    self._tell_watchers(device, update)
+        self._attackers.end_if_idle()
 
     def _account(self) -> None:
         with self._lock:
@@ -262,9 +264,9 @@ class Feed:
             with self._lock:
                 view = self._devices.get(device)
                 if view is not None and (update := view.budgets(accounts)) is not None:
-                    self._say(device, update)
+                    self._tell_watchers(device, update)
 
-    def _say(self, device: str, update: dict[str, Any]) -> None:
+    def _tell_watchers(self, device: str, update: dict[str, Any]) -> None:
         for watcher in self._watchers[device]:
             watcher.tell(update)
 
@@ -295,7 +297,7 @@ def frame_topics(fleet: str, device: str) -> list[str]:
     return [topic_of("symbols", fleet, device, "+"), topic_of("window", fleet, device, "+")]
 
 
-async def _again_and_again(seconds: float, look: Callable[[], None], wake: asyncio.Event | None = None) -> None:
+async def _repeat(seconds: float, look: Callable[[], None], wake: asyncio.Event | None = None) -> None:
     """Look in a thread of its own, or when woken; what goes wrong stops neither the next look nor anything else."""
     wake = wake or asyncio.Event()
     while True:

@@ -66,8 +66,8 @@ class Member:
     outbox: int = 0
     codes: tuple[str, ...] = ()
     streams: tuple[tuple[str, int], ...] = ()
-    wanted: str | None = None
-    wanted_version: int | None = None
+    sent_digest: str | None = None
+    sent_version: int | None = None
     running: int | None = None
     judged: str = ""
     refusal: str = ""
@@ -83,7 +83,7 @@ class Member:
     @property
     def waits(self) -> bool | None:
         """True if it has not judged the document that it was sent; `None` if that cannot be known."""
-        return None if self.wanted is None or self.running is None else self.wanted != self.judged
+        return None if self.sent_digest is None or self.running is None else self.sent_digest != self.judged
 
 
 Wave = Literal["runs", "refused", "silent", "away"]
@@ -103,7 +103,7 @@ class FleetView:
         self._versions: dict[str, int | None] = {}
         self._members: dict[str, Member] = {}
         self._bytes = 0
-        self._sorted: tuple[int, list[tuple[Condition, Member]]] = (-1, [])
+        self._cached_rows: tuple[int, list[tuple[Condition, Member]]] = (-1, [])
 
     def take(self, topic: Topic, payload: bytes, now: float) -> None:
         """Take a message, heard in Unix seconds, of a status, a policy or the gateway's health."""
@@ -111,10 +111,10 @@ class FleetView:
             if topic.kind == "health":
                 self.health = Health.decode(payload)
             elif not payload:
-                if topic.kind == "status" and (gone := self._members.pop(topic.device, None)) is not None:
-                    self._bytes -= gone.bytes
+                if topic.kind == "status" and (removed_member := self._members.pop(topic.device, None)) is not None:
+                    self._bytes -= removed_member.bytes
             elif (member := self._member(topic.device)) is not None:
-                self._learn(member, topic.kind, payload, now)
+                self._note_message(member, topic.kind, payload, now)
         except FuguError:
             self.left_out += 1
         self.changes += 1
@@ -122,11 +122,11 @@ class FleetView:
     def member(self, name: str) -> dict[str, Any] | None:
         """State of one device."""
         member = self._members.get(name)
-        return None if member is None else _row(self._condition(member, self._alarmed()), member)
+        return None if member is None else _row(self._condition(member, self._devices_with_alarm()), member)
 
-    def names(self, most: int) -> list[str]:
+    def names(self, limit: int) -> list[str]:
         """Names of the first devices that were heard of."""
-        return list(islice(self._members, most))
+        return list(islice(self._members, limit))
 
     def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:
         """Last statuses of a device, of itself and of the policies that it was sent, as it came; by topic's kind."""
@@ -134,24 +134,24 @@ class FleetView:
 
     def page(self, query: FleetQuery) -> dict[str, Any]:
         """Rows of a page, the unhealthy first, and how many there are of each condition."""
-        everything = self._in_order()
+        all_rows = self._sorted_rows()
         search = query.search.lower()
-        asked = [row for row in everything if query.condition in ("", row[0])]
-        wanted = [row for row in asked if search in row[1].name.lower()]
-        pages = max(1, -(-len(wanted) // PAGE_ROWS))
+        rows_of_condition = [row for row in all_rows if query.condition in ("", row[0])]
+        rows = [row for row in rows_of_condition if search in row[1].name.lower()]
+        pages = max(1, -(-len(rows) // PAGE_ROWS))
         page = min(max(query.page, 0), pages - 1)
-        counts = Counter(condition for condition, _ in everything)
-        policies = Counter(member.running for _, member in everything if member.running is not None)
+        counts = Counter(condition for condition, _ in all_rows)
+        policies = Counter(member.running for _, member in all_rows if member.running is not None)
         return {
-            "total": len(everything),
+            "total": len(all_rows),
             "counts": {condition: counts[condition] for condition in _CONDITIONS},
-            "found": len(wanted),
+            "found": len(rows),
             "page": page,
             "pages": pages,
-            "rows": [_row(*row) for row in wanted[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],
+            "rows": [_row(*row) for row in rows[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],
             "policies": [{"version": version, "devices": policies[version]} for version in sorted(policies)],
             "waves": self._waves(),
-            "waiting": sum(member.waits is True for _, member in everything),
+            "waiting": sum(member.waits is True for _, member in all_rows),
             # Devices that have an alarm, and are not named in it: a report names the first few only.
             "unnamed": max((alarm.others for alarm in self._alarms()), default=0),
             "gateway": self._gateway(),
@@ -165,9 +165,9 @@ class FleetView:
             self._members[name] = Member(name)
         return self._members[name]
 
-    def _learn(self, member: Member, kind: Kind, payload: bytes, now: float) -> None:
-        before, (replaced, _) = member.bytes, member.messages.get(kind, (b"", 0.0))
-        if kind != "policy_set" and self._bytes - len(replaced) + len(payload) > MOST_BYTES:
+    def _note_message(self, member: Member, kind: Kind, payload: bytes, now: float) -> None:
+        bytes_before, (old_payload, _) = member.bytes, member.messages.get(kind, (b"", 0.0))
+        if kind != "policy_set" and self._bytes - len(old_payload) + len(payload) > MOST_BYTES:
             self.left_out += 1
             return
         if kind == "status":
@@ -186,43 +186,43 @@ class FleetView:
             member.refusal = policy_status.reason and f"{policy_status.reason}: {policy_status.detail}"
         elif kind == "policy_set":
             envelope = Envelope.decode(payload)
-            member.wanted = hashlib.sha256(payload).digest()[:8].hex()
-            if member.wanted not in self._versions:
+            member.sent_digest = hashlib.sha256(payload).digest()[:8].hex()
+            if member.sent_digest not in self._versions:
                 if len(self._versions) >= MOST_DEVICES:
                     self._versions.clear()
-                self._versions[member.wanted] = _version(envelope.payload)
-            member.wanted_version = self._versions[member.wanted]
-        self._bytes += member.bytes - before
+                self._versions[member.sent_digest] = _version(envelope.payload)
+            member.sent_version = self._versions[member.sent_digest]
+        self._bytes += member.bytes - bytes_before
 
-    def _in_order(self) -> list[tuple[Condition, Member]]:
-        if self._sorted[0] != self.changes:
-            alarmed = self._alarmed()
-            rows = [(self._condition(member, alarmed), member) for member in self._members.values()]
+    def _sorted_rows(self) -> list[tuple[Condition, Member]]:
+        if self._cached_rows[0] != self.changes:
+            devices_with_alarm = self._devices_with_alarm()
+            rows = [(self._condition(member, devices_with_alarm), member) for member in self._members.values()]
             rows.sort(key=lambda row: (_CONDITIONS.index(row[0]), row[1].name))
-            self._sorted = (self.changes, rows)
-        return self._sorted[1]
+            self._cached_rows = (self.changes, rows)
+        return self._cached_rows[1]
 
     def _alarms(self) -> list[HealthAlarm]:
         alarms = self.health.alarms if self.health is not None else ()
         return [alarm for alarm in alarms if KINDS[alarm.code].about == "device"]
 
-    def _alarmed(self) -> set[str]:
+    def _devices_with_alarm(self) -> set[str]:
         return {name for alarm in self._alarms() for name in alarm.names}
 
     def _waves(self) -> list[dict[str, Any]]:
         """How far each version has come that devices were sent, the newest first."""
         counters: dict[int, Counter[Wave]] = {}
         for member in self._members.values():
-            if member.wanted_version is not None:
-                counters.setdefault(member.wanted_version, Counter())[_wave(member)] += 1
-        newest = sorted(counters, reverse=True)[:_MOST_WAVES]
+            if member.sent_version is not None:
+                counters.setdefault(member.sent_version, Counter())[_wave(member)] += 1
+        versions = sorted(counters, reverse=True)[:_MOST_WAVES]
         return [
             {"version": version, "sent": counters[version].total(), **{name: counters[version][name] for name in WAVE}}
-            for version in newest
+            for version in versions
         ]
 
-    def _condition(self, member: Member, alarmed: set[str]) -> Condition:
-        if set(member.codes) - _NO_TROUBLE or member.refusal or member.stale or member.name in alarmed:
+    def _condition(self, member: Member, devices_with_alarm: set[str]) -> Condition:
+        if set(member.codes) - _NO_TROUBLE or member.refusal or member.stale or member.name in devices_with_alarm:
             return "sick"
         return "well" if member.online else "away"
 
@@ -236,9 +236,9 @@ class FleetView:
 
 
 def _wave(member: Member) -> Wave:
-    if member.running == member.wanted_version:
+    if member.running == member.sent_version:
         return "runs"
-    if member.refusal and member.judged == member.wanted:
+    if member.refusal and member.judged == member.sent_digest:
         return "refused"
     return "silent" if member.online else "away"
 
@@ -255,4 +255,4 @@ def _version(document: bytes) -> int | None:
 def _row(condition: Condition, member: Member) -> dict[str, Any]:
     names = ("name", "online", "agent", "outbox", "codes", "streams", "running", "waits", "refusal", "stale", "seen")
     fields = {name: getattr(member, name) for name in names}
-    return {"condition": condition, "wanted": member.wanted_version, **fields}
+    return {"condition": condition, "wanted": member.sent_version, **fields}

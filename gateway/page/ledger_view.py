@@ -27,7 +27,7 @@ _ENTRY = (
 )
 _FRESH_SECONDS = 1.0
 """For so long an answer stands for all who ask the same."""
-_MOST_KNOWN = 64
+_MAX_ANSWERS = 64
 _NONE = (
     "This page has no ledger: the gateway beside it makes no releases, or fugu gateway dashboard was started without "
     "--ledger."
@@ -44,7 +44,7 @@ class LedgerView:
         self.audience = audience
         self._location = location
         self._lock = threading.Lock()
-        self._known: dict[object, tuple[float, dict[str, Any]]] = {}
+        self._answers: dict[object, tuple[float, dict[str, Any]]] = {}
 
     @property
     def view(self) -> str | None:
@@ -63,16 +63,16 @@ class LedgerView:
 
     def _cached(self, key: object, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
-            at, answer = self._known.pop(key, (-math.inf, {}))
-            if time.monotonic() - at >= _FRESH_SECONDS:
-                answer = self._look(look)
-                at = time.monotonic()
-            self._known[key] = at, answer
-            if len(self._known) > _MOST_KNOWN:
-                del self._known[next(iter(self._known))]
+            looked_at, answer = self._answers.pop(key, (-math.inf, {}))
+            if time.monotonic() - looked_at >= _FRESH_SECONDS:
+                answer = self._ask_ledger(look)
+                looked_at = time.monotonic()
+            self._answers[key] = looked_at, answer
+            if len(self._answers) > _MAX_ANSWERS:
+                del self._answers[next(iter(self._answers))]
             return answer
 
-    def _look(self, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
+    def _ask_ledger(self, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         if self._location is None:
             return {"problem": _NONE}
         try:
@@ -84,16 +84,16 @@ class LedgerView:
             return {"problem": f"The ledger cannot be read: {error}. The page tries again."}
 
     def _page(self, ledger: Ledger, audience: str, before: int) -> dict[str, Any]:
-        only = self.audience or audience or None
+        shown_audience = self.audience or audience or None
         with ledger.snapshot() as rows:
-            entries_found = rows.newest(only, before, PAGE_ENTRIES + 1)
-            entries = entries_found[:PAGE_ENTRIES]
+            all_entries = rows.newest(shown_audience, before, PAGE_ENTRIES + 1)
+            entries = all_entries[:PAGE_ENTRIES]
             groups = {number: rows.group(number) for number in {row[-1] for row in entries}}
             audiences = [self.audience] if self.audience else sorted({*rows.audiences(), SITE})
         return {
             "audiences": audiences,
             "entries": [self._entry(row, groups[row[-1]]) for row in entries],
-            "more": len(entries_found) > PAGE_ENTRIES,
+            "more": len(all_entries) > PAGE_ENTRIES,
             "limit": no_release_before(limit) if (limit := ledger.not_before_us) else "",
         }
 
@@ -111,12 +111,12 @@ class LedgerView:
             accounts = [
                 account for account in ledger.accounts_of(device) if self.audience in (None, account.key.audience)
             ]
-            promised = {account.key.audience: ledger.promised(account.key.audience) for account in accounts}
-        return {"budgets": [_budget(account, promised[account.key.audience]) for account in accounts]}
+            promises = {account.key.audience: ledger.promised(account.key.audience) for account in accounts}
+        return {"budgets": [_budget(account, promises[account.key.audience]) for account in accounts]}
 
 
-def _budget(account: Account, promised: Promise | None) -> dict[str, Any]:
-    epsilon, adversary, seconds = promised or (None, "", 0)
+def _budget(account: Account, promise: Promise | None) -> dict[str, Any]:
+    epsilon, adversary, seconds = promise or (None, "", 0)
     return {
         **{"stream": account.key.stream, "audience": account.key.audience, "epsilon": epsilon},
         **{"adversary": adversary, "seconds": seconds},

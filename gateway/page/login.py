@@ -82,7 +82,7 @@ class Login:
         if self.wait_seconds(peer) or len(password) > _MOST_CHARACTERS:
             return None
         if not hmac.compare_digest(_hash(password, self._salt), self._digest):
-            self._failed(network_of(peer))
+            self._note_failure(network_of(peer))
             return None
         name, now = secrets.token_urlsafe(32), self._clock()
         self._sessions = {key: end for key, end in self._sessions.items() if end > now}
@@ -99,7 +99,7 @@ class Login:
         """End a session."""
         self._sessions.pop(_key(session), None)
 
-    def _failed(self, network: str) -> None:
+    def _note_failure(self, network: str) -> None:
         self._failures.setdefault(network, deque(maxlen=_MOST_FAILURES)).append(self._clock())
         self._failures.move_to_end(network)
         if len(self._failures) > _MOST_NETWORKS:

@@ -67,8 +67,8 @@ def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) 
     if isinstance(report, StateEstimate):
         shares = list(report.shares.items())
         names, intervals = tuple(name for name, _ in shares), tuple((share, math.nan, math.nan) for _, share in shares)
-        slots = slice(1 if len(shares) == 2 else 0, _MOST_NAMES)
-        return Said("", time, names[slots], _SHARE, intervals[slots], report.useful)
+        columns = slice(1 if len(shares) == 2 else 0, _MOST_NAMES)
+        return Said("", time, names[columns], _SHARE, intervals[columns], report.useful)
     intervals = tuple(zip(report.values, report.low, report.high, strict=True))
     if not isinstance(report, WindowCount):
         return Said("", time, tuple(report.labels()) or ("",), report.unit or "", intervals, report.useful)
@@ -76,10 +76,10 @@ def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) 
     if window is None or report.blocks:
         return None
     names = tuple(report.labels()) or (" or ".join(report.states),)
-    slots = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
-    shown = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[slots]]
-    numbers = tuple((value, low, high) for value, low, high in shown)
-    return Said(report.window, time, names[slots], _SHARE, numbers, report.useful)
+    columns = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
+    rows = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[columns]]
+    numbers = tuple((value, low, high) for value, low, high in rows)
+    return Said(report.window, time, names[columns], _SHARE, numbers, report.useful)
 
 
 class Memory:
@@ -90,7 +90,7 @@ class Memory:
         self._devices: dict[str, dict[str, _Stream]] = {}  # those that were looked at last are the last
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """True if another device would take the place of one, or there would soon be too many numbers."""
         return len(self._devices) >= MOST_REMEMBERED or self._size() > _MOST_NUMBERS * 3 // 4
 
@@ -99,13 +99,13 @@ class Memory:
 
         None of `exempt` gives way, but its history does.
         """
-        wanted = list(devices)[:MOST_REMEMBERED]
-        before = [*self._devices]
-        for name in wanted:
+        names = list(devices)[:MOST_REMEMBERED]
+        old_names = [*self._devices]
+        for name in names:
             self._devices[name] = self._devices.pop(name, {})
         self._shrink(exempt)
-        new = [name for name in wanted if name in self._devices and name not in before]
-        return new, [name for name in before if name not in self._devices]
+        new_names = [name for name in names if name in self._devices and name not in old_names]
+        return new_names, [name for name in old_names if name not in self._devices]
 
     def _shrink(self, exempt: Container[str]) -> None:
         numbers = self._size()
@@ -141,8 +141,8 @@ class Memory:
 
     def recall(self, device: str, stream: str, reports: Iterable[Said]) -> None:
         """Take what a store has of a stream, before what has come."""
-        if (stored := self._devices.get(device, {}).get(stream)) is not None:
-            stored.recall(reports)
+        if (stream_memory := self._devices.get(device, {}).get(stream)) is not None:
+            stream_memory.recall(reports)
 
     def messages(self, device: str) -> Iterator[tuple[Topic, bytes]]:
         """The newest of each kind, as it came: descriptions first."""
@@ -169,7 +169,7 @@ class _Stream:
         self._promise: dict[str, Any] | None = None
         self._series: dict[str, _Series] = {}
         self._estimate: Estimate | None = None
-        self._unread: bytes | None = None
+        self._unread_payload: bytes | None = None
 
     @property
     def size(self) -> int:
@@ -183,19 +183,19 @@ class _Stream:
                 return
             ticks = description.guarantee.stretch_ticks
             names = [stretch.name for stretch in description.guarantee.stretches if stretch.ticks == ticks > 1]
-            about = names[0] if names else None
+            stretch_name = names[0] if names else None
             self._windows = description.windows
             self._promise = {
                 **{"epsilon": description.guarantee.epsilon, "ticks": ticks},
-                **{"period": description.period_seconds, "name": about, "when": description.guarantee.when},
+                **{"period": description.period_seconds, "name": stretch_name, "when": description.guarantee.when},
                 "conditions": [shared.condition for shared in description.sums],
             }
         elif topic.kind == "estimate":
-            self._unread = payload
+            self._unread_payload = payload
         else:
             report = WindowCount.decode(payload)
             key += report.window
-            self._keep(said_of(report, self._windows))
+            self._keep_report(said_of(report, self._windows))
         if key in self.newest or len(self.newest) < _MOST_STREAMS:
             self.newest[key] = topic, payload
 
@@ -206,17 +206,17 @@ class _Stream:
 
     def recall(self, reports: Iterable[Said]) -> None:
         """Let older numbers of windows stand before those that have come."""
-        older = dict[str, _Series]()
+        series_of_window = dict[str, _Series]()
         for report in sorted(reports, key=lambda report: report.time):
-            older.setdefault(report.of, _Series(report)).take(report)
-        for window, series in older.items():
-            if (live := self._series.get(window)) is not None:
-                series.go_on(live)
-            if live is not None or len(self._series) < _MOST_STREAMS:
+            series_of_window.setdefault(report.of, _Series(report)).take(report)
+        for window, series in series_of_window.items():
+            if (live_series := self._series.get(window)) is not None:
+                series.append_later(live_series)
+            if live_series is not None or len(self._series) < _MOST_STREAMS:
                 self._series[window] = series
 
     def read(self) -> None:
-        payload, self._unread = self._unread, None
+        payload, self._unread_payload = self._unread_payload, None
         if payload is None:
             return
         try:
@@ -224,9 +224,9 @@ class _Stream:
         except FuguError:
             return
         self._estimate = report
-        self._keep(said_of(report, self._windows))
+        self._keep_report(said_of(report, self._windows))
 
-    def _keep(self, report: Said | None) -> None:
+    def _keep_report(self, report: Said | None) -> None:
         if report is None:
             return
         series = self._series.get(report.of)
@@ -241,14 +241,14 @@ class _Stream:
             yield {**series.newest.event(), "tiers": series.rows()}
 
     def headline(self) -> dict[str, Any]:
-        counted = sorted(self._series.values(), key=lambda series: (series.newest.of == "", -series.newest.time))
+        all_series = sorted(self._series.values(), key=lambda series: (series.newest.of == "", -series.newest.time))
         place = state = None
         match self._estimate:
             case PlaceEstimate(time=time, accuracy=accuracy):
                 place = {"accuracy": accuracy, "time": unix_us(time) / 1e6}
             case StateEstimate(state=name, probability=probability):
                 state = {"state": name, "probability": probability}
-        newest = counted[0].newest.event() if counted else None
+        newest = all_series[0].newest.event() if all_series else None
         return {"newest": newest, "place": place, "state": state, "promise": self._promise}
 
 
@@ -266,21 +266,21 @@ class _Series:
             while rows and (rows[-width] // step >= report.time // step):
                 del rows[-width:]
             rows.extend((report.time, *_flat(report.numbers)))
-            old = 0
-            while rows[old] < report.time - span:
-                old += width
-            del rows[:old]
+            expired = 0
+            while rows[expired] < report.time - span:
+                expired += width
+            del rows[:expired]
 
-    def go_on(self, later: _Series) -> None:
+    def append_later(self, later: _Series) -> None:
         """Go on with what is later in another one of the same names; all that is here goes if it has others."""
         if later.newest.names != self.newest.names or later.newest.unit != self.newest.unit:
             self.tiers, self.newest = later.tiers, later.newest
             return
         width = 1 + 3 * len(self.newest.names)
-        for rows, others in zip(self.tiers, later.tiers, strict=True):
-            for at in range(0, len(others), width):
-                if not rows or others[at] > rows[-width]:
-                    rows.extend(others[at : at + width])
+        for rows, later_rows in zip(self.tiers, later.tiers, strict=True):
+            for offset in range(0, len(later_rows), width):
+                if not rows or later_rows[offset] > rows[-width]:
+                    rows.extend(later_rows[offset : offset + width])
         if later.newest.time > self.newest.time:
             self.newest = later.newest
 

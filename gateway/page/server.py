@@ -54,14 +54,14 @@ async def _serve(settings: PageSettings, listener: socket.socket | None, parent:
     host, port = settings.listen
     connections = Connections(listener or _listen(settings))
     login = None if settings.page.login_file is None else Login(settings.page.login_file, settings.page.session_seconds)
-    names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None and not settings.page.ingress else set[str]()
+    hosts = {host, "localhost", "127.0.0.1", "[::1]"} if login is None and not settings.page.ingress else set[str]()
     stop = asyncio.Event()
     feed = Feed(settings.fleet, settings.broker, LedgerView(settings.ledger, settings.page.audience), settings.store)
     app = application(
         feed,
         connections,
         login=login,
-        hosts=[f"{name}:{port}" for name in names],
+        hosts=[f"{name}:{port}" for name in hosts],
         secure=settings.page.tls_cert is not None,
         stop=stop,
         ingress=SUPERVISOR if settings.page.ingress else None,
@@ -80,18 +80,18 @@ async def _serve(settings: PageSettings, listener: socket.socket | None, parent:
     )
     server = uvicorn.Server(config)
 
-    def end() -> None:
+    def stop_server() -> None:
         stop.set()
         server.should_exit = True
         if parent is not None:
             loop.remove_reader(parent.fileno())
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, end)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(signal_number) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal_number, stop_server)
     if parent is not None:
-        loop.add_reader(parent.fileno(), end)
+        loop.add_reader(parent.fileno(), stop_server)
     await server._serve([connections])
 
 
@@ -101,7 +101,7 @@ _NICE = 10
 _STOP_SECONDS = 5.0
 """Then it is killed: it has nothing to lose."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-_NEEDED = ("starlette", "uvicorn")
+_PACKAGES = ("starlette", "uvicorn")
 
 
 class PageBeside:
@@ -115,7 +115,7 @@ class PageBeside:
     """
 
     def __init__(self, settings: PageSettings) -> None:
-        _check(settings)
+        _check_settings(settings)
         self._listener = _listen(settings)
         self.settings = settings._replace(listen=(settings.listen[0], self._listener.getsockname()[1]))
         self._context = multiprocessing.get_context("spawn")
@@ -124,7 +124,7 @@ class PageBeside:
         self._lock = threading.Lock()
         self._pipe: Connection | None = None
         self._process: SpawnProcess | None = None
-        self._thread = threading.Thread(target=self._watch, name="page", daemon=True)
+        self._thread = threading.Thread(target=self._restart_page, name="page", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -143,7 +143,7 @@ class PageBeside:
             self._thread.join()
         self._listener.close()
 
-    def _watch(self) -> None:
+    def _restart_page(self) -> None:
         pause = _FIRST_PAUSE
         while (process := self._start_process()) is not None:
             process.join()
@@ -172,16 +172,16 @@ class PageBeside:
 
 
 def _serve_beside(settings: PageSettings, listener: socket.socket, parent: Connection, logs: LogSettings) -> None:
-    if (starter := multiprocessing.parent_process()) is not None and starter.pid is not None:
-        end_with_parent(starter.pid)
+    if (parent_process := multiprocessing.parent_process()) is not None and parent_process.pid is not None:
+        end_with_parent(parent_process.pid)
     os.nice(_NICE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal the parent gets it, too
     log_to_stderr(logs.log_format, verbose=False)
     serve(settings, listener, parent)
 
 
-def _check(settings: PageSettings) -> None:
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+def _check_settings(settings: PageSettings) -> None:
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise FuguError(f"the page needs {missing[0]}: pip install 'fugu-edge[gateway]'")
     if settings.page.login_file is not None:

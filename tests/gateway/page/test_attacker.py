@@ -138,7 +138,7 @@ def test_the_process_begins_when_asked_dies_without_harm_and_ends_for_good(
     assert process.ask(*question) == answer(*question)
     first = process.pid
     assert first is not None
-    process.rest()
+    process.end_if_idle()
     assert process.pid == first  # it has just been asked
     os.kill(first, 9)
     assert "has ended" in process.ask(*question)["none"]
@@ -153,7 +153,7 @@ def test_the_process_begins_when_asked_dies_without_harm_and_ends_for_good(
     assert process.ask(*question) == answer(*question)
     assert process.pid not in (None, first)
     monkeypatch.setattr(attackers, "_IDLE_SECONDS", -1.0)
-    process.rest()
+    process.end_if_idle()
     assert process.pid is None
     process.close()
     assert "has ended" in process.ask(*question)["none"]

@@ -89,18 +89,18 @@ def test_of_too_many_addresses_the_one_with_the_most_gives_way() -> None:
 
 def test_a_connection_of_a_session_gives_way_to_nobody_and_there_are_so_many() -> None:
     async def scene(door: Door) -> None:
-        member, peer = await door.come(7)
-        with door.connections.asking(peer, member=True):
+        is_signed_in, peer = await door.come(7)
+        with door.connections.answering(peer, is_signed_in=True):
             readers = [(await door.come(7))[0] for _ in range(MOST_OF_NETWORK + 1)]
             await ends(readers[0])
-            assert not ended(member)
+            assert not ended(is_signed_in)
             for _ in range(MOST_MEMBERS - 1):
                 _, other = await door.come(8)
-                with door.connections.asking(other, member=True):
-                    assert door.connections._open[other].member
+                with door.connections.answering(other, is_signed_in=True):
+                    assert door.connections._open[other].is_signed_in
             _, late = await door.come(8)
-            with door.connections.asking(late, member=True):
-                assert not door.connections._open[late].member
+            with door.connections.answering(late, is_signed_in=True):
+                assert not door.connections._open[late].is_signed_in
 
     run(scene)
 
@@ -110,18 +110,18 @@ def test_who_does_not_ask_in_time_is_ended_and_who_is_answered_is_not(monkeypatc
 
     async def scene(door: Door) -> None:
         asks, peer = await door.come(8)
-        with door.connections.asking(peer, member=False):
+        with door.connections.answering(peer, is_signed_in=False):
             silent, _ = await door.come(7)
             await ends(silent)
             assert not ended(asks)
-            with door.connections.asking(peer, member=False):
+            with door.connections.answering(peer, is_signed_in=False):
                 pass  # one that came with it
             silent, _ = await door.come(7)
             await ends(silent)
             assert not ended(asks)
         await ends(asks)
         assert door.connections._open == {}
-        with door.connections.asking(peer, member=True):  # it is answered still
+        with door.connections.answering(peer, is_signed_in=True):  # it is answered still
             pass
 
     run(scene)

@@ -18,8 +18,8 @@ class Counter:
         most_waiting: see `Source`.
     """
 
-    def __init__(self, most_waiting: int = 10) -> None:
-        self.most_waiting = most_waiting
+    def __init__(self, max_waiting: int = 10) -> None:
+        self.max_waiting = max_waiting
         self.made = 0
         self.closed = False
         self._at = self._told = 0
@@ -30,7 +30,7 @@ class Counter:
         await self._changed.wait()
         self._changed.clear()
 
-    def more(self) -> str:
+    def new_events(self) -> str:
         """How far."""
         if self._at < 0:
             raise OverflowError
@@ -40,9 +40,9 @@ class Counter:
         self._told = self._at
         return f"{self._at};"
 
-    def joined(self) -> tuple[str, str]:
+    def events_and_content(self) -> tuple[str, str]:
         """How far, as all of it."""
-        return self.more(), f"all {self._at};"
+        return self.new_events(), f"all {self._at};"
 
     def close(self) -> None:
         """Nobody looks."""
@@ -109,7 +109,7 @@ def test_a_view_ends_with_its_last_tab_and_begins_again_with_the_next() -> None:
 
 def test_a_tab_that_does_not_keep_up_is_told_the_newest() -> None:
     async def scene() -> None:
-        channels, source = Channels(), Counter(most_waiting=2)
+        channels, source = Channels(), Counter(max_waiting=2)
         slow, quick = (channels.follow("view", lambda: source) for _ in range(2))
         await _said(slow)
         await _said(quick)

@@ -102,7 +102,7 @@ def test_devices_that_nobody_looks_at_give_way_and_what_is_not_remembered_is_not
     memory = remembered(count(BEGIN, 15.0))
     names = [f"ring-{i}" for i in range(MOST_REMEMBERED - 1)]
     assert memory.remember(names) == (names, [])
-    assert memory.full
+    assert memory.is_full
     assert memory.remember(["watch", "new"], ["ring-0"]) == (["new"], ["ring-1"])
     memory.take(parse_topic(topic_of("count", "home", "ring-1", "hr")), count(BEGIN, 1.0).encode())
     assert memory.headlines("ring-1") == []
@@ -123,7 +123,7 @@ def test_numbers_have_a_bound_whoever_is_looked_at(monkeypatch: pytest.MonkeyPat
         for name in names:
             memory.take(parse_topic(topic_of("count", "home", name, "hr")), count(BEGIN + i * FIVE, 3.0).encode())
     assert memory._size() > 300
-    assert memory.full
+    assert memory.is_full
     new, gone = memory.remember(names, looked_at)
     assert new == []
     assert 0 < memory._size() <= 300
