@@ -21,7 +21,7 @@ from fugu.contract.policy import Name
 from fugu.host.toml_file import read_toml
 from fugu.mqtt.broker import Broker
 
-__all__ = ["HelperConfig", "read_config", "root_of", "running", "signed_documents"]
+__all__ = ["HelperConfig", "read_config", "root_of", "running_config", "signed_documents"]
 
 _HELPER_FIELDS = ("document", "fleet", "helper")
 _MAX_DOCUMENTS = 2
@@ -89,7 +89,7 @@ def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str,
     return groups
 
 
-def running(path: Path) -> dict[str, Any]:
+def running_config(path: Path) -> dict[str, Any]:
     """Everything that the running helper needs, as JSON can carry it."""
     config = read_config(path)
     root = root_of(path.parent / config.root)

@@ -72,7 +72,7 @@ class GroupFacts(NamedTuple):
 
 class _Key(NamedTuple):
     private: MLKEM768X25519PrivateKey
-    until: float
+    expires_at: float
 
 
 @dataclass(slots=True)
@@ -101,13 +101,13 @@ class Group:
     """
 
     def __init__(
-        self, documents: Sequence[GroupFacts], root: Ed25519PrivateKey, find: Callable[[str, bytes], str]
+        self, documents: Sequence[GroupFacts], root: Ed25519PrivateKey, find_member: Callable[[str, bytes], str]
     ) -> None:
         self.documents = tuple(documents)
         self.name, self.document = documents[0].name, documents[0].envelope
         self.opening_key = b""
         self._root = root
-        self._find_member = find
+        self._find_member = find_member
         self._keys: dict[bytes, _Key] = {}
         self._last_key_ms = -1
         self._key_due = 0.0
@@ -116,7 +116,7 @@ class Group:
 
     def maintain(self, unix: float, elapsed: float) -> bool:
         """Make a key if it is time, and drop what is over; True if there is a new key to publish."""
-        self._keys = {digest: key for digest, key in self._keys.items() if key.until > elapsed}
+        self._keys = {digest: key for digest, key in self._keys.items() if key.expires_at > elapsed}
         self._answers = {window: answer for window, answer in self._answers.items() if answer[1] > elapsed}
         if self.opening_key and elapsed < self._key_due:
             return False

@@ -145,9 +145,9 @@ def _facts(document: dict[str, Any]) -> GroupFacts:
 
 def _config_of(path: Path) -> dict[str, Any]:
     def work() -> dict[str, Any]:
-        from fugu_helper.config import running  # in the child alone
+        from fugu_helper.config import running_config  # in the child alone
 
-        return running(path)
+        return running_config(path)
 
     answer = forked(work, "the check of the configuration", f" while reading {path}")()
     if "refused" in answer:

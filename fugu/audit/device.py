@@ -335,7 +335,7 @@ _MAX_DISTANCE = 8
 class _Sample(NamedTuple):
     """Draws (n,) of one kind of cells; `noise` of a scale, less what was counted, if they are counts."""
 
-    of: str
+    output: str
     cells: NDArray[np.integer]
     distribution: NDArray[np.float64]
     noise: Sequence[int] = ()
@@ -344,8 +344,8 @@ class _Sample(NamedTuple):
     def draw_test(self, false_alarms: float) -> DrawTest:
         """Test them by themselves."""
         if not self.noise:
-            return check_draws(self.of, self.cells, self.distribution, false_alarms)
-        test = check_draws(self.of, self.cells, self.distribution, false_alarms / 2)
+            return check_draws(self.output, self.cells, self.distribution, false_alarms)
+        test = check_draws(self.output, self.cells, self.distribution, false_alarms / 2)
         return test._replace(alarms=(*test.alarms, *scale_alarms(self.noise, self.scale, false_alarms / 2)))
 
 
@@ -374,7 +374,7 @@ def device_tests(
     for first, other in pairs:
         if alarms := dependence_alarms(first[1:3], other[1:3], false_alarms / 4 / len(pairs)):
             sample_size = min(first.cells.size, other.cells.size)
-            tests.append(DrawTest(f"{first.of}, and {other.of}", sample_size, tuple(alarms), 1.0, None))
+            tests.append(DrawTest(f"{first.output}, and {other.output}", sample_size, tuple(alarms), 1.0, None))
     for name, (ticks, draws) in changed_draws.items():
         tests.append(_at_changes(policy, name, ticks, draws, np.array(script), false_alarms / 4 / len(changed_draws)))
     for (_, number), released in points.items():

@@ -24,7 +24,7 @@ from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_r
 from fugu_cli.view import fleet as view
 from fugu_cli.view.fleet import read_document
 from fugu_cli.view.terminal import say, warn
-from gateway.fleet.documents import addressed_devices, check_new, enter, refuse_other_ticks
+from gateway.fleet.documents import addressed_devices, check_new, enter_document, refuse_other_ticks
 from gateway.fleet.keys import Root
 from gateway.fleet.registry import Registry, serving
 from gateway.fleet.signing import read_pins
@@ -151,7 +151,7 @@ def new_enrolment(
 def enter_device(registry: Registry, enrolment: Enrolment, output: Path) -> None:
     """Enter a device into a registry, and write its enrolment with the key that it got."""
     with registry.transaction():
-        key = registry.enrol(enrolment.device, enrolment.groups, who=user(), time_us=now_us())
+        key = registry.enrol(enrolment.device, enrolment.groups, actor=user(), time_us=now_us())
         write_secret(output, _text(enrolment.model_copy(update={"key": key.hex()})))
 
 
@@ -172,7 +172,7 @@ def remove(
       fugu fleet remove watch --registry home-fleet.db
     """
     with closing(Registry(registry)) as opened:
-        opened.remove(device, who=user(), time_us=now_us())
+        opened.remove(device, actor=user(), time_us=now_us())
     print(f"{device} is no device of fleet {opened.fleet} any more")
 
 
@@ -200,7 +200,7 @@ def groups(
                 if missing := set(take or ()) - before:
                     raise FuguError(f"device {device} is not in group {' or '.join(sorted(missing))}")
                 groups_after = (before - set(take or ())) | set(add or ())
-                opened.set_groups(device, groups_after, who=user(), time_us=now_us())
+                opened.set_groups(device, groups_after, actor=user(), time_us=now_us())
         members = {name: [device.name for device in opened.devices(name)] for name in opened.groups()}
     rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
     warnings = [f"{device} takes documents for a group only if its own enrolment names the group"] if add else ()
@@ -239,9 +239,9 @@ def push(
         refuse_other_ticks(opened, signed.document)
         with opened.transaction():
             devices = [device.name for device in addressed_devices(opened, signed.document.to)]
-            record = enter(opened, signed, who=user(), time_us=now_us())
+            record = enter_document(opened, signed, actor=user(), time_us=now_us())
             view.warn_of_rollouts(opened, devices)
-            opened.desire(devices, record.version, who=user(), time_us=now_us())
+            opened.desire(devices, record.version, actor=user(), time_us=now_us())
     back = "" if record.restores is None else f", which brings version {record.restores} back"
     line = f"version {record.version}{back}: {len(devices)} devices should have it; the gateway sends it"
     return Result({"version": record.version, "devices": devices, "restores": record.restores}, [Line(line)])

@@ -44,7 +44,7 @@ from fugu_cli.view.terminal import show_report, warn, working
 from gateway.fleet.documents import (
     check_new,
     document_in,
-    enter,
+    enter_document,
     former_document,
     refuse_other_ticks,
     signed_document,
@@ -270,12 +270,12 @@ def _policy_keys(
 def _signature_result(signed: Signed, former: PolicyDocument | None, path: Path) -> Result:
     document = signed.document
     fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
-    counts = {"signatures": signed.signatures, "needed": signed.needed, "digest": signed.envelope.digest}
+    counts = {"signatures": signed.signatures, "needed": signed.needed_signatures, "digest": signed.envelope.digest}
     streams, rows = [], []
     for promise in promises(document):
         name, kind, epsilon, adversary, *_ = promise
         streams.append(dict(zip(promise._fields[:4], promise, strict=False)) | {"stretch_ticks": promise.ticks})
-        stretch = " each point" if kind == "measured" else promise.about
+        stretch = " each point" if kind == "measured" else promise.stretch_words
         rows.append((name, kind, f"{epsilon:g}{stretch}", adversary))
     report: list[Part] = [
         Table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows),
@@ -283,7 +283,7 @@ def _signature_result(signed: Signed, former: PolicyDocument | None, path: Path)
             "Epsilon is for single ticks where no stretch is named. The dry run of a push, and 'fugu check policy', "
             "show it for an hour and a night."
         ),
-        Line(f"{path}: {signed.signatures} of the {signed.needed} signatures that it takes"),
+        Line(f"{path}: {signed.signatures} of the {signed.needed_signatures} signatures that it takes"),
     ]
     if not signed.complete:
         report.append(Line("others add theirs with: fugu fleet sign --add-to", bold=True))
@@ -360,9 +360,9 @@ def start(
         with opened.transaction():
             refuse_other_ticks(opened, signed.document if signed else document_in(opened, plan.version))
             if signed is not None:
-                enter(opened, signed, who=user(), time_us=now_us())
-            number = rollouts.draft(plan, who=user(), time_us=now_us())
-            rollouts.start(number, who=user(), time_us=now_us())
+                enter_document(opened, signed, actor=user(), time_us=now_us())
+            number = rollouts.draft(plan, actor=user(), time_us=now_us())
+            rollouts.start(number, actor=user(), time_us=now_us())
         return shown_rollout(opened, number)
 
 
@@ -405,7 +405,7 @@ def _operation(operation: str, help_text: str) -> None:
     def _operate(registry: RegistryOption, number: NumberArgument = None) -> None:
         with closing(Registry(registry)) as opened:
             rollout_number = _under_way(opened) if number is None else number
-            Rollouts(opened).operate(rollout_number, operation, who=user(), time_us=now_us())
+            Rollouts(opened).operate(rollout_number, operation, actor=user(), time_us=now_us())
             show_result(shown_rollout(opened, rollout_number))
 
 

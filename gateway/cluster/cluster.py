@@ -249,7 +249,7 @@ class _Worker:
     part: str
     process: BaseProcess
     pipe: Connection
-    started: bool = False
+    is_serving: bool = False
 
 
 class HostActor:
@@ -281,7 +281,7 @@ class HostActor:
 
     def state(self) -> State:
         """How it is now."""
-        serving = {worker.part: worker.process.pid or 0 for worker in self._workers if worker.started}
+        serving = {worker.part: worker.process.pid or 0 for worker in self._workers if worker.is_serving}
         return State(self._ready, serving, self._problem)
 
     def rest(self) -> None:
@@ -317,7 +317,7 @@ class HostActor:
     def _take_parts(self, vacancies: Vacancies) -> None:
         open_share = self._share - len({worker.part for worker in self._workers})
         part_names = vacancies.look(time.monotonic(), 0.0 if open_share > 0 else _MORE_SECONDS)
-        starting = {worker.part for worker in self._workers if not worker.started}
+        starting = {worker.part for worker in self._workers if not worker.is_serving}
         part_names = [part for part in part_names if part not in starting] if self._may_take else []
         first = os.getpid() % max(len(part_names), 1)  # so that those who look at the same time want different ones
         context = multiprocessing.get_context("forkserver")
@@ -334,7 +334,7 @@ class HostActor:
             with suppress(EOFError, OSError):
                 while worker.pipe.poll():
                     problem = worker.pipe.recv()
-                    worker.started = not problem
+                    worker.is_serving = not problem
                     self._problem = f"{worker.part}: {problem}" if problem else ""
         self._workers = [worker for worker in self._workers if worker.process.is_alive()]
 

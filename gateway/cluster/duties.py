@@ -124,7 +124,7 @@ class FleetProgress(StoreProgress):
         super().__init__(store, lambda device, name: self._accounts[device, name])
         self._accounts: dict[tuple[str, str], tuple[Coverage, Shifts]] = {}
         self._shards = shards
-        self._missing = missing
+        self._find_missing = missing
         self._look_at = 0.0
         self._seconds_read = 0.0
 
@@ -141,7 +141,7 @@ class FleetProgress(StoreProgress):
 
     def reached(self, question: Question) -> Reached:
         """As of `StoreProgress`, which knows nothing of shards that are missing."""
-        if missing := self._missing():
+        if missing := self._find_missing():
             raise NotKnownError(f"shards {missing} are missing")
         return super().reached(question)
 
@@ -274,22 +274,22 @@ class ShardsLook(Part):
         self._store = store
         self._channel = channel
         self._progress = progress
-        self._missing = missing
+        self._find_missing = missing
         self._releasing = releasing
         self._missing_shards: set[int] = set()
-        self._needed: dict[tuple[str, str], int] | None = None
+        self._needed_ticks: dict[tuple[str, str], int] | None = None
 
     def pump(self, *, idle: bool = False) -> None:
         """Look again. Raises FileLostError if another process has this one's place."""
         self.due = time.monotonic() + _LOOK_SECONDS
         self._store.check()
         self._channel.check()
-        missing_before, self._missing_shards = self._missing_shards, set(self._missing())
+        missing_before, self._missing_shards = self._missing_shards, set(self._find_missing())
         if self._releasing is not None and self._progress.look():
             if missing_before - self._missing_shards:
                 self._releasing.unsettled()
             self._releasing.stored()
         with contextlib.suppress(NotKnownError):
-            if (needed := {} if self._releasing is None else self._releasing.needed()) != self._needed:
+            if (needed := {} if self._releasing is None else self._releasing.needed()) != self._needed_ticks:
                 self._channel.say_needed(needed)
-                self._needed = needed
+                self._needed_ticks = needed

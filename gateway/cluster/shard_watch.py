@@ -113,9 +113,9 @@ _ALARM_SECONDS = 10.0
 class _ShardState:
     """Last messages of a shard; times are seconds of a steady clock."""
 
-    heard: float
+    heard_at: float
     number: int = 0
-    since: float = 0.0
+    began_at: float = 0.0
     counters_before: Counter[str] = field(default_factory=Counter)
     counters_now: Counter[str] = field(default_factory=Counter)
 
@@ -171,8 +171,8 @@ class ShardWatch:
         """Note which shards are away, and their alarms."""
         missing = self.missing
         self._missing_since = {index: self._missing_since.get(index, now) for index in missing}
-        for index, since in self._missing_since.items():
-            if now - since > _ALARM_SECONDS:
+        for index, missing_since in self._missing_since.items():
+            if now - missing_since > _ALARM_SECONDS:
                 alarms.note(AlarmCode.SHARD, str(index), times=0)
         counts_before, self._alarm_counts = self._alarm_counts, {}
         for index, report in dict(self.reports).items():
@@ -189,7 +189,7 @@ class ShardWatch:
         return tuple(
             index
             for index, shard in enumerate(self._shards)
-            if now - shard.heard > _MISSING_SECONDS or not reports.get(index, {"connected": False})["connected"]
+            if now - shard.heard_at > _MISSING_SECONDS or not reports.get(index, {"connected": False})["connected"]
         )
 
     def counters(self) -> Counter[str]:
@@ -203,10 +203,10 @@ class ShardWatch:
             number, body = beats.get(index, (shard.number, {}))
             if number == shard.number:
                 continue
-            shard.number, shard.heard = number, now
-            if body["since"] != shard.since:
-                self._counters["shards_restarted"] += shard.since > 0.0
-                shard.since, shard.counters_before = body["since"], shard.counters_before + shard.counters_now
+            shard.number, shard.heard_at = number, now
+            if body["since"] != shard.began_at:
+                self._counters["shards_restarted"] += shard.began_at > 0.0
+                shard.began_at, shard.counters_before = body["since"], shard.counters_before + shard.counters_now
             shard.counters_now = Counter(body["counters"])
             self.reports[index] = body
 

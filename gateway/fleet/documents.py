@@ -39,7 +39,7 @@ __all__ = [
     "changes",
     "check_new",
     "document_in",
-    "enter",
+    "enter_document",
     "former_document",
     "read_checked",
     "refuse_other_ticks",
@@ -109,7 +109,7 @@ def signed_document(registry: Registry, version: int, roots: Sequence[Root]) -> 
 def former_document(registry: Registry, document: PolicyDocument, roots: Sequence[Root]) -> PolicyDocument | None:
     """The newest document before one that is believed and for some of the same devices; `None` if there is none."""
     names = {device.name for device in _addressed_devices(registry, document.to)}
-    older = [stored.version for stored in registry.documents() if stored.version < document.version]
+    older = [candidate.version for candidate in registry.documents() if candidate.version < document.version]
     for version in sorted(older, reverse=True):
         with suppress(FuguError):
             former = signed_document(registry, version, roots)
@@ -178,16 +178,16 @@ def rollouts_at(registry: Registry, devices: Sequence[str]) -> list[int]:
 
 
 def check_new(registry: Registry, signed: Signed) -> None:
-    """Refuse what `enter` would refuse, without entering it. Raises FleetError."""
+    """Refuse what `enter_document` would refuse, without entering it. Raises FleetError."""
     document, newest = signed.document, registry.newest_version()
     if document.fleet != registry.fleet:
         raise FleetError(f"a document of fleet {document.fleet}; the registry is that of fleet {registry.fleet}")
-    payloads = [stored.payload for stored in registry.documents() if stored.version == document.version]
+    payloads = [candidate.payload for candidate in registry.documents() if candidate.version == document.version]
     if document.version <= newest and signed.payload not in payloads:
         raise FleetError(f"version {document.version} is not newer than {newest}, which the registry has")
 
 
-def enter(registry: Registry, signed: Signed, *, who: str, time_us: int) -> Document:
+def enter_document(registry: Registry, signed: Signed, *, actor: str, time_us: int) -> Document:
     """Enter a document that was checked; the same again is a no-op.
 
     Raises FleetError if it is another fleet's, or its version is not higher than all others.
@@ -202,7 +202,7 @@ def enter(registry: Registry, signed: Signed, *, who: str, time_us: int) -> Docu
         description=", ".join(promise.stream for promise in promises(document)),
         restores=restored_by(registry, document),
     )
-    registry.add_document(stored_document, who=who, time_us=time_us)
+    registry.add_document(stored_document, actor=actor, time_us=time_us)
     return stored_document
 
 

@@ -67,8 +67,8 @@ class FleetPolicies:
         self._counters = counters
         self._documents: dict[int, PolicyDocument | None] = {}
         self._added_pairs: set[tuple[int, str]] = set()
-        self._pushed: set[tuple[str, int]] = set()
-        self._sent: set[tuple[str, int]] = set()
+        self._pushed_pairs: set[tuple[str, int]] = set()
+        self._sent_pairs: set[tuple[str, int]] = set()
         self._last_sent = 0
         self._last_refusal = 0
         self._ever_refused: set[tuple[str, int]] = set()
@@ -76,7 +76,7 @@ class FleetPolicies:
         self._refused_versions: dict[str, int] = {}
         self._in_force: dict[str, int] = {}
         catalogue.may_run = self.may_run
-        catalogue.pushed = lambda device, version: (device, version) in self._pushed
+        catalogue.pushed = lambda device, version: (device, version) in self._pushed_pairs
 
     @property
     def devices(self) -> set[str]:
@@ -108,19 +108,19 @@ class FleetPolicies:
 
     def _follow_registry(self, devices: Sequence[Device]) -> None:
         """Take what was sent since the last time, and the newest answers of all devices."""
-        sent = self._registry.sent(self._last_sent)
-        self._last_sent = max([self._last_sent, *(number for number, _, _ in sent)])
-        self._sent.update((device, version) for _, device, version in sent)
+        sent_rows = self._registry.sent_documents(self._last_sent)
+        self._last_sent = max([self._last_sent, *(number for number, _, _ in sent_rows)])
+        self._sent_pairs.update((device, version) for _, device, version in sent_rows)
         answers = [(device.name, device.reported) for device in devices if device.reported]
         refused_answers = [(name, answer) for name, answer in answers if answer.outcome == "refused"]
         versions = {name: answer.version for name, answer in refused_answers if answer.in_force != answer.version}
         in_force = {name: answer.in_force for name, answer in answers if answer.in_force}
-        while refusals := self._registry.refusals(after=self._last_refusal):
+        while refusals := self._registry.refusals(last_number=self._last_refusal):
             self._last_refusal = refusals[-1].number
             refused_documents = [refusal for refusal in refusals if refusal.outcome == "refused"]
             self._ever_refused.update((refusal.device, refusal.version) for refusal in refused_documents)
         self._ever_accepted.update(in_force.items())
-        if sent or (versions, in_force) != (self._refused_versions, self._in_force):
+        if sent_rows or (versions, in_force) != (self._refused_versions, self._in_force):
             self._catalogue.charges += 1
         self._refused_versions, self._in_force = versions, in_force
 
@@ -130,10 +130,10 @@ class FleetPolicies:
         Of one that it has refused, and that a later one in force has overtaken, neither: no device goes back.
         """
         pair = (device, version)
-        if pair not in self._pushed:
+        if pair not in self._pushed_pairs:
             return True
         is_overtaken = pair in self._ever_refused - self._ever_accepted and version < self._in_force.get(device, 0)
-        return pair in self._sent and self._refused_versions.get(device) != version and not is_overtaken
+        return pair in self._sent_pairs and self._refused_versions.get(device) != version and not is_overtaken
 
     def _read_document(self, document: Document) -> PolicyDocument | None:
         try:
@@ -155,7 +155,7 @@ class FleetPolicies:
         try:
             for policy in document.for_device(device):
                 if policy.version not in self._catalogue.versions(device, policy.stream):
-                    self._pushed.add((device, policy.version))
+                    self._pushed_pairs.add((device, policy.version))
                 self._catalogue.add(policy)
         except FuguError as error:
             self._counters["documents_refused"] += 1
@@ -225,7 +225,7 @@ class Enrolled:
                 raise FuguError(f"{files.registry} is the registry of fleet {self._registry.fleet}")
             self._policies = FleetPolicies(self._registry, [root.document for root in self.roots], catalogue, counters)
             self._refresh_at = 0.0
-            self._enrolled: dict[str, int] = {}
+            self._versions: dict[str, int] = {}
             self._keys: dict[str, bytes] = {}
             self._policies.refresh(self._note_devices())
         except BaseException:
@@ -253,14 +253,14 @@ class Enrolled:
 
     def _note_devices(self) -> list[Device]:
         self._keys = self._registry.keys()
-        self._newest = self._registry.newest_version()
+        self._newest_version = self._registry.newest_version()
         devices = self._registry.devices()
-        self._enrolled = {device.name: (device.reported.in_force or 0) if device.reported else 0 for device in devices}
+        self._versions = {device.name: (device.reported.in_force or 0) if device.reported else 0 for device in devices}
         return devices
 
     def has(self, device: str) -> bool:
         """True if a device is of the registry, with a policy or without."""
-        return device in self._enrolled
+        return device in self._versions
 
     def has_left(self, device: str) -> bool:
         """True if a device was of the registry, and is no more."""
@@ -275,7 +275,7 @@ class Enrolled:
         """How its devices are stopped; none if nothing is signed."""
         if self.signer is None:
             return None
-        return Stopping(self.signer.stop, lambda: self._newest, lambda: self._enrolled)
+        return Stopping(self.signer.stop, lambda: self._newest_version, lambda: self._versions)
 
     def sealed(self, device: str, stream: str, table: TimedTable) -> bytes:
         """A table as a device believes it: signed, if the device is enrolled."""

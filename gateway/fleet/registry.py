@@ -183,7 +183,7 @@ class Registry:
 
     # Devices
 
-    def enrol(self, device: str, groups: Iterable[str] = (), *, who: str, time_us: int) -> bytes:
+    def enrol(self, device: str, groups: Iterable[str] = (), *, actor: str, time_us: int) -> bytes:
         """Add a device; returns its new key. FuguError if a name cannot be one, or is taken."""
         group_names = _group_names(groups)
         with self.transaction():
@@ -192,10 +192,10 @@ class Registry:
             key = secrets.token_bytes(KEY_BYTES)
             self.db.execute("INSERT INTO devices (name, enrolled_us, key) VALUES (?, ?, ?)", (device, time_us, key))
             self._put_groups(device, group_names)
-            self.record(who, "enrol", device, " ".join(group_names), time_us=time_us)
+            self.record(actor, "enrol", device, " ".join(group_names), time_us=time_us)
         return key
 
-    def remove(self, device: str, *, who: str, time_us: int) -> None:
+    def remove(self, device: str, *, actor: str, time_us: int) -> None:
         """Remove a device; its refusals and the history stay. Raises FuguError if there is no such device."""
         with self.transaction():
             self.device(device)
@@ -204,15 +204,15 @@ class Registry:
             self.db.execute("DELETE FROM devices WHERE name=?", (device,))
             query = "UPDATE rollout_devices SET at_us=NULL, time_us=NULL, former=NULL, reached_us=NULL WHERE device=?"
             self.db.execute(query, (device,))  # enrolled again, it has to be offered again what it was offered
-            self.record(who, "remove", device, time_us=time_us)
+            self.record(actor, "remove", device, time_us=time_us)
 
-    def set_groups(self, device: str, groups: Iterable[str], *, who: str, time_us: int) -> None:
+    def set_groups(self, device: str, groups: Iterable[str], *, actor: str, time_us: int) -> None:
         """Put a device into these groups only. FuguError if there is no such device, or a name cannot be one."""
         group_names = _group_names(groups)
         with self.transaction():
             self.device(device)
             self._put_groups(device, group_names)
-            self.record(who, "groups", device, " ".join(group_names), time_us=time_us)
+            self.record(actor, "groups", device, " ".join(group_names), time_us=time_us)
 
     def device(self, name: str) -> Device:
         """One device. Raises FuguError if there is none of this name."""
@@ -236,7 +236,7 @@ class Registry:
 
     # What devices say
 
-    def seen(self, sightings: Iterable[Sighting]) -> int:
+    def note_sightings(self, sightings: Iterable[Sighting]) -> int:
         """Take note of statuses in one transaction; how many are of devices that are not enrolled, which are ignored.
 
         A last will says that the device was connected until then, once: the broker repeats it for ever.
@@ -253,7 +253,7 @@ class Registry:
                 strangers += not cursor.rowcount
         return strangers
 
-    def reported(self, reports: Iterable[PolicyReport]) -> int:
+    def note_reports(self, reports: Iterable[PolicyReport]) -> int:
         """Take note of answers in one transaction; the same again changes nothing. How many are of strangers."""
         strangers = 0
         with self.transaction():
@@ -264,18 +264,18 @@ class Registry:
                 self._put_report(report)
         return strangers
 
-    def refusals(self, device: str | None = None, *, after: int = 0, limit: int = 1000) -> list[Refusal]:
+    def refusals(self, device: str | None = None, *, last_number: int = 0, limit: int = 1000) -> list[Refusal]:
         """Answers other than `accepted` above a number, oldest first."""
         condition, values = ("", ()) if device is None else ("device=? AND", (device,))
         query = (
             "SELECT number, time_us, device, version, outcome, reason FROM refusals "
             f"WHERE {condition} number>? ORDER BY number LIMIT ?"
         )
-        return [Refusal._make(row) for row in self._rows(query, *values, after, limit)]
+        return [Refusal._make(row) for row in self._rows(query, *values, last_number, limit)]
 
     # Documents
 
-    def add_document(self, document: Document, *, who: str, time_us: int) -> None:
+    def add_document(self, document: Document, *, actor: str, time_us: int) -> None:
         """Keep a signed document, whatever its `added_by` and `added_us`; the same bytes again are a no-op.
 
         Raises FleetError if its version is not higher than all others, or what it restores is not there.
@@ -294,12 +294,12 @@ class Registry:
             columns = (document.version, *document.target, document.digest, document.payload, document.description)
             self.db.execute(
                 f"INSERT INTO documents ({_DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*columns, who, time_us, document.restores),
+                (*columns, actor, time_us, document.restores),
             )
             detail = f"for {document.target}, digest {document.digest}"
             if document.restores is not None:
                 detail += f", restores {document.restores}"
-            self.record(who, "document", str(document.version), detail, time_us=time_us)
+            self.record(actor, "document", str(document.version), detail, time_us=time_us)
 
     def document(self, version: int) -> Document:
         """A document. Raises FuguError if there is none of this version."""
@@ -318,7 +318,7 @@ class Registry:
 
     # What devices should have
 
-    def desire(self, devices: Iterable[str], version: int, *, who: str, time_us: int) -> None:
+    def desire(self, devices: Iterable[str], version: int, *, actor: str, time_us: int) -> None:
         """Let devices have a document, at once and without a rollout; for those that have it already, a no-op.
 
         Raises FuguError if there is no such document, or a device is not enrolled. Raises FleetError if the document
@@ -336,7 +336,7 @@ class Registry:
                         f"the content of {version} is a new version"
                     )
                 self.want(name, version, time_us)
-            self.record(who, "push", str(version), " ".join(names), time_us=time_us)
+            self.record(actor, "push", str(version), " ".join(names), time_us=time_us)
 
     def want(self, device: str, version: int, time_us: int, rollout: int = 0) -> None:
         """Raise the version that a device should have, as part of a transaction; `rollout` is 0 if by hand."""
@@ -368,11 +368,11 @@ class Registry:
             query = "INSERT INTO sent (device, version) VALUES (?, ?) ON CONFLICT DO NOTHING"
             self.db.executemany(query, list(documents))
 
-    def sent(self, after: int = 0) -> list[tuple[int, str, int]]:
+    def sent_documents(self, last_number: int = 0) -> list[tuple[int, str, int]]:
         """Number, device and version of all documents above a number that devices may have got."""
-        return self._rows("SELECT number, device, version FROM sent WHERE number>? ORDER BY number", after)
+        return self._rows("SELECT number, device, version FROM sent WHERE number>? ORDER BY number", last_number)
 
-    def published(self, documents: Iterable[tuple[str, int]]) -> None:
+    def note_published(self, documents: Iterable[tuple[str, int]]) -> None:
         """The broker has these documents; if a device should have a newer one by now, that is still to come."""
         with self.transaction():
             query = "UPDATE desired SET published=1 WHERE device=? AND version=? AND NOT published"
@@ -388,16 +388,16 @@ class Registry:
 
     # History
 
-    def record(self, who: str, what: str, subject: str, detail: str = "", *, time_us: int) -> None:
+    def record(self, actor: str, action: str, subject: str, detail: str = "", *, time_us: int) -> None:
         """Add to the history."""
         with self.transaction():
             query = "INSERT INTO history (time_us, who, what, subject, detail) VALUES (?, ?, ?, ?, ?)"
-            self.db.execute(query, (time_us, who, what, subject, detail))
+            self.db.execute(query, (time_us, actor, action, subject, detail))
 
-    def history(self, *, after: int = 0, limit: int = 1000) -> list[Event]:
+    def history(self, *, last_number: int = 0, limit: int = 1000) -> list[Event]:
         """Events above a number, oldest first."""
         query = "SELECT number, time_us, who, what, subject, detail FROM history WHERE number>? ORDER BY number LIMIT ?"
-        return [Event._make(row) for row in self._rows(query, after, limit)]
+        return [Event._make(row) for row in self._rows(query, last_number, limit)]
 
     # Inside
 

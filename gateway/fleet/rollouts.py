@@ -148,7 +148,7 @@ class StageCounts(NamedTuple):
             return False
         return self.size == 0 or (self.accepted > 0 and self.accepted >= success * (self.size - self.absent))
 
-    def lost(self, success: Fraction) -> bool:
+    def is_success_lost(self, success: Fraction) -> bool:
         """True if errors have put the success out of reach."""
         return self.size - self.errors < success * self.size
 
@@ -251,7 +251,7 @@ def _stop_cause(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCount
         )
         if count.errors and count.errors >= plan.error * count.size:
             return f"{detail}; the error threshold is {float(plan.error):.6g}"
-        if i == state.stage and count.errors and count.lost(stage.success):
+        if i == state.stage and count.errors and count.is_success_lost(stage.success):
             return f"{detail}; its success threshold of {float(stage.success):.6g} is out of reach"
     return ""
 
@@ -332,16 +332,16 @@ class Rollouts:
                 raise FleetError(f"every device of the plan should have a newer version than {plan.version} already")
             return stages
 
-    def draft(self, plan: RolloutPlan, *, who: str, time_us: int) -> int:
+    def draft(self, plan: RolloutPlan, *, actor: str, time_us: int) -> int:
         """Keep a plan, and return its number; its devices are chosen when it starts. Raises what `preview` does."""
         with self._registry.transaction():
             self.preview(plan)
             query = f"INSERT INTO rollouts (plan, {_STATE}, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
             number = int(self._db.execute(query, (plan.to_json(), *_row(RolloutState()), time_us)).lastrowid or 0)
-            self._record(number, who, "draft", plan.to_json(), time_us)
+            self._record(number, actor, "draft", plan.to_json(), time_us)
             return number
 
-    def start(self, number: int, *, who: str, time_us: int) -> None:
+    def start(self, number: int, *, actor: str, time_us: int) -> None:
         """Choose the devices, and begin with the first stage.
 
         Raises what `preview` does; FleetError, too, if it was started before, or another is under way at one of its
@@ -368,14 +368,14 @@ class Rollouts:
                     "let it end, or abort it"
                 )
             self._save(number, state, started)
-            self._record(number, who, "start", f"version {plan.version} for {count} devices", time_us)
+            self._record(number, actor, "start", f"version {plan.version} for {count} devices", time_us)
 
-    def operate(self, number: int, action: str, *, who: str, time_us: int) -> None:
+    def operate(self, number: int, action: str, *, actor: str, time_us: int) -> None:
         """Take a step of an operator: pause, resume, approve or abort. FleetError if it is not in a phase for that."""
         with self._registry.transaction():
             state = self._load(number).state
             self._save(number, state, apply_action(state, action, time_us), time_us)
-            self._record(number, who, action, "", time_us)
+            self._record(number, actor, action, "", time_us)
 
     def step(self, number: int, time_us: int) -> tuple[str, ...]:
         """Do what is due in one rollout: what devices get, and is returned, is durable, or has not happened.
@@ -400,7 +400,7 @@ class Rollouts:
     def due(self, time_us: int, limit: int = 100) -> list[Due]:
         """Do what is due in all rollouts, and say what is to be published now, longest waiting first.
 
-        The same again is due until `Registry.published` is told that the broker has it.
+        The same again is due until `Registry.note_published` is told that the broker has it.
 
         Raises RegistryError if the file cannot be used; nothing was done in the rollout that failed.
         """
@@ -424,15 +424,15 @@ class Rollouts:
             reports = self._reports(number, rollout.plan.version)
             return rollout._replace(tallies=tally(rollout.plan, rollout.state, reports))
 
-    def _record(self, number: int, who: str, action: str, detail: str, time_us: int) -> None:
-        self._registry.record(who, action, f"rollout {number}", detail, time_us=time_us)
+    def _record(self, number: int, actor: str, action: str, detail: str, time_us: int) -> None:
+        self._registry.record(actor, action, f"rollout {number}", detail, time_us=time_us)
 
     def _load(self, number: int) -> Rollout:
         with self._registry.snapshot():
             query = f"SELECT plan, created_us, ended_us, {_STATE} FROM rollouts WHERE number=?"
             if (row := self._db.execute(query, (number,)).fetchone()) is None:
                 raise FuguError(f"there is no rollout {number} in fleet {self._registry.fleet}")
-            text, created, ended, phase, stage, approved, clock, seen_us, slot, cause = row
+            text, created, ended_us, phase, stage, approved, clock, seen_us, slot, cause = row
             members: dict[int, list[str]] = {}
             offers: dict[str, _Offer] = {}
             query = (
@@ -446,7 +446,7 @@ class Rollouts:
         plan = RolloutPlan.from_json(text)
         stages = tuple(tuple(members.get(i, ())) for i in range(len(plan.stages))) if members else ()
         return Rollout(
-            plan, RolloutState(phase, stages, stage, approved, clock, seen_us, slot, offers, cause), created, ended
+            plan, RolloutState(phase, stages, stage, approved, clock, seen_us, slot, offers, cause), created, ended_us
         )
 
     def _save(self, number: int, old: RolloutState, new: RolloutState, time_us: int | None = None) -> None:

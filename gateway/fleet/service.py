@@ -205,16 +205,16 @@ class FleetService(Part):
                 self._counters["policies_refused"] += 1
                 self._not_before[device_version[0]] = self._seconds() + _REFUSED_SECONDS
         if self._acknowledged:
-            self._registry.published(self._acknowledged)
+            self._registry.note_published(self._acknowledged)
             self._counters["policies_acknowledged"] += len(self._acknowledged)
             self._acknowledged = []
         if self._sightings:
             sightings = chain.from_iterable(self._sightings.values())
-            self._counters["fleet_strangers"] += self._registry.seen(sightings)
+            self._counters["fleet_strangers"] += self._registry.note_sightings(sightings)
             self._sightings = {}
         if self._reports:
             reports = [self._policy_report(device, *answer) for device, answer in self._reports.items()]
-            self._counters["fleet_strangers"] += self._registry.reported(reports)
+            self._counters["fleet_strangers"] += self._registry.note_reports(reports)
             self._reports = {}
         self._strangers.clear()
 

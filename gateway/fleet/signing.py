@@ -58,12 +58,12 @@ class Signed(NamedTuple):
     document: PolicyDocument
     envelope: Envelope
     signatures: int
-    needed: int
+    needed_signatures: int
 
     @property
     def complete(self) -> bool:
         """True if devices accept the signatures."""
-        return self.signatures >= self.needed
+        return self.signatures >= self.needed_signatures
 
     @property
     def payload(self) -> bytes:
@@ -157,7 +157,7 @@ class StreamPromise(NamedTuple):
         return 1 if self.bound is None else self.bound.ticks
 
     @property
-    def about(self) -> str:
+    def stretch_words(self) -> str:
         """The same as the end of a sentence; nothing for single ticks and points."""
         return f" about any {self.ticks} ticks in a row" if self.ticks > 1 else ""
 
@@ -241,7 +241,7 @@ def weaker(old: PolicyDocument, new: PolicyDocument) -> list[str]:
     old_promises = {promise.stream: promise for promise in promises(old)}
     return [
         f"version {new.version} is weaker: epsilon {promise.loses(old_promise):g} of stream "
-        f"{promise.stream}{old_promise.about}, where version {old.version} promises {old_promise.epsilon:g}"
+        f"{promise.stream}{old_promise.stretch_words}, where version {old.version} promises {old_promise.epsilon:g}"
         for promise in promises(new)
         if (old_promise := old_promises.get(promise.stream))
         and promise.kind == old_promise.kind
@@ -294,7 +294,7 @@ def read_complete(content: bytes, roots: Sequence[Root]) -> PolicyDocument:
             signed = Signed.read(content, root)
             if signed.complete:
                 return signed.document
-            raise FleetError(f"it has {signed.signatures} of {signed.needed} signatures")
+            raise FleetError(f"it has {signed.signatures} of {signed.needed_signatures} signatures")
         except FleetError as error:
             refusals.append(error)
     raise refusals[0]

@@ -99,12 +99,12 @@ class SmoothedStream:
         for track, pieces in self._blocks(day).items():
             message = self._message_after.pop((day, track), None)
             messages = [*self._messages(pieces, message)[1:], message] if len(pieces) > 1 else [message]
-            for block, later in zip(pieces, messages, strict=True):
+            for block, evidence in zip(pieces, messages, strict=True):
                 model, belief = self._stream.model(block.version), self._belief_before.get(track)
                 distribution = model.initial
                 if belief is not None and belief.model.meaning == model.meaning:
                     distribution = predict(belief.vector, model.transition, block.first - belief.tick)
-                symbols, emission = _append_message(model, block, _message(model, block.last, later))
+                symbols, emission = _append_message(model, block, _message(model, block.last, evidence))
                 marginals = _run_kernel(
                     posterior_marginals, self._stream, symbols, distribution, model.transition, emission
                 )
@@ -120,25 +120,25 @@ class SmoothedStream:
             pieces.setdefault((self._stream.policy(block.version).clock, block.shift), []).append(block)
         return pieces
 
-    def _messages(self, pieces: list[Piece], later: _Evidence | None) -> list[_Evidence]:
+    def _messages(self, pieces: list[Piece], evidence: _Evidence | None) -> list[_Evidence]:
         """Messages of the symbols from the first tick of each block on."""
         messages: list[_Evidence] = []
         for block in reversed(pieces):
             model = self._stream.model(block.version)
-            message = _message(model, block.last, later)
+            message = _message(model, block.last, evidence)
             if len(block.symbols) > 1:
                 symbols, emission = _append_message(model, block, message)
                 message = _run_kernel(backward_messages, self._stream, symbols, model.transition, emission)[0]
-            later = _Evidence(model, block.first, model.rows[block.symbols[0]] * message)
-            messages.append(later)
+            evidence = _Evidence(model, block.first, model.rows[block.symbols[0]] * message)
+            messages.append(evidence)
         return messages[::-1]
 
 
-def _message(model: Model, tick: int, later: _Evidence | None) -> Floats:
+def _message(model: Model, tick: int, evidence: _Evidence | None) -> Floats:
     """Likelihood of later symbols by the state (k,) at a tick, the largest of them 1."""
-    if later is None or later.model.meaning != model.meaning:
+    if evidence is None or evidence.model.meaning != model.meaning:
         return np.ones(len(model.initial))
-    message = np.linalg.matrix_power(later.model.transition, later.tick - tick) @ later.vector
+    message = np.linalg.matrix_power(evidence.model.transition, evidence.tick - tick) @ evidence.vector
     return np.asarray(message / message.max(), dtype=np.float64)
 
 

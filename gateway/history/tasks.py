@@ -49,7 +49,7 @@ class Source(NamedTuple):
     def streams(self, history: History) -> list[SymbolStream]:
         """The streams that are meant. FuguError if there are none."""
         candidates = [stream for stream in history.streams() if self.stream in (None, stream.stream)]
-        streams = [chosen for chosen in candidates if not self.devices or chosen.device in self.devices]
+        streams = [candidate for candidate in candidates if not self.devices or candidate.device in self.devices]
         if not streams:
             raise FuguError(f"{self.path.name} has no such stream of symbols")
         return streams

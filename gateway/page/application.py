@@ -124,9 +124,9 @@ class _LedgerSource(_WholeSource):
     It has an audience's entries, or, if empty, those of all that are shown, below the number `before`.
     """
 
-    def __init__(self, feed: Feed, audience: str, before: int) -> None:
+    def __init__(self, feed: Feed, audience: str, below_number: int) -> None:
         super().__init__(feed, lambda: self._page, lambda: self._page or {})
-        self._ledger_query = (audience, before)
+        self._ledger_query = (audience, below_number)
         self._looked_at = -LEDGER_SECONDS
         self._page: dict[str, Any] | None = None
 
@@ -304,10 +304,10 @@ def application(
         async with login_lock:  # one at a time: a hash takes 16 MB
             if seconds := login.wait_seconds(peer):
                 headers = {"retry-after": str(int(seconds) + 1)}
-                return RedirectResponse("/login#wait", 303, headers) if _browses(request) else _refused(429, headers)
+                return RedirectResponse("/login#wait", 303, headers) if _browses(request) else _denial(429, headers)
             session = await asyncio.to_thread(login.enter, password, peer)
         if session is None:
-            return RedirectResponse("/login#wrong", 303) if _browses(request) else _refused(403, {})
+            return RedirectResponse("/login#wrong", 303) if _browses(request) else _denial(403, {})
         response = RedirectResponse("/", 303)
         age = int(login.session_seconds) or 1
         response.set_cookie(COOKIE, session, max_age=age, httponly=True, samesite="strict", secure=secure)
@@ -346,7 +346,7 @@ def application(
     return _Guard(app, connections, login, hosts, ingress)
 
 
-def _refused(status: int, headers: dict[str, str]) -> Response:
+def _denial(status: int, headers: dict[str, str]) -> Response:
     return JSONResponse({"error": "refused"}, status, headers)
 
 
@@ -404,7 +404,7 @@ class _Guard:
             return PlainTextResponse("not a name of this page", 421)
         if is_signed_in or request.url.path in _PUBLIC:
             return None
-        return RedirectResponse("/login", 303) if _browses(request) else _refused(401, {})
+        return RedirectResponse("/login", 303) if _browses(request) else _denial(401, {})
 
 
 class _Follower:
@@ -450,8 +450,8 @@ class _Tabs:
         if self._is_full_for(network):  # others have come since it was answered
             return
         if len(self._followers) >= _MAX_TABS:
-            ((largest, _),) = Counter(follower.network for follower in self._followers).most_common(1)
-            oldest = next(follower for follower in self._followers if follower.network == largest)
+            ((largest_network, _),) = Counter(follower.network for follower in self._followers).most_common(1)
+            oldest = next(follower for follower in self._followers if follower.network == largest_network)
             oldest.is_displaced = True
             self._followers.remove(oldest)
         self._followers.append(follower := _Follower(network))

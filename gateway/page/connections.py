@@ -37,8 +37,8 @@ class Connections(socket.socket):
         strangers = [other for other in self._open.values() if not other.is_signed_in]
         candidates = [stranger for stranger in strangers if stranger.network == network]
         if len(candidates) < MOST_OF_NETWORK and len(strangers) >= MOST_STRANGERS:
-            ((largest, _),) = Counter(stranger.network for stranger in strangers).most_common(1)
-            candidates = [stranger for stranger in strangers if stranger.network == largest]
+            ((largest_network, _),) = Counter(stranger.network for stranger in strangers).most_common(1)
+            candidates = [stranger for stranger in strangers if stranger.network == largest_network]
         if len(candidates) >= MOST_OF_NETWORK or len(strangers) >= MOST_STRANGERS:
             candidates[0].end()
         self._open[peer] = connection = _Connection(accepted_socket, self._open, peer, network)

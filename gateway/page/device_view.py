@@ -30,7 +30,7 @@ from fugu.contract.topics import Topic
 from fugu.contract.windows import noise_within
 from fugu.mqtt.readings import Descriptions
 from gateway.page.attackers import MOST_WINDOWS, Ask, AttackView, shift_odds
-from gateway.page.memory import MOST_SECONDS, Said, said_of
+from gateway.page.memory import MOST_SECONDS, ReportNumbers, report_numbers
 
 __all__ = ["DeviceView"]
 
@@ -113,27 +113,27 @@ _NEWEST, _MAX_STORED = 300, 144
 class DeviceView:
     """Takes messages of one device; keeps the newest of each kind, whatever a broker sends.
 
-    `left_out` counts messages that could not be used.
+    `refused_count` counts messages that could not be used.
     """
 
     def __init__(self) -> None:
-        self.left_out = 0
+        self.refused_count = 0
         self._descriptions = Descriptions()
         self._messages: dict[tuple[str, str], deque[dict[str, Any]]] = {}
         self._streams: set[str] = set()
-        self._attacks: dict[str, AttackView] = {}
-        self._newest: dict[str, Description] = {}
+        self._attack_views: dict[str, AttackView] = {}
+        self._description_of: dict[str, Description] = {}
         self._recalled_versions: dict[str, int] = {}
 
     def take(self, topic: Topic, payload: bytes, heard_at: float = 0.0) -> dict[str, Any] | None:
         """Update for the page by a message, heard in Unix seconds; `None` if it cannot be used, or says nothing new."""
         if topic.stream not in self._streams and len(self._streams) >= _MAX_STREAMS:
-            self.left_out += 1
+            self.refused_count += 1
             return None
         try:
             update = self._read(topic, payload, heard_at)
         except FuguError:
-            self.left_out += 1
+            self.refused_count += 1
             return None
         if update is not None:
             self._streams.add(topic.stream)
@@ -157,7 +157,7 @@ class DeviceView:
     def stored_due(self, now: float) -> dict[tuple[str, str], int]:
         """From which tick on a store is to be read, by stream and window; each version of a stream is named once."""
         first_ticks = {}
-        for stream, description in self._newest.items():
+        for stream, description in self._description_of.items():
             if description.version <= self._recalled_versions.get(stream, 0):
                 continue
             self._recalled_versions[stream] = description.version
@@ -169,14 +169,16 @@ class DeviceView:
                 first_ticks[stream, window.name] = max(0, end - ticks_back)
         return first_ticks
 
-    def take_stored(self, topic: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[Said]]:
+    def take_stored(self, topic: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[ReportNumbers]]:
         """Take windows that a store has, before those that come; an update for the page, and all their numbers."""
-        description, reports, counts = self._newest[topic.stream], list[Said](), dict[str, WindowCount]()
+        description = self._description_of[topic.stream]
+        reports = list[ReportNumbers]()
+        counts = dict[str, WindowCount]()
         described_frames = [frame for frame in frames if frame.policy_version == description.version]
         messages = [self._window(topic, frame.encode()) for frame in described_frames]
         for frame in described_frames:
             counts[frame.window] = _count(description, frame)
-            if frame.observed and (report := said_of(counts[frame.window], description.windows)) is not None:
+            if frame.observed and (report := report_numbers(counts[frame.window], description.windows)) is not None:
                 reports.append(report)
         series = dict[str, dict[str, Any]]()
         for event in (report.event() for report in reports):
@@ -189,7 +191,7 @@ class DeviceView:
 
     def attacks_due(self) -> list[Callable[[Ask], dict[str, Any]]]:
         """Functions that ask for the attacks on each stream of which something came."""
-        return [attack for adversary in self._attacks.values() if (attack := adversary.due()) is not None]
+        return [attack for adversary in self._attack_views.values() if (attack := adversary.due()) is not None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All that is kept, descriptions first, then in the order in which it came."""
@@ -203,7 +205,7 @@ class DeviceView:
                 description = self._descriptions.take(topic.fleet, topic.device, topic.stream, payload)
                 if description is None:
                     return None
-                self._newest[topic.stream] = description
+                self._description_of[topic.stream] = description
                 self._attack(topic).describe(description)
                 return {"kind": "description", **_description(description)}
             case "symbols" if payload[:1] == bytes([MeasureFrame.SCHEMA]):
@@ -231,14 +233,20 @@ class DeviceView:
         if isinstance(estimate, PlaceEstimate):
             names = ("latitude", "longitude", "accuracy", "semi_major", "semi_minor", "orientation", "protection")
             return {name: getattr(estimate, name) for name in names}
-        return placed_shares(self._newest.get(stream), estimate.shares) if isinstance(estimate, StateEstimate) else {}
+        return (
+            placed_shares(self._description_of.get(stream), estimate.shares)
+            if isinstance(estimate, StateEstimate)
+            else {}
+        )
 
     def _report(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
-        numbers = said_of(report, self._newest[topic.stream].windows if topic.stream in self._newest else ())
+        numbers = report_numbers(
+            report, self._description_of[topic.stream].windows if topic.stream in self._description_of else ()
+        )
         return {**report.written(), "said": numbers and numbers.event()}
 
     def _attack(self, topic: Topic) -> AttackView:
-        return self._attacks.setdefault(topic.stream, AttackView())
+        return self._attack_views.setdefault(topic.stream, AttackView())
 
     def _points(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = MeasureFrame.decode(payload)

@@ -77,21 +77,21 @@ class Feed:
         self._release_changes = 0
         self._attackers = AttackProcess()
         kinds: tuple[Kind, ...] = ("status", "policy_status", "policy_set")
-        device = [topic_of(kind, fleet, "+") for kind in kinds]
+        device_topics = [topic_of(kind, fleet, "+") for kind in kinds]
         self.link = Link(
             broker,
             client_id=f"page-{secrets.token_hex(6)}",
-            subscriptions=(*device, topic_of("health", fleet), topic_of("release", fleet, "+", "+")),
-            on_messages=self._received,
+            subscriptions=(*device_topics, topic_of("health", fleet), topic_of("release", fleet, "+", "+")),
+            on_messages=self._on_messages,
         )
 
     async def run(self) -> None:
         """Keep the connection until cancelled. LinkError if TLS or password files cannot be read."""
         self.link.start()
-        looks = [
-            asyncio.create_task(_repeat(_ATTACK_SECONDS, self._attack, self._watched)),
-            asyncio.create_task(_repeat(_LEDGER_SECONDS, self._account)),
-            asyncio.create_task(_repeat(_MEMORY_SECONDS, self._remember)),
+        tasks = [
+            asyncio.create_task(_repeat(_ATTACK_SECONDS, self._run_attacks, self._watched)),
+            asyncio.create_task(_repeat(_LEDGER_SECONDS, self._read_budgets)),
+            asyncio.create_task(_repeat(_MEMORY_SECONDS, self._remember_devices)),
         ]
         try:
             while True:
@@ -99,8 +99,8 @@ class Feed:
                 if self.link.falls_back:
                     await asyncio.to_thread(self.link.maintain)
         finally:
-            for look in looks:
-                look.cancel()
+            for task in tasks:
+                task.cancel()
             await asyncio.to_thread(self._attackers.close)
             await asyncio.to_thread(self.link.stop)
 
@@ -196,7 +196,7 @@ class Feed:
         self.link.unsubscribe([topic for name in removed_devices for topic in report_topics(self.fleet, name)])
         self.link.subscribe([topic for name in new_devices for topic in report_topics(self.fleet, name)])
 
-    def _remember(self) -> None:
+    def _remember_devices(self) -> None:
         """Remember devices, as long as there is room, before anybody looks at them; forget what is too much."""
         with self._lock:
             self._memory.read()
@@ -205,7 +205,7 @@ class Feed:
             self._memory_changes = self._memory.changes
         self._subscribe(*new_and_removed)
 
-    def _received(self, messages: list[Message]) -> None:
+    def _on_messages(self, messages: list[Message]) -> None:
         now = time.time()
         with self._lock:
             for name, payload, _ in messages:
@@ -220,9 +220,9 @@ class Feed:
                     if view is not None and (update := view.take(topic, payload, now)) is not None:
                         self._tell_watchers(topic.device, update)
                 except FuguError:
-                    self._view.left_out += 1
+                    self._view.refused_count += 1
 
-    def _recall(self, store: Location) -> None:
+    def _read_stored(self, store: Location) -> None:
         """Read counts of a week of the devices that are looked at, once for each."""
         with self._lock:
             pairs = [
@@ -242,10 +242,10 @@ class Feed:
                 for history in self._memory.histories(device):
                     self._tell_watchers(device, history)
 
-    def _attack(self) -> None:
+    def _run_attacks(self) -> None:
         """Let attackers look at what has come of the devices that are looked at; nobody waits for them."""
         if self._store is not None:
-            self._recall(self._store)
+            self._read_stored(self._store)
         with self._lock:
             requests = [(device, ask_for) for device, view in self._devices.items() for ask_for in view.attacks_due()]
         for device, ask_for in requests:
@@ -256,7 +256,7 @@ class Feed:
                     self._tell_watchers(device, update)
         self._attackers.end_if_idle()
 
-    def _account(self) -> None:
+    def _read_budgets(self) -> None:
         with self._lock:
             devices = list(self._devices)
         for device in devices:
@@ -297,7 +297,7 @@ def frame_topics(fleet: str, device: str) -> list[str]:
     return [topic_of("symbols", fleet, device, "+"), topic_of("window", fleet, device, "+")]
 
 
-async def _repeat(seconds: float, look: Callable[[], None], wake: asyncio.Event | None = None) -> None:
+async def _repeat(seconds: float, job: Callable[[], None], wake: asyncio.Event | None = None) -> None:
     """Look in a thread of its own, or when woken; what goes wrong stops neither the next look nor anything else."""
     wake = wake or asyncio.Event()
     while True:
@@ -305,6 +305,6 @@ async def _repeat(seconds: float, look: Callable[[], None], wake: asyncio.Event 
             await asyncio.wait_for(wake.wait(), seconds)
         wake.clear()
         try:
-            await asyncio.to_thread(look)
+            await asyncio.to_thread(job)
         except Exception:
             _log.exception("what the page shows is not complete")

@@ -99,7 +99,7 @@ class FleetView:
     def __init__(self) -> None:
         self.changes = 0
         self.health: Health | None = None
-        self.left_out = 0
+        self.refused_count = 0
         self._versions: dict[str, int | None] = {}
         self._members: dict[str, Member] = {}
         self._bytes = 0
@@ -116,7 +116,7 @@ class FleetView:
             elif (member := self._member(topic.device)) is not None:
                 self._note_message(member, topic.kind, payload, now)
         except FuguError:
-            self.left_out += 1
+            self.refused_count += 1
         self.changes += 1
 
     def member(self, name: str) -> dict[str, Any] | None:
@@ -160,7 +160,7 @@ class FleetView:
     def _member(self, name: str) -> Member | None:
         if name not in self._members:
             if len(self._members) >= MOST_DEVICES:
-                self.left_out += 1
+                self.refused_count += 1
                 return None
             self._members[name] = Member(name)
         return self._members[name]
@@ -168,7 +168,7 @@ class FleetView:
     def _note_message(self, member: Member, kind: Kind, payload: bytes, now: float) -> None:
         bytes_before, (old_payload, _) = member.bytes, member.messages.get(kind, (b"", 0.0))
         if kind != "policy_set" and self._bytes - len(old_payload) + len(payload) > MOST_BYTES:
-            self.left_out += 1
+            self.refused_count += 1
             return
         if kind == "status":
             status = Status.decode(payload)

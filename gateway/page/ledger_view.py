@@ -53,9 +53,9 @@ class LedgerView:
             return None
         return "of all audiences" if self.audience is None else f"of audience {self.audience}"
 
-    def page(self, audience: str, before: int) -> dict[str, Any]:
+    def page(self, audience: str, below_number: int) -> dict[str, Any]:
         """Entries below a number, newest first, or what is wrong in `problem` (`audience` empty: all shown)."""
-        return self._cached(("page", audience, before), lambda ledger: self._page(ledger, audience, before))
+        return self._cached(("page", audience, below_number), lambda ledger: self._page(ledger, audience, below_number))
 
     def budgets(self, device: str) -> dict[str, Any]:
         """Used and remaining budget of each audience for a device's streams, or the fault in `problem`."""
@@ -83,10 +83,10 @@ class LedgerView:
         except DatabaseError as error:
             return {"problem": f"The ledger cannot be read: {error}. The page tries again."}
 
-    def _page(self, ledger: Ledger, audience: str, before: int) -> dict[str, Any]:
+    def _page(self, ledger: Ledger, audience: str, below_number: int) -> dict[str, Any]:
         shown_audience = self.audience or audience or None
         with ledger.snapshot() as rows:
-            all_entries = rows.newest(shown_audience, before, PAGE_ENTRIES + 1)
+            all_entries = rows.newest(shown_audience, below_number, PAGE_ENTRIES + 1)
             entries = all_entries[:PAGE_ENTRIES]
             groups = {number: rows.group(number) for number in {row[-1] for row in entries}}
             audiences = [self.audience] if self.audience else sorted({*rows.audiences(), SITE})

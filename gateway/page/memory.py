@@ -18,7 +18,7 @@ from fugu.contract.sentences import unix_us
 from fugu.contract.topics import Topic
 from fugu.mqtt.readings import Descriptions
 
-__all__ = ["MOST_REMEMBERED", "MOST_SECONDS", "Memory", "Said", "said_of"]
+__all__ = ["MOST_REMEMBERED", "MOST_SECONDS", "Memory", "ReportNumbers", "report_numbers"]
 
 MOST_REMEMBERED = 256
 """Devices."""
@@ -31,7 +31,7 @@ _MOST_STREAMS, _MOST_NAMES, _MOST_NEWEST = 16, 8, 3
 _SHARE = "share"
 
 
-class Said(NamedTuple):
+class ReportNumbers(NamedTuple):
     """Numbers of a report, as they are drawn.
 
     Attributes:
@@ -42,7 +42,7 @@ class Said(NamedTuple):
         useful: True if its plan found it better than a guess.
     """
 
-    of: str
+    window: str
     time: float
     names: tuple[str, ...]
     unit: str
@@ -52,10 +52,10 @@ class Said(NamedTuple):
     def event(self) -> dict[str, Any]:
         """The same for the page."""
         row = _row([self.time, *_flat(self.numbers)])
-        return {"of": self.of, "names": self.names, "unit": self.unit, "row": row, "useful": self.useful}
+        return {"of": self.window, "names": self.names, "unit": self.unit, "row": row, "useful": self.useful}
 
 
-def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) -> Said | None:
+def report_numbers(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) -> ReportNumbers | None:
     """Numbers of a report, of a count as shares of the ticks on which the device ran.
 
     `None` of places and profiles of a day, which are no line over time. `None` also of a count that is in none of the
@@ -68,10 +68,10 @@ def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) 
         shares = list(report.shares.items())
         names, intervals = tuple(name for name, _ in shares), tuple((share, math.nan, math.nan) for _, share in shares)
         columns = slice(1 if len(shares) == 2 else 0, _MOST_NAMES)
-        return Said("", time, names[columns], _SHARE, intervals[columns], report.useful)
+        return ReportNumbers("", time, names[columns], _SHARE, intervals[columns], report.useful)
     intervals = tuple(zip(report.values, report.low, report.high, strict=True))
     if not isinstance(report, WindowCount):
-        return Said("", time, tuple(report.labels()) or ("",), report.unit or "", intervals, report.useful)
+        return ReportNumbers("", time, tuple(report.labels()) or ("",), report.unit or "", intervals, report.useful)
     window = next((window for window in windows if window.name == report.window), None)
     if window is None or report.blocks:
         return None
@@ -79,7 +79,7 @@ def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) 
     columns = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
     rows = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[columns]]
     numbers = tuple((value, low, high) for value, low, high in rows)
-    return Said(report.window, time, names[columns], _SHARE, numbers, report.useful)
+    return ReportNumbers(report.window, time, names[columns], _SHARE, numbers, report.useful)
 
 
 class Memory:
@@ -139,7 +139,7 @@ class Memory:
             for stream in streams.values():
                 stream.read()
 
-    def recall(self, device: str, stream: str, reports: Iterable[Said]) -> None:
+    def recall(self, device: str, stream: str, reports: Iterable[ReportNumbers]) -> None:
         """Take what a store has of a stream, before what has come."""
         if (stream_memory := self._devices.get(device, {}).get(stream)) is not None:
             stream_memory.recall(reports)
@@ -195,7 +195,7 @@ class _Stream:
         else:
             report = WindowCount.decode(payload)
             key += report.window
-            self._keep_report(said_of(report, self._windows))
+            self._keep_report(report_numbers(report, self._windows))
         if key in self.newest or len(self.newest) < _MOST_STREAMS:
             self.newest[key] = topic, payload
 
@@ -204,11 +204,11 @@ class _Stream:
         for series in self._series.values():
             series.forget()
 
-    def recall(self, reports: Iterable[Said]) -> None:
+    def recall(self, reports: Iterable[ReportNumbers]) -> None:
         """Let older numbers of windows stand before those that have come."""
         series_of_window = dict[str, _Series]()
         for report in sorted(reports, key=lambda report: report.time):
-            series_of_window.setdefault(report.of, _Series(report)).take(report)
+            series_of_window.setdefault(report.window, _Series(report)).take(report)
         for window, series in series_of_window.items():
             if (live_series := self._series.get(window)) is not None:
                 series.append_later(live_series)
@@ -224,16 +224,16 @@ class _Stream:
         except FuguError:
             return
         self._estimate = report
-        self._keep_report(said_of(report, self._windows))
+        self._keep_report(report_numbers(report, self._windows))
 
-    def _keep_report(self, report: Said | None) -> None:
+    def _keep_report(self, report: ReportNumbers | None) -> None:
         if report is None:
             return
-        series = self._series.get(report.of)
+        series = self._series.get(report.window)
         if series is None or (series.newest.names, series.newest.unit) != (report.names, report.unit):
             if series is None and len(self._series) >= _MOST_STREAMS:
                 return
-            series = self._series[report.of] = _Series(report)
+            series = self._series[report.window] = _Series(report)
         series.take(report)
 
     def histories(self) -> Iterator[dict[str, Any]]:
@@ -241,7 +241,7 @@ class _Stream:
             yield {**series.newest.event(), "tiers": series.rows()}
 
     def headline(self) -> dict[str, Any]:
-        all_series = sorted(self._series.values(), key=lambda series: (series.newest.of == "", -series.newest.time))
+        all_series = sorted(self._series.values(), key=lambda series: (series.newest.window == "", -series.newest.time))
         place = state = None
         match self._estimate:
             case PlaceEstimate(time=time, accuracy=accuracy):
@@ -255,11 +255,11 @@ class _Stream:
 class _Series:
     """A row of time, and value and interval of each name, for each step of each tier."""
 
-    def __init__(self, report: Said) -> None:
+    def __init__(self, report: ReportNumbers) -> None:
         self.newest = report
         self.tiers = tuple(array("d") for _ in TIERS)
 
-    def take(self, report: Said) -> None:
+    def take(self, report: ReportNumbers) -> None:
         self.newest = report
         width = 1 + 3 * len(report.names)
         for (step, span), rows in zip(TIERS, self.tiers, strict=True):

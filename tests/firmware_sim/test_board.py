@@ -46,7 +46,7 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
         update={"clock": policy.clock.model_copy(update={"epoch_us": time.time_ns() // 1000 // 10**6 * 10**6})}
     )
     with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:
-        key = registry.enrol("watch", ["wrists"], who="me", time_us=1)
+        key = registry.enrol("watch", ["wrists"], actor="me", time_us=1)
         add(registry, keys, policy_document(policy, version=1))
     image = tmp_path / "image"
     build(policy, image, enrolled(Burnt(port=broker.port), keys.enrolment(key=key.hex(), ceiling=20.0), policy))

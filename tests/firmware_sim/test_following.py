@@ -73,7 +73,7 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
     first = _policies(1, begin=begin)
     second = [policy.model_copy(update={"frame_ticks": 4}) for policy in _policies(2, begin=begin)]
     with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:
-        key = registry.enrol("watch", ["wrists"], who="me", time_us=1)
+        key = registry.enrol("watch", ["wrists"], actor="me", time_us=1)
         image = tmp_path / "image"
         build(first, image, enrolled(Burnt(port=broker.port), keys.enrolment(key=key.hex(), ceiling=5.0), first))
         every, operator, heard = Everything(broker), Operator(broker.broker), _Heard(broker)

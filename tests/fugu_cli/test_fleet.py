@@ -354,7 +354,7 @@ def test_status_says_how_every_device_stands(fugu: Fugu, home: Home) -> None:
     assert (watch["state"], watch["in_force"], watch["desired"], watch["online"]) == ("up to date", 1, 1, True)
     assert (ring["state"], ring["refusal"]["reason"], ring["refusal"]["version"]) == ("refused", "ceiling", 1)
     assert (band["state"], band["last_seen_us"], band["refusal"]) == ("to be sent", None, None)
-    home.registry.published([("band", 1)])
+    home.registry.note_published([("band", 1)])
     home.says("watch", 1, stale=True)
     shown = fugu(*words).out
     assert "3 devices: 2 online, 1 refused, 1 sent, 1 stale." in shown

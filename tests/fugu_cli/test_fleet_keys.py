@@ -526,7 +526,7 @@ def test_what_an_enrolment_pins_is_not_signed_otherwise_and_not_pushed(fugu: Fug
     assert fugu(*sign).code == 0, "without the enrolment nobody knows"
     registry = tmp_path / "fleet.db"
     opened = Registry(registry, fleet="home")
-    opened.enrol("watch", ["wrists"], who="anna", time_us=1)
+    opened.enrol("watch", ["wrists"], actor="anna", time_us=1)
     opened.close()
     push = ("fleet", "push", out, "--registry", registry, "--root", keys / "root.envelope", "--enrolment", enrolment)
     for words in ((*push, "--dry-run"), push):
@@ -564,7 +564,7 @@ def test_next_and_the_way_back_come_from_the_registry(fugu: Fugu, keys: Path, tm
         assert fugu(*sign, *words, "--on-expiry", "stop").code == 0
         envelope = Envelope.decode(out.read_bytes())
         entry = Document(version, Target("group", "wrists"), envelope.digest, out.read_bytes(), "")
-        opened.add_document(entry, who="anna", time_us=1)
+        opened.add_document(entry, actor="anna", time_us=1)
     opened.close()
     taken = fugu("fleet", "sign", tmp_path / "hr.json", "--to", "group:wrists", "--version", 5, *words)
     assert (taken.code, taken.err) == (1, "fugu: version 5 is not newer than 5, which the registry has\n")
@@ -587,7 +587,7 @@ def home_registry(fugu: Fugu, keys: Path, tmp_path: Path) -> Path:
     less = POLICY.model_copy(update={"guarantee": POLICY.guarantee.model_copy(update={"epsilon": 40.0})})
     texts = [less.to_json().replace("100.5", "99.5"), POLICY.to_json()]
     with closing(Registry(tmp_path / "fleet.db", fleet="home")) as opened:
-        opened.enrol("watch", ["wrists"], who="anna", time_us=1)
+        opened.enrol("watch", ["wrists"], actor="anna", time_us=1)
         for version, text in enumerate(texts, 1):
             file = tmp_path / f"{version}.envelope"
             (tmp_path / "hr.json").write_text(text)
@@ -595,7 +595,7 @@ def home_registry(fugu: Fugu, keys: Path, tmp_path: Path) -> Path:
             assert fugu(*words, "--keys", keys, "-o", file).code == 0
             envelope = Envelope.decode(file.read_bytes())
             entry = Document(version, Target("group", "wrists"), envelope.digest, file.read_bytes(), "")
-            opened.add_document(entry, who="anna", time_us=1)
+            opened.add_document(entry, actor="anna", time_us=1)
     return tmp_path / "fleet.db"
 
 
@@ -725,7 +725,7 @@ def test_a_document_for_boards_is_accepted_by_one_and_brought_back_with_its_unit
 ) -> None:
     out, words = tmp_path / "out", ("--to", "everyone", "--keys", keys, "--registry", tmp_path / "fleet.db")
     with closing(Registry(tmp_path / "fleet.db", fleet="home")) as registry:
-        registry.enrol("watch", who="anna", time_us=1)
+        registry.enrol("watch", actor="anna", time_us=1)
     boards = ("--boards", "--unit", "hr=1/10")
     assert fugu("fleet", "sign", tmp_path / "hr.json", *words, *boards, "-o", out).code == 0
     (compiled,) = _policy_in(out).boards

@@ -43,7 +43,7 @@ class Staged(Home):
         """The gateway goes on; which devices are to have a new document."""
         self.now_us += seconds * 1_000_000
         due = self.rollouts.due(self.now_us)
-        self.registry.published([(device.device, device.version) for device in due])
+        self.registry.note_published([(device.device, device.version) for device in due])
         return {device.device for device in due}
 
 
@@ -179,10 +179,10 @@ def gateway(home: Staged, outcome: Outcome) -> Iterator[None]:
             while rollouts.active() and not ended.wait(0.02):
                 now_us += 1_000_000
                 for device in rollouts.due(now_us):
-                    registry.published([(device.device, device.version)])
-                    registry.seen([Sighting(device.device, True, 0, "", "", now_us)])
+                    registry.note_published([(device.device, device.version)])
+                    registry.note_sightings([Sighting(device.device, True, 0, "", "", now_us)])
                     reason = "ceiling" if outcome == "refused" else ""
-                    registry.reported([PolicyReport(device.device, device.version, outcome, reason, now_us)])
+                    registry.note_reports([PolicyReport(device.device, device.version, outcome, reason, now_us)])
 
     thread = Thread(target=serve)
     thread.start()

@@ -47,7 +47,7 @@ def make_outbox(path: Path) -> None:
 def make_registry(path: Path) -> None:
     with closing(Registry(path, fleet="home")) as registry:
         for number in range(100):
-            registry.enrol(f"watch-{number}", {"rings"}, who="me", time_us=number)
+            registry.enrol(f"watch-{number}", {"rings"}, actor="me", time_us=number)
 
 
 def refuse_store(path: Path) -> None:

@@ -112,7 +112,7 @@ class _Maker:
         name, kind = f"board-{number}", _KINDS[number % len(_KINDS)]
         policy, folder = self._policy(name), self._folder / "devices" / name
         folder.mkdir(parents=True)
-        key = self.registry.enrol(name, [], who="simulation", time_us=time.time_ns() // 1000)
+        key = self.registry.enrol(name, [], actor="simulation", time_us=time.time_ns() // 1000)
         ceiling = Ceiling(epsilon=policy.guarantee.epsilon)
         enrolment = self._keys.enrolment(device=name, groups=(), ceiling=ceiling, key=key.hex())
         line = Line(self._port)

@@ -47,8 +47,8 @@ def add(registry: Registry, keys: Keys, document: PolicyDocument) -> None:
         document.version, Target("device", "watch"), Envelope.decode(payload).digest, payload, "test", "", 0, None
     )
     now = time.time_ns() // 1000
-    registry.add_document(entry, who="me", time_us=now)
-    registry.desire(["watch"], document.version, who="me", time_us=now)
+    registry.add_document(entry, actor="me", time_us=now)
+    registry.desire(["watch"], document.version, actor="me", time_us=now)
 
 
 class Gateway(Program):

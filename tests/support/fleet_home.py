@@ -30,7 +30,7 @@ class Home:
         self.root.write_bytes(KEYS.root_envelope())
         self.registry = Registry(self.path, fleet="home")
         for name, groups in DEVICES.items():
-            self.registry.enrol(name, groups, who="anna", time_us=1)
+            self.registry.enrol(name, groups, actor="anna", time_us=1)
         self.running: TextIO | None = None
         self.options = ("--registry", self.path, "--root", self.root)
 
@@ -43,8 +43,8 @@ class Home:
 
     def says(self, device: str, version: int, outcome: Any = "accepted", reason: str = "", **fields: Any) -> None:
         report = PolicyReport(device, version, outcome, reason, 1_700_000_000_000_000, **fields)
-        self.registry.reported([report])
-        self.registry.seen([Sighting(device, True, 3, "", "0.1", 1_700_000_000_000_000)])
+        self.registry.note_reports([report])
+        self.registry.note_sightings([Sighting(device, True, 3, "", "0.1", 1_700_000_000_000_000)])
 
     def serve(self) -> None:
         """Hold what a gateway of it holds, as long as this lives."""

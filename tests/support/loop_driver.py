@@ -96,7 +96,7 @@ class Driver:
         symbols = policy(epoch_us=0, period_us=1_000_000, windows=(counted,), epsilon=20.0)
         with closing(Registry(folder / "fleet.sqlite", fleet="home")) as registry, registry.transaction():
             for number, name in enumerate(names):
-                registry.enrol(name, ["placed"] if number < PLACED else ["others"], who="me", time_us=1)
+                registry.enrol(name, ["placed"] if number < PLACED else ["others"], actor="me", time_us=1)
             for version in (1, 2):
                 for group in ("others", "placed"):
                     number = 2 * version - (group == "others")
@@ -110,7 +110,7 @@ class Driver:
                     signed = keys.envelope(document)
                     registry.add_document(
                         Document(number, Target("group", group), signed.digest, signed.encode(), "test", "", 0, None),
-                        who="me",
+                        actor="me",
                         time_us=1,
                     )
         operator = Broker("127.0.0.1", 1)

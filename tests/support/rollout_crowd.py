@@ -76,11 +76,11 @@ def prepare(folder: Path, keys: Keys, refusing: set[str], names: list[str]) -> t
     for name in names:
         ceiling = 0.5 if name in refusing else 1.0
         enrolments.append(keys.enrolment(device=name, groups=(), ceiling=ceiling))
-        registry.enrol(name, (), who="me", time_us=1)
+        registry.enrol(name, (), actor="me", time_us=1)
     document = policy_document(policy(epoch_us=0, period_us=1_000_000), version=1, to=Address(everyone=True))
     payload = keys.signed(document)
     entry = Document(1, Target("fleet"), Envelope.decode(payload).digest, payload, "first")
-    registry.add_document(entry, who="me", time_us=1)
+    registry.add_document(entry, actor="me", time_us=1)
     return registry, enrolments
 
 

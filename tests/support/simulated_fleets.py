@@ -48,9 +48,9 @@ def new_registry(
     registry = Registry(path, fleet="home")
     with registry.transaction():
         for name in devices:
-            registry.enrol(name, ["canary"] if name in canaries else [], who="ann", time_us=START)
+            registry.enrol(name, ["canary"] if name in canaries else [], actor="ann", time_us=START)
         for version in range(1, versions + 1):
-            registry.add_document(document(version), who="ann", time_us=START)
+            registry.add_document(document(version), actor="ann", time_us=START)
     return registry
 
 
@@ -112,7 +112,7 @@ class SimulatedFleet:
         self._random = random.Random(5)
         self._answers: list[tuple[int, str, int]] = []
         births = (Sighting(device.name, True, 0, "", "0.1.0", START) for device in registry.devices())
-        registry.seen([birth for birth in births if birth.device not in offline])
+        registry.note_sightings([birth for birth in births if birth.device not in offline])
 
     def reopen(self, path: Path) -> None:
         """The gateway is killed and comes back: only the file is left."""
@@ -125,7 +125,7 @@ class SimulatedFleet:
         self.now += SECOND
         for due in self.rollouts.due(self.now, 50):
             self.given.append((self.now, due.device, due.version))
-            self.registry.published([(due.device, due.version)])
+            self.registry.note_published([(due.device, due.version)])
             if due.device not in self.offline:
                 after = self._random.randrange(100_000, 3 * SECOND)
                 heapq.heappush(self._answers, (self.now + after, due.device, due.version))
@@ -135,4 +135,4 @@ class SimulatedFleet:
             refuses = name in self.refusing
             outcome: Outcome = "refused" if refuses else "accepted"
             reports.append(PolicyReport(name, version, outcome, "ceiling" if refuses else "", time_us))
-        self.registry.reported(reports)
+        self.registry.note_reports(reports)

@@ -77,7 +77,7 @@ class WholeFleet:
         )
         symbols = policy(epoch_us=0, period_us=PERIOD_US, windows=(counted,), epsilon=20.0)
         with closing(Registry(folder / "fleet.sqlite", fleet="home")) as registry:
-            key = registry.enrol("watch", ["wrists"], who="me", time_us=1)
+            key = registry.enrol("watch", ["wrists"], actor="me", time_us=1)
             enrolment = keys.enrolment(measurement_ceiling=1.0, ceiling=50.0, key=key.hex())
             write_secret(folder / "enrolment.json", enrolment.model_dump_json())
             add(registry, keys, policy_document(symbols, measured, version=1))

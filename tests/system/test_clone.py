@@ -48,7 +48,7 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
     heard = Everything(broker)
     agents: list[AgentProcess] = []
     with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:
-        registry.enrol("watch", [], who="me", time_us=1)
+        registry.enrol("watch", [], actor="me", time_us=1)
         add(registry, keys, policy_document(POLICY, version=1))
         gateway = Gateway(tmp_path, broker.port, on_conflict=on_conflict)
         agents.append(AgentProcess(device / "agent.toml", tmp_path / "device.log"))

@@ -44,7 +44,7 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
         fresh_seconds=3600,
     )
     registry = Registry(tmp_path / "fleet.sqlite", fleet="home")
-    registry.enrol("watch", ["wrists"], who="me", time_us=1)
+    registry.enrol("watch", ["wrists"], actor="me", time_us=1)
     symbols = policy(epoch_us=0, period_us=PERIOD_US)
     add(registry, keys, policy_document(symbols, version=1))
     described = Recorder(broker.broker, topic_of("description", "home", "watch", "hr"))
@@ -118,7 +118,7 @@ def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosqui
     """In the order of docs/fleet.md: enrolled, started, and only then sent a document."""
     write_gateway_files(tmp_path, Keys())
     with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:
-        registry.enrol("watch", ["wrists"], who="me", time_us=1)
+        registry.enrol("watch", ["wrists"], actor="me", time_us=1)
     heard = Everything(broker)
     gateway = Gateway(tmp_path, broker.port)
     link = Link(broker.broker, client_id="devices")
@@ -155,7 +155,7 @@ def test_a_push_that_the_device_refuses_ends_no_release_and_one_that_it_accepts_
     loud = policy(epoch_us=0, period_us=PERIOD_US, windows=(counted.model_copy(update={"scale": "1/2"}),), epsilon=40.0)
     quieter = first.model_copy(update={"table": NoiseTable.binary(2_100_000_000, 2_100_000_000)})
     registry = Registry(tmp_path / "fleet.sqlite", fleet="home")
-    registry.enrol("watch", ["wrists"], who="me", time_us=1)
+    registry.enrol("watch", ["wrists"], actor="me", time_us=1)
     add(registry, keys, policy_document(first, version=1))
     released = Recorder(broker.broker, topic_of("release", "home", "public", "active"))
     described = Recorder(broker.broker, topic_of("description", "home", "watch", "hr"))

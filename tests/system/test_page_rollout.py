@@ -37,9 +37,9 @@ def test_a_rollout_is_seen_as_a_wave(broker: Mosquitto, tmp_path: Path, browser:
     assert browser.count(".wave") == 0
     stages = (Stage(share=Fraction(1), success=Fraction(4, 5)),)
     plan = RolloutPlan(1, stages, Fraction(1, 2), pace=6000, patience_seconds=600, seed="autumn")
-    number = rollouts.draft(plan, who="me", time_us=time.time_ns() // 1000)
+    number = rollouts.draft(plan, actor="me", time_us=time.time_ns() // 1000)
     wait_until(lambda: sum(device.online for device in registry.devices()) == 37, "births")
-    rollouts.start(number, who="me", time_us=time.time_ns() // 1000)
+    rollouts.start(number, actor="me", time_us=time.time_ns() // 1000)
     wait_until(lambda: browser.count(".wave") == 1, "the wave")
     reached = "Document 1, sent to 40 of 40 devices: 35 run it, 2 refused it, 3 are away"
     wait_until(lambda: browser.text(".wave p") == reached, "the end of it")

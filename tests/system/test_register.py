@@ -161,7 +161,7 @@ def test_what_running_programs_publish_is_what_the_register_names_and_holds_no_r
             available_topic("home", "watch"),
         }
         with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
-            registry.remove("watch", who="me", time_us=2)
+            registry.remove("watch", actor="me", time_us=2)
         gone = {(topic_of("description", "home", "watch", stream), b"") for stream in ("hr", "place")}
         wait_until(lambda: gone <= set(fleet.heard.messages), "no description of a device that has left")
         fleet.gateway.process.terminate()

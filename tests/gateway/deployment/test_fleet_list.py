@@ -119,7 +119,7 @@ def test_a_wrong_row_is_named_and_nothing_is_written(fugu: Fugu, broker: Shipped
     broker.add("operator", "taken")
     registry = broker.root / "fleet.sqlite"
     with closing(Registry(registry, fleet="home")) as opened:
-        opened.enrol("enrolled", who="anna", time_us=0)
+        opened.enrol("enrolled", actor="anna", time_us=0)
     before = {file: file.read_bytes() for file in broker.folder.iterdir()}
     done = fugu(*words(broker, ["watch,hr.json,stdin,5", row]))
     assert (done.code != 0, done.out.count("devices of fleet")) == (True, 0)

@@ -27,7 +27,7 @@ from tests.support.containers import held
 from tests.support.signing import Keys
 from tests.support.simulated_fleets import START, names, new_registry, plan
 
-WHO = {"who": "ann", "time_us": START}
+WHO = {"actor": "ann", "time_us": START}
 ONLINE = Status(True, "0.1.0", 3, (), ())
 
 
@@ -154,16 +154,16 @@ def test_that_a_document_is_sent_is_noted_before_it_is(
     def seen(topic: str, payload: bytes, **how: Any) -> int | None:
         if parse_topic(topic).kind == "root":
             return publish(topic, payload, **how)
-        noted.append((parse_topic(topic).device, {device for _, device, _ in registry.sent()}))
+        noted.append((parse_topic(topic).device, {device for _, device, _ in registry.sent_documents()}))
         return publish(topic, payload, **how)
 
     monkeypatch.setattr(operator.connection, "publish", seen)
     operator.until(lambda: len(noted) == 2)
     assert all(device in sent for device, sent in noted)
-    ((number, *first), _) = registry.sent()
-    assert (first, len(registry.sent(number))) == (["d003", 1], 1)
+    ((number, *first), _) = registry.sent_documents()
+    assert (first, len(registry.sent_documents(number))) == (["d003", 1], 1)
     registry.send([("d003", 1), ("d003", 2)])
-    assert [row[1:] for row in registry.sent(number)] == [("d007", 1), ("d003", 2)], "once for each"
+    assert [row[1:] for row in registry.sent_documents(number)] == [("d007", 1), ("d003", 2)], "once for each"
     operator.link.close()
 
 

@@ -15,7 +15,7 @@ from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollout, Rollouts
 from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, document, names, new_registry, plan
 
-WHO = {"who": "ann", "time_us": START}
+WHO = {"actor": "ann", "time_us": START}
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def started(rollouts: Rollouts, some: RolloutPlan) -> int:
 
 def accept(registry: Registry, devices: list[str], version: int = 1) -> None:
     """Let devices accept a document."""
-    registry.reported(PolicyReport(name, version, "accepted", "", START) for name in devices)
+    registry.note_reports(PolicyReport(name, version, "accepted", "", START) for name in devices)
 
 
 def test_from_draft_to_the_end(registry: Registry) -> None:
@@ -50,11 +50,11 @@ def test_from_draft_to_the_end(registry: Registry) -> None:
     accept(registry, names(2))
     rollouts.due(START + 2 * SECOND)
     assert rollouts.show(number).state.phase == "waiting"
-    rollouts.operate(number, "approve", who="bob", time_us=START + 3 * SECOND)
+    rollouts.operate(number, "approve", actor="bob", time_us=START + 3 * SECOND)
     for seconds in range(4, 10):
         due = rollouts.due(START + seconds * SECOND)
         accept(registry, [device.device for device in due])
-        registry.published((device.device, device.version) for device in due)
+        registry.note_published((device.device, device.version) for device in due)
     shown = rollouts.show(number)
     assert shown.state.phase == "completed"
     assert shown.state.stages == preview
@@ -74,11 +74,11 @@ def test_operators_from_another_process_take_effect_at_the_next_step(registry: R
     other = Registry(tmp_path / "fleet.sqlite")
     operator = Rollouts(other)
     assert len(rollouts.due(START + SECOND)) == 2
-    operator.operate(number, "pause", who="bob", time_us=START + SECOND)
+    operator.operate(number, "pause", actor="bob", time_us=START + SECOND)
     assert rollouts.due(START + 5 * SECOND) == []  # not even what was about to be sent
-    operator.operate(number, "resume", who="bob", time_us=START + 5 * SECOND)
+    operator.operate(number, "resume", actor="bob", time_us=START + 5 * SECOND)
     assert len(rollouts.due(START + 6 * SECOND)) == 3
-    operator.operate(number, "abort", who="bob", time_us=START + 6 * SECOND)
+    operator.operate(number, "abort", actor="bob", time_us=START + 6 * SECOND)
     assert rollouts.due(START + 60 * SECOND) == []
     other.desire(["d000"], 1, **WHO)
     assert [device.device for device in rollouts.due(START + 61 * SECOND)] == ["d000"]  # by hand it can be sent still
@@ -98,10 +98,10 @@ def test_it_stops_by_errors_and_offers_the_way_back_to_what_each_device_had(regi
     registry.desire(names(5), 1, **WHO)
     accept(registry, names(4))
     registry.desire(["d000"], 2, **WHO)
-    registry.reported([PolicyReport("d000", 2, "refused", "ceiling", START)])  # so it goes back to 1, not to 2
+    registry.note_reports([PolicyReport("d000", 2, "refused", "ceiling", START)])  # so it goes back to 1, not to 2
     number = started(rollouts, plan(version=3, error=10))
     rollouts.step(number, START + SECOND)
-    registry.reported([PolicyReport(name, 3, "refused", "ceiling", START) for name in ("d003", "d004")])
+    registry.note_reports([PolicyReport(name, 3, "refused", "ceiling", START) for name in ("d003", "d004")])
     actions = rollouts.step(number, START + 2 * SECOND)
     assert not actions
     assert rollouts.show(number).state.way_back() == {1: tuple(names(5)), None: tuple(names(20)[5:])}
@@ -117,7 +117,7 @@ def test_a_device_that_boasts_of_refusing_other_versions_still_counts_as_it_answ
     rollouts = Rollouts(registry)
     number = started(rollouts, plan())
     rollouts.step(number, START + SECOND)
-    registry.reported(
+    registry.note_reports(
         [
             *(PolicyReport("d000", 1, "accepted", "", START), PolicyReport("d000", 99, "refused", "forged", START)),
             *(PolicyReport("d001", 1, "refused", "ceiling", START), PolicyReport("d001", 99, "refused", "x", START)),
@@ -131,7 +131,7 @@ def test_a_device_that_boasts_of_refusing_other_versions_still_counts_as_it_answ
 
 def test_a_device_that_boasts_of_a_version_that_nobody_signed_is_out_and_stops_nobody(registry: Registry) -> None:
     rollouts = Rollouts(registry)
-    registry.reported([PolicyReport("d000", 2**32 - 1, "accepted", "", START)])
+    registry.note_reports([PolicyReport("d000", 2**32 - 1, "accepted", "", START)])
     number = started(rollouts, plan())
     accept(registry, [due.device for due in rollouts.due(START + SECOND)])
     rollouts.step(number, START + 2 * SECOND)
@@ -154,7 +154,7 @@ def test_a_rollout_where_nothing_happens_is_hardly_ever_written(registry: Regist
 
     assert writes(2, 100) == 5
     before = registry.db.total_changes
-    rollouts.operate(number, "pause", who="bob", time_us=START + 102 * SECOND)
+    rollouts.operate(number, "pause", actor="bob", time_us=START + 102 * SECOND)
     after_pause = registry.db.total_changes
     assert after_pause > before
     assert writes(103, 100) == 0
@@ -226,18 +226,18 @@ def test_restarts_in_the_middle_change_no_action_and_no_moment(tmp_path: Path) -
 
 def test_a_device_that_is_removed_and_enrolled_again_gets_the_document_and_answers_anew(registry: Registry) -> None:
     rollouts = Rollouts(registry)
-    registry.reported([PolicyReport("d001", 1, "refused", "ceiling", START - SECOND)])
-    registry.remove("d001", who="ann", time_us=START)
-    registry.enrol("d001", who="ann", time_us=START)
+    registry.note_reports([PolicyReport("d001", 1, "refused", "ceiling", START - SECOND)])
+    registry.remove("d001", actor="ann", time_us=START)
+    registry.enrol("d001", actor="ann", time_us=START)
     first, *others = rollouts.preview(plan(50, 100))[0]
     number = started(rollouts, plan(50, 100, success=100, error=5))
-    registry.published((due.device, 1) for due in rollouts.due(START + SECOND))
+    registry.note_published((due.device, 1) for due in rollouts.due(START + SECOND))
     rollouts.due(START + 2 * SECOND)
     accept(registry, [first, *others])
     rollouts.due(START + 3 * SECOND)
     assert rollouts.show(number).state.stage == 1
-    registry.remove(first, who="ann", time_us=START + 3 * SECOND)
-    registry.enrol(first, who="ann", time_us=START + 3 * SECOND)
+    registry.remove(first, actor="ann", time_us=START + 3 * SECOND)
+    registry.enrol(first, actor="ann", time_us=START + 3 * SECOND)
     assert first in {due.device for due in rollouts.due(START + 4 * SECOND)}
     accept(registry, names(20))
     rollouts.due(START + 5 * SECOND)

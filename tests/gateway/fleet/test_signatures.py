@@ -90,10 +90,10 @@ def taken(envelope: Envelope, roots: list[RootDocument], path: Path) -> bool:
     counters: Counter[str] = Counter()
     catalogue = Catalogue("home")
     with closing(Registry(path, fleet="home")) as registry:
-        registry.enrol("watch", who="test", time_us=0)
+        registry.enrol("watch", actor="test", time_us=0)
         payload = envelope.encode()
         document = Document(5, Target("device", "watch"), envelope.digest, payload, "")
-        registry.add_document(document, who="test", time_us=0)
+        registry.add_document(document, actor="test", time_us=0)
         FleetPolicies(registry, roots, catalogue, counters).refresh(registry.devices())
     assert counters["documents_taken"] + counters["documents_refused"] == 1
     assert catalogue.devices(POLICY.stream) == (("watch",) if counters["documents_taken"] else ())

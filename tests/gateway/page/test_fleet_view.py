@@ -97,7 +97,7 @@ def test_a_document_without_a_version_is_no_wave() -> None:
     for number, document in enumerate([b"{", b"\x91" * 9000, *packed]):
         take(view, topic_of("policy_set", "home", f"d{number}"), Envelope("policy", document, ()).encode())
     assert view.page(FleetQuery())["waves"] == []
-    assert view.left_out == 0
+    assert view.refused_count == 0
 
 
 def test_devices_that_an_alarm_does_not_name_are_said_to_be_more() -> None:
@@ -119,7 +119,7 @@ def test_pages_and_what_is_no_message() -> None:
     assert (page["page"], page["pages"], len(page["rows"])) == (2, 3, 20)
     assert conditions(view, search="D11") == {f"d11{i}": "well" for i in range(10)}
     take(view, topic_of("status", "home", "d000"), b"\x03\x00")
-    assert view.left_out == 1
+    assert view.refused_count == 1
 
 
 def test_what_devices_say_is_bounded_in_bytes_and_who_says_no_more_than_before_is_heard(
@@ -132,9 +132,9 @@ def test_what_devices_say_is_bounded_in_bytes_and_who_says_no_more_than_before_i
     for name in "abcde":
         take(view, topic_of("status", "home", name), large.encode())
     heard = [name for name in "abcde" if view.statuses(name)]
-    assert (heard, view.left_out) == (["a", "b", "c"], 2)
+    assert (heard, view.refused_count) == (["a", "b", "c"], 2)
     take(view, topic_of("status", "home", "a"), large.encode())
-    assert view.left_out == 2, "as many bytes as before"
+    assert view.refused_count == 2, "as many bytes as before"
     take(view, topic_of("policy_status", "home", "d"), empty[1].encode())
     take(view, topic_of("status", "home", "b"), b"")
     take(view, topic_of("status", "home", "c"), empty[0].encode())

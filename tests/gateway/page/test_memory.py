@@ -140,7 +140,7 @@ def test_a_feed_asks_for_reports_of_what_it_remembers_and_for_frames_only_while_
         watcher = feed.watch("watch")
         looked = set(feed.link.subscriptions) - begun
         payload = describe(TOLD).encode()
-        feed._received([(topic_of("description", "home", "watch", "hr"), payload, True)])
+        feed._on_messages([(topic_of("description", "home", "watch", "hr"), payload, True)])
         feed.leave(watcher)
         subscriptions = set(feed.link.subscriptions) - begun
         again = feed.watch("watch")

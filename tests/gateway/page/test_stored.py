@@ -142,17 +142,17 @@ def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
         feed, kinds = Feed("home", Broker(port=free_port()), LedgerView(None)), []
         watcher = feed.watch("watch")
         hears = (
-            lambda: feed._received([message, frame(0)]),
-            feed._attack,
-            lambda: feed._received([frame(1)]),
-            feed._attack,
-            feed._account,
+            lambda: feed._on_messages([message, frame(0)]),
+            feed._run_attacks,
+            lambda: feed._on_messages([frame(1)]),
+            feed._run_attacks,
+            feed._read_budgets,
         )
         for hear in hears:
             await asyncio.to_thread(hear)
             await asyncio.wait_for(watcher.wake.wait(), PATIENCE)
             kinds.append([event["kind"] for event in feed.take(watcher)])
-        for look in (feed._attack, feed._account):  # nothing is new
+        for look in (feed._run_attacks, feed._read_budgets):  # nothing is new
             await asyncio.to_thread(look)
         assert not watcher.wake.is_set()
         return kinds
@@ -166,11 +166,11 @@ def test_what_a_device_said_of_itself_before_anybody_looked_is_among_what_left_i
 
     async def scene() -> list[tuple[str, str]]:
         feed = Feed("home", Broker(port=free_port()), LedgerView(None))
-        feed._received([(topic_of("status", "home", "watch"), status, True)])
-        feed._received([(topic_of("policy_status", "home", "watch"), policies, True)])
-        feed._received([(topic_of("status", "home", "ring"), status, True)])
+        feed._on_messages([(topic_of("status", "home", "watch"), status, True)])
+        feed._on_messages([(topic_of("policy_status", "home", "watch"), policies, True)])
+        feed._on_messages([(topic_of("status", "home", "ring"), status, True)])
         events = feed.take(feed.watch("watch"))
-        feed._received([(topic_of("status", "home", "watch"), status, False)])
+        feed._on_messages([(topic_of("status", "home", "watch"), status, False)])
         return [
             (event["kind"], event["bytes"]) for event in (*events, *feed.take_and_show(feed._watchers["watch"][0])[0])
         ]

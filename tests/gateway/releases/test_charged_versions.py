@@ -60,7 +60,7 @@ class Home:
         self.first = frames([10] * 6)
         self.scene.record(*self.first[:3])
         self.registry = Registry(folder / "fleet.sqlite", fleet="home")
-        self.registry.enrol("watch", who="test", time_us=0)
+        self.registry.enrol("watch", actor="test", time_us=0)
         self.offer(1)
         self.catalogue = Catalogue("home")
         self.catalogue.retire([policy(1).to_json()])
@@ -97,7 +97,7 @@ class Home:
     def answer(self, version: int, reason: str = "") -> None:
         """The device judges a document."""
         outcome = "refused" if reason else "accepted"
-        self.registry.reported([PolicyReport("watch", version, outcome, reason, 1)])  # type: ignore[arg-type]
+        self.registry.note_reports([PolicyReport("watch", version, outcome, reason, 1)])  # type: ignore[arg-type]
 
     def refuse(self, version: int) -> None:
         """The device judges a document to be too loud."""

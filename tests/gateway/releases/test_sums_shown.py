@@ -54,7 +54,7 @@ def test_it_is_in_a_release_wherever_its_epsilon_is(release: tuple[Site, Release
         assert WINDOW.condition[3:] in plain(report)
     assert WINDOW.condition in ReadingLines()(ReleaseReading(frame.name, frame))
     feed = Feed("home", Broker(), LedgerView(None))
-    feed._received([(topic_of("release", "home", "site", "street"), frame.encode(), False)])
+    feed._on_messages([(topic_of("release", "home", "site", "street"), frame.encode(), False)])
     assert [release["condition"] for release in feed.releases()] == [WINDOW.condition]
 
 
