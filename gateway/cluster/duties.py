@@ -145,7 +145,8 @@ class FleetProgress(StoreProgress):
             raise NotKnownError(f"shards {missing} are missing")
         return super().reached(question)
 
-    def _read_accounts(self, question: Question) -> tuple[str, ...]:
+    def devices_known(self, question: Question) -> tuple[str, ...]:
+        """The devices of a question, once what shards have stored of them is read."""
         start = time.monotonic()
         devices_by_name: dict[str, list[str]] = {}
         symbol_streams = [(device, question.stream) for device in question.devices if device not in question.silent]

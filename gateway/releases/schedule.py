@@ -63,7 +63,7 @@ class StoreProgress:
     def reached(self, question: Question) -> Reached:
         """The progress of devices, as far as it is known; one with windows only is after the last that it counted."""
         reached = []
-        for device in self._devices(question):
+        for device in self.devices_known(question):
             name, window = _sequence(question, device)
             coverage, shifts = self._known(device, name)
             number = coverage.end
@@ -74,12 +74,12 @@ class StoreProgress:
 
     def complete(self, question: Question, first: int, end: int) -> bool:
         """True if no frame of any device is missing in the wall ticks first..end."""
-        return all(self._complete(question, device, first, end) for device in self._devices(question))
+        return all(self._complete(question, device, first, end) for device in self.devices_known(question))
 
     def next_frame(self, question: Question, tick: int) -> int | None:
         """The first wall tick of the first stored frame of any device that ends at a wall tick or later."""
         firsts: list[int] = []
-        sequences = {device: _sequence(question, device) for device in self._devices(question)}
+        sequences = {device: _sequence(question, device) for device in self.devices_known(question)}
         numbers = {name: self._store.numbers(name, [*sequences]) for name, _ in set(sequences.values())}
         for device, (name, window) in sequences.items():
             frames = self._store.symbols if window is None else self._store.windows
@@ -93,14 +93,14 @@ class StoreProgress:
     def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
         """The last wall tick that any of these tick numbers of devices stands for, 0 without any."""
         walls = [0]
-        for device in {*self._devices(question)} & numbers.keys():
+        for device in {*self.devices_known(question)} & numbers.keys():
             name, window = _sequence(question, device)
             _, shifts = self._known(device, name)
             shifts = shifts if window is None else shifts.in_ticks(window)
             walls.append(numbers[device] - shifts.at(numbers[device]))
         return max(walls)
 
-    def _devices(self, question: Question) -> tuple[str, ...]:
+    def devices_known(self, question: Question) -> tuple[str, ...]:
         """The devices of a question, of which something is about to be asked."""
         return question.devices
 
