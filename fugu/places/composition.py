@@ -54,15 +54,15 @@ def accepted_loss(measurement: Measurement) -> Floats:
         PolicyError: the sets of possible states have no end.
     """
     states = measurement.states
-    most = np.full((states, states), 1.0)
+    multiples = np.full((states, states), 1.0)
     for possible in ConstraintSets(measurement).all():
-        joined = np.zeros((states, states), dtype=np.int8)
+        edges = np.zeros((states, states), dtype=np.int8)
         for state in members(possible):
-            joined[state, members(measurement.neighbours[state] & possible)] = 1
-        hops = shortest_path(csr_array(joined), unweighted=True)
-        inside = np.ix_(members(possible), members(possible))
-        most[inside] = np.maximum(most[inside], np.minimum(hops[inside], measurement.factor))
-    return np.asarray(measurement.epsilon * most * _UP * (1.0 - np.eye(states)), dtype=np.float64)
+            edges[state, members(measurement.neighbours[state] & possible)] = 1
+        hops = shortest_path(csr_array(edges), unweighted=True)
+        pairs = np.ix_(members(possible), members(possible))
+        multiples[pairs] = np.maximum(multiples[pairs], np.minimum(hops[pairs], measurement.factor))
+    return np.asarray(measurement.epsilon * multiples * _UP * (1.0 - np.eye(states)), dtype=np.float64)
 
 
 def stream_loss(
@@ -86,15 +86,15 @@ def stream_loss(
     """
     if not len(losses):
         raise GraphError("name the losses of all tables that may be used, that of the fallback included")
-    worst = np.max(np.asarray(losses, dtype=np.float64), axis=0)
-    if not np.all(np.isfinite(worst)):
+    largest_losses = np.max(np.asarray(losses, dtype=np.float64), axis=0)
+    if not np.all(np.isfinite(largest_losses)):
         raise GraphError("a table reveals for certain which of two states it was: cap its hull first")
-    distribution = np.asarray(transition, dtype=np.float64)
+    matrix = np.asarray(transition, dtype=np.float64)
     if isinstance(initial, str):
-        chain = MarkovChain.stationary(distribution)
+        chain = MarkovChain.stationary(matrix)
     else:
-        chain = MarkovChain(distribution, None if initial is None else np.asarray(initial, dtype=np.float64))
-    return chain_loss(chain, worst, adversary, length)
+        chain = MarkovChain(matrix, None if initial is None else np.asarray(initial, dtype=np.float64))
+    return chain_loss(chain, largest_losses, adversary, length)
 
 
 START_WORDS: dict[StreamStart, str] = {
@@ -127,21 +127,21 @@ def measured_loss(
         raise GuaranteeError("of what a chain of other states shows it is known for the ignorant adversary only")
     if len(measurement.successors) > _MOST_ACCOUNTED:
         raise GuaranteeError(f"not computed for more than {_MOST_ACCOUNTED} states")
-    distribution = initial if start == "given" else None
-    _refuse_others(measurement, transition, start)
+    start_distribution = initial if start == "given" else None
+    _refuse_impossible_start(measurement, transition, start)
     loss = accepted_loss(measurement)
     if shows := list(measurement.shows):  # between any two that show different states: a bound for what they show
         loss = loss[np.ix_(shows, shows)]
-    return stream_loss([loss], "stationary" if start == "stationary" else distribution, transition, adversary)
+    return stream_loss([loss], "stationary" if start == "stationary" else start_distribution, transition, adversary)
 
 
-def _refuse_others(measurement: Measurement, transition: ArrayLike, start: StreamStart) -> None:
+def _refuse_impossible_start(measurement: Measurement, transition: ArrayLike, start: StreamStart) -> None:
     """Refuse a start in states that the policy takes for impossible: tables tell those from others as they like."""
-    first = np.full(len(measurement.successors), float(start == "any"))
+    prior = np.full(len(measurement.successors), float(start == "any"))
     if start == "stationary":
-        first = MarkovChain.stationary(transition).stationary_distribution
-    if others := [state for state, p in enumerate(first) if p > 0.0 and not measurement.initial >> state & 1]:
-        raise GuaranteeError(f"{START_WORDS[start]} may be state {others[0]}, which is not possible at tick 0")
+        prior = MarkovChain.stationary(transition).stationary_distribution
+    if bad_states := [state for state, p in enumerate(prior) if p > 0.0 and not measurement.initial >> state & 1]:
+        raise GuaranteeError(f"{START_WORDS[start]} may be state {bad_states[0]}, which is not possible at tick 0")
 
 
 def measured_stretches(measurement: Measurement, epsilon: float, period_us: int | None) -> tuple[Stretch, ...]:
@@ -152,8 +152,8 @@ def measured_stretches(measurement: Measurement, epsilon: float, period_us: int 
 
 def rounded_up(epsilon: float) -> float:
     """An epsilon in eight digits, not below: what is printed is then what is claimed."""
-    short = float(_DIGITS.create_decimal(Decimal(epsilon)))
-    return short if short >= epsilon else math.nextafter(short, math.inf)
+    eight_digits = float(_DIGITS.create_decimal(Decimal(epsilon)))
+    return eight_digits if eight_digits >= epsilon else math.nextafter(eight_digits, math.inf)
 
 
 def verify_stream(policy: MeasurePolicy) -> ChainLoss:

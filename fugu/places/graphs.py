@@ -47,14 +47,14 @@ def lattice(coordinates: ArrayLike) -> Ints:
     Raises:
         GraphError: A coordinate is not whole or is 2^16 or more in size, or d is not in 1..3.
     """
-    array = np.asarray(coordinates)
-    array = array[:, None] if array.ndim == 1 else array
-    if array.ndim != 2 or array.shape[0] < 1 or not 1 <= array.shape[1] <= 3:
-        raise GraphError(f"measurements are points in 1 to 3 dimensions, one per state; got shape {array.shape}")
-    if not np.all(np.abs(array) < COORDINATE_LIMIT):
+    given_points = np.asarray(coordinates)
+    given_points = given_points[:, None] if given_points.ndim == 1 else given_points
+    if given_points.ndim != 2 or given_points.shape[0] < 1 or not 1 <= given_points.shape[1] <= 3:
+        raise GraphError(f"measurements are points in 1 to 3 dimensions, one per state; got shape {given_points.shape}")
+    if not np.all(np.abs(given_points) < COORDINATE_LIMIT):
         raise GraphError("a coordinate is 65536 or more in size: declare a coarser resolution")
-    points = array.astype(np.int64)
-    if not np.array_equal(points, array):
+    points = given_points.astype(np.int64)
+    if not np.array_equal(points, given_points):
         raise GraphError("coordinates must be whole numbers: scale them by a declared resolution first")
     return points
 
@@ -96,10 +96,10 @@ def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> 
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2:
         raise GraphError(f"measurements are points, one per state; got shape {array.shape}")
-    steps = list(resolution) if isinstance(resolution, Sequence) else [resolution] * array.shape[1]
-    if len(steps) != array.shape[1]:
-        raise GraphError(f"{len(steps)} resolutions do not fit measurements in {array.shape[1]} dimensions")
-    units = [_written(step, "a resolution") for step in steps]
+    resolutions = list(resolution) if isinstance(resolution, Sequence) else [resolution] * array.shape[1]
+    if len(resolutions) != array.shape[1]:
+        raise GraphError(f"{len(resolutions)} resolutions do not fit measurements in {array.shape[1]} dimensions")
+    units = [_written(number, "a resolution") for number in resolutions]
     if any(unit <= 0 for unit in units):
         raise GraphError(f"a resolution is above 0, got {min(units)}")
     rows = [
@@ -134,13 +134,13 @@ def delta_set(belief: ArrayLike, delta: float) -> Bools:
     if not 0.0 <= delta < 1.0:
         raise GraphError(f"delta must be at least 0 and below 1, got {delta}")
     order = len(distribution) - 1 - np.argsort(distribution[::-1], kind="stable")  # of equals the highest index first
-    rising = distribution[order]
+    masses = distribution[order]
     # quick sums are good to far better than 1e-9; what they leave open is decided by correctly rounded ones, which
     # never fall as terms are added
-    low, high = np.searchsorted(np.cumsum(rising[:-1]), (delta - 1e-9, delta + 1e-9), side="right").tolist()
-    dropped = bisect_right(range(1, len(distribution)), delta, low, high, key=lambda count: math.fsum(rising[:count]))
+    low, high = np.searchsorted(np.cumsum(masses[:-1]), (delta - 1e-9, delta + 1e-9), side="right").tolist()
+    cutoff = bisect_right(range(1, len(distribution)), delta, low, high, key=lambda count: math.fsum(masses[:count]))
     likely = np.ones(len(distribution), dtype=np.bool_)
-    likely[order[:dropped]] = False
+    likely[order[:cutoff]] = False
     return likely
 
 
@@ -150,15 +150,15 @@ def surrogates(coordinates: ArrayLike, constraint: Bools) -> Ints:
     It is itself inside the set, else the nearest, ties to the lowest index. GraphError if the set is empty.
     """
     points = lattice(coordinates)
-    inside = np.flatnonzero(constraint)
-    if not len(inside):
+    candidates = np.flatnonzero(constraint)
+    if not len(candidates):
         raise GraphError("no state is possible, so none can stand in for another")
     surrogate = np.arange(len(points))
-    outside = np.flatnonzero(~constraint)
-    if not len(outside):
+    excluded = np.flatnonzero(~constraint)
+    if not len(excluded):
         return surrogate
     # |a - b|^2 less the |a|^2 that all share, in floating point, where these whole numbers are exact
-    seen, near = points[outside].astype(np.float64), points[inside].astype(np.float64)
-    away = np.sum(near * near, axis=1) - 2.0 * seen @ near.T
-    surrogate[outside] = inside[np.argmin(away, axis=1)]  # argmin takes the first of equals
+    excluded_points, candidate_points = points[excluded].astype(np.float64), points[candidates].astype(np.float64)
+    distances = np.sum(candidate_points * candidate_points, axis=1) - 2.0 * excluded_points @ candidate_points.T
+    surrogate[excluded] = candidates[np.argmin(distances, axis=1)]  # argmin takes the first of equals
     return surrogate.astype(np.int64)

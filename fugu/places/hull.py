@@ -40,18 +40,18 @@ def distinct(points: Ints) -> Ints:
     if not len(points):
         return points
     low = points.min(axis=0)
-    sides = (points.max(axis=0) - low + 1).tolist()
-    key = np.zeros(len(points), dtype=np.int64)
-    for column, least, side in zip(points.T, low, sides, strict=True):
-        key = key * side + (column - least)
-    cells = math.prod(sides)
-    if cells <= _FLAGS_PER_POINT * len(points):  # a flag for every cell of the box is cheaper than sorting
-        flags = np.zeros(cells, dtype=np.bool_)
-        flags[key] = True
-        key = np.flatnonzero(flags)
+    box_lengths = (points.max(axis=0) - low + 1).tolist()
+    cell_index = np.zeros(len(points), dtype=np.int64)
+    for column, lowest, length in zip(points.T, low, box_lengths, strict=True):
+        cell_index = cell_index * length + (column - lowest)
+    cell_count = math.prod(box_lengths)
+    if cell_count <= _FLAGS_PER_POINT * len(points):  # a flag for every cell of the box is cheaper than sorting
+        flags = np.zeros(cell_count, dtype=np.bool_)
+        flags[cell_index] = True
+        cell_index = np.flatnonzero(flags)
     else:
-        key = np.unique(key)
-    return np.asarray(np.stack(np.unravel_index(key, sides), axis=1) + low, dtype=np.int64)
+        cell_index = np.unique(cell_index)
+    return np.asarray(np.stack(np.unravel_index(cell_index, box_lengths), axis=1) + low, dtype=np.int64)
 
 
 def outermost(points: Ints) -> Ints:
@@ -64,45 +64,45 @@ def outermost(points: Ints) -> Ints:
     heights = points @ _DIRECTIONS
     farthest = np.argmax(np.abs(heights), axis=0)
     ring = points[farthest] * np.sign(heights[farthest, np.arange(4)])[:, None]
-    sides = np.diff(np.concatenate([ring, -ring[:1]]), axis=0)
-    normals = np.stack([sides[:, 1], -sides[:, 0]])
+    edges = np.diff(np.concatenate([ring, -ring[:1]]), axis=0)
+    normals = np.stack([edges[:, 1], -edges[:, 0]])
     offsets = np.sum(normals.T * ring, axis=1)
-    real = offsets > 0  # the same point may be farthest in two directions; of a flat octagon there is no inside
-    if not real.any():
+    is_proper = offsets > 0  # the same point may be farthest in two directions; of a flat octagon there is no inside
+    if not is_proper.any():
         return points
-    outside: Bools = (np.abs(points @ normals[:, real]) >= offsets[real]).any(axis=1)
-    return points[outside]
+    is_outside: Bools = (np.abs(points @ normals[:, is_proper]) >= offsets[is_proper]).any(axis=1)
+    return points[is_outside]
 
 
 def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
     """The span of points, none of them 0: (d - rank, d) normals, and `rank` coordinates that tell its points apart."""
-    space = points.shape[1]
-    identity = np.eye(space, dtype=np.int64)
+    dimensions = points.shape[1]
+    identity = np.eye(dimensions, dtype=np.int64)
     if not len(points):
         return identity, ()
     first = points[0]
     axis = int(np.argmax(np.abs(first)))
-    others = [other for other in range(space) if other != axis]
-    equations = first[axis] * identity[others] - first[others][:, None] * identity[axis]
-    off = points @ equations.T  # rows of zeros are multiples of the first point
-    outside = off.any(axis=1)
-    if not outside.any():
+    other_axes = [other for other in range(dimensions) if other != axis]
+    equations = first[axis] * identity[other_axes] - first[other_axes][:, None] * identity[axis]
+    residuals = points @ equations.T  # rows of zeros are multiples of the first point
+    is_independent = residuals.any(axis=1)
+    if not is_independent.any():
         return equations, (axis,)
-    if space == 2:
+    if dimensions == 2:
         return np.zeros((0, 2), dtype=np.int64), (0, 1)
-    normal = np.cross(first, points[int(np.argmax(outside))])
+    normal = np.cross(first, points[int(np.argmax(is_independent))])
     if np.any(points @ normal):
         return np.zeros((0, 3), dtype=np.int64), (0, 1, 2)
-    dropped = int(np.argmax(np.abs(normal)))
-    return normal[None, :], tuple(other for other in range(3) if other != dropped)
+    projection_axis = int(np.argmax(np.abs(normal)))
+    return normal[None, :], tuple(other for other in range(3) if other != projection_axis)
 
 
 def polygon(points: Ints) -> list[int]:
     """Indices of the vertices of the hull of n x 2 points, not all on a line, counter-clockwise from the lowest."""
     lowest, highest = _columns(points)
-    below, above = _turning_left(points, lowest), _turning_left(points, highest[::-1])
-    above = above[1:] if above[0] == below[-1] else above
-    return below + (above[:-1] if above[-1] == below[0] else above)
+    lower_chain, upper_chain = _turning_left(points, lowest), _turning_left(points, highest[::-1])
+    upper_chain = upper_chain[1:] if upper_chain[0] == lower_chain[-1] else upper_chain
+    return lower_chain + (upper_chain[:-1] if upper_chain[-1] == lower_chain[0] else upper_chain)
 
 
 def mirrored_polygon(points: Ints, axes: tuple[int, ...]) -> Ints:
@@ -110,10 +110,10 @@ def mirrored_polygon(points: Ints, axes: tuple[int, ...]) -> Ints:
 
     The points (n, d) are not all on one line; `axes` tell them apart, and in these the result is counter-clockwise.
     """
-    seen = points[:, axes]
-    below = points[_turning_left(seen, _columns(seen)[0])]
-    below = below if np.any(below[0] + below[-1]) else below[:-1]
-    return np.concatenate([below, -below])
+    projected = points[:, axes]
+    lower_chain = points[_turning_left(projected, _columns(projected)[0])]
+    lower_chain = lower_chain if np.any(lower_chain[0] + lower_chain[-1]) else lower_chain[:-1]
+    return np.concatenate([lower_chain, -lower_chain])
 
 
 def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
@@ -123,25 +123,25 @@ def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
     collinear corners left out.
     """
     points = distinct(points)
-    start = _first_facet(points)
-    parents = {start: None}
-    waiting = [start]
-    crossed: set[tuple[int, int]] = set()
-    while waiting:
-        facet = waiting.pop()
-        for here, there in zip(facet, facet[1:] + facet[:1], strict=True):
-            if (there, here) in crossed:
+    first_facet = _first_facet(points)
+    facets = {first_facet: None}
+    facet_stack = [first_facet]
+    crossed_edges: set[tuple[int, int]] = set()
+    while facet_stack:
+        facet = facet_stack.pop()
+        for tail, head in zip(facet, facet[1:] + facet[:1], strict=True):
+            if (head, tail) in crossed_edges:
                 continue
             # seen from the neighbour, the shared edge runs the other way
-            third = _pivot(points, there, points[here] - points[there])
-            neighbour = _facet(points, there, np.cross(points[here] - points[there], points[third] - points[there]))
-            crossed.update(zip(neighbour, neighbour[1:] + neighbour[:1], strict=True))
-            if neighbour not in parents:
-                parents[neighbour] = None
-                waiting.append(neighbour)
-    used = sorted({corner for facet in parents for corner in facet})
-    number = {corner: index for index, corner in enumerate(used)}
-    return points[used], tuple(tuple(number[corner] for corner in facet) for facet in parents)
+            third_corner = _pivot(points, head, points[tail] - points[head])
+            neighbour = _facet(points, head, np.cross(points[tail] - points[head], points[third_corner] - points[head]))
+            crossed_edges.update(zip(neighbour, neighbour[1:] + neighbour[:1], strict=True))
+            if neighbour not in facets:
+                facets[neighbour] = None
+                facet_stack.append(neighbour)
+    used_corners = sorted({corner for facet in facets for corner in facet})
+    vertex_index = {corner: index for index, corner in enumerate(used_corners)}
+    return points[used_corners], tuple(tuple(vertex_index[corner] for corner in facet) for facet in facets)
 
 
 def _first_facet(points: Ints) -> tuple[int, ...]:
@@ -150,16 +150,16 @@ def _first_facet(points: Ints) -> tuple[int, ...]:
     lowest = int(np.searchsorted(points[:, 0], points[corner, 0]))
     # the line runs through all points of the plane x = max, unless they span it
     edge = points[corner] - points[lowest] if lowest < corner else np.array([0, 0, 1], dtype=np.int64)
-    touching = points[lowest:]
-    if np.any(np.cross(edge, touching - points[corner])):
+    plane_points = points[lowest:]
+    if np.any(np.cross(edge, plane_points - points[corner])):
         return _facet(points, corner, np.array([1, 0, 0], dtype=np.int64))
-    third = _pivot(points, corner, edge)
-    normal = np.cross(edge, points[third] - points[corner])
-    touching = points[(points - points[corner]) @ normal == 0]
-    edge = points[third] - points[corner]
-    if not np.any(np.cross(edge, touching - points[corner])):
-        third = _pivot(points, corner, edge)
-        normal = np.cross(edge, points[third] - points[corner])
+    third_corner = _pivot(points, corner, edge)
+    normal = np.cross(edge, points[third_corner] - points[corner])
+    plane_points = points[(points - points[corner]) @ normal == 0]
+    edge = points[third_corner] - points[corner]
+    if not np.any(np.cross(edge, plane_points - points[corner])):
+        third_corner = _pivot(points, corner, edge)
+        normal = np.cross(edge, points[third_corner] - points[corner])
     return _facet(points, corner, normal)
 
 
@@ -168,25 +168,25 @@ def _pivot(points: Ints, corner: int, edge: Ints) -> int:
 
     The line touches the hull, so the points around it span less than half a turn and the order is total.
     """
-    away = points - points[corner]
-    best = int(np.argmax(np.cross(edge, away).any(axis=1)))
+    offsets = points - points[corner]
+    farthest = int(np.argmax(np.cross(edge, offsets).any(axis=1)))
     while True:
-        above = away @ np.cross(edge, away[best])
-        higher = int(np.argmax(above))
-        if above[higher] <= 0:
-            return best
-        best = higher
+        heights = offsets @ np.cross(edge, offsets[farthest])
+        highest = int(np.argmax(heights))
+        if heights[highest] <= 0:
+            return farthest
+        farthest = highest
 
 
 def _facet(points: Ints, corner: int, normal: Ints) -> tuple[int, ...]:
     """The corners of the facet with an outward normal, counter-clockwise from outside, lowest index first."""
-    touching = np.flatnonzero((points - points[corner]) @ normal == 0)
-    dropped = int(np.argmax(np.abs(normal)))
-    cycle = touching[polygon(points[touching][:, [(dropped + 1) % 3, (dropped + 2) % 3]])].tolist()
-    if normal[dropped] < 0:
+    on_plane = np.flatnonzero((points - points[corner]) @ normal == 0)
+    drop_axis = int(np.argmax(np.abs(normal)))
+    cycle = on_plane[polygon(points[on_plane][:, [(drop_axis + 1) % 3, (drop_axis + 2) % 3]])].tolist()
+    if normal[drop_axis] < 0:
         cycle.reverse()
-    turn = cycle.index(min(cycle))
-    return tuple(cycle[turn:] + cycle[:turn])
+    first_position = cycle.index(min(cycle))
+    return tuple(cycle[first_position:] + cycle[:first_position])
 
 
 def _turning_left(points: Ints, chain: list[int]) -> list[int]:
@@ -205,10 +205,10 @@ def _turning_left(points: Ints, chain: list[int]) -> list[int]:
 
 def _columns(points: Ints) -> tuple[list[int], list[int]]:
     """Of each abscissa, from left to right, the lowest and the highest point."""
-    order = np.lexsort((points[:, 1], points[:, 0]))
-    new = np.diff(points[order, 0]) != 0
-    lowest = order[np.concatenate([[True], new])]
-    highest = order[np.concatenate([new, [True]])]
+    sorted_indices = np.lexsort((points[:, 1], points[:, 0]))
+    is_new_abscissa = np.diff(points[sorted_indices, 0]) != 0
+    lowest = sorted_indices[np.concatenate([[True], is_new_abscissa])]
+    highest = sorted_indices[np.concatenate([is_new_abscissa, [True]])]
     highest = np.where(points[highest, 1] == points[lowest, 1], lowest, highest)  # one of equal points
     return lowest.tolist(), highest.tolist()
 
@@ -251,10 +251,10 @@ class Hull(NamedTuple):
         """Conv(K and +-difference); difference has d integers."""
         return difference_hull(np.concatenate([self.vertices, self.scale * difference[None, :]]), scale=self.scale)
 
-    def capped(self, everything: Hull, cap: Fraction | int) -> Hull:
+    def capped(self, complete: Hull, cap: Fraction | int) -> Hull:
         """K_c = Conv(K and K_complete / c), of finite factor: no pair of states is further apart than gauge c.
 
-        `everything` is K_complete, the hull of all differences within the constraint set.
+        `complete` is K_complete, the hull of all differences within the constraint set.
 
         Raises:
             GraphError: c is below 1, or its numerator or denominator is too large for exact 64-bit arithmetic.
@@ -263,57 +263,57 @@ class Hull(NamedTuple):
             raise GraphError(f"a cap is at least 1, got {cap}")
         if max(Fraction(cap).as_integer_ratio()) > 1 << 16:
             raise GraphError(f"a cap is a fraction of numbers up to 65536, got {cap}")
-        ratio = Fraction(cap) * everything.scale
+        ratio = Fraction(cap) * complete.scale
         scale = math.lcm(self.scale, ratio.numerator)
-        ours = self.vertices * (scale // self.scale)
-        return difference_hull(np.concatenate([ours, everything.vertices * int(scale / ratio)]), scale=scale)
+        own_vertices = self.vertices * (scale // self.scale)
+        return difference_hull(np.concatenate([own_vertices, complete.vertices * int(scale / ratio)]), scale=scale)
 
     def gauge(self, point: Sequence[int | Fraction]) -> Fraction | float:
         """The least t >= 0 with the point in t K: a fraction, exactly 1 on the boundary; `math.inf` off K's span."""
-        exact = [Fraction(value) for value in point]
-        if any(_dot(equation, exact) != 0 for equation in self.equations.tolist()):
+        coordinates = [Fraction(value) for value in point]
+        if any(_dot(equation, coordinates) != 0 for equation in self.equations.tolist()):
             return math.inf
-        sides = zip(self.normals.tolist(), self.offsets.tolist(), strict=True)
-        return max((self.scale * _dot(normal, exact) / offset for normal, offset in sides), default=Fraction(0))
+        facets = zip(self.normals.tolist(), self.offsets.tolist(), strict=True)
+        return max((self.scale * _dot(normal, coordinates) / offset for normal, offset in facets), default=Fraction(0))
 
     def largest_gauge(self, values: Ints) -> Fraction | float:
         """The largest gauge among differences of points, theorem 6.3's factor; `math.inf` if one leaves K's span."""
-        spread = values - values[0]
-        if np.any(spread @ self.equations.T):
+        differences = values - values[0]
+        if np.any(differences @ self.equations.T):
             return math.inf
-        heights = self._products(spread)
+        heights = self._products(differences)
         widths = heights.max(axis=0) - heights.min(axis=0)
-        rough = widths / self.offsets
-        near = rough * _CLOSE >= rough.max(initial=0.0)
-        sides = zip(widths[near].tolist(), self.offsets[near].tolist(), strict=True)
-        return max((Fraction(width, offset) for width, offset in sides), default=Fraction(0))
+        float_gauges = widths / self.offsets
+        is_candidate = float_gauges * _CLOSE >= float_gauges.max(initial=0.0)
+        facets = zip(widths[is_candidate].tolist(), self.offsets[is_candidate].tolist(), strict=True)
+        return max((Fraction(width, offset) for width, offset in facets), default=Fraction(0))
 
     def differences_within(self, left: Ints, right: Ints) -> Bools:
         """Which differences left[i] - right[j] of m x d and n x d points lie in K: m x n, by integers; n >= 1."""
-        inside = np.ones((len(left), len(right)), dtype=np.bool_)
-        for here, there in zip((left @ self.equations.T).T, (right @ self.equations.T).T, strict=True):
-            inside &= here[:, None] == there[None, :]
-        ours = self._products(left).T
-        theirs = ours if right is left else self._products(right).T
+        in_hull = np.ones((len(left), len(right)), dtype=np.bool_)
+        for left_row, right_row in zip((left @ self.equations.T).T, (right @ self.equations.T).T, strict=True):
+            in_hull &= left_row[:, None] == right_row[None, :]
+        left_heights = self._products(left).T
+        right_heights = left_heights if right is left else self._products(right).T
         if not len(left) or not len(self.offsets):
-            return inside
-        low = theirs.min(axis=1)
-        cuts = np.flatnonzero(ours.max(axis=1) - low > self.offsets)  # the other facets cut nobody off
-        low, limits = low[cuts, None], self.offsets[cuts, None]
-        ours, theirs = ours[cuts] - low, theirs[cuts] - low + limits
+            return in_hull
+        lowest = right_heights.min(axis=1)
+        cuts = np.flatnonzero(left_heights.max(axis=1) - lowest > self.offsets)  # the other facets cut nobody off
+        lowest, limits = lowest[cuts, None], self.offsets[cuts, None]
+        left_heights, right_heights = left_heights[cuts] - lowest, right_heights[cuts] - lowest + limits
         # narrow integers are compared several times faster
-        if len(cuts) and max(ours.max(), theirs.max(), -ours.min()) < 1 << 15:
-            ours, theirs = ours.astype(np.int16), theirs.astype(np.int16)
-        for here, there in zip(ours, theirs, strict=True):
-            inside &= (here[:, None] <= there[None, :]).astype(np.bool_)
-        return inside
+        if len(cuts) and max(left_heights.max(), right_heights.max(), -left_heights.min()) < 1 << 15:
+            left_heights, right_heights = left_heights.astype(np.int16), right_heights.astype(np.int16)
+        for left_row, right_row in zip(left_heights, right_heights, strict=True):
+            in_hull &= (left_row[:, None] <= right_row[None, :]).astype(np.bool_)
+        return in_hull
 
     def pairs_within(self, values: Ints) -> Bools:
         """Which differences f(i) - f(j) of n x d points lie in K: n x n, true on the diagonal; n at least 1."""
-        leading = self.normals[np.arange(len(self.normals)), np.argmax(self.normals != 0, axis=1)]
-        half = self._replace(normals=self.normals[leading > 0], offsets=self.offsets[leading > 0])
-        inside = half.differences_within(values, values)  # of two opposite facets one is enough, both ways
-        return inside & inside.T
+        leading_signs = self.normals[np.arange(len(self.normals)), np.argmax(self.normals != 0, axis=1)]
+        half_hull = self._replace(normals=self.normals[leading_signs > 0], offsets=self.offsets[leading_signs > 0])
+        in_half_hull = half_hull.differences_within(values, values)  # of two opposite facets one is enough, both ways
+        return in_half_hull & in_half_hull.T
 
     def ceil_gauges(self, points: Ints) -> Ints:
         """The gauges of n x d points, rounded up to n whole numbers; -1 outside the span of K."""
@@ -326,9 +326,9 @@ class Hull(NamedTuple):
 
     def _products(self, points: Ints) -> NDArray[Any]:
         """scale * normals . points as n x F integers, of Python's own kind if 62 bits might not hold them."""
-        reach = int(np.abs(points).max(initial=0)) * self.scale * int(np.abs(self.normals).max(initial=0)) * 6
-        kind: Any = np.int64 if reach < _SAFE else object
-        product: NDArray[Any] = (points.astype(kind) * self.scale) @ self.normals.T.astype(kind)
+        largest_product = int(np.abs(points).max(initial=0)) * self.scale * int(np.abs(self.normals).max(initial=0)) * 6
+        number_type: Any = np.int64 if largest_product < _SAFE else object
+        product: NDArray[Any] = (points.astype(number_type) * self.scale) @ self.normals.T.astype(number_type)
         return product
 
     @property
@@ -349,10 +349,10 @@ class Hull(NamedTuple):
         corners = [tuple(vertex) for vertex in self.vertices.tolist()]
         for face in self.faces:
             # a facet of rank 3 is a fan of triangles; an edge and an end are one simplex each
-            parts = [(face[0], *pair) for pair in pairwise(face[1:])] if self.rank == 3 else [face]
-            for part in parts:
-                chosen = tuple(corners[index] for index in part)
-                yield chosen, abs(_determinant([[corner[axis] for axis in self.axes] for corner in chosen]))
+            simplex_faces = [(face[0], *pair) for pair in pairwise(face[1:])] if self.rank == 3 else [face]
+            for simplex_face in simplex_faces:
+                simplex = tuple(corners[index] for index in simplex_face)
+                yield simplex, abs(_determinant([[corner[axis] for axis in self.axes] for corner in simplex]))
 
 
 def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
@@ -378,8 +378,8 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
         count, normals = len(vertices), np.zeros(vertices.shape, dtype=np.int64)
         if len(axes) == 2:
             faces = tuple((index, (index + 1) % count) for index in range(count))
-            step = (np.roll(vertices, -1, axis=0) - vertices)[:, axes]
-            normals[:, axes[0]], normals[:, axes[1]] = step[:, 1], -step[:, 0]
+            edge = (np.roll(vertices, -1, axis=0) - vertices)[:, axes]
+            normals[:, axes[0]], normals[:, axes[1]] = edge[:, 1], -edge[:, 0]
         else:
             faces = tuple((index,) for index in range(count))
             normals[:, axes] = np.sign(vertices[:, axes])
@@ -393,8 +393,8 @@ def graph_hull(values: Ints, graph: Bools) -> Hull:
     if np.count_nonzero(graph) == len(states) * (len(states) - 1):
         return complete_hull(values[states] if len(states) else values[:1])
     first, second = np.divmod(np.flatnonzero(graph), len(graph))
-    once = first < second
-    differences = values[first[once]] - values[second[once]]
+    is_ascending = first < second
+    differences = values[first[is_ascending]] - values[second[is_ascending]]
     return difference_hull((outermost if values.shape[1] == 2 else distinct)(differences))
 
 
@@ -403,15 +403,15 @@ def complete_hull(values: Ints) -> Hull:
 
     Only extreme points matter, so the others are dropped before differences are taken.
     """
-    spread = values - values[0]
-    _, axes = span(spread[spread.any(axis=1)])
+    differences = values - values[0]
+    _, axes = span(differences[differences.any(axis=1)])
     if len(axes) == 3:
-        corners, _ = wrap(spread)
+        corners, _ = wrap(differences)
     elif len(axes) == 2:
-        corners = spread[polygon(spread[:, axes])]
+        corners = differences[polygon(differences[:, axes])]
     else:
-        key = spread[:, axes[0] if axes else 0]
-        corners = spread[[int(np.argmin(key)), int(np.argmax(key))]]
+        abscissae = differences[:, axes[0] if axes else 0]
+        corners = differences[[int(np.argmin(abscissae)), int(np.argmax(abscissae))]]
     return difference_hull((corners[:, None, :] - corners[None, :, :]).reshape(-1, values.shape[1]))
 
 
@@ -419,8 +419,8 @@ def _flat_vertices(points: Ints, axes: tuple[int, ...]) -> Ints:
     if len(axes) == 2:
         return mirrored_polygon(points, axes)
     if len(axes) == 1:
-        top = points[int(np.argmax(points[:, axes[0]]))]
-        return np.array(sorted((top.tolist(), (-top).tolist())), dtype=np.int64)
+        end = points[int(np.argmax(points[:, axes[0]]))]
+        return np.array(sorted((end.tolist(), (-end).tolist())), dtype=np.int64)
     return np.zeros((0, points.shape[1]), dtype=np.int64)
 
 

@@ -33,14 +33,14 @@ def noise_covariance(hull: Hull, epsilon: Fraction | int | float) -> list[list[F
     """
     if not 0 < epsilon < math.inf:
         raise GraphError(f"epsilon must be above 0 and finite, got {epsilon}")
-    totals, weights = [[0] * hull.dimensions for _ in range(hull.dimensions)], 0
-    for chosen, weight in hull.simplices():
-        weights += weight
-        corners = [*chosen, tuple(sum(column) for column in zip(*chosen, strict=True))]
+    moments, total_weight = [[0] * hull.dimensions for _ in range(hull.dimensions)], 0
+    for simplex_corners, weight in hull.simplices():
+        total_weight += weight
+        corners = [*simplex_corners, tuple(sum(column) for column in zip(*simplex_corners, strict=True))]
         for row, column in product(range(hull.dimensions), repeat=2):
-            totals[row][column] += weight * sum(corner[row] * corner[column] for corner in corners)
-    bottom = max(1, weights) * hull.scale**2 * Fraction(epsilon) ** 2
-    return [[value / bottom for value in row] for row in totals]
+            moments[row][column] += weight * sum(corner[row] * corner[column] for corner in corners)
+    denominator = max(1, total_weight) * hull.scale**2 * Fraction(epsilon) ** 2
+    return [[value / denominator for value in row] for row in moments]
 
 
 def noise_error(hull: Hull, epsilon: Fraction | int | float = 1) -> Fraction:
@@ -99,20 +99,20 @@ def staircase(hull: Hull, epsilon: Fraction | int | float) -> Staircase:
 def staircase_error(noise: Staircase) -> float:
     """E|v|^2 of staircase noise, in squared lattice steps: geometric sums over the classes of the cones."""
     q = float(noise.ratio)
-    mean, square = q / (1.0 - q), q * (1.0 + q) / (1.0 - q) ** 2
+    mean, mean_square = q / (1.0 - q), q * (1.0 + q) / (1.0 - q) ** 2
     if noise.is_segment:
         end = noise.vertices[1]
         steps = math.gcd(*end)
-        length = sum(value * value for value in end)
-        total = sum(square + 2.0 * mean * s / steps + (s / steps) ** 2 for s in range(1, steps + 1))
-        on_line: float = 2.0 * length * total * q / (1.0 - q) / float(noise.normaliser)
-        return on_line
-    total = 0.0
+        squared_length = sum(value * value for value in end)
+        error_sum = sum(mean_square + 2.0 * mean * s / steps + (s / steps) ** 2 for s in range(1, steps + 1))
+        segment_error: float = 2.0 * squared_length * error_sum * q / (1.0 - q) / float(noise.normaliser)
+        return segment_error
+    error_sum = 0.0
     for a, b, alpha, beta, size in (noise.point_class(index) for index in range(noise.double_area)):
         s, t = alpha / size, beta / size
         weight = q ** (1 + (alpha + beta > size)) / (1.0 - q) ** 2
-        total += weight * (a[0] * a[0] + a[1] * a[1]) * (square + 2.0 * mean * s + s * s)
-        total += weight * (b[0] * b[0] + b[1] * b[1]) * (square + 2.0 * mean * t + t * t)
-        total += weight * 2.0 * (a[0] * b[0] + a[1] * b[1]) * (mean + s) * (mean + t)
-    error: float = total / float(noise.normaliser)
-    return error
+        error_sum += weight * (a[0] * a[0] + a[1] * a[1]) * (mean_square + 2.0 * mean * s + s * s)
+        error_sum += weight * (b[0] * b[0] + b[1] * b[1]) * (mean_square + 2.0 * mean * t + t * t)
+        error_sum += weight * 2.0 * (a[0] * b[0] + a[1] * b[1]) * (mean + s) * (mean + t)
+    polygon_error: float = error_sum / float(noise.normaliser)
+    return polygon_error

@@ -73,23 +73,23 @@ def optimal_table(
     """
     if len(values) > MOST_STATES:
         raise TableError(f"a table has at most {MOST_STATES} states, not {len(values)}: use the staircase sampler")
-    places = np.unique(values[constraint], axis=0)
-    if constraint.sum() < 2 or len(places) < 2:
+    distinct_points = np.unique(values[constraint], axis=0)
+    if constraint.sum() < 2 or len(distinct_points) < 2:
         raise TableError("there is nothing to choose among measurements that are all the same: use the fallback table")
-    if hull.largest_gauge(places) == math.inf:
+    if hull.largest_gauge(distinct_points) == math.inf:
         raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
-    replaced = values[surrogates(values, constraint)]
-    rows = np.argmax((replaced[:, None, :] == places[None, :, :]).all(axis=2), axis=1)
-    away = np.sum((values[:, None, :] - places[None, :, :]).astype(np.float64) ** 2, axis=2)
-    costs = np.zeros((len(places), len(places)))
-    np.add.at(costs, rows, _distribution(prior, constraint)[:, None] * away)
-    demands = _demands(hull, places, epsilon)
-    mass = _solved(costs, demands, seconds)
-    used = mass.max(axis=0) > _UNUSED
-    mass = mass[:, used] / mass[:, used].sum(axis=1, keepdims=True)
-    weights, share = certified(mass, demands)
-    check_table(weights[rows], protected_pairs(hull, values, constraint), epsilon)
-    return TableWeights(weights[rows], places[used], share)
+    surrogate_points = values[surrogates(values, constraint)]
+    row_of_state = np.argmax((surrogate_points[:, None, :] == distinct_points[None, :, :]).all(axis=2), axis=1)
+    squared_distances = np.sum((values[:, None, :] - distinct_points[None, :, :]).astype(np.float64) ** 2, axis=2)
+    costs = np.zeros((len(distinct_points), len(distinct_points)))
+    np.add.at(costs, row_of_state, _distribution(prior, constraint)[:, None] * squared_distances)
+    demands = _demands(hull, distinct_points, epsilon)
+    probabilities = _solve_program(costs, demands, seconds)
+    is_used = probabilities.max(axis=0) > _UNUSED
+    probabilities = probabilities[:, is_used] / probabilities[:, is_used].sum(axis=1, keepdims=True)
+    weights, share = certified(probabilities, demands)
+    check_table(weights[row_of_state], protected_pairs(hull, values, constraint), epsilon)
+    return TableWeights(weights[row_of_state], distinct_points[is_used], share)
 
 
 def _distribution(prior: ArrayLike | None, constraint: Bools) -> Floats:
@@ -103,62 +103,62 @@ def _distribution(prior: ArrayLike | None, constraint: Bools) -> Floats:
     return np.asarray(distribution, dtype=np.float64)
 
 
-def _demands(hull: Hull, places: Ints, epsilon: Fraction | int | float) -> list[_Demand]:
+def _demands(hull: Hull, distinct_points: Ints, epsilon: Fraction | int | float) -> list[_Demand]:
     """Constraints on the rows of n distinct places: epsilon for pairs within K, and theorem 6.3 for all others."""
-    near = hull.pairs_within(places)
-    np.fill_diagonal(near, False)
-    demands = [_Demand(near, floor_exp(epsilon))]
-    steps = shortest_path(csr_array(near), unweighted=True)
-    gauges = np.array([hull.ceil_gauges(place - places) for place in places])
-    for size in np.unique(gauges[gauges < steps]).tolist():
-        pairs = np.zeros_like(near)
-        for i, j in np.argwhere(np.triu(gauges == size, 1)):
-            if size < steps[i, j]:  # not implied by what is asked for so far
+    is_protected = hull.pairs_within(distinct_points)
+    np.fill_diagonal(is_protected, False)
+    demands = [_Demand(is_protected, floor_exp(epsilon))]
+    implied_steps = shortest_path(csr_array(is_protected), unweighted=True)
+    gauges = np.array([hull.ceil_gauges(place - distinct_points) for place in distinct_points])
+    for gauge in np.unique(gauges[gauges < implied_steps]).tolist():
+        pairs = np.zeros_like(is_protected)
+        for i, j in np.argwhere(np.triu(gauges == gauge, 1)):
+            if gauge < implied_steps[i, j]:  # not implied by what is asked for so far
                 pairs[i, j] = pairs[j, i] = True
-                through = steps[:, i, None] + size + steps[None, j, :]
-                steps = np.minimum(steps, np.minimum(through, through.T))
-        demands.append(_Demand(pairs, floor_exp(min(Fraction(epsilon) * size, _MOST_EPSILON))))
+                steps_by_pair = implied_steps[:, i, None] + gauge + implied_steps[None, j, :]
+                implied_steps = np.minimum(implied_steps, np.minimum(steps_by_pair, steps_by_pair.T))
+        demands.append(_Demand(pairs, floor_exp(min(Fraction(epsilon) * gauge, _MOST_EPSILON))))
     return demands
 
 
-def _solved(costs: Floats, demands: list[_Demand], seconds: float) -> Floats:
+def _solve_program(costs: Floats, demands: list[_Demand], seconds: float) -> Floats:
     """Rows n x M of least total cost that meet the demands, up to the solver's tolerance."""
-    count, choice = costs.shape
+    row_count, outputs = costs.shape
     # one block of M variables for each row, then one for each clique; a constraint reads low - high * factor <= 0
-    smaller: list[int] = []
-    larger: list[int] = []
+    lower_blocks: list[int] = []
+    upper_blocks: list[int] = []
     factors: list[float] = []
-    blocks = count
+    block_count = row_count
     for pairs, bound in demands:
         ratio = bound / (1 << RATIO_BITS)
         for clique in _cliques(pairs):
             if len(clique) == 2:
-                smaller += clique
-                larger += clique[::-1]
+                lower_blocks += clique
+                upper_blocks += clique[::-1]
                 factors += [ratio] * 2
                 continue
-            smaller += [blocks] * len(clique) + clique
-            larger += clique + [blocks] * len(clique)
+            lower_blocks += [block_count] * len(clique) + clique
+            upper_blocks += clique + [block_count] * len(clique)
             factors += [1.0] * len(clique) + [ratio] * len(clique)
-            blocks += 1
-    height, cells = len(smaller), np.arange(choice)
-    lines = (np.arange(height)[:, None] * choice + cells).ravel()
-    ones, scaled = np.ones(lines.size), np.repeat(-np.array(factors), choice)
-    left, right = ((np.array(ends)[:, None] * choice + cells).ravel() for ends in (smaller, larger))
-    bounds = coo_array(
-        (np.concatenate([ones, scaled]), (np.concatenate([lines, lines]), np.concatenate([left, right]))),
-        shape=(height * choice, blocks * choice),
+            block_count += 1
+    bound_count, columns = len(lower_blocks), np.arange(outputs)
+    lines = (np.arange(bound_count)[:, None] * outputs + columns).ravel()
+    ones, minus_factors = np.ones(lines.size), np.repeat(-np.array(factors), outputs)
+    left, right = ((np.array(indices)[:, None] * outputs + columns).ravel() for indices in (lower_blocks, upper_blocks))
+    inequalities = coo_array(
+        (np.concatenate([ones, minus_factors]), (np.concatenate([lines, lines]), np.concatenate([left, right]))),
+        shape=(bound_count * outputs, block_count * outputs),
     )
-    sums = coo_array(
-        (np.ones(count * choice), (np.repeat(np.arange(count), choice), np.arange(count * choice))),
-        shape=(count, blocks * choice),
+    equalities = coo_array(
+        (np.ones(row_count * outputs), (np.repeat(np.arange(row_count), outputs), np.arange(row_count * outputs))),
+        shape=(row_count, block_count * outputs),
     )
     solution = linprog(
-        np.concatenate([costs.ravel(), np.zeros((blocks - count) * choice)]),
-        A_ub=bounds.tocsr(),
-        b_ub=np.zeros(height * choice),
-        A_eq=sums.tocsr(),
-        b_eq=np.ones(count),
+        np.concatenate([costs.ravel(), np.zeros((block_count - row_count) * outputs)]),
+        A_ub=inequalities.tocsr(),
+        b_ub=np.zeros(bound_count * outputs),
+        A_eq=equalities.tocsr(),
+        b_eq=np.ones(row_count),
         method="highs-ipm",  # with crossover; two to four times quicker here than the simplex method
         options={
             "time_limit": seconds,
@@ -170,8 +170,8 @@ def _solved(costs: Floats, demands: list[_Demand], seconds: float) -> Floats:
         raise TableError(f"no optimal table within {seconds:g} seconds: allow more time, or build one from the hull")
     if solution.x is None or solution.status != 0:
         raise TableError(f"no optimal table: {' '.join(solution.message.split())}")
-    mass = np.maximum(solution.x[: count * choice].reshape(count, choice), 0.0)
-    return np.asarray(mass / mass.sum(axis=1, keepdims=True), dtype=np.float64)
+    probabilities = np.maximum(solution.x[: row_count * outputs].reshape(row_count, outputs), 0.0)
+    return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def _cliques(pairs: Bools) -> Iterator[list[int]]:
@@ -183,13 +183,13 @@ def _cliques(pairs: Bools) -> Iterator[list[int]]:
         candidates = pairs[i] & pairs[j]
         while candidates.any():
             # the one with the most pairs still to cover, and of equals the lowest
-            chosen = int(np.argmax(np.where(candidates, pairs_left[:, clique].sum(axis=1), -1)))
-            clique.append(chosen)
-            candidates &= pairs[chosen]
-        inside = np.ix_(clique, clique)
+            best_state = int(np.argmax(np.where(candidates, pairs_left[:, clique].sum(axis=1), -1)))
+            clique.append(best_state)
+            candidates &= pairs[best_state]
+        clique_pairs = np.ix_(clique, clique)
         # both directions are counted in `left`, and a clique of k states costs 2 k constraints and a variable
-        if pairs_left[inside].sum() > 2 * len(clique):
-            pairs_left[inside] = False
+        if pairs_left[clique_pairs].sum() > 2 * len(clique):
+            pairs_left[clique_pairs] = False
             yield sorted(clique)
         else:
             pairs_left[i, j] = pairs_left[j, i] = False

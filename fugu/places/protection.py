@@ -46,16 +46,16 @@ def cheapest(hull: Hull, differences: Ints, *, by_error: bool) -> int:
     the least.
     """
     signs = np.sign(differences)
-    leading = signs[np.arange(len(signs)), np.argmax(signs != 0, axis=1)]
-    upright = np.where(leading < 0, -1, 1)[:, None] * differences  # v and -v make the same hull
-    candidates = distinct(upright)
+    leading_signs = signs[np.arange(len(signs)), np.argmax(signs != 0, axis=1)]
+    upper_half = np.where(leading_signs < 0, -1, 1)[:, None] * differences  # v and -v make the same hull
+    candidates = distinct(upper_half)
     estimates = _errors(hull, candidates) if by_error else _areas(hull, candidates)
     candidates = candidates[estimates <= estimates.min() * _CLOSE]
-    grown = [hull.extended(candidate) for candidate in candidates]
-    costs = [noise_error(region) if by_error else region.area for region in grown]
-    least = min(costs)
-    winners = [candidate for candidate, value in zip(candidates, costs, strict=True) if value == least]
-    return min(int(np.argmax(np.all(upright == winner, axis=1))) for winner in winners)
+    extended_hulls = [hull.extended(candidate) for candidate in candidates]
+    costs = [noise_error(extended_hull) if by_error else extended_hull.area for extended_hull in extended_hulls]
+    least_cost = min(costs)
+    winners = [candidate for candidate, cost in zip(candidates, costs, strict=True) if cost == least_cost]
+    return min(int(np.argmax(np.all(upper_half == winner, axis=1))) for winner in winners)
 
 
 def _errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
@@ -64,26 +64,26 @@ def _errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
     Off the span of K that hull is a double pyramid over K: its simplices are those of K with one more corner, +-v, all
     of one height. So the mean of |c|^2 summed over the corners and of |sum c|^2 grows by 2 |v|^2.
     """
-    squares: NDArray[np.float64] = np.sum(differences.astype(np.float64) ** 2, axis=1)
-    estimates = float(noise_error(hull)) + 2.0 * squares
-    within = ~np.any(differences @ hull.equations.T, axis=1)
+    squared_lengths: NDArray[np.float64] = np.sum(differences.astype(np.float64) ** 2, axis=1)
+    estimates = float(noise_error(hull)) + 2.0 * squared_lengths
+    in_span = ~np.any(differences @ hull.equations.T, axis=1)
     if hull.rank:
-        sizes, moments = _grown(hull, differences[within])
-        estimates[within] = moments / sizes / float(hull.scale) ** 2
+        volumes, moments = _extended_moments(hull, differences[in_span])
+        estimates[in_span] = moments / volumes / float(hull.scale) ** 2
     return estimates
 
 
 def _areas(hull: Hull, differences: Ints) -> NDArray[np.float64]:
     """The volume of Conv(K and +-v), up to a constant factor; 0 if it is flat."""
     if hull.rank == hull.dimensions:
-        return _grown(hull, differences)[0]
+        return _extended_moments(hull, differences)[0]
     if hull.rank < hull.dimensions - 1:
         return np.zeros(len(differences))
     heights = np.abs(differences @ hull.equations[0])  # of a double pyramid over K
     return np.asarray(heights, dtype=np.float64)
 
 
-def _grown(hull: Hull, differences: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _extended_moments(hull: Hull, differences: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The volume of Conv(K and +-v) and its second moment, up to constant factors, for each of n differences.
 
     K grows by the simplices between v and the facets that v sees, and by their mirror images: a facet that v sees, -v
@@ -91,18 +91,18 @@ def _grown(hull: Hull, differences: Ints) -> tuple[NDArray[np.float64], NDArray[
     differences lie in the span of K, whose `axes` carry the signs of the volumes.
     """
     points = hull.scale * differences.astype(np.float64)
-    pieces = list(hull.simplices())
-    corners = np.array([chosen for chosen, _ in pieces], dtype=np.float64)
-    own = np.array([size for _, size in pieces], dtype=np.float64)
-    squares, totals = np.sum(corners**2, axis=(1, 2)), corners.sum(axis=1)
-    spread = np.sum(totals**2, axis=1)
+    simplices = list(hull.simplices())
+    corners = np.array([simplex_corners for simplex_corners, _ in simplices], dtype=np.float64)
+    volumes = np.array([size for _, size in simplices], dtype=np.float64)
+    squares, corner_sums = np.sum(corners**2, axis=(1, 2)), corners.sum(axis=1)
+    sum_squares = np.sum(corner_sums**2, axis=1)
     # the simplex over a facet has its sign from the side of the facet that v is on; 0 lies on the other
-    places = corners[:, :, hull.axes]
-    edges = places[None] - points[:, None, None, hull.axes]
-    new = 2.0 * np.maximum(-_determinants(edges) * np.sign(_determinants(places)), 0.0)
-    lengths = np.sum(points**2, axis=1)[:, None]
-    moments = new * (squares + spread + 2.0 * (lengths + points @ totals.T))  # |sum c + v|^2 multiplied out
-    return own.sum() + new.sum(axis=1), own @ (squares + spread) + moments.sum(axis=1)
+    span_corners = corners[:, :, hull.axes]
+    edges = span_corners[None] - points[:, None, None, hull.axes]
+    gains = 2.0 * np.maximum(-_determinants(edges) * np.sign(_determinants(span_corners)), 0.0)
+    norms = np.sum(points**2, axis=1)[:, None]
+    moments = gains * (squares + sum_squares + 2.0 * (norms + points @ corner_sums.T))  # |sum c + v|^2 multiplied out
+    return volumes.sum() + gains.sum(axis=1), volumes @ (squares + sum_squares) + moments.sum(axis=1)
 
 
 def _determinants(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -193,22 +193,22 @@ def protect(
         raise GraphError("no state is possible, so there is nothing to protect")
     if cap is not None and cap < 1:
         raise GraphError(f"a cap is at least 1, got {cap}")
-    added: list[tuple[int, int]] = []
-    final = restrict(graph, constraint)
-    hull = graph_hull(values, final)
-    waiting = states[~final[states].any(axis=1)]  # an edge protects both its ends
-    while len(states) > 1 and len(waiting := _from_exposed(hull, values, waiting, states)):
-        state = int(waiting[0])
+    added_edges: list[tuple[int, int]] = []
+    protected_graph = restrict(graph, constraint)
+    hull = graph_hull(values, protected_graph)
+    unchecked_states = states[~protected_graph[states].any(axis=1)]  # an edge protects both its ends
+    while len(states) > 1 and len(unchecked_states := _skip_protected(hull, values, unchecked_states, states)):
+        state = int(unchecked_states[0])
         partner = _partner(hull, values, state, states, objective)
-        added.append((state, partner))
-        final[state, partner] = final[partner, state] = True
+        added_edges.append((state, partner))
+        protected_graph[state, partner] = protected_graph[partner, state] = True
         hull = hull.extended(values[state] - values[partner])
-    capped, within = hull, hull.largest_gauge(values[states])
-    if cap is not None and within == math.inf:
-        capped = hull.capped(complete_hull(values[states]), cap)
-        within = capped.largest_gauge(values[states])
-    single = (int(states[0]),) if len(states) == 1 else ()
-    return Protection(final, tuple(added), capped, within, capped is not hull, single)
+    capped_hull, factor = hull, hull.largest_gauge(values[states])
+    if cap is not None and factor == math.inf:
+        capped_hull = hull.capped(complete_hull(values[states]), cap)
+        factor = capped_hull.largest_gauge(values[states])
+    unprotectable = (int(states[0]),) if len(states) == 1 else ()
+    return Protection(protected_graph, tuple(added_edges), capped_hull, factor, capped_hull is not hull, unprotectable)
 
 
 def protect_likely(
@@ -236,43 +236,43 @@ def protect_likely(
     surrogate = surrogates(values, likely)
     # a state measured as its surrogate has the difference 0 to all that share the row, and 0 lies in every hull
     protection = protect(values[surrogate], graph, possible, objective=objective, cap=cap)
-    final = _joined(graph, possible, likely, surrogate)
-    added = tuple((state, int(surrogate[partner])) for state, partner in protection.added)
-    for state, partner in added:
-        final[state, partner] = final[partner, state] = True
-    return protection._replace(graph=final, added=added)
+    merged_graph = _merge_surrogates(graph, possible, likely, surrogate)
+    added_edges = tuple((state, int(surrogate[partner])) for state, partner in protection.added)
+    for state, partner in added_edges:
+        merged_graph[state, partner] = merged_graph[partner, state] = True
+    return protection._replace(graph=merged_graph, added=added_edges)
 
 
-def _joined(graph: Bools, possible: Bools, likely: Bools, surrogate: Ints) -> Bools:
+def _merge_surrogates(graph: Bools, possible: Bools, likely: Bools, surrogate: Ints) -> Bools:
     """The graph inside C with all states that share a row made one; every likely state is among those of its row."""
     states = np.flatnonzero(possible)
     states = states[np.argsort(surrogate[states], kind="stable")]
-    starts = np.searchsorted(surrogate[states], np.flatnonzero(likely))
+    row_starts = np.searchsorted(surrogate[states], np.flatnonzero(likely))
     # twice the rows, since columns are slower: the graph is symmetric
-    half = np.logical_or.reduceat(graph[np.ix_(states, states)], starts, axis=0)
-    pairs = np.zeros_like(graph)
-    pairs[np.ix_(likely, likely)] = np.logical_or.reduceat(half.T, starts, axis=0)
-    np.fill_diagonal(pairs, False)
-    return pairs
+    merged_rows = np.logical_or.reduceat(graph[np.ix_(states, states)], row_starts, axis=0)
+    merged_graph = np.zeros_like(graph)
+    merged_graph[np.ix_(likely, likely)] = np.logical_or.reduceat(merged_rows.T, row_starts, axis=0)
+    np.fill_diagonal(merged_graph, False)
+    return merged_graph
 
 
-def _from_exposed(hull: Hull, values: Ints, waiting: Ints, states: Ints) -> Ints:
+def _skip_protected(hull: Hull, values: Ints, candidates: Ints, states: Ints) -> Ints:
     """Rest of a list of states, from the first exposed state on."""
-    for start in range(0, len(waiting), _AT_ONCE):
-        block = waiting[start : start + _AT_ONCE]
+    for start in range(0, len(candidates), _AT_ONCE):
+        block = candidates[start : start + _AT_ONCE]
         is_exposed = np.count_nonzero(hull.differences_within(values[block], values[states]), axis=1) == 1
         if is_exposed.any():
-            return waiting[start + int(np.argmax(is_exposed)) :]
-    return waiting[:0]
+            return candidates[start + int(np.argmax(is_exposed)) :]
+    return candidates[:0]
 
 
 def _partner(hull: Hull, values: Ints, state: int, states: Ints, objective: Objective) -> int:
-    others = states[states != state]
-    differences = values[state] - values[others]
+    other_states = states[states != state]
+    differences = values[state] - values[other_states]
     if objective == "nearest":
-        best = int(np.argmin(np.sum(differences * differences, axis=1)))  # the first of equals
+        partner_index = int(np.argmin(np.sum(differences * differences, axis=1)))  # the first of equals
     elif objective in ("area", "error"):
-        best = cheapest(hull, differences, by_error=objective == "error")
+        partner_index = cheapest(hull, differences, by_error=objective == "error")
     else:
         raise GraphError(f"the objective is error, nearest or area, not {objective}")
-    return int(others[best])
+    return int(other_states[partner_index])

@@ -76,11 +76,11 @@ class Box(NamedTuple):
         return (np.array(self.low) + self.step * grid).astype(np.int64)
 
 
-def window(values: Ints, most: int) -> Box:
+def window(values: Ints, max_outputs: int) -> Box:
     """The box around n x d points, of the smallest step that a number of outputs, at least 1, allows; centred."""
     low, high = values.min(axis=0), values.max(axis=0)
     step = 1
-    while math.prod(int(size) for size in (high - low) // step + 1) > most:
+    while math.prod(int(size) for size in (high - low) // step + 1) > max_outputs:
         step += 1
     shape = (high - low) // step + 1
     return Box(tuple((low + ((high - low) - step * (shape - 1)) // 2).tolist()), step, tuple(shape.tolist()))
@@ -95,30 +95,30 @@ def clamped_mass(hull: Hull, values: Ints, outputs: Box, ratio: float) -> NDArra
     if hull.rank < hull.dimensions:
         raise GraphError("the hull is flat: clamp within its span")
     step, shape = outputs.step, np.array(outputs.shape)
-    places, residues = np.divmod(values - np.array(outputs.low), step)
-    classes = np.unique(residues, axis=0)
-    points = max(_LEAST_POINTS, _MOST_TERMS // (len(classes) * len(hull.normals)))
-    reach = _reach(hull, ratio, step, np.abs(places).max(axis=0) + shape + 1, points)
-    distributions = {tuple(row): _distribution(hull, row, step, reach, ratio) for row in classes}
+    output_indices, residues = np.divmod(values - np.array(outputs.low), step)
+    distinct_residues = np.unique(residues, axis=0)
+    max_points = max(_LEAST_POINTS, _MOST_TERMS // (len(distinct_residues) * len(hull.normals)))
+    noise_reach = _noise_reach(hull, ratio, step, np.abs(output_indices).max(axis=0) + shape + 1, max_points)
+    distributions = {tuple(row): _distribution(hull, row, step, noise_reach, ratio) for row in distinct_residues}
     rows = []
-    for place, residue in zip(places, residues, strict=True):
-        cells = distributions[tuple(residue)]
+    for output_index, residue in zip(output_indices, residues, strict=True):
+        cell_mass = distributions[tuple(residue)]
         for axis, size in enumerate(outputs.shape):
             # the first cell takes everything below it, the last one everything above
-            starts = reach[axis] - place[axis] + np.arange(size)
-            starts[0] = 0
-            cells = np.add.reduceat(cells, starts, axis=axis)
-        rows.append(cells.ravel() / cells.sum())
+            cell_starts = noise_reach[axis] - output_index[axis] + np.arange(size)
+            cell_starts[0] = 0
+            cell_mass = np.add.reduceat(cell_mass, cell_starts, axis=axis)
+        rows.append(cell_mass.ravel() / cell_mass.sum())
     return np.array(rows)
 
 
-def _reach(hull: Hull, ratio: float, step: int, least: Ints, points: int) -> Ints:
+def _noise_reach(hull: Hull, ratio: float, step: int, min_reach: Ints, max_points: int) -> Ints:
     """How many steps of the window to follow the noise in each direction: to a negligible tail, if that is feasible."""
     shells = math.log(_TAIL) / math.log(ratio) + 2.0
     extent = np.abs(hull.vertices).max(axis=0) / (hull.scale * step)
     while True:
-        reach: Ints = np.maximum(np.ceil(shells * extent).astype(np.int64), least)
-        if math.prod(int(side) for side in 2 * reach + 1) <= points or np.array_equal(reach, least):
+        reach: Ints = np.maximum(np.ceil(shells * extent).astype(np.int64), min_reach)
+        if math.prod(int(length) for length in 2 * reach + 1) <= max_points or np.array_equal(reach, min_reach):
             return reach
         shells *= 0.9
 
@@ -134,24 +134,24 @@ def _distribution(hull: Hull, residue: Ints, step: int, reach: Ints, ratio: floa
 def lattice_basis(hull: Hull) -> Ints:
     """A short basis, rank x d, of the integer points in the span of a hull; the unit vectors if the rank is full."""
     if hull.rank == 1 < hull.dimensions:
-        end = hull.vertices[1]
-        return np.asarray(end[None, :] // math.gcd(*end.tolist()), dtype=np.int64)
+        first_vertex = hull.vertices[1]
+        return np.asarray(first_vertex[None, :] // math.gcd(*first_vertex.tolist()), dtype=np.int64)
     if hull.rank != 2 or hull.dimensions != 3:
         return np.eye(hull.dimensions, dtype=np.int64)[list(hull.axes)]
     normal = hull.equations[0].tolist()
-    k, m, n = (value // math.gcd(*normal) for value in normal)
+    k, m, n = (component // math.gcd(*normal) for component in normal)
     g, s, t = bezout(k, m)
     # with (k, m, n) . x = 0 and gcd(g, n) = 1, the last coordinate is a multiple of g
     first, second = ((m // g, -k // g, 0), (-n * s, -n * t, g)) if g else ((1, 0, 0), (0, 1, 0))
     while True:  # Gauss's reduction, so that the axes of a window are nearly at right angles
         if _dot(first, first) > _dot(second, second):
             first, second = second, first
-        length = _dot(first, first)
-        multiple = (2 * _dot(first, second) + length) // (2 * length)
+        squared_length = _dot(first, first)
+        multiple = (2 * _dot(first, second) + squared_length) // (2 * squared_length)
         if multiple == 0:
             return np.array([first, second], dtype=np.int64)
         second = (second[0] - multiple * first[0], second[1] - multiple * first[1], second[2] - multiple * first[2])
-        if _dot(second, second) >= length:
+        if _dot(second, second) >= squared_length:
             return np.array([first, second], dtype=np.int64)
 
 
@@ -168,20 +168,20 @@ def unrolled(hull: Hull, values: Ints) -> tuple[Hull, Ints, Ints]:
     basis = lattice_basis(hull)
     if hull.rank == hull.dimensions:
         return hull, values - values[0], basis
-    spread = values - values[0]
-    if hull.rank == 0 or np.any(spread @ hull.equations.T):
+    differences = values - values[0]
+    if hull.rank == 0 or np.any(differences @ hull.equations.T):
         raise GraphError("the hull is too flat for these points: cap it against the hull of all differences")
-    inner = difference_hull(_coordinates(hull, basis, hull.vertices), scale=hull.scale)
-    return inner, _coordinates(hull, basis, spread), basis
+    span_hull = difference_hull(_coordinates(hull, basis, hull.vertices), scale=hull.scale)
+    return span_hull, _coordinates(hull, basis, differences), basis
 
 
 def _coordinates(hull: Hull, basis: Ints, points: Ints) -> Ints:
     """Coordinates of points of the span in a basis of its lattice; always whole."""
-    seen, axes = points[:, hull.axes], basis[:, hull.axes]
+    projected, projected_basis = points[:, hull.axes], basis[:, hull.axes]
     if hull.rank == 1:
-        return np.asarray(seen // axes[0, 0], dtype=np.int64)
-    (a, b), (c, d) = axes.tolist()
-    x, y = seen[:, 0], seen[:, 1]
+        return np.asarray(projected // projected_basis[0, 0], dtype=np.int64)
+    (a, b), (c, d) = projected_basis.tolist()
+    x, y = projected[:, 0], projected[:, 1]
     return np.asarray(np.stack([x * d - y * c, y * a - x * b], axis=1) // (a * d - b * c), dtype=np.int64)
 
 
@@ -225,8 +225,8 @@ def check_table(weights: ArrayLike, protected: Bools, epsilon: Fraction | int | 
     table = table.astype(np.int64)
     for state in np.flatnonzero(table.sum(axis=1) != SCALE):
         raise TableError(f"the weights of state {state} sum to {int(table[state].sum())}, not to 2^32")
-    if (broken := _broken(table, protected, floor_exp(epsilon))) is not None:
-        i, j, z = broken
+    if (violation := _find_violation(table, protected, floor_exp(epsilon))) is not None:
+        i, j, z = violation
         raise TableError(
             f"output {z} tells state {i} from state {j}: weights {table[i, z]} and {table[j, z]} "
             f"are further apart than e^{float(epsilon):g}"
@@ -254,33 +254,33 @@ def build_table(
     """
     if len(values) > MOST_STATES:
         raise TableError(f"a table has at most {MOST_STATES} states, not {len(values)}: use the staircase sampler")
-    inside = values[constraint]
-    if len(inside) < 2:
+    constraint_values = values[constraint]
+    if len(constraint_values) < 2:
         raise TableError("the constraint set leaves one state or none: use the fallback table")
-    if not np.any(inside - inside[0]):
+    if not np.any(constraint_values - constraint_values[0]):
         raise TableError("all possible states measure the same, so a release would be exact: use the fallback table")
-    if hull.largest_gauge(inside) == math.inf:
+    if hull.largest_gauge(constraint_values) == math.inf:
         raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
     protected = protected_pairs(hull, values, constraint)
     demands = [(protected[np.ix_(constraint, constraint)], floor_exp(epsilon))]
-    factor = math.ceil(hull.largest_gauge(inside))
+    factor = math.ceil(hull.largest_gauge(constraint_values))
     if factor * Fraction(epsilon) <= MOST_EPSILON:
-        demands.append((complete(len(inside)), floor_exp(factor * Fraction(epsilon))))
-    full, places, basis = unrolled(hull, inside)
-    box = window(places, most_outputs)
+        demands.append((complete(len(constraint_values)), floor_exp(factor * Fraction(epsilon))))
+    span_hull, span_points, basis = unrolled(hull, constraint_values)
+    box = window(span_points, most_outputs)
     exact_ratio = float(noise_ratio(epsilon))
-    best: tuple[Ints, float] | None = None
+    best_table: tuple[Ints, float] | None = None
     # Away from the lattice of the differences rows need different normalisers; a little more noise makes up for it.
-    for effort in (1.0,) if box.step == 1 else (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5):
-        candidate = certified(clamped_mass(full, places, box, exact_ratio**effort), demands)
-        if best is None or candidate[1] < best[1]:
-            best = candidate
-        if best[1] <= _SMALL_SHARE:
+    for ratio_exponent in (1.0,) if box.step == 1 else (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5):
+        candidate = certified(clamped_mass(span_hull, span_points, box, exact_ratio**ratio_exponent), demands)
+        if best_table is None or candidate[1] < best_table[1]:
+            best_table = candidate
+        if best_table[1] <= _SMALL_SHARE:
             break
-    assert best is not None
-    rows = best[0][(np.cumsum(constraint) - 1)[surrogates(values, constraint)]]
+    assert best_table is not None
+    rows = best_table[0][(np.cumsum(constraint) - 1)[surrogates(values, constraint)]]
     check_table(rows, protected, epsilon)
-    return TableWeights(rows, inside[0] + box.points() @ basis, best[1])
+    return TableWeights(rows, constraint_values[0] + box.points() @ basis, best_table[1])
 
 
 def table_loss(weights: Ints) -> NDArray[np.float64]:
@@ -302,32 +302,32 @@ def certified(mass: NDArray[np.float64], demands: Sequence[tuple[Bools, int]]) -
     share = 2.0**-28
     while True:
         table = _rounded((1.0 - share) * mass + share * profile)
-        if share == 1.0 or all(_broken(table, pairs, bound) is None for pairs, bound in demands):
+        if share == 1.0 or all(_find_violation(table, protected, bound) is None for protected, bound in demands):
             return table, share
         share *= 2.0
 
 
-def _broken(table: Ints, protected: Bools, bound: int) -> tuple[int, int, int] | None:
+def _find_violation(table: Ints, protected: Bools, bound: int) -> tuple[int, int, int] | None:
     """A protected pair and an output that separates it by more than bound / 2^24, if there is one."""
-    most = _most(table, bound)
+    upper_bounds = _upper_bounds(table, bound)
     for state in np.flatnonzero(protected.any(axis=1)):
-        others = np.flatnonzero(protected[state])
-        wrong = table[state] > most[others]
-        if wrong.any():
-            other, output = np.argwhere(wrong)[0]
-            return int(state), int(others[other]), int(output)
+        partners = np.flatnonzero(protected[state])
+        exceeds_bound = table[state] > upper_bounds[partners]
+        if exceeds_bound.any():
+            partner_index, output = np.argwhere(exceeds_bound)[0]
+            return int(state), int(partners[partner_index]), int(output)
     return None
 
 
-def _most(table: Ints, bound: int) -> Ints:
+def _upper_bounds(table: Ints, bound: int) -> Ints:
     """floor(bound W / 2^24) of weights, in two parts so that neither overflows."""
     integer_part, fraction = divmod(bound, 1 << RATIO_BITS)
     return integer_part * table + (fraction * table >> RATIO_BITS)
 
 
-def _rounded(rows: NDArray[np.float64]) -> Ints:
+def _rounded(probabilities: NDArray[np.float64]) -> Ints:
     """Rows of integers of at least 1 that sum to 2^32; what is left over goes to the largest cell."""
-    table = np.maximum(1, np.floor(rows * SCALE)).astype(np.int64)
+    table = np.maximum(1, np.floor(probabilities * SCALE)).astype(np.int64)
     table[np.arange(len(table)), np.argmax(table, axis=1)] += SCALE - table.sum(axis=1)
     return np.asarray(table, dtype=np.int64)
 
@@ -369,13 +369,13 @@ def compile_noise(
     """
     likely = constraint if likely is None else likely
     if len(values) <= MAX_TABLE_STATES:
-        points = math.prod((np.ptp(values[likely], axis=0) + 1).tolist())
-        if short and hull.scale == 1 and hull.rank == hull.dimensions and len(values) * points <= _MOST_SHORT_CELLS:
+        cells = math.prod((np.ptp(values[likely], axis=0) + 1).tolist())
+        if short and hull.scale == 1 and hull.rank == hull.dimensions and len(values) * cells <= _MOST_SHORT_CELLS:
             with suppress(GraphError):
                 return _staircase_noise(hull, values, likely, epsilon)
         return noise_table(build_table(hull, values, likely, epsilon))
-    spread = values[likely] - values[likely][0]
-    if hull.scale != 1 or hull.rank < hull.dimensions or np.any(spread @ hull.equations.T):
+    differences = values[likely] - values[likely][0]
+    if hull.scale != 1 or hull.rank < hull.dimensions or np.any(differences @ hull.equations.T):
         hull = complete_hull(values[likely])
     return _staircase_noise(hull, values, likely, epsilon)
 
@@ -388,12 +388,12 @@ def fallback_noise(values: Ints, epsilon: float) -> Noise:
 def emission(noise: Noise, values: Ints) -> Emission:
     """The probability of each point given each state; GraphError if the matrix would be too large."""
     if isinstance(noise, NoiseTable):
-        rows = np.array(noise.rows, dtype=np.int64).reshape(noise.states, -1)
-        weights = np.diff(rows, prepend=0, append=SCALE, axis=1)
+        cumulative_weights = np.array(noise.rows, dtype=np.int64).reshape(noise.states, -1)
+        weights = np.diff(cumulative_weights, prepend=0, append=SCALE, axis=1)
         return Emission({point: index for index, point in enumerate(noise.points)}, weights / SCALE)
     shape = tuple(high - low + 1 for low, high in zip(noise.low, noise.high, strict=True))
-    if len(values) * (points := math.prod(shape)) > MOST_CELLS:
-        raise GraphError(f"{len(values)} states and {points} points are too many: measure on a coarser lattice")
+    if len(values) * (point_count := math.prod(shape)) > MOST_CELLS:
+        raise GraphError(f"{len(values)} states and {point_count} points are too many: measure on a coarser lattice")
     box = Box(noise.low, 1, shape)
     mass = clamped_mass(_polygon(noise.noise.vertices), _centres(noise, values), box, float(noise.noise.ratio))
     return Emission({tuple(point): index for index, point in enumerate(box.points().tolist())}, mass)
@@ -414,9 +414,9 @@ def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -
     states = np.flatnonzero(constraint)
     if isinstance(noise, NoiseTable):
         weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)[states]
-        most = _most(weights, measurement.floor_exp(epsilon))
-        within = np.array([np.all(row <= most, axis=1) for row in weights])
-        pairs[np.ix_(states, states)] = within & within.T
+        upper_bounds = _upper_bounds(weights, measurement.floor_exp(epsilon))
+        keeps_bound = np.array([np.all(row <= upper_bounds, axis=1) for row in weights])
+        pairs[np.ix_(states, states)] = keeps_bound & keeps_bound.T
     else:
         pairs[np.ix_(states, states)] = _polygon(noise.noise.vertices).pairs_within(_centres(noise, values)[states])
     np.fill_diagonal(pairs, False)
@@ -426,8 +426,8 @@ def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -
 def _staircase_noise(hull: Hull, values: Ints, likely: Bools, epsilon: float) -> StaircaseNoise:
     if hull.rank < hull.dimensions:
         raise GraphError("the states lie in a line or a plane of a larger space: measure fewer dimensions")
-    inside = values[likely]
-    low, high = (tuple(corner.tolist()) for corner in (inside.min(axis=0), inside.max(axis=0)))
+    likely_values = values[likely]
+    low, high = (tuple(corner.tolist()) for corner in (likely_values.min(axis=0), likely_values.max(axis=0)))
     try:
         return StaircaseNoise(set_of(np.flatnonzero(likely).tolist()), staircase(hull, epsilon), low, high)
     except FrameError as error:
