@@ -68,8 +68,8 @@ class SymbolModel(NamedTuple):
     @classmethod
     def of(cls, policy: Policy) -> SymbolModel:
         """The model of a policy."""
-        symbols = 0 if policy.table is None else policy.table.symbols
-        return cls(policy, bytes(range(symbols)), symbol_bits(symbols), model_of(policy))
+        symbol_count = 0 if policy.table is None else policy.table.symbols
+        return cls(policy, bytes(range(symbol_count)), symbol_bits(symbol_count), model_of(policy))
 
 
 def model_of(policy: Policy) -> Model:
@@ -81,13 +81,13 @@ def model_of(policy: Policy) -> Model:
 
 @cache
 def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: object) -> Model:
-    shown = None
+    mapping = None
     states = chains.stream_sizes[column]
     if chains.typical:
         matrices = np.array(chains.typical, dtype=np.float64)
         transition = np.asarray(np.mean(matrices / matrices.sum(axis=2, keepdims=True), axis=0))
         if chains.named_streams:
-            shown = np.eye(states)[list(chains.shown(column))]
+            mapping = np.eye(states)[list(chains.shown(column))]
             meaning = meaning, tuple(map(chains.shown, range(len(chains.named_streams)))), column
     else:
         ratio = math.sqrt(chains.odds_bound)
@@ -95,9 +95,9 @@ def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: o
         transition = np.asarray(weights / (ratio + states - 1.0), dtype=np.float64)
     weights = np.full((states, 1), SCALE) if table is None else np.array(table.weights())
     emission = weights.astype(np.float64) / SCALE
-    if shown is not None:
-        emission = np.ascontiguousarray(shown @ emission)
-    return Model(transition, emission, likelihood_rows(emission), stationary_distribution(transition), meaning, shown)
+    if mapping is not None:
+        emission = np.ascontiguousarray(mapping @ emission)
+    return Model(transition, emission, likelihood_rows(emission), stationary_distribution(transition), meaning, mapping)
 
 
 class Models(NamedTuple):
@@ -118,8 +118,8 @@ class Bank:
     def __init__(self) -> None:
         self.models: list[Model] = []
         self.states = 2
-        self._known: dict[int, int] = {}
-        self._meanings: dict[object, int] = {}
+        self._index_by_id: dict[int, int] = {}
+        self._meaning_indices: dict[object, int] = {}
         self._facts: list[tuple[int, int, int, int, int]] = []
         self._numbers: list[Floats] = []
         self._size = 0
@@ -127,21 +127,21 @@ class Bank:
 
     def index(self, model: Model) -> int:
         """The index of a model; equal policies share one object."""
-        if (count := self._known.get(id(model))) is None:
-            count = self._known[id(model)] = len(self.models)
+        if (model_index := self._index_by_id.get(id(model))) is None:
+            model_index = self._index_by_id[id(model)] = len(self.models)
             self.models.append(model)
-            meaning = self._meanings.setdefault(model.meaning, len(self._meanings))
-            places = [self._put(part) for part in (model.transition, model.rows, model.initial)]
-            self._facts.append((len(model.initial), meaning, places[0], places[1], places[2]))
+            meaning = self._meaning_indices.setdefault(model.meaning, len(self._meaning_indices))
+            offsets = [self._append(part) for part in (model.transition, model.rows, model.initial)]
+            self._facts.append((len(model.initial), meaning, offsets[0], offsets[1], offsets[2]))
             self.states = max(self.states, len(model.initial))
             self._arrays = None
-        return count
+        return model_index
 
-    def _put(self, part: Floats) -> int:
-        at, flat = self._size, np.ascontiguousarray(part, dtype=np.float64).ravel()
-        self._numbers.append(flat)
-        self._size += len(flat)
-        return at
+    def _append(self, matrix: Floats) -> int:
+        offset, values = self._size, np.ascontiguousarray(matrix, dtype=np.float64).ravel()
+        self._numbers.append(values)
+        self._size += len(values)
+        return offset
 
     @property
     def arrays(self) -> Models:
@@ -154,7 +154,7 @@ class Bank:
 
 NONE, GIVEN = -1, -2
 """In place of a model's index: nothing is known yet; or the distribution of the next row's first tick is."""
-_FEW = 64
+_MAX_SINGLE_TICKS = 64
 
 
 class Beliefs(NamedTuple):
@@ -180,8 +180,8 @@ class Beliefs(NamedTuple):
 
     def widened(self, states: int) -> Beliefs:
         """Room for models of so many states."""
-        more = states - self.distribution.shape[1]
-        return self if more <= 0 else Beliefs(self.state, np.pad(self.distribution, ((0, 0), (0, more))))
+        padding = states - self.distribution.shape[1]
+        return self if padding <= 0 else Beliefs(self.state, np.pad(self.distribution, ((0, 0), (0, padding))))
 
     def grown(self, streams: int) -> Beliefs:
         """Room for so many streams; nothing is known of new ones."""
@@ -191,47 +191,47 @@ class Beliefs(NamedTuple):
         return Beliefs(np.concatenate((self.state, new.state)), np.concatenate((self.distribution, new.distribution)))
 
 
-def follow(beliefs: Beliefs, models: Models, which: Ints, model: Ints, columns: Columns, order: Ints) -> Floats:
+def follow(beliefs: Beliefs, models: Models, slots: Ints, row_models: Ints, columns: Columns, order: Ints) -> Floats:
     """Bring beliefs up to date, in place; (n, k) the distributions of rows' first ticks, given all symbols before.
 
-    `which` and `model` (n,) are each row's stream and model, `order` (n,) the rows in the order of their streams and
-    ticks. Rows without symbols change nothing.
+    `slots` and `row_models` (n,) are each row's stream and model, `order` (n,) the rows in the order of their streams
+    and ticks. Rows without symbols change nothing.
     """
-    firsts = np.zeros((columns.rows, beliefs.distribution.shape[1]))
-    work = np.empty(beliefs.distribution.shape[1])
-    frames = (columns.shift, columns.first, columns.ticks, columns.bits, columns.start, columns.packed)
-    _follow(order, which, model, *frames, *models, *beliefs, firsts, work)
-    return firsts
+    priors = np.zeros((columns.rows, beliefs.distribution.shape[1]))
+    buffer = np.empty(beliefs.distribution.shape[1])
+    frame_columns = (columns.shift, columns.first, columns.ticks, columns.bits, columns.start, columns.packed)
+    _follow(order, slots, row_models, *frame_columns, *models, *beliefs, priors, buffer)
+    return priors
 
 
 @kernel
 def _follow(
-    order: Ints, which: Ints, model: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
-    packed: Bytes, facts: Ints, numbers: Floats, state: Ints, distribution: Floats, firsts: Floats, work: Floats,
+    order: Ints, slots: Ints, row_models: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
+    packed: Bytes, facts: Ints, params: Floats, state: Ints, distribution: Floats, priors: Floats, buffer: Floats,
 ) -> None:  # fmt: skip
     for row in order:
         if count[row] == 0:
             continue
-        s, m = which[row], model[row]
+        slot, m = slots[row], row_models[row]
         k, meaning, chain, rows, initial = facts[m]
-        version = state[s, 0]
-        if version != GIVEN:
-            goes_on = version >= 0 and facts[version, 1] == meaning and state[s, 2] == shift[row]
-            if goes_on:
-                _predict_ahead(distribution, s, k, numbers, chain, first[row] - state[s, 1], work)
+        previous_model = state[slot, 0]
+        if previous_model != GIVEN:
+            is_continued = previous_model >= 0 and facts[previous_model, 1] == meaning and state[slot, 2] == shift[row]
+            if is_continued:
+                _propagate(distribution, slot, k, params, chain, first[row] - state[slot, 1], buffer)
             else:
                 for x in range(k):
-                    distribution[s, x] = numbers[initial + x]
-        _copy(distribution, s, firsts, row, k)
+                    distribution[slot, x] = params[initial + x]
+        _copy(distribution, slot, priors, row, k)
         if k == 2:
-            _two(distribution, s, numbers, chain, rows, initial, packed, start[row], count[row], bits[row])
+            _follow_binary(distribution, slot, params, chain, rows, initial, packed, start[row], count[row], bits[row])
         else:
             for t in range(count[row]):
                 if t:
-                    _predict(distribution, s, k, numbers, chain, work)
-                at = rows + k * _symbol(packed, start[row], t, bits[row])
-                _condition_on(distribution, s, k, numbers, at, initial)
-        state[s, 0], state[s, 1], state[s, 2] = m, first[row] + count[row] - 1, shift[row]
+                    _predict(distribution, slot, k, params, chain, buffer)
+                row_offset = rows + k * _symbol(packed, start[row], t, bits[row])
+                _condition_on(distribution, slot, k, params, row_offset, initial)
+        state[slot, 0], state[slot, 1], state[slot, 2] = m, first[row] + count[row] - 1, shift[row]
 
 
 @part
@@ -241,26 +241,26 @@ def _symbol(packed: Bytes, start: int, t: int, bits: int) -> int:
 
 
 @part
-def _two(
-    distribution: Floats, s: int, numbers: Floats, chain: int, rows: int, initial: int, packed: Bytes, start: int,
+def _follow_binary(
+    distribution: Floats, row: int, params: Floats, chain: int, rows: int, initial: int, packed: Bytes, start: int,
     count: int, bits: int,
 ) -> None:  # fmt: skip
     """A frame of a stream of two states; the same operations as for more."""
-    p00, p01, p10, p11 = numbers[chain], numbers[chain + 1], numbers[chain + 2], numbers[chain + 3]
-    a, b = distribution[s, 0], distribution[s, 1]
+    p00, p01, p10, p11 = params[chain], params[chain + 1], params[chain + 2], params[chain + 3]
+    a, b = distribution[row, 0], distribution[row, 1]
     per_byte, mask = 8 // bits, (1 << bits) - 1
     for t in range(count):
         if t:
             a, b = a * p00 + b * p10, a * p01 + b * p11
-        at = rows + 2 * ((packed[start + t // per_byte] >> (8 - bits - bits * (t % per_byte))) & mask)
-        c, d = a * numbers[at], b * numbers[at + 1]
+        row_offset = rows + 2 * ((packed[start + t // per_byte] >> (8 - bits - bits * (t % per_byte))) & mask)
+        c, d = a * params[row_offset], b * params[row_offset + 1]
         if not c + d > 0.0:
-            a, b = numbers[initial], numbers[initial + 1]
-            c, d = a * numbers[at], b * numbers[at + 1]
+            a, b = params[initial], params[initial + 1]
+            c, d = a * params[row_offset], b * params[row_offset + 1]
         if c + d > 0.0:
             factor = 1.0 / (c + d)
             a, b = c * factor, d * factor
-    distribution[s, 0], distribution[s, 1] = a, b
+    distribution[row, 0], distribution[row, 1] = a, b
 
 
 @part
@@ -271,46 +271,46 @@ def _copy(source: Floats, s: int, target: Floats, t: int, k: int) -> None:
 
 
 @part
-def _predict(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, work: Floats) -> None:
+def _predict(distribution: Floats, row: int, k: int, params: Floats, chain: int, buffer: Floats) -> None:
     """Take a distribution one tick ahead."""
     for y in range(k):
         total = 0.0
         for x in range(k):
-            total += distribution[s, x] * numbers[chain + x * k + y]
-        work[y] = total
+            total += distribution[row, x] * params[chain + x * k + y]
+        buffer[y] = total
     for y in range(k):
-        distribution[s, y] = work[y]
+        distribution[row, y] = buffer[y]
 
 
 @part
-def _condition_on(distribution: Floats, s: int, k: int, numbers: Floats, at: int, initial: int) -> None:
+def _condition_on(distribution: Floats, row: int, k: int, params: Floats, row_offset: int, initial: int) -> None:
     """Condition on a symbol; where that is impossible, on the symbol alone."""
     total = 0.0
     for x in range(k):
-        total += distribution[s, x] * numbers[at + x]
+        total += distribution[row, x] * params[row_offset + x]
     if not total > 0.0:
         total = 0.0
         for x in range(k):
-            distribution[s, x] = numbers[initial + x]
-            total += distribution[s, x] * numbers[at + x]
+            distribution[row, x] = params[initial + x]
+            total += distribution[row, x] * params[row_offset + x]
     if total > 0.0:
         for x in range(k):
-            distribution[s, x] *= numbers[at + x] / total
+            distribution[row, x] *= params[row_offset + x] / total
 
 
 @part
-def _predict_ahead(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, ticks: int, work: Floats) -> None:
+def _propagate(distribution: Floats, row: int, k: int, params: Floats, chain: int, ticks: int, buffer: Floats) -> None:
     """Take a distribution at least one tick ahead and normalise it; far ahead by squaring."""
-    if ticks <= _FEW:
+    if ticks <= _MAX_SINGLE_TICKS:
         for _ in range(ticks):
-            _predict(distribution, s, k, numbers, chain, work)
+            _predict(distribution, row, k, params, chain, buffer)
     else:
         power, square = np.empty(k * k), np.empty(k * k)
         for i in range(k * k):
-            power[i] = numbers[chain + i]
+            power[i] = params[chain + i]
         while ticks:
             if ticks & 1:
-                _predict(distribution, s, k, power, 0, work)
+                _predict(distribution, row, k, power, 0, buffer)
             ticks >>= 1
             for x in range(k):
                 for y in range(k):
@@ -321,60 +321,60 @@ def _predict_ahead(distribution: Floats, s: int, k: int, numbers: Floats, chain:
             power, square = square, power
     total = 0.0
     for x in range(k):
-        total += distribution[s, x]
+        total += distribution[row, x]
     for x in range(k):
-        distribution[s, x] /= total
+        distribution[row, x] /= total
 
 
-def look_back(models: Models, model: Ints, columns: Columns, firsts: Floats, lag: int) -> tuple[Floats, Floats]:
+def look_back(models: Models, row_models: Ints, columns: Columns, priors: Floats, lag: int) -> tuple[Floats, Floats]:
     """Estimate the ticks of frames, each given the symbols of up to `lag` later ones of the same frame.
 
-    `model` (n,) is of each row, `firsts` (n, k) as `follow` returns it. Returns (n, k) means over the ticks of a row of
-    the probabilities of the states, and (n, k) those of its last tick.
+    `row_models` (n,) is of each row, `priors` (n, k) as `follow` returns it. Returns (n, k) means over the ticks of a
+    row of the probabilities of the states, and (n, k) those of its last tick.
     """
-    means, lasts = np.zeros_like(firsts), np.zeros_like(firsts)
-    longest = int(columns.ticks.max(initial=1))
-    work = np.empty((longest + 3, firsts.shape[1]))
-    frames = (columns.ticks, columns.bits, columns.start, columns.packed)
-    _look_back(model, *frames, *models, firsts, lag, means, lasts, work)
-    return means, lasts
+    means, last_beliefs = np.zeros_like(priors), np.zeros_like(priors)
+    max_ticks = int(columns.ticks.max(initial=1))
+    buffer = np.empty((max_ticks + 3, priors.shape[1]))
+    frame_columns = (columns.ticks, columns.bits, columns.start, columns.packed)
+    _look_back(row_models, *frame_columns, *models, priors, lag, means, last_beliefs, buffer)
+    return means, last_beliefs
 
 
 @kernel
 def _look_back(
-    model: Ints, count: Ints, bits: Ints, start: Ints, packed: Bytes, facts: Ints, numbers: Floats, firsts: Floats,
-    lag: int, means: Floats, lasts: Floats, work: Floats,
+    row_models: Ints, count: Ints, bits: Ints, start: Ints, packed: Bytes, facts: Ints, params: Floats, priors: Floats,
+    lag: int, means: Floats, last_beliefs: Floats, buffer: Floats,
 ) -> None:  # fmt: skip
-    for row in range(model.size):
-        k, _, chain, rows, initial = facts[model[row]]
+    for row in range(row_models.size):
+        k, _, chain, rows, initial = facts[row_models[row]]
         n = count[row]
-        spare, after = n, n + 1  # rows of `work` behind the beliefs
-        _copy(firsts, row, work, 0, k)
+        scratch_row, backward_row = n, n + 1  # rows of `buffer` behind the beliefs
+        _copy(priors, row, buffer, 0, k)
         for t in range(n):
             if t:
-                _copy(work, t - 1, work, t, k)
-                _predict(work, t, k, numbers, chain, work[spare])
-            _condition_on(work, t, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
-        _copy(work, n - 1, lasts, row, k)
+                _copy(buffer, t - 1, buffer, t, k)
+                _predict(buffer, t, k, params, chain, buffer[scratch_row])
+            _condition_on(buffer, t, k, params, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
+        _copy(buffer, n - 1, last_beliefs, row, k)
         for t in range(n):
             for x in range(k):
-                work[after, x] = 1.0
-            for later in range(min(t + lag, n - 1), t, -1):
-                at = rows + k * _symbol(packed, start[row], later, bits[row])
+                buffer[backward_row, x] = 1.0
+            for later_tick in range(min(t + lag, n - 1), t, -1):
+                row_offset = rows + k * _symbol(packed, start[row], later_tick, bits[row])
                 highest = 0.0
                 for x in range(k):
                     total = 0.0
                     for y in range(k):
-                        total += numbers[chain + x * k + y] * numbers[at + y] * work[after, y]
-                    work[spare, x] = total
+                        total += params[chain + x * k + y] * params[row_offset + y] * buffer[backward_row, y]
+                    buffer[scratch_row, x] = total
                     highest = max(highest, total)
                 for x in range(k):
-                    work[after, x] = work[spare, x] / highest if highest > 0.0 else 1.0
+                    buffer[backward_row, x] = buffer[scratch_row, x] / highest if highest > 0.0 else 1.0
             total = 0.0
             for x in range(k):
-                total += work[t, x] * work[after, x]
+                total += buffer[t, x] * buffer[backward_row, x]
             for x in range(k):
-                share = work[t, x] * work[after, x] / total if total > 0.0 else work[t, x]
+                share = buffer[t, x] * buffer[backward_row, x] / total if total > 0.0 else buffer[t, x]
                 means[row, x] += share / n
 
 

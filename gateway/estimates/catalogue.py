@@ -39,14 +39,14 @@ class Catalogue:
         self.fleet = fleet
         self.owns = owns
         self._devices: dict[str, dict[str, dict[int, AnyModel]]] = {}
-        self._retired: dict[tuple[str, str], dict[int, AnyModel]] = {}
-        self._stored: dict[tuple[str, str], set[int]] = {}
-        self._ran: dict[tuple[str, str], set[int]] = {}
+        self._old_models: dict[tuple[str, str], dict[int, AnyModel]] = {}
+        self._stored_versions: dict[tuple[str, str], set[int]] = {}
+        self._versions_run: dict[tuple[str, str], set[int]] = {}
         self.may_run: Callable[[str, int], bool] = lambda _device, _version: True
         self.pushed: Callable[[str, int], bool] = lambda _device, _version: False
         self.charges = 0
         self._kinds: dict[tuple[str, str], type[AnyPolicy]] = {}
-        self._verified: set[object] = set()
+        self._verified_claims: set[object] = set()
 
     @classmethod
     def load(
@@ -91,9 +91,9 @@ class Catalogue:
             raise PolicyError(f"policy is for fleet {policy.fleet}, this gateway serves {self.fleet}")
         if not self.owns(policy.device):
             return
-        if (claim := _claim(policy)) not in self._verified:
+        if (claim := _claim(policy)) not in self._verified_claims:
             policy.verify()
-            self._verified.add(claim)
+            self._verified_claims.add(claim)
         self._refuse_other_kind(policy)
         versions = self._devices.setdefault(policy.device, {}).setdefault(policy.stream, {})
         if policy.version in versions and versions[policy.version].policy != policy:
@@ -114,13 +114,13 @@ class Catalogue:
         for document in documents:
             policy = read_policy(document)
             key = policy.device, policy.stream
-            loaded = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
+            loaded_model = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
             self._refuse_other_kind(policy)
-            self._stored.setdefault(key, set()).add(policy.version)
-            self._ran.setdefault(key, set()).add(policy.version)
-            if loaded is None:
-                self._retired.setdefault(key, {})[policy.version] = _model(policy)
-            elif loaded.policy != policy:
+            self._stored_versions.setdefault(key, set()).add(policy.version)
+            self._versions_run.setdefault(key, set()).add(policy.version)
+            if loaded_model is None:
+                self._old_models.setdefault(key, {})[policy.version] = _model(policy)
+            elif loaded_model.policy != policy:
                 raise PolicyError(
                     f"version {policy.version} of {policy.device}/{policy.stream} is not the policy that the stored "
                     "frames were made under; give the changed policy a new version"
@@ -131,17 +131,17 @@ class Catalogue:
 
         Raises RefusedError: unknown device, stream or version of a policy, the first that holds, or the wrong kind.
         """
-        return _of_kind(self._entry(device, stream, version), kind)
+        return _checked_kind(self._active_model(device, stream, version), kind)
 
     def recall(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
         """A policy in force or retired, as a model of its kind; errors as for `find`."""
-        return _of_kind(self._any(device, stream, version), kind)
+        return _checked_kind(self._model_of(device, stream, version), kind)
 
     def policy(self, device: str, stream: str, version: int) -> AnyPolicy:
         """A policy in force or retired, whichever kind it is; errors as for `find`."""
-        return self._any(device, stream, version).policy
+        return self._model_of(device, stream, version).policy
 
-    def _entry(self, device: str, stream: str, version: int) -> AnyModel:
+    def _active_model(self, device: str, stream: str, version: int) -> AnyModel:
         if (streams := self._devices.get(device)) is None:
             raise RefusedError(f"no policy for device {device}", Reason.UNKNOWN_DEVICE)
         if (versions := streams.get(stream)) is None:
@@ -150,36 +150,36 @@ class Catalogue:
             raise RefusedError(f"no policy version {version} of {device}/{stream}", Reason.UNKNOWN_POLICY_VERSION)
         return any_model
 
-    def _any(self, device: str, stream: str, version: int) -> AnyModel:
-        return self._retired.get((device, stream), {}).get(version) or self._entry(device, stream, version)
+    def _model_of(self, device: str, stream: str, version: int) -> AnyModel:
+        return self._old_models.get((device, stream), {}).get(version) or self._active_model(device, stream, version)
 
     def policies(self, device: str, stream: str) -> list[Policy]:
         """All policies of a stream of symbols, retired ones first, then in the order of their versions."""
-        retired, loaded = self._retired.get((device, stream), {}), self._devices.get(device, {}).get(stream, {})
-        every = (*sorted(retired.items()), *sorted(loaded.items()))
-        return [model.policy for _, model in every if isinstance(model, SymbolModel)]
+        retired, loaded = self._old_models.get((device, stream), {}), self._devices.get(device, {}).get(stream, {})
+        models = (*sorted(retired.items()), *sorted(loaded.items()))
+        return [model.policy for _, model in models if isinstance(model, SymbolModel)]
 
     def ran(self, device: str, stream: str, version: int) -> None:
         """Note that a frame or a status is of a version."""
-        ran = self._ran.setdefault((device, stream), set())
-        if version not in ran and version in self.versions(device, stream):
-            ran.add(version)
+        versions_run = self._versions_run.setdefault((device, stream), set())
+        if version not in versions_run and version in self.versions(device, stream):
+            versions_run.add(version)
             self.charges += 1
 
     def charged(self, device: str, stream: str) -> list[Policy]:
         """The policies of a stream of symbols that count for its audiences: those that it ran, and may run."""
-        ran = self._ran.get((device, stream), ())
+        versions_run = self._versions_run.get((device, stream), ())
         return [
             policy
             for policy in self.policies(device, stream)
-            if policy.version in ran or self.may_run(device, policy.version)
+            if policy.version in versions_run or self.may_run(device, policy.version)
         ]
 
     def running(self, device: str, stream: str) -> list[Policy]:
         """Of these, those that it ran, and those in files: what follows from one stays, whatever the device answers."""
-        ran = self._ran.get((device, stream), ())
-        every = self.policies(device, stream)
-        return [policy for policy in every if policy.version in ran or not self.pushed(device, policy.version)]
+        versions = self._versions_run.get((device, stream), ())
+        policies = self.policies(device, stream)
+        return [policy for policy in policies if policy.version in versions or not self.pushed(device, policy.version)]
 
     def planned(self, device: str, stream: str) -> list[Policy]:
         """The same, or, where a device may run none yet, all that it may get."""
@@ -202,42 +202,42 @@ class Catalogue:
 
     def versions(self, device: str, stream: str) -> dict[int, AnyPolicy]:
         """Policies of a stream by version, retired ones too."""
-        every = self._retired.get((device, stream), {}) | self._devices.get(device, {}).get(stream, {})
-        return {version: model.policy for version, model in every.items()}
+        models = self._old_models.get((device, stream), {}) | self._devices.get(device, {}).get(stream, {})
+        return {version: model.policy for version, model in models.items()}
 
-    def beside(self, device: str, stream: str, history: Callable[[str, str], History]) -> tuple[Beside, ...]:
-        """The streams that move with a stream by a class of one of its policies; `history` is that of a stream."""
+    def beside(self, device: str, stream: str, history_of: Callable[[str, str], History]) -> tuple[Beside, ...]:
+        """The streams that move with a stream by a class of one of its policies; `history_of` is that of a stream."""
         names = {name: None for policy in self.versions(device, stream).values() for name in streams_beside(policy)}
         neighbours = []
         for name in names:
-            other, _, its = name.partition("/")
-            its_history = history(other, its) if self.owns(other) else None
-            neighbours.append(Beside(name, its_history, tuple(self.versions(other, its).values())))
+            other_device, _, other_stream = name.partition("/")
+            other_history = history_of(other_device, other_stream) if self.owns(other_device) else None
+            neighbours.append(Beside(name, other_history, tuple(self.versions(other_device, other_stream).values())))
         return tuple(neighbours)
 
     def moving_with(self, device: str) -> set[str]:
         """The devices that have streams which move with one of a device."""
-        every = (policy for stream in self.streams(device) for policy in self.versions(device, stream).values())
-        return {name.partition("/")[0] for policy in every for name in streams_beside(policy)}
+        policies = (policy for stream in self.streams(device) for policy in self.versions(device, stream).values())
+        return {name.partition("/")[0] for policy in policies for name in streams_beside(policy)}
 
     def stored_versions(self, device: str, stream: str) -> frozenset[int]:
         """The versions that stored frames were made under when the gateway started."""
-        return frozenset(self._stored.get((device, stream), ()))
+        return frozenset(self._stored_versions.get((device, stream), ()))
 
     def newest(self, device: str, stream: str) -> AnyPolicy | None:
         """The newest policy in force of a stream."""
-        newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
-        return None if newest is None else newest[1].policy
+        newest_version = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
+        return None if newest_version is None else newest_version[1].policy
 
     def measured(self) -> list[tuple[str, str]]:
         """Device and stream of every measured stream with a policy in force, sorted."""
-        every = ((device, stream) for device in self._devices for stream in self._devices[device])
-        return sorted(key for key in every if self.is_measured(*key))
+        stream_keys = ((device, stream) for device in self._devices for stream in self._devices[device])
+        return sorted(key for key in stream_keys if self.is_measured(*key))
 
     def groups(self) -> dict[bytes, GroupDocument]:
         """The groups whose sums policies have, in force or retired, by the digests of their documents."""
-        every = (policy for key in self.symbol_streams() for policy in self.policies(*key))
-        return {shared.group.digest: shared.group for policy in every for shared in policy.sums}
+        policies = (policy for key in self.symbol_streams() for policy in self.policies(*key))
+        return {window_sum.group.digest: window_sum.group for policy in policies for window_sum in policy.sums}
 
     def symbol_streams(self) -> list[tuple[str, str]]:
         """Device and stream of every stream of symbols, those of retired policies too, sorted."""
@@ -275,8 +275,8 @@ def _claim(policy: AnyPolicy) -> object:
     return policy.model_dump_json(exclude={"fleet", "device", "stream"})
 
 
-def _of_kind(any_model: AnyModel, kind: type[_Model]) -> _Model:
+def _checked_kind(any_model: AnyModel, kind: type[_Model]) -> _Model:
     if not isinstance(any_model, kind):
-        what = "a stream of symbols" if isinstance(any_model, SymbolModel) else "a measured stream"
-        raise RefusedError(f"{any_model.policy.device}/{any_model.policy.stream} is {what}", Reason.WRONG_KIND)
+        stream_kind = "a stream of symbols" if isinstance(any_model, SymbolModel) else "a measured stream"
+        raise RefusedError(f"{any_model.policy.device}/{any_model.policy.stream} is {stream_kind}", Reason.WRONG_KIND)
     return any_model

@@ -65,29 +65,29 @@ def estimates_between(
         number = store.stream_id(device, stream)
         if number is None:
             raise StoreError(f"store {location.name} has nothing of {device}/{stream}")
-        of = Place(number, device, stream)
-        read = _values if catalogue.is_measured(device, stream) else _states
-        yield from read(store, catalogue, of, first, last, lag)
+        key = Place(number, device, stream)
+        read_rows = _value_rows if catalogue.is_measured(device, stream) else _state_rows
+        yield from read_rows(store, catalogue, key, first, last, lag)
 
 
-def _values(store: Store, catalogue: Catalogue, of: Place, first: int, last: int, lag: int) -> Iterator[Row]:
+def _value_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last: int, lag: int) -> Iterator[Row]:
     points, value_rows = Points(store, catalogue, lag), dict[tuple[int, int], Row]()
-    for frame, _ in store.points.following(of.number, max(0, first - MAX_MEASURE_TICKS)):
+    for frame, _ in store.points.following(key.number, max(0, first - MAX_MEASURE_TICKS)):
         if frame.first > last + lag:
             break
-        now = points.estimate(of, frame.first)
-        for lagged in (*points.lagged(of, frame.first), *([] if now is None else [now])):
-            columns = zip(lagged.means, lagged.covariances, lagged.protection, strict=True)
-            for tick, row in enumerate(columns, lagged.first):
+        newest = points.estimate(key, frame.first)
+        for run in (*points.lagged(key, frame.first), *([] if newest is None else [newest])):
+            columns = zip(run.means, run.covariances, run.protection, strict=True)
+            for tick, moments in enumerate(columns, run.first):
                 if first <= tick <= last:
-                    value_rows[tick, lagged.lag] = ValueRow(of.device, of.stream, tick, *row, lagged.lag, lagged.shift)
-        for key in sorted(key for key in value_rows if key[0] < frame.first - lag):  # nothing later changes them
-            yield value_rows.pop(key)
-    yield from (value_rows[key] for key in sorted(value_rows))
+                    value_rows[tick, run.lag] = ValueRow(key.device, key.stream, tick, *moments, run.lag, run.shift)
+        for k in sorted(k for k in value_rows if k[0] < frame.first - lag):  # nothing later changes them
+            yield value_rows.pop(k)
+    yield from (value_rows[k] for k in sorted(value_rows))
 
 
-def _states(store: Store, catalogue: Catalogue, of: Place, first: int, last: int, lag: int) -> Iterator[Row]:
-    for run in Past(store, catalogue, lag).estimates(of, first, last):
+def _state_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last: int, lag: int) -> Iterator[Row]:
+    for run in Past(store, catalogue, lag).estimates(key, first, last):
         shift = min(run.shift, run.first)  # where the oldest shifts have been forgotten, numbers are ahead by no more
-        for tick, row in enumerate(run.probabilities, run.first):
-            yield StateRow(of.device, of.stream, tick, tuple(row.tolist()), int(row.argmax()), shift)
+        for tick, belief in enumerate(run.probabilities, run.first):
+            yield StateRow(key.device, key.stream, tick, tuple(belief.tolist()), int(belief.argmax()), shift)

@@ -35,12 +35,12 @@ Frame = TypeVar("Frame", SymbolFrame, MeasureFrame, WindowFrame)
 class Kind(Protocol[Frame]):
     """How frames of one kind are read, checked, stored and estimated from; by itself, for a stream's own ticks.
 
-    `counter` begins the names of its counters `stored`, `duplicate` and `conflict`. `aside` are fields that say nothing
-    of their own, as they are put to compare frames.
+    `counter` begins the names of its counters `stored`, `duplicate` and `conflict`. `ignored_fields` are fields that
+    say nothing of their own, as they are put to compare frames.
     """
 
     counter: str
-    aside: ClassVar[dict[str, Any]] = {"padding": 0, "previous": -1}
+    ignored_fields: ClassVar[dict[str, Any]] = {"padding": 0, "previous": -1}
 
     @staticmethod
     def decode(payload: bytes) -> Frame:
@@ -64,7 +64,7 @@ class Kind(Protocol[Frame]):
     @classmethod
     def same(cls, stored: Frame, frame: Frame) -> bool:
         """True if two frames say the same; neither how one was filled up nor what is before it matters."""
-        return replace(stored, **cls.aside) == replace(frame, **cls.aside)
+        return replace(stored, **cls.ignored_fields) == replace(frame, **cls.ignored_fields)
 
     def overlapping(self, place: Place, frame: Frame) -> Frame | None:
         """A stored frame that has a part in common with the given one."""
@@ -85,7 +85,7 @@ class Windows(Kind[WindowFrame]):
     """The kind of frames of window counts; each window's are a sequence of their own."""
 
     counter = "windows_"
-    aside: ClassVar = {"previous": -1}
+    ignored_fields: ClassVar = {"previous": -1}
 
     def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
@@ -141,9 +141,9 @@ def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
     assert window is not None
     labels = policy.discretiser.states
     states = tuple(labels[state] for state in window.counted(labels))
-    within = noise_within(Fraction(window.scale), CONFIDENCE)
+    error_95 = noise_within(Fraction(window.scale), CONFIDENCE)
 
     def time_of(tick: int, shift: int) -> datetime:
         return wall_time(policy.clock, tick - shift)
 
-    return WindowCount.of(frame, window, states, within, time_of, policy.guarantee, policy.useful_for)
+    return WindowCount.of(frame, window, states, error_95, time_of, policy.guarantee, policy.useful_for)

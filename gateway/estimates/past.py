@@ -45,8 +45,8 @@ class TickProbabilities(NamedTuple):
     def cut(self, first: int, last: int) -> TickProbabilities:
         """Only the ticks from one to another."""
         low = max(first - self.first, 0)
-        inside = self.probabilities[low : max(last - self.first + 1, low)]
-        return self._replace(first=self.first + low, probabilities=inside)
+        probabilities = self.probabilities[low : max(last - self.first + 1, low)]
+        return self._replace(first=self.first + low, probabilities=probabilities)
 
 
 class _Stretch(NamedTuple):
@@ -83,245 +83,245 @@ class Past:
             index = self._indices[key] = self.bank.index(model.numbers)
         return index
 
-    def models(self, places: Sequence[Place], columns: Columns, which: Ints) -> Ints:
+    def models(self, sequences: Sequence[Place], columns: Columns, slots: Ints) -> Ints:
         """(n,) the indices of the models of rows, each of one of some streams."""
-        keys, inverse = np.unique(which << 32 | columns.version, return_inverse=True)
-        named = [(places[key >> 32], key & (1 << 32) - 1) for key in keys.tolist()]
-        indices = [self.model(place.device, place.stream, version) for place, version in named]
-        return np.array(indices, dtype=np.int64)[inverse]
+        keys, key_of_row = np.unique(slots << 32 | columns.version, return_inverse=True)
+        model_keys = [(sequences[key >> 32], key & (1 << 32) - 1) for key in keys.tolist()]
+        indices = [self.model(sequence.device, sequence.stream, version) for sequence, version in model_keys]
+        return np.array(indices, dtype=np.int64)[key_of_row]
 
-    def standing(self, place: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
+    def beliefs_before(self, key: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
         """The rows that reach from a tick to another, after what is known before the first; that may begin earlier."""
-        tick = self._start(place, tick)
-        tail = self._frames.tail.of(place.number, tick, last)
-        head = self._frames.head(place.number)
+        tick = self._first_known_tick(key, tick)
+        journal_rows = self._frames.tail.of(key.number, tick, last)
+        head = self._frames.head(key.number)
         if head is not None and head.last < tick:
-            return self.after(place, head), tail
-        chunks = takewhile(lambda chunk: chunk.first <= last, self._frames.chunks(place.number, tick))
-        rows = Columns.joined([*(chunk.columns() for chunk in chunks), tail])
+            return self.belief_after(key, head), journal_rows
+        chunks = takewhile(lambda chunk: chunk.first <= last, self._frames.chunks(key.number, tick))
+        rows = Columns.joined([*(chunk.columns() for chunk in chunks), journal_rows])
         rows = rows.take(np.argsort(rows.first, kind="stable"))
-        return self._before(place, int(rows.first[0]) if rows.rows else tick), rows
+        return self._belief_before(key, int(rows.first[0]) if rows.rows else tick), rows
 
-    def _start(self, place: Place, tick: int) -> int:
+    def _first_known_tick(self, key: Place, tick: int) -> int:
         """Where to begin to know what is known at a tick: chunks do not know of late frames in the journal."""
-        earliest = self._frames.tail.first(place.number)
+        earliest = self._frames.tail.first(key.number)
         return tick if earliest is None else min(tick, earliest)
 
-    def _before(self, place: Place, tick: int) -> Beliefs:
+    def _belief_before(self, key: Place, tick: int) -> Beliefs:
         """Belief before a tick that a chunk begins with, or that is after all or before all of them."""
-        head = self._frames.head(place.number)
+        head = self._frames.head(key.number)
         if head is not None and head.last < tick:
-            return self.after(place, head)
-        chunk = next(self._frames.chunks(place.number, tick), None)
+            return self.belief_after(key, head)
+        chunk = next(self._frames.chunks(key.number, tick), None)
         if chunk is None or chunk.first != tick:
             return Beliefs.unknown(1, self.bank.states)
         return Beliefs.of((GIVEN, 0, 0), chunk.distribution).widened(self.bank.states)
 
-    def after(self, place: Place, head: Head) -> Beliefs:
+    def belief_after(self, key: Place, head: Head) -> Beliefs:
         """Belief at the end of what is sealed."""
-        model = self.model(place.device, place.stream, head.version)
+        model = self.model(key.device, key.stream, head.version)
         return Beliefs.of((model, head.last, head.shift), head.distribution).widened(self.bank.states)
 
-    def follow(self, place: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
+    def follow(self, key: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
         """Belief after rows, from the belief before, and (n, k) the distributions of their first ticks."""
-        which = np.zeros(rows.rows, dtype=np.int64)
-        model = self.models([place], rows, which)
+        slots = np.zeros(rows.rows, dtype=np.int64)
+        row_models = self.models([key], rows, slots)
         beliefs = beliefs.widened(self.bank.states)
-        return beliefs, follow(beliefs, self.bank.arrays, which, model, rows, np.arange(rows.rows))
+        return beliefs, follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.rows))
 
-    def distribution_at(self, place: Place, frame: SymbolFrame) -> Floats:
+    def distribution_at(self, key: Place, frame: SymbolFrame) -> Floats:
         """The distribution (k,) of the first tick of a stored frame, given all symbols before it."""
-        beliefs, rows = self.standing(place, frame.first, frame.first)
-        before = np.flatnonzero(rows.first < frame.first).tolist()
-        earlier = (part(stored, stored.first, frame.first - 1) for stored in map(rows.frame, before))
-        _, firsts = self.follow(place, beliefs, Columns.of((place.number, frame) for frame in (*earlier, frame)))
-        return firsts[-1, : self._states(place, frame)].copy()
+        beliefs, rows = self.beliefs_before(key, frame.first, frame.first)
+        earlier_rows = np.flatnonzero(rows.first < frame.first).tolist()
+        earlier_frames = (part(other, other.first, frame.first - 1) for other in map(rows.frame, earlier_rows))
+        _, priors = self.follow(key, beliefs, Columns.of((key.number, frame) for frame in (*earlier_frames, frame)))
+        return priors[-1, : self._state_count(key, frame)].copy()
 
-    def _states(self, place: Place, frame: SymbolFrame) -> int:
-        return len(self.bank.models[self.model(place.device, place.stream, frame.policy_version)].initial)
+    def _state_count(self, key: Place, frame: SymbolFrame) -> int:
+        return len(self.bank.models[self.model(key.device, key.stream, frame.policy_version)].initial)
 
-    def rest(self, place: Place, chunk: Chunk, first: int) -> Chunk:
+    def chunk_from(self, key: Place, chunk: Chunk, first: int) -> Chunk:
         """Rest of a chunk from a tick on, which is not above its last one."""
         rows = chunk.columns()
         frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
         frames[0] = part(frames[0], first, chunk.last)
-        first, distribution = frames[0].first, self.distribution_at(place, frames[0])
-        columns = Columns.of((place.number, frame) for frame in frames)
+        first, distribution = frames[0].first, self.distribution_at(key, frames[0])
+        columns = Columns.of((key.number, frame) for frame in frames)
         fields = (columns.version, columns.shift, columns.first - first, columns.ticks, columns.bits)
         runs = tuple(zip(*(field.tolist() for field in fields), strict=True))
         return chunk._replace(first=first, distribution=distribution, runs=runs, symbols=columns.packed.tobytes())
 
     def estimates(
-        self, place: Place, first: int = 0, last: int = MAX_TICK, *, newest: bool = False
+        self, key: Place, first: int = 0, last: int = MAX_TICK, *, with_newest: bool = False
     ) -> Iterator[TickProbabilities]:
         """The probabilities of the ticks first..last, in tick order, each given the symbols of up to `lag` later ticks.
 
         Symbols of another policy version, or from after the clock was set, do not count for the ticks before them.
         Ticks without a symbol have an estimate where fewer than `lag` of them lie side by side within a version. With
-        `newest`, the newest `lag` ticks have one, too, which later symbols may change.
+        `with_newest`, the newest `lag` ticks have one, too, which later symbols may change.
         """
-        waiting: list[_Stretch] = []
+        stretches: list[_Stretch] = []
         end = -1
-        for stretch in self._stretches(place, first):
+        for stretch in self._stretches(key, first):
             end = stretch.last
-            waiting.append(stretch)
-            while len(waiting) > 1 and waiting[0].last + self._lag < stretch.first:
-                yield from self._smoothed_ticks(place, waiting, first, last, MAX_TICK)
-                del waiting[0]
+            stretches.append(stretch)
+            while len(stretches) > 1 and stretches[0].last + self._lag < stretch.first:
+                yield from self._smoothed_ticks(key, stretches, first, last, MAX_TICK)
+                del stretches[0]
             if end >= last + self._lag:
                 break
-        while waiting:
-            yield from self._smoothed_ticks(place, waiting, first, last, MAX_TICK if newest else end - self._lag)
-            del waiting[0]
+        while stretches:
+            yield from self._smoothed_ticks(key, stretches, first, last, MAX_TICK if with_newest else end - self._lag)
+            del stretches[0]
 
-    def _stretches(self, place: Place, first: int) -> Iterator[_Stretch]:
+    def _stretches(self, key: Place, first: int) -> Iterator[_Stretch]:
         """Symbols from before a tick on, or from it if a chunk begins there, page by page."""
-        start = self._start(place, first)
-        chunk = next(self._frames.chunks(place.number, start), None)
-        begin = chunk.first if chunk is not None and chunk.first <= start else 0
-        frames, (size, most) = self._frames.following(place.number, begin), _PAGES
+        start = self._first_known_tick(key, first)
+        chunk = next(self._frames.chunks(key.number, start), None)
+        chunk_start = chunk.first if chunk is not None and chunk.first <= start else 0
+        frames, (size, max_size) = self._frames.following(key.number, chunk_start), _PAGES
         beliefs: Beliefs | None = None
         while page := list(islice(frames, size)):
-            rows = Columns.of((place.number, frame) for frame in page)
+            rows = Columns.of((key.number, frame) for frame in page)
             if beliefs is None:
-                beliefs = self._before(place, page[0].first)
-            beliefs, distributions = self.follow(place, beliefs, rows)
-            joined = (rows.first[1:] == rows.last[:-1] + 1) & (np.diff(rows.version) == 0) & (np.diff(rows.shift) == 0)
-            for low, high in pairwise([0, *(np.flatnonzero(~joined) + 1).tolist(), len(page)]):
+                beliefs = self._belief_before(key, page[0].first)
+            beliefs, distributions = self.follow(key, beliefs, rows)
+            is_next = (rows.first[1:] == rows.last[:-1] + 1) & (np.diff(rows.version) == 0) & (np.diff(rows.shift) == 0)
+            for low, high in pairwise([0, *(np.flatnonzero(~is_next) + 1).tolist(), len(page)]):
                 symbols = np.frombuffer(b"".join(frame.symbols for frame in page[low:high]), dtype=np.uint8)
-                distribution = distributions[low, : self._states(place, page[low])].copy()
-                place_of = page[low].policy_version, page[low].first, page[low].shift
-                yield _Stretch(*place_of, symbols.astype(np.int64), distribution)
-            size = min(2 * size, most)
+                distribution = distributions[low, : self._state_count(key, page[low])].copy()
+                stretch_start = page[low].policy_version, page[low].first, page[low].shift
+                yield _Stretch(*stretch_start, symbols.astype(np.int64), distribution)
+            size = min(2 * size, max_size)
 
     def _smoothed_ticks(
-        self, place: Place, stretches: list[_Stretch], first: int, last: int, newest: int
+        self, key: Place, stretches: list[_Stretch], first: int, last: int, newest_tick: int
     ) -> Iterator[TickProbabilities]:
-        """The ticks first..last, and up to `newest`, of the first of some stretches, and of a short gap after it."""
+        """The ticks first..last, and up to `newest_tick`, of the first of some stretches, and of a short gap after."""
         from fugu.chains.inference import fixed_lag_marginals  # here, because a gateway looks back in frames only
 
         head = stretches[0]
-        model, parts, at, ticks = self._model(place, head), [head.symbols], head.last, len(head.symbols)
-        for later in stretches[1:]:
-            gap = later.first - at - 1
-            if self._model(place, later) is not model or later.shift != head.shift or gap >= max(self._lag, 1):
+        model, symbols, end, ticks = self._model(key, head), [head.symbols], head.last, len(head.symbols)
+        for stretch in stretches[1:]:
+            gap = stretch.first - end - 1
+            if self._model(key, stretch) is not model or stretch.shift != head.shift or gap >= max(self._lag, 1):
                 break
-            if at == head.last:
+            if end == head.last:
                 ticks += gap
-            parts += [np.full(gap, -1, dtype=np.int64), later.symbols]
-            at = later.last
-            if at >= head.first + ticks - 1 + self._lag:
+            symbols += [np.full(gap, -1, dtype=np.int64), stretch.symbols]
+            end = stretch.last
+            if end >= head.first + ticks - 1 + self._lag:
                 break
-        low, high = max(first - head.first, 0), min(min(last, newest) - head.first + 1, ticks)
+        low, high = max(first - head.first, 0), min(min(last, newest_tick) - head.first + 1, ticks)
         if low < high:
-            inputs = np.concatenate(parts)[: high + self._lag], head.distribution, model.transition, model.emission
+            inputs = np.concatenate(symbols)[: high + self._lag], head.distribution, model.transition, model.emission
             probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self._lag)[low:high])
             yield TickProbabilities(head.version, head.first + low, head.shift, probabilities)
 
-    def _model(self, place: Place, stretch: _Stretch) -> Model:
-        return self.bank.models[self.model(place.device, place.stream, stretch.version)]
+    def _model(self, key: Place, stretch: _Stretch) -> Model:
+        return self.bank.models[self.model(key.device, key.stream, stretch.version)]
 
     def seal(self) -> list[Place]:
         """Write chunks of all that the journal holds, within a transaction, and empty it; return its sequences."""
-        places = {place.number: place for place in self._store.places(self._frames.tail.numbers)}
-        rows, standing, removed = self._rows(places)
-        numbers, which = np.unique(rows.number, return_inverse=True)
-        sealed = [places[number] for number in numbers.tolist()]
-        model = self.models(sealed, rows, which)
-        sizes = self.bank.arrays.facts[:, 0]
-        beliefs = Beliefs.unknown(len(sealed), self.bank.states)
-        for at, place in enumerate(sealed):
-            if (belief := standing.get(place.number)) is not None:
-                beliefs.state[at] = belief.state[0]
-                beliefs.distribution[at, : belief.distribution.shape[1]] = belief.distribution[0]
-        firsts = follow(beliefs, self.bank.arrays, which, model, rows, np.arange(rows.rows))
+        keys = {key.number: key for key in self._store.places(self._frames.tail.numbers)}
+        rows, prior_beliefs, removals = self._rows_to_seal(keys)
+        numbers, slots = np.unique(rows.number, return_inverse=True)
+        sealed_keys = [keys[number] for number in numbers.tolist()]
+        row_models = self.models(sealed_keys, rows, slots)
+        state_counts = self.bank.arrays.facts[:, 0]
+        beliefs = Beliefs.unknown(len(sealed_keys), self.bank.states)
+        for index, key in enumerate(sealed_keys):
+            if (belief := prior_beliefs.get(key.number)) is not None:
+                beliefs.state[index] = belief.state[0]
+                beliefs.distribution[index, : belief.distribution.shape[1]] = belief.distribution[0]
+        priors = follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.rows))
         chunks: list[Chunk] = []
         heads: dict[int, Head] = {}
         for row, first, runs, symbols in cut(rows, _CHUNK_TICKS, _CHUNK_SPAN):
-            place, distribution = sealed[which[row]], firsts[row, : sizes[model[row]]]
+            key, distribution = sealed_keys[slots[row]], priors[row, : state_counts[row_models[row]]]
             version, shift, offset, ticks, _ = runs[-1]
             last = first + offset + ticks - 1
-            clock = self._catalogue.policy(place.device, place.stream, version).clock
+            clock = self._catalogue.policy(key.device, key.stream, version).clock
             day = (clock.epoch_us + (last + 1 - shift) * clock.period_us) // _DAY_US
-            chunks.append(Chunk(place.number, first, last, distribution, version, day, runs, symbols))
-            known_by, tick, shift = beliefs.state[which[row]].tolist()
-            end = beliefs.distribution[which[row], : sizes[known_by]]
-            heads[place.number] = Head(place.number, tick, shift, version, end, first, chunks[-1].ticks, -1)
-        self._frames.seal(removed, chunks, heads.values())
-        return list(places.values())
+            chunks.append(Chunk(key.number, first, last, distribution, version, day, runs, symbols))
+            model_index, tick, shift = beliefs.state[slots[row]].tolist()
+            end_distribution = beliefs.distribution[slots[row], : state_counts[model_index]]
+            heads[key.number] = Head(key.number, tick, shift, version, end_distribution, first, chunks[-1].ticks, -1)
+        self._frames.seal(removals, chunks, heads.values())
+        return list(keys.values())
 
-    def _rows(self, places: dict[int, Place]) -> tuple[Columns, dict[int, Beliefs], list[tuple[int, int]]]:
+    def _rows_to_seal(self, keys: dict[int, Place]) -> tuple[Columns, dict[int, Beliefs], list[tuple[int, int]]]:
         """Rows to be sealed, by sequence and in tick order.
 
         Also what is known of each sequence before its first row, and the ticks from which on its chunks are made anew.
         """
-        every = self._frames.tail.every()
-        numbers, begins = np.unique(every.number, return_index=True)
-        firsts = every.first[begins].tolist()
+        rows = self._frames.tail.every()
+        numbers, first_rows = np.unique(rows.number, return_index=True)
+        first_ticks = rows.first[first_rows].tolist()
         heads = {head.number: head for head in self._frames.heads(numbers.tolist())}
-        standing: dict[int, Beliefs] = {}
-        parts, removed = [], []
-        for number, first in zip(numbers.tolist(), firsts, strict=True):
+        prior_beliefs: dict[int, Beliefs] = {}
+        reread_rows, removals = [], []
+        for number, first in zip(numbers.tolist(), first_ticks, strict=True):
             if (head := heads.get(number)) is None:
                 continue
             if head.last < first and (head.chunk < 0 or head.ticks >= _SMALL_TICKS):
-                standing[number] = self.after(places[number], head)
+                prior_beliefs[number] = self.belief_after(keys[number], head)
                 continue
-            begin = min(first, head.chunk) if head.chunk >= 0 else first
-            standing[number], frames = self.standing(places[number], begin)
-            parts.append(frames)
-            removed.append((number, min(first, int(frames.first[0]))))
-        if parts:
-            whole = every.take(np.flatnonzero(~np.isin(every.number, np.array([number for number, _ in removed]))))
-            every = Columns.joined((whole, *parts))
-            every = every.take(np.lexsort((every.first, every.number)))
-        return every, standing, removed
+            first_tick = min(first, head.chunk) if head.chunk >= 0 else first
+            prior_beliefs[number], sequence_rows = self.beliefs_before(keys[number], first_tick)
+            reread_rows.append(sequence_rows)
+            removals.append((number, min(first, int(sequence_rows.first[0]))))
+        if reread_rows:
+            intact_rows = rows.take(np.flatnonzero(~np.isin(rows.number, np.array([number for number, _ in removals]))))
+            rows = Columns.joined((intact_rows, *reread_rows))
+            rows = rows.take(np.lexsort((rows.first, rows.number)))
+        return rows, prior_beliefs, removals
 
 
 def cut(
-    columns: Columns, most_ticks: int, most_span: int
+    columns: Columns, max_ticks: int, max_span: int
 ) -> Iterator[tuple[int, int, tuple[tuple[int, int, int, int, int], ...], bytes]]:
     """Cut rows with symbols, in the order of their sequences and ticks, into chunks; none is of two sequences.
 
-    A chunk has at most `most_ticks` symbols, unless a single row has more, and spans at most `most_span` ticks. Yields
+    A chunk has at most `max_ticks` symbols, unless a single row has more, and spans at most `max_span` ticks. Yields
     the first row of each, its first tick, and its runs and symbols, as `store.symbols.Chunk` has them.
     """
     chunk_of, run_of = np.zeros((2, columns.rows), dtype=np.int64)
     arrays = (columns.number, columns.version, columns.shift, columns.first, columns.ticks, columns.bits)
-    chunks, runs = _number(*arrays, most_ticks, most_span, chunk_of, run_of)
-    begin = np.searchsorted(run_of, np.arange(runs))
-    _, version, shift, first, _, bits = (column[begin] for column in arrays)
-    ticks = np.add.reduceat(columns.ticks, begin)
+    chunks, run_count = _number_chunks(*arrays, max_ticks, max_span, chunk_of, run_of)
+    first_rows = np.searchsorted(run_of, np.arange(run_count))
+    _, version, shift, first, _, bits = (column[first_rows] for column in arrays)
+    ticks = np.add.reduceat(columns.ticks, first_rows)
     sizes = packed_size(ticks, bits)
     ends = np.cumsum(sizes)
     packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
-    _join(columns.ticks, columns.bits, columns.start, columns.packed, run_of, ends - sizes, packed)
-    rows = np.searchsorted(chunk_of, np.arange(chunks))
-    begins, stored = [0, *ends.tolist()], packed.tobytes()
-    every = list(zip(*(column.tolist() for column in (version, shift, first, ticks, bits)), strict=True))
-    for row, (low, high) in zip(rows.tolist(), pairwise([*run_of[rows].tolist(), runs]), strict=True):
-        start = every[low][2]
-        pieces = tuple((version, shift, at - start, count, bits) for version, shift, at, count, bits in every[low:high])
-        yield row, start, pieces, stored[begins[low] : begins[high]]
+    _pack_runs(columns.ticks, columns.bits, columns.start, columns.packed, run_of, ends - sizes, packed)
+    chunk_rows = np.searchsorted(chunk_of, np.arange(chunks))
+    byte_offsets, symbol_bytes = [0, *ends.tolist()], packed.tobytes()
+    runs = list(zip(*(column.tolist() for column in (version, shift, first, ticks, bits)), strict=True))
+    for row, (low, high) in zip(chunk_rows.tolist(), pairwise([*run_of[chunk_rows].tolist(), run_count]), strict=True):
+        start = runs[low][2]
+        fields = ((version, shift, tick - start, count, bits) for version, shift, tick, count, bits in runs[low:high])
+        yield row, start, tuple(fields), symbol_bytes[byte_offsets[low] : byte_offsets[high]]
 
 
 @kernel
-def _number(
-    number: Ints, version: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, most_ticks: int, most_span: int,
+def _number_chunks(
+    number: Ints, version: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, max_ticks: int, max_span: int,
     chunk_of: Ints, run_of: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     """Number the chunks and the runs of rows; how many there are."""
     chunk, run, ticks, begin = -1, -1, 0, 0
     for row in range(number.size):
-        last, before = first[row] + count[row] - 1, row - 1
-        if row == 0 or number[row] != number[before] or ticks + count[row] > most_ticks or last - begin >= most_span:
+        last, previous = first[row] + count[row] - 1, row - 1
+        if row == 0 or number[row] != number[previous] or ticks + count[row] > max_ticks or last - begin >= max_span:
             chunk, ticks, begin = chunk + 1, 0, first[row]
             run += 1
         elif (
-            first[row] != first[before] + count[before]
-            or version[row] != version[before]
-            or shift[row] != shift[before]
-            or bits[row] != bits[before]
+            first[row] != first[previous] + count[previous]
+            or version[row] != version[previous]
+            or shift[row] != shift[previous]
+            or bits[row] != bits[previous]
         ):
             run += 1
         ticks += count[row]
@@ -330,21 +330,21 @@ def _number(
 
 
 @kernel
-def _join(count: Ints, bits: Ints, start: Ints, packed: Bytes, run_of: Ints, begins: Ints, out: Bytes) -> None:
+def _pack_runs(count: Ints, bits: Ints, start: Ints, packed: Bytes, run_of: Ints, offsets: Ints, out: Bytes) -> None:
     """Pack the symbols of each run from where it begins, into zeroed bytes."""
-    run, to = -1, 0
+    run, target = -1, 0
     for row in range(count.size):
         if run_of[row] != run:
-            run, to = run_of[row], 0
-        wide, at, base = bits[row], start[row], begins[run]
-        per_byte, mask = 8 // wide, (1 << wide) - 1
-        if to % per_byte == 0:  # whole bytes
+            run, target = run_of[row], 0
+        width, source, offset = bits[row], start[row], offsets[run]
+        per_byte, mask = 8 // width, (1 << width) - 1
+        if target % per_byte == 0:  # whole bytes
             size = (count[row] + per_byte - 1) // per_byte
             for i in range(size):
-                out[base + to // per_byte + i] = packed[at + i]
-            to += count[row]
+                out[offset + target // per_byte + i] = packed[source + i]
+            target += count[row]
             continue
         for i in range(count[row]):
-            symbol = (packed[at + i // per_byte] >> (8 - wide - wide * (i % per_byte))) & mask
-            out[base + to // per_byte] |= np.uint8(symbol << (8 - wide - wide * (to % per_byte)))
-            to += 1
+            symbol = (packed[source + i // per_byte] >> (8 - width - width * (i % per_byte))) & mask
+            out[offset + target // per_byte] |= np.uint8(symbol << (8 - width - width * (target % per_byte)))
+            target += 1

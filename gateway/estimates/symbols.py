@@ -255,7 +255,7 @@ class Symbols(Kind[SymbolFrame]):
         place = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
         first = self._frames.tail.first(place.number)
         begin = self._frames.last(place.number) + 1 if first is None else first
-        beliefs, rows = self.past.standing(place, begin)
+        beliefs, rows = self.past.beliefs_before(place, begin)
         beliefs, firsts = self.past.follow(place, beliefs, rows)
         self._beliefs = self._beliefs.widened(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]

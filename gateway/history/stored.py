@@ -193,7 +193,7 @@ class StoredHistory:
             past = self._pasts[lag] = Past(self._store, self._catalogue, lag)
         for number, clock, first, last in self._tick_ranges(stream, span):
             low, high = span.walls(clock)
-            for run in past.estimates(Place(number, stream.device, stream.stream), first, last, newest=True):
+            for run in past.estimates(Place(number, stream.device, stream.stream), first, last, with_newest=True):
                 run_in_span = run.cut(low + run.shift, high + run.shift)
                 if stream.policy(run.version).clock == clock and len(run_in_span.probabilities):
                     yield run_in_span

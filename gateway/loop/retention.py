@@ -170,7 +170,7 @@ class Retention(Part):
             return
         if first == chunk.first:
             return
-        rest = self._recorder.symbols.past.rest(sequence, chunk, first)
+        rest = self._recorder.symbols.past.chunk_from(sequence, chunk, first)
         with self._store.transaction():
             self._store.aged.trim(chunk, rest)
         self._recorder.removed(sequence.device, sequence.name, rest.first)

@@ -203,7 +203,7 @@ def newest(scene: Scene, device: str = "watch", stream: str = "hr") -> Tracked |
     if number is None or fresh is None:
         return None
     frame, place = fresh.columns.frame(0), Place(number, device, stream)
-    beliefs, _ = symbols.past.follow(place, *symbols.past.standing(place, frame.first))
+    beliefs, _ = symbols.past.follow(place, *symbols.past.beliefs_before(place, frame.first))
     states = len(symbols.past.bank.models[int(beliefs.state[0, 0])].initial)
     return Tracked(frame, beliefs.distribution[0, :states].copy())
 
