@@ -44,7 +44,7 @@ from fugu.contract.group_frames import Report
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.core.frames import window_frame
 from fugu.core.policy import Window
-from fugu.host.database import OUTBOX, damage, open_database, transaction
+from fugu.host.database import OUTBOX, Database, damage, open_database, transaction
 
 __all__ = ["Outbox", "OutboxError", "OutboxFullError", "StoredKey", "identifiers"]
 
@@ -72,7 +72,7 @@ def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tupl
     return frozenset((kind, value) for kind, value in numbers if len(set(value) - set("-: ")) > 1)
 
 
-def _bind(db: sqlite3.Connection, outbox: Path, numbers: frozenset[tuple[str, str]], *, moved: bool) -> None:
+def _bind(db: Database, outbox: Path, numbers: frozenset[tuple[str, str]], *, moved: bool) -> None:
     """Check that an outbox belongs to the machine (another than before if `moved`), or bind one that is nobody's.
 
     Raises OutboxError if it is another machine's, sqlite3.Error if it cannot be used.

@@ -7,10 +7,10 @@ The last row ends, after a restart, with the last tick that is durable: ticks th
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any, NamedTuple
 
 from fugu.contract.timeline import Drawn, Timeline
+from fugu.host.database import Database
 
 __all__ = ["HISTORY_SCHEMA", "DrawnTicks", "Edition"]
 
@@ -40,7 +40,7 @@ class DrawnTicks:
         changed: whether the disk has to be told.
     """
 
-    def __init__(self, db: sqlite3.Connection, stream: str) -> None:
+    def __init__(self, db: Database, stream: str) -> None:
         self._stream = stream
         query = "SELECT edition, version, noise FROM intact_editions WHERE stream = ?"
         self._editions = {number: Edition(*fields) for number, *fields in db.execute(query, (stream,))}
@@ -72,7 +72,7 @@ class DrawnTicks:
         self._editions = {edition: other for edition, other in self._editions.items() if edition in used}
         self.changed = True
 
-    def store(self, db: sqlite3.Connection) -> None:
+    def store(self, db: Database) -> None:
         """Write what has changed, within a transaction; call `stored` after it."""
         old, new = self._timeline.stored, {(row.first, row.version): row for row in self._timeline.rows}
         gone = [(self._stream, first) for first, edition in old if (first, edition) not in new]

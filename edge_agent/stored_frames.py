@@ -8,7 +8,6 @@ or the oldest frame is dropped. The newest of a sequence is never dropped: the n
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import NamedTuple
 from fugu.contract.frames import Gap, SymbolFrame, WindowFrame
 from fugu.contract.group_frames import Report
 from fugu.contract.measure_frames import MeasureFrame
-from fugu.host.database import transaction
+from fugu.host.database import Database, transaction
 
 __all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrames", "accounting"]
 
@@ -56,7 +55,7 @@ class StoredFrame(NamedTuple):
 class StoredFrames:
     """The frames in a database that one connection uses, the newest's id, and how many were dropped since the start."""
 
-    def __init__(self, db: sqlite3.Connection, keeping: Keeping, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, db: Database, keeping: Keeping, now: Callable[[], float] = time.monotonic) -> None:
         self._db = db
         self.keeping = keeping
         self._now = now

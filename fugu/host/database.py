@@ -37,10 +37,10 @@ __all__ = [
     "REPORTS",
     "STORE",
     "AwayError",
+    "Database",
     "DatabaseError",
     "FileKind",
     "FileLostError",
-    "check_files",
     "damage",
     "is_full",
     "is_lost",
@@ -106,7 +106,7 @@ def open_database(
     settings: Sequence[str] = ("synchronous=FULL",),
     shown: str = "",
     in_use: str = "",
-) -> sqlite3.Connection:
+) -> Database:
     """Open a file, and make it if it is new; a file of another kind or version is not changed.
 
     It is its owner's alone from its creation, and becomes so again if it was put back from a copy.
@@ -133,11 +133,12 @@ def open_database(
             timeout=wait_seconds,
             isolation_level=None,
             check_same_thread=False,
-            factory=_Connection,
+            factory=Database,
             uri=read_only,
         )
     except sqlite3.Error as error:
         raise refused(f"cannot open the {kind.name} {shown}: {why_not_open(path, error)}") from None
+    db.shown, db.statuses = shown, {}
     try:
         script, wanted = _with_checksums(schema)
         add_functions(db)
@@ -147,7 +148,7 @@ def open_database(
             raise refused(problem)
         if not read_only:
             _make_private(path)
-        db.files = _HeldFiles(path, shown)
+        db.statuses = {file: _status(file, shown) for file in _of_database(path) if file.exists()}
     except (sqlite3.Error, UnicodeDecodeError) as error:  # a message about a damaged schema is perhaps no text
         db.close()
         why = f"cannot open the {kind.name} {shown}: {str(error).partition(chr(10))[0]}"  # of a schema it says all
@@ -160,19 +161,35 @@ def open_database(
     return db
 
 
-class _Connection(sqlite3.Connection):
-    files: _HeldFiles | None = None
+class Database(sqlite3.Connection):
+    """An open file; `statuses` are of it, its log and its index of the log, `shown` is what messages call it."""
+
+    statuses: dict[Path, os.stat_result]
+    shown: str
 
     def execute(self, query: str, values: Any = (), /) -> sqlite3.Cursor:
+        """Run a statement; one that reads a view of intact rows checks each row."""
         if " FROM intact_" in query:
             return self.cursor(_Checking).execute(query, values)
         return super().execute(query, values)
 
+    def check(self, *, own: bool = False) -> None:
+        """Raise FileLostError if a file is missing, another file, shorter, or written by somebody and damaged.
 
-def check_files(db: sqlite3.Connection, *, own: bool = False) -> None:
-    """Raise FileLostError unless an open database's files are there, and whole; `own`: this has just written."""
-    if isinstance(db, _Connection) and db.files is not None:
-        db.files.check(own=own)
+        Unless the connection itself has just written (`own`), only another process's connection may have, and it is
+        seen whether the file is whole. Files may have grown.
+        """
+        for file, before in self.statuses.items():
+            status = _status(file, self.shown)
+            if (status.st_dev, status.st_ino) != (before.st_dev, before.st_ino):
+                raise FileLostError(f"{_file_words(file, self.shown)} is another file now")
+            if status.st_size < before.st_size:
+                raise FileLostError(f"{_file_words(file, self.shown)} has been cut short")
+            self.statuses[file] = status
+            is_main = not file.name.endswith(_ENDS)
+            is_overwritten = is_main and status.st_mtime_ns != before.st_mtime_ns and not own
+            if is_overwritten and (problem := _damage(file)):
+                raise FileLostError(f"{_file_words(file, self.shown)} has been overwritten, and is damaged ({problem})")
 
 
 def is_lost(error: Exception) -> bool:
@@ -189,7 +206,7 @@ def is_full(error: Exception) -> bool:
 
 
 @contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
+def transaction(db: Database) -> Iterator[None]:
     """All of it becomes durable, or nothing does; inside another one, it is part of that.
 
     FileLostError: the file has been removed, replaced or cut short meanwhile; what was written may be lost.
@@ -198,7 +215,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
     if db.in_transaction:
         yield
         return
-    check_files(db)
+    db.check()
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -206,11 +223,11 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
     except BaseException:
         _roll_back(db)
         raise
-    check_files(db, own=True)
+    db.check(own=True)
 
 
 @contextmanager
-def snapshot(db: sqlite3.Connection) -> Iterator[None]:
+def snapshot(db: Database) -> Iterator[None]:
     """Reads see one state of the file, and hold nobody up; inside a transaction they see that."""
     if db.in_transaction:
         yield
@@ -225,7 +242,7 @@ def snapshot(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _prepared(
-    db: sqlite3.Connection,
+    db: Database,
     kind: FileKind,
     schema: str,
     wanted: frozenset[tuple[str, str, str]],
@@ -262,14 +279,14 @@ def _prepared(
             return ""
 
 
-def _header(db: sqlite3.Connection) -> tuple[int, int, int]:
+def _header(db: Database) -> tuple[int, int, int]:
     asked = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     with snapshot(db):
         application, version, tables = (db.execute(query).fetchone()[0] for query in asked)
     return application, version, tables
 
 
-def _make(db: sqlite3.Connection, script: str) -> None:
+def _make(db: Database, script: str) -> None:
     """Run a script in one transaction, unless another process was faster."""
     with transaction(db):
         if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -329,40 +346,15 @@ class FileLostError(sqlite3.DatabaseError):
     """A file of an open database was removed, replaced or cut short: what is written into it may be lost."""
 
 
-class _HeldFiles:
-    """A database's file, its log and its index of the log, once it is open and has been read."""
+def _status(file: Path, shown: str) -> os.stat_result:
+    try:
+        return file.stat()
+    except OSError as error:
+        raise FileLostError(f"{_file_words(file, shown)} is gone: {error.strerror}") from None
 
-    def __init__(self, path: Path, shown: str) -> None:
-        self._shown = shown
-        files = _of_database(path)
-        self._known = {file: self._look(file) for file in files if file.exists()}
-        self._main = files[0]
 
-    def check(self, *, own: bool) -> None:
-        """Raise FileLostError if one is missing, another file, shorter, or written by somebody and damaged.
-
-        Unless the connection itself has just written (`own`), only another process's connection may have, and it is
-        seen whether the file is whole. Files may have grown.
-        """
-        for file, before in self._known.items():
-            status = self._look(file)
-            if (status.st_dev, status.st_ino) != (before.st_dev, before.st_ino):
-                raise FileLostError(f"{self._file_words(file)} is another file now")
-            if status.st_size < before.st_size:
-                raise FileLostError(f"{self._file_words(file)} has been cut short")
-            self._known[file] = status
-            written = status.st_mtime_ns != before.st_mtime_ns and not own
-            if file == self._main and written and (problem := _damage(file)):
-                raise FileLostError(f"{self._file_words(file)} has been overwritten, and is damaged ({problem})")
-
-    def _look(self, file: Path) -> os.stat_result:
-        try:
-            return file.stat()
-        except OSError as error:
-            raise FileLostError(f"{self._file_words(file)} is gone: {error.strerror}") from None
-
-    def _file_words(self, file: Path) -> str:
-        return self._shown + next((end for end in _ENDS if file.name.endswith(end)), "")
+def _file_words(file: Path, shown: str) -> str:
+    return shown + next((end for end in _ENDS if file.name.endswith(end)), "")
 
 
 def damage(db: sqlite3.Connection, table: str = "") -> str:

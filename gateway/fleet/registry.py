@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import KEY_BYTES
-from fugu.host.database import REGISTRY, damage, open_database, snapshot, transaction
+from fugu.host.database import REGISTRY, Database, damage, open_database, snapshot, transaction
 from gateway.fleet.entries import (
     Document,
     Due,
@@ -170,7 +170,7 @@ class Registry:
 
     @contextmanager
     def _in_registry_terms(
-        self, context: Callable[[sqlite3.Connection], AbstractContextManager[None]], problem: str
+        self, context: Callable[[Database], AbstractContextManager[None]], problem: str
     ) -> Iterator[None]:
         if self.db.in_transaction:
             yield
@@ -441,7 +441,7 @@ def _group_names(groups: Iterable[str]) -> list[str]:
     return sorted({checked_name(group, "group") for group in groups})
 
 
-def _open_registry(path: Path, fleet: str | None, busy_seconds: float) -> tuple[sqlite3.Connection, str]:
+def _open_registry(path: Path, fleet: str | None, busy_seconds: float) -> tuple[Database, str]:
     """Open a registry's file; it holds the keys of devices, and is readable by its owner only from its creation.
 
     It is made for `fleet` if it is not there; `None`: it must be there. Returns a connection in autocommit mode (what

@@ -21,7 +21,6 @@ from fugu.contract.errors import FuguError
 from fugu.host.database import (
     DatabaseError,
     FileKind,
-    check_files,
     damage,
     open_database,
     snapshot,
@@ -156,7 +155,7 @@ class SQLiteDatabase:
             raise
         self.execute, self.executemany = self._db.execute, self._db.executemany
         self.transaction, self.snapshot = partial(transaction, self._db), partial(snapshot, self._db)
-        self.check = partial(check_files, self._db)
+        self.check = self._db.check
 
     def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
         """A transaction: nobody shares a file."""
