@@ -196,6 +196,7 @@ def test_a_state_among_too_few_others_is_refused() -> None:
     check_noise(measurement, table([near] * 3 + [far] * 3), 0b111111)
     with pytest.raises(GuaranteeError, match="state 3 is hidden among 2 possible states"):
         check_noise(measurement, table([near] * 3 + [far] * 3), 0b011111)
+    check_noise(replace(measurement, degree=7), table([near] * 6), 0b000011)  # all that there are
 
 
 def test_points_of_other_dimensions_are_refused() -> None:

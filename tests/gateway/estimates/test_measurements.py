@@ -479,13 +479,13 @@ def test_tables_are_sent_ahead_of_their_ticks(tmp_path: Path) -> None:
     sending = Sending(tmp_path, policy := at_epoch())
     model = MeasureModel(policy)
     sent: dict[int, TimedTable] = {}
-    for tick in range(12):
+    for tick in range(-1, 12):  # at tick 0 one state alone is possible
         sending.now = (1_900_000_000 + 10 * tick) * SECOND
         for table in sending.pump():
             assert table.number not in sent
             assert table.until > tick + 1
             sent[table.number] = table
-        for later in range(tick + 1, tick + 4):
+        for later in range(max(tick, 0) + 1, tick + 4):
             constraint = model.reach.at(later)
             in_policy = constraint in {table.constraint for table in policy.measure_tables}
             covered = any(table.covers(later, constraint) for table in sent.values())
@@ -497,6 +497,7 @@ def test_tables_are_sent_ahead_of_their_ticks(tmp_path: Path) -> None:
         check_noise(policy.measurement, table.noise, table.constraint)
     assert len({table.number for table in sent.values()} & {0, 1}) == 0
     assert sending.scene.counters["tables_made"] == len(sent)
+    assert sending.scene.counters["tables_failed"] == 0
 
 
 def test_a_device_whose_clock_went_back_is_sent_tables_for_the_numbers_that_its_ticks_have_now(tmp_path: Path) -> None:
@@ -621,6 +622,17 @@ def test_tables_are_for_the_policy_that_the_device_runs(tmp_path: Path) -> None:
     sending.scene.policies = (new,)
     sending.reopen()
     assert {table.policy_version for table in sending.pump()} == {2}, "the other one is retired"
+
+
+def test_a_belief_about_the_states_of_a_policy_of_before_leads_to_no_table(tmp_path: Path) -> None:
+    old, new = at_epoch(3, delta=0.2), at_epoch(4, delta=0.2, version=2)
+    sending = Sending(tmp_path, old, new)
+    sending.scene.record(MeasureFrame(1, -1, 0, 2, (Released(0, (1, 1)), Released(0, (1, 1)))))
+    sending.scene.policies = (new,)
+    sending.reopen()
+    sending.now += 60 * SECOND
+    sending.pump()
+    assert sending.scene.counters["unexpected"] == 0
 
 
 def cyclic(count: int) -> MeasurePolicy:
