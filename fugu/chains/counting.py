@@ -16,36 +16,36 @@ __all__ = ["count_marginals"]
 
 
 @part
-def _begin(prior: Floats, row: Floats, adds: Ints, lattice: Floats) -> None:
+def _start_window(prior: Floats, row: Floats, increments: Ints, lattice: Floats) -> None:
     """The first tick of a window: lattice (counts, k) from the predicted distribution (k,) and its likelihood (k,)."""
     for x in range(prior.size):
         lattice[0, x] = lattice[1, x] = 0.0
     for x in range(prior.size):
-        lattice[adds[x], x] = prior[x] * row[x]
+        lattice[increments[x], x] = prior[x] * row[x]
 
 
 @part
 def _predict_and_condition(
-    before: Floats, transition: Floats, row: Floats, adds: Ints, reach: int, after: Floats
+    lattice: Floats, transition: Floats, row: Floats, increments: Ints, max_count: int, next_lattice: Floats
 ) -> None:
-    """Take a lattice one tick on: lattice (counts, k) to lattice, counts up to `reach` before; scaled to mass 1."""
+    """Take a lattice one tick on: lattice (counts, k) to lattice, counts up to `max_count` before; scaled to mass 1."""
     k = row.size
-    for c in range(reach + 2):
+    for c in range(max_count + 2):
         for y in range(k):
-            after[c, y] = 0.0
+            next_lattice[c, y] = 0.0
     mass = 0.0
-    for c in range(reach + 1):
+    for c in range(max_count + 1):
         for y in range(k):
-            flow = 0.0
+            joint = 0.0
             for x in range(k):
-                flow += before[c, x] * transition[x, y]
-            flow *= row[y]
-            after[c + adds[y], y] += flow
-            mass += flow
+                joint += lattice[c, x] * transition[x, y]
+            joint *= row[y]
+            next_lattice[c + increments[y], y] += joint
+            mass += joint
     if mass > 0.0:
-        for c in range(reach + 2):
+        for c in range(max_count + 2):
             for y in range(k):
-                after[c, y] /= mass
+                next_lattice[c, y] /= mass
 
 
 @part
@@ -62,122 +62,122 @@ def _normalise(distributions: Floats, t: int) -> bool:
 
 
 @part
-def _predict_backward(transition: Floats, weighed: Floats, message: Floats) -> None:
+def _predict_backward(transition: Floats, weighted_message: Floats, message: Floats) -> None:
     """The backward message (k,) one tick earlier, its largest entry 1, from the weighed one (k,)."""
-    top = 0.0
-    for x in range(weighed.size):
+    largest = 0.0
+    for x in range(weighted_message.size):
         message[x] = 0.0
-        for y in range(weighed.size):
-            message[x] += transition[x, y] * weighed[y]
-        top = max(top, message[x])
-    for x in range(weighed.size):
-        message[x] /= top
+        for y in range(weighted_message.size):
+            message[x] += transition[x, y] * weighted_message[y]
+        largest = max(largest, message[x])
+    for x in range(weighted_message.size):
+        message[x] /= largest
 
 
 @kernel
 def _forward(
-    symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats, windows: Ints, adds: Ints,
-    likelihoods: Floats, forward: Floats, entries: Floats,
+    symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats, windows: Ints, increments: Ints,
+    likelihoods: Floats, messages: Floats, window_priors: Floats,
 ) -> int:  # fmt: skip
     """Messages after each tick outside windows, and predicted distributions where windows begin; -1, or a position."""
     k = transition.shape[0]
     lattice = np.empty((2, likelihoods.shape[1], k))
     distribution = np.empty(k)
     for sequence in range(starts.size - 1):
-        now, reach = 0, 0
+        slot, max_count = 0, 0
         for t in range(starts[sequence], starts[sequence + 1]):
-            row, w = rows[symbols[t]], windows[t]
-            fresh = t == starts[sequence]
-            if w < 0 or fresh or windows[t - 1] != w:
+            row, window = rows[symbols[t]], windows[t]
+            is_first = t == starts[sequence]
+            if window < 0 or is_first or windows[t - 1] != window:
                 for y in range(k):
                     distribution[y] = 0.0
-                    if fresh:
+                    if is_first:
                         distribution[y] = initial[sequence, y]
                     else:
                         for x in range(k):
-                            distribution[y] += forward[t - 1, x] * transition[x, y]
-            if w < 0:
+                            distribution[y] += messages[t - 1, x] * transition[x, y]
+            if window < 0:
                 for y in range(k):
-                    forward[t, y] = distribution[y] * row[y]
+                    messages[t, y] = distribution[y] * row[y]
             else:
-                if fresh or windows[t - 1] != w:
+                if is_first or windows[t - 1] != window:
                     for y in range(k):
-                        entries[w, y] = distribution[y]
-                    _begin(distribution, row, adds[t], lattice[now])
-                    reach = 1
+                        window_priors[window, y] = distribution[y]
+                    _start_window(distribution, row, increments[t], lattice[slot])
+                    max_count = 1
                 else:
-                    _predict_and_condition(lattice[now], transition, row, adds[t], reach, lattice[1 - now])
-                    now, reach = 1 - now, reach + 1
-                if t + 1 < starts[sequence + 1] and windows[t + 1] == w:
+                    _predict_and_condition(lattice[slot], transition, row, increments[t], max_count, lattice[1 - slot])
+                    slot, max_count = 1 - slot, max_count + 1
+                if t + 1 < starts[sequence + 1] and windows[t + 1] == window:
                     continue
                 for y in range(k):
-                    forward[t, y] = 0.0
-                    for c in range(reach + 1):
-                        forward[t, y] += lattice[now, c, y] * likelihoods[w, c]
-            if not _normalise(forward, t):
+                    messages[t, y] = 0.0
+                    for c in range(max_count + 1):
+                        messages[t, y] += lattice[slot, c, y] * likelihoods[window, c]
+            if not _normalise(messages, t):
                 return int(t)
     return -1
 
 
 @kernel
 def _backward(
-    symbols: Ints, starts: Ints, transition: Floats, rows: Floats, windows: Ints, adds: Ints, likelihoods: Floats,
-    forward: Floats, entries: Floats,
+    symbols: Ints, starts: Ints, transition: Floats, rows: Floats, windows: Ints, increments: Ints, likelihoods: Floats,
+    messages: Floats, window_priors: Floats,
 ) -> None:  # fmt: skip
     """Replace the forward messages (n, k) by posteriors."""
     k, counts = transition.shape[0], likelihoods.shape[1]
     lattices = np.empty((counts, counts, k))
-    after, later, weighed = np.empty(k), np.empty((2, counts, k)), np.empty(k)
+    message, count_messages, weighted_message = np.empty(k), np.empty((2, counts, k)), np.empty(k)
     for sequence in range(starts.size - 1):
         low, t = starts[sequence], starts[sequence + 1] - 1
         for x in range(k):
-            after[x] = 1.0
+            message[x] = 1.0
         while t >= low:
-            w = windows[t]
-            if w < 0:
+            window = windows[t]
+            if window < 0:
                 for x in range(k):
-                    forward[t, x] *= after[x]
-                    weighed[x] = rows[symbols[t], x] * after[x]
-                _normalise(forward, t)
-                _predict_backward(transition, weighed, after)
+                    messages[t, x] *= message[x]
+                    weighted_message[x] = rows[symbols[t], x] * message[x]
+                _normalise(messages, t)
+                _predict_backward(transition, weighted_message, message)
                 t -= 1
                 continue
             first = t
-            while first > low and windows[first - 1] == w:
+            while first > low and windows[first - 1] == window:
                 first -= 1
-            _begin(entries[w], rows[symbols[first]], adds[first], lattices[0])
+            _start_window(window_priors[window], rows[symbols[first]], increments[first], lattices[0])
             for j in range(1, t - first + 1):
                 _predict_and_condition(
-                    lattices[j - 1], transition, rows[symbols[first + j]], adds[first + j], j, lattices[j]
+                    lattices[j - 1], transition, rows[symbols[first + j]], increments[first + j], j, lattices[j]
                 )
-            now = 0
+            slot = 0
             for c in range(counts):
                 for x in range(k):
-                    later[now, c, x] = likelihoods[w, c] * after[x]
+                    count_messages[slot, c, x] = likelihoods[window, c] * message[x]
             for j in range(t - first, -1, -1):
-                here, row, add = first + j, rows[symbols[first + j]], adds[first + j]
+                tick, row, increment = first + j, rows[symbols[first + j]], increments[first + j]
                 for x in range(k):
-                    forward[here, x] = 0.0
+                    messages[tick, x] = 0.0
                     for c in range(j + 2):
-                        forward[here, x] += lattices[j, c, x] * later[now, c, x]
-                _normalise(forward, here)
+                        messages[tick, x] += lattices[j, c, x] * count_messages[slot, c, x]
+                _normalise(messages, tick)
                 if j == 0:
                     for x in range(k):
-                        weighed[x] = row[x] * later[now, add[x], x]
-                    _predict_backward(transition, weighed, after)
+                        weighted_message[x] = row[x] * count_messages[slot, increment[x], x]
+                    _predict_backward(transition, weighted_message, message)
                     break
-                top = 0.0
+                largest = 0.0
                 for c in range(j + 1):
                     for x in range(k):
                         value = 0.0
                         for y in range(k):
-                            value += transition[x, y] * row[y] * later[now, c + add[y], y]
-                        later[1 - now, c, x] = value
-                        top = max(top, value)
-                now = 1 - now
+                            value += transition[x, y] * row[y] * count_messages[slot, c + increment[y], y]
+                        count_messages[1 - slot, c, x] = value
+                        largest = max(largest, value)
+                slot = 1 - slot
                 for c in range(j + 1):
                     for x in range(k):
-                        later[now, c, x] /= top
+                        count_messages[slot, c, x] /= largest
             t = first - 1
 
 
@@ -209,11 +209,11 @@ def count_marginals(
     sizes = np.bincount(windows[windows >= 0], minlength=len(likelihoods))
     if sizes.size != len(likelihoods) or (sizes.size and sizes.max() >= likelihoods.shape[1]):
         raise ValueError("likelihoods needs a row for each window, and a column for each count from 0 to its ticks")
-    forward, entries = np.empty((n, k)), np.empty((len(likelihoods), k))
-    added = np.ascontiguousarray(adds, dtype=np.int64)
-    weighed = np.ascontiguousarray(likelihoods, dtype=np.float64)
+    messages, window_priors = np.empty((n, k)), np.empty((len(likelihoods), k))
+    increments = np.ascontiguousarray(adds, dtype=np.int64)
+    factors = np.ascontiguousarray(likelihoods, dtype=np.float64)
     stream, starts, first, matrix, rows = problem
-    bad = _forward(stream, starts, first, matrix, rows, windows, added, weighed, forward, entries)
-    refuse_impossible(bad)
-    _backward(stream, starts, matrix, rows, windows, added, weighed, forward, entries)
-    return forward
+    bad_tick = _forward(stream, starts, first, matrix, rows, windows, increments, factors, messages, window_priors)
+    refuse_impossible(bad_tick)
+    _backward(stream, starts, matrix, rows, windows, increments, factors, messages, window_priors)
+    return messages

@@ -58,7 +58,7 @@ class Filtered(NamedTuple):
 
 @kernel
 def _filter_small(
-    symbols: Ints, starts: Ints, initial: Floats, rows: Floats, table: Floats, unit: Message, beliefs: Floats,
+    symbols: Ints, starts: Ints, initial: Floats, rows: Floats, table: Floats, unit_message: Message, beliefs: Floats,
     log_likelihoods: Floats,
 ) -> int:  # fmt: skip
     """Filter sequences with k = 2, 3 or 4; returns the position of impossible evidence, or -1."""
@@ -67,16 +67,16 @@ def _filter_small(
         if low == high:
             log_likelihoods[sequence] = 0.0
             continue
-        a, mass, lifts = lift(first(initial, sequence, rows, symbols[low], unit))
+        message, mass, lifts = lift(first(initial, sequence, rows, symbols[low], unit_message))
         if mass == 0.0:
             return int(low)
-        store(beliefs, low, scaled(a, 1.0 / mass))
+        store(beliefs, low, scaled(message, 1.0 / mass))
         for t in range(low + 1, high):
-            a, mass, more = lift(predict_and_condition(a, table, symbols, t))
-            lifts += more
+            message, mass, new_lifts = lift(predict_and_condition(message, table, symbols, t))
+            lifts += new_lifts
             if mass == 0.0:
                 return int(t)
-            store(beliefs, t, scaled(a, 1.0 / mass))
+            store(beliefs, t, scaled(message, 1.0 / mass))
         log_likelihoods[sequence] = np.log(mass) - lifts * _LOG_LIFT
     return -1
 
@@ -84,29 +84,29 @@ def _filter_small(
 @kernel
 def _filter_wide(
     symbols: Ints, starts: Ints, initial: Floats, rows: Floats, transition: Floats, beliefs: Floats,
-    log_likelihoods: Floats, smooth: bool,
+    log_likelihoods: Floats, is_smoother: bool,
 ) -> int:  # fmt: skip
     """Filter sequences with any k, or smooth them, `beliefs` (n, k) being backward messages; -1, or a position."""
     k = transition.shape[0]
-    work = np.empty((2, k))
+    messages = np.empty((2, k))
     for sequence in range(starts.size - 1):
         log_likelihoods[sequence] = 0.0
-        now, mass, lifts = 0, 1.0, 0
+        current, mass, lifts = 0, 1.0, 0
         for t in range(starts[sequence], starts[sequence + 1]):
             if t == starts[sequence]:
                 for j in range(k):
-                    work[now, j] = initial[sequence, j]
+                    messages[current, j] = initial[sequence, j]
             else:
-                _predict_row(work, now, 1 - now, transition)
-                now = 1 - now
-            mass, more = lift_row(work, now, condition_on(work, now, rows, symbols[t]))
-            lifts += more
+                _predict_row(messages, current, 1 - current, transition)
+                current = 1 - current
+            mass, new_lifts = lift_row(messages, current, condition_on(messages, current, rows, symbols[t]))
+            lifts += new_lifts
             if mass == 0.0:
                 return int(t)
-            if not smooth:
+            if not is_smoother:
                 for j in range(k):
-                    beliefs[t, j] = work[now, j] / mass
-            elif not _normalise_product(beliefs, t, work, now):
+                    beliefs[t, j] = messages[current, j] / mass
+            elif not _normalise_product(beliefs, t, messages, current):
                 return int(t)
         log_likelihoods[sequence] = np.log(mass) - lifts * _LOG_LIFT
     return -1
@@ -116,14 +116,14 @@ def run_filter(problem: Problem) -> Filtered:
     """Filter a checked problem, for `filter_beliefs` and the learner; ValueError for symbols of probability zero."""
     k = problem.transition.shape[0]
     beliefs = np.empty((problem.symbols.size, k))
-    logs = np.empty(problem.starts.size - 1)
-    arrays = (problem.symbols, problem.starts, problem.initial, problem.rows)
+    log_likelihoods = np.empty(problem.starts.size - 1)
+    sequences = (problem.symbols, problem.starts, problem.initial, problem.rows)
     if _fits_registers(k):
-        bad = _filter_small(*arrays, _step_tables(problem)[0], (1.0,) * k, beliefs, logs)
+        bad_tick = _filter_small(*sequences, _step_tables(problem)[0], (1.0,) * k, beliefs, log_likelihoods)
     else:
-        bad = _filter_wide(*arrays, problem.transition, beliefs, logs, False)
-    refuse_impossible(bad)
-    return Filtered(beliefs, logs)
+        bad_tick = _filter_wide(*sequences, problem.transition, beliefs, log_likelihoods, False)
+    refuse_impossible(bad_tick)
+    return Filtered(beliefs, log_likelihoods)
 
 
 def filter_beliefs(
@@ -157,15 +157,15 @@ def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
     distribution = check_distribution(belief, "belief", matrix.shape[0])
     if ticks < 0:
         raise ValueError(f"cannot predict {ticks} ticks ahead; ticks must be at least 0")
-    later = distribution @ np.linalg.matrix_power(matrix, ticks)
-    return np.asarray(later / later.sum(axis=-1, keepdims=True), dtype=np.float64)
+    predicted = distribution @ np.linalg.matrix_power(matrix, ticks)
+    return np.asarray(predicted / predicted.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
 class _Inputs(NamedTuple):
     """Inputs of messages over 2, 3 or 4 states.
 
     Symbols (n,) are in -1..m-1; `initial` is (sequences, k); `rows` (m + 1, k) are likelihoods, those of an unobserved
-    tick last; `forward` and `backward` (m + 1, k, k) are from `step_tables`; sizes are checked after `every` ticks.
+    tick last; `forward` and `backward` (m + 1, k, k) are from `step_tables`; sizes checked every `lift_stride` ticks.
     """
 
     symbols: Ints
@@ -173,15 +173,15 @@ class _Inputs(NamedTuple):
     rows: Floats
     forward: Floats
     backward: Floats
-    every: int
+    lift_stride: int
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
         forward, backward = _step_tables(problem)
-        least = min(forward.sum(axis=2).min(), backward.sum(axis=2).min())  # of its sum, a message keeps at a tick
-        loss = -log2(least) if least > 0.0 else _BITS
-        every = max(int(min(_BITS / loss, _MOST)), 1) if loss > 0.0 else _MOST
-        return cls(problem.symbols, problem.initial, problem.rows, forward, backward, every)
+        min_share = min(forward.sum(axis=2).min(), backward.sum(axis=2).min())  # of its sum, a message keeps at a tick
+        bits_per_tick = -log2(min_share) if min_share > 0.0 else _BITS
+        lift_stride = max(int(min(_BITS / bits_per_tick, _MOST)), 1) if bits_per_tick > 0.0 else _MOST
+        return cls(problem.symbols, problem.initial, problem.rows, forward, backward, lift_stride)
 
 
 def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
@@ -195,92 +195,92 @@ def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
 
 @part
 def _store_messages(
-    inputs: _Inputs, left: int, right: int, ticks: int, a: Message, b: Message, out: Floats
+    inputs: _Inputs, left: int, right: int, ticks: int, a: Message, b: Message, messages: Floats
 ) -> tuple[Message, Message]:
     """Store the forward message `a` from `left` on and the backward one `b` from `right` back; returns the next."""
-    done = 0
-    while done < ticks:
-        until = min(done + inputs.every, ticks)
-        for i in range(done, until):
-            store(out, left + i, a)
-            store(out, right - i, b)
+    done_ticks = 0
+    while done_ticks < ticks:
+        block_end = min(done_ticks + inputs.lift_stride, ticks)
+        for i in range(done_ticks, block_end):
+            store(messages, left + i, a)
+            store(messages, right - i, b)
             a = predict_and_condition(a, inputs.forward, inputs.symbols, left + i + 1)
             b = predict_and_condition(b, inputs.backward, inputs.symbols, right - i)
-        a, b, done = lift(a)[0], lift(b)[0], until
+        a, b, done_ticks = lift(a)[0], lift(b)[0], block_end
     return a, b
 
 
 @part
-def _middle(
-    inputs: _Inputs, middle: int, last: int, a: Message, b: Message, out: Floats
+def _combine_middle(
+    inputs: _Inputs, middle_tick: int, last: int, a: Message, b: Message, messages: Floats
 ) -> tuple[bool, Message, Message]:  # fmt: skip
     """The posterior of the tick at which both messages are, and the messages beyond it; whether it is not 0."""
-    store(out, middle, a)
-    possible = combine(out, middle, b)
-    a = predict_and_condition(a, inputs.forward, inputs.symbols, min(middle + 1, last))
-    return possible, a, predict_and_condition(b, inputs.backward, inputs.symbols, middle)
+    store(messages, middle_tick, a)
+    is_possible = combine(messages, middle_tick, b)
+    a = predict_and_condition(a, inputs.forward, inputs.symbols, min(middle_tick + 1, last))
+    return is_possible, a, predict_and_condition(b, inputs.backward, inputs.symbols, middle_tick)
 
 
 @part
 def _combine_messages(
-    inputs: _Inputs, left: int, right: int, ticks: int, last: int, a: Message, b: Message, out: Floats
+    inputs: _Inputs, left: int, right: int, ticks: int, last: int, a: Message, b: Message, messages: Floats
 ) -> int:
     """Turn stored messages of so many ticks to each side into posteriors; -1, or a position where one would be 0."""
-    done = 0
-    while done < ticks:
-        until = min(done + inputs.every, ticks)
-        for i in range(done, until):
-            if not (combine(out, left + i, a) and combine(out, right - i, b)):
+    done_ticks = 0
+    while done_ticks < ticks:
+        block_end = min(done_ticks + inputs.lift_stride, ticks)
+        for i in range(done_ticks, block_end):
+            if not (combine(messages, left + i, a) and combine(messages, right - i, b)):
                 return left + i
             a = predict_and_condition(a, inputs.forward, inputs.symbols, min(left + i + 1, last))
             b = predict_and_condition(b, inputs.backward, inputs.symbols, right - i)
-        a, b, done = lift(a)[0], lift(b)[0], until
+        a, b, done_ticks = lift(a)[0], lift(b)[0], block_end
     return -1
 
 
 @kernel
-def _smooth_small(inputs: _Inputs, starts: Ints, unit: Message, out: Floats) -> int:
+def _smooth_small(inputs: _Inputs, starts: Ints, unit_message: Message, marginals: Floats) -> int:
     """Smooth sequences with k = 2, 3 or 4; -1, or a position of impossible evidence."""
     for sequence in range(starts.size - 1):
         low, high = starts[sequence], starts[sequence + 1]
         if low == high:
             continue
         half, last = (high - low) // 2, high - 1
-        a, b = lift(first(inputs.initial, sequence, inputs.rows, inputs.symbols[low], unit))[0], unit
-        a, b = _store_messages(inputs, low, last, half, a, b, out)
+        a, b = lift(first(inputs.initial, sequence, inputs.rows, inputs.symbols[low], unit_message))[0], unit_message
+        a, b = _store_messages(inputs, low, last, half, a, b, marginals)
         if (high - low) % 2:
-            possible, a, b = _middle(inputs, low + half, last, a, b, out)
-            if not possible:
+            is_possible, a, b = _combine_middle(inputs, low + half, last, a, b, marginals)
+            if not is_possible:
                 return int(low + half)
-        bad = _combine_messages(inputs, high - half, low + half - 1, half, last, a, b, out)
-        if bad >= 0:
-            return int(bad)
+        bad_tick = _combine_messages(inputs, high - half, low + half - 1, half, last, a, b, marginals)
+        if bad_tick >= 0:
+            return int(bad_tick)
     return -1
 
 
 @kernel
-def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, reverse: Floats, out: Floats) -> int:
+def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, backward: Floats, messages: Floats) -> int:
     """Backward messages with any k, each with sum 1; -1, or a position of impossible evidence."""
     k = rows.shape[1]
-    work = np.empty((2, k))
+    message_rows = np.empty((2, k))
     for sequence in range(starts.size - 1):
         low, high = starts[sequence], starts[sequence + 1]
         for t in range(high - 1, low - 1, -1):
             if t == high - 1:
                 for j in range(k):
-                    work[0, j] = 1.0
+                    message_rows[0, j] = 1.0
             else:
-                lift_row(work, 0, condition_on(work, 0, rows, symbols[t + 1]))
-                _predict_row(work, 0, 1, reverse)
+                lift_row(message_rows, 0, condition_on(message_rows, 0, rows, symbols[t + 1]))
+                _predict_row(message_rows, 0, 1, backward)
                 for j in range(k):
-                    work[0, j] = work[1, j]
+                    message_rows[0, j] = message_rows[1, j]
             mass = 0.0
             for j in range(k):
-                mass += work[0, j]
+                mass += message_rows[0, j]
             if mass == 0.0:
                 return int(t)
             for j in range(k):
-                out[t, j] = work[0, j] / mass
+                messages[t, j] = message_rows[0, j] / mass
     return -1
 
 
@@ -297,10 +297,10 @@ def backward_messages(
     """
     k = np.shape(transition)[0] if np.ndim(transition) else 0
     problem = pose(symbols, np.full(max(k, 1), 1.0 / max(k, 1)), transition, emission, None)
-    out = np.empty((problem.symbols.size, k))
-    bad = _backward_wide(*problem[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
-    refuse_impossible(bad)
-    return out
+    messages = np.empty((problem.symbols.size, k))
+    bad_tick = _backward_wide(*problem[:2], problem.rows, np.ascontiguousarray(problem.transition.T), messages)
+    refuse_impossible(bad_tick)
+    return messages
 
 
 def posterior_marginals(
@@ -319,52 +319,52 @@ def posterior_marginals(
     """
     problem = pose(symbols, initial, transition, emission, lengths)
     k = problem.transition.shape[0]
-    out = np.empty((problem.symbols.size, k))
-    arrays = (problem.symbols, problem.starts, problem.initial, problem.rows)
+    marginals = np.empty((problem.symbols.size, k))
+    sequences = (problem.symbols, problem.starts, problem.initial, problem.rows)
     if _fits_registers(k):
-        bad = _smooth_small(_Inputs.of(problem), problem.starts, (1.0,) * k, out)
+        bad_tick = _smooth_small(_Inputs.of(problem), problem.starts, (1.0,) * k, marginals)
     else:
-        bad = _backward_wide(*arrays[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
-        if bad < 0:
-            bad = _filter_wide(*arrays, problem.transition, out, np.empty(problem.starts.size - 1), True)
-    refuse_impossible(bad)
-    return out
+        bad_tick = _backward_wide(*sequences[:2], problem.rows, np.ascontiguousarray(problem.transition.T), marginals)
+        if bad_tick < 0:
+            bad_tick = _filter_wide(*sequences, problem.transition, marginals, np.empty(problem.starts.size - 1), True)
+    refuse_impossible(bad_tick)
+    return marginals
 
 
 @kernel
-def _look_ahead_small(inputs: _Inputs, starts: Ints, lag: int, unit: Message, out: Floats) -> int:
-    """Turn filtered beliefs `out` (n, k), k = 2, 3 or 4, into fixed-lag marginals; -1, or a position."""
+def _look_ahead_small(inputs: _Inputs, starts: Ints, lag: int, unit_message: Message, marginals: Floats) -> int:
+    """Turn filtered beliefs `marginals` (n, k), k = 2, 3 or 4, into fixed-lag marginals; -1, or a position."""
     for sequence in range(starts.size - 1):
         high = starts[sequence + 1]
         for t in range(starts[sequence], high):
-            b = unit
-            later = min(t + lag, high - 1)
-            while later > t:
-                until = max(later - inputs.every, t)
-                for tick in range(later, until, -1):
-                    b = predict_and_condition(b, inputs.backward, inputs.symbols, tick)
-                b, later = lift(b)[0], until
-            if not combine(out, t, b):
+            message = unit_message
+            later_tick = min(t + lag, high - 1)
+            while later_tick > t:
+                block_end = max(later_tick - inputs.lift_stride, t)
+                for tick in range(later_tick, block_end, -1):
+                    message = predict_and_condition(message, inputs.backward, inputs.symbols, tick)
+                message, later_tick = lift(message)[0], block_end
+            if not combine(marginals, t, message):
                 return int(t)
     return -1
 
 
 @kernel
-def _look_ahead_wide(symbols: Ints, starts: Ints, lag: int, rows: Floats, reverse: Floats, out: Floats) -> int:
-    """Turn filtered beliefs `out` (n, k), any k, into fixed-lag marginals; -1, or a position."""
+def _look_ahead_wide(symbols: Ints, starts: Ints, lag: int, rows: Floats, backward: Floats, marginals: Floats) -> int:
+    """Turn filtered beliefs `marginals` (n, k), any k, into fixed-lag marginals; -1, or a position."""
     k = rows.shape[1]
-    work = np.empty((2, k))
+    messages = np.empty((2, k))
     for sequence in range(starts.size - 1):
         high = starts[sequence + 1]
         for t in range(starts[sequence], high):
-            now = 0
+            current = 0
             for j in range(k):
-                work[now, j] = 1.0
-            for later in range(min(t + lag, high - 1), t, -1):
-                lift_row(work, now, condition_on(work, now, rows, symbols[later]))
-                _predict_row(work, now, 1 - now, reverse)
-                now = 1 - now
-            if not _normalise_product(out, t, work, now):
+                messages[current, j] = 1.0
+            for later_tick in range(min(t + lag, high - 1), t, -1):
+                lift_row(messages, current, condition_on(messages, current, rows, symbols[later_tick]))
+                _predict_row(messages, current, 1 - current, backward)
+                current = 1 - current
+            if not _normalise_product(marginals, t, messages, current):
                 return int(t)
     return -1
 
@@ -386,15 +386,15 @@ def fixed_lag_marginals(
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
     problem = pose(symbols, initial, transition, emission, None)
     k = problem.transition.shape[0]
-    out = run_filter(problem).beliefs
-    reach = min(lag, problem.symbols.size)
+    marginals = run_filter(problem).beliefs
+    bounded_lag = min(lag, problem.symbols.size)
     if _fits_registers(k):
-        bad = _look_ahead_small(_Inputs.of(problem), problem.starts, reach, (1.0,) * k, out)
+        bad_tick = _look_ahead_small(_Inputs.of(problem), problem.starts, bounded_lag, (1.0,) * k, marginals)
     else:
-        reverse = np.ascontiguousarray(problem.transition.T)
-        bad = _look_ahead_wide(problem.symbols, problem.starts, reach, problem.rows, reverse, out)
-    refuse_impossible(bad)
-    return out
+        backward = np.ascontiguousarray(problem.transition.T)
+        bad_tick = _look_ahead_wide(problem.symbols, problem.starts, bounded_lag, problem.rows, backward, marginals)
+    refuse_impossible(bad_tick)
+    return marginals
 
 
 def _fits_registers(states: int) -> bool:
@@ -403,37 +403,37 @@ def _fits_registers(states: int) -> bool:
 
 
 @part
-def _predict_row(work: Floats, source: int, target: int, matrix: Floats) -> None:
-    """Set row `target` of `work` (rows, k) to row `source` times `matrix` (k, k)."""
+def _predict_row(messages: Floats, source: int, target: int, matrix: Floats) -> None:
+    """Set row `target` of `messages` (rows, k) to row `source` times `matrix` (k, k)."""
     k = matrix.shape[0]
-    weight = work[source, 0]
+    weight = messages[source, 0]
     for j in range(k):
-        work[target, j] = weight * matrix[0, j]
+        messages[target, j] = weight * matrix[0, j]
     for i in range(1, k):
-        weight = work[source, i]
+        weight = messages[source, i]
         for j in range(k):  # along rows: a sum over columns would not vectorise
-            work[target, j] += weight * matrix[i, j]
+            messages[target, j] += weight * matrix[i, j]
 
 
 @part
-def _normalise_product(out: Floats, t: int, work: Floats, row: int) -> bool:
-    """Multiply row t of `out` (n, k) by a row of `work` (rows, k) and normalise; False if the product is 0."""
-    k = out.shape[1]
+def _normalise_product(marginals: Floats, t: int, messages: Floats, row: int) -> bool:
+    """Multiply row t of `marginals` (n, k) by a row of `messages` and normalise; False if the product is 0."""
+    k = marginals.shape[1]
     mass = 0.0
     for j in range(k):
-        out[t, j] *= work[row, j]
-        mass += out[t, j]
+        marginals[t, j] *= messages[row, j]
+        mass += marginals[t, j]
     if mass == 0.0:
         return False
     for j in range(k):
-        out[t, j] /= mass
+        marginals[t, j] /= mass
     return True
 
 
 @kernel
 def _decode(
     symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats,
-    came_from: NDArray[np.int32], states: Ints,
+    previous_states: NDArray[np.int32], states: Ints,
 ) -> int:  # fmt: skip
     """Viterbi paths, all tables as logarithms; returns the position of impossible evidence, or -1."""
     k = transition.shape[0]
@@ -442,28 +442,28 @@ def _decode(
         low, high = starts[sequence], starts[sequence + 1]
         if low == high:
             continue
-        now = 0
+        current = 0
         for j in range(k):
-            score[now, j] = initial[sequence, j] + rows[symbols[low], j]
+            score[current, j] = initial[sequence, j] + rows[symbols[low], j]
         for t in range(low + 1, high):
             for j in range(k):
-                best, origin = score[now, 0] + transition[0, j], 0
+                best_score, best_state = score[current, 0] + transition[0, j], 0
                 for i in range(1, k):
-                    candidate = score[now, i] + transition[i, j]
-                    if candidate > best:  # strictly: of equals, the lowest state
-                        best, origin = candidate, i
-                score[1 - now, j] = best + rows[symbols[t], j]
-                came_from[t, j] = origin
-            now = 1 - now
+                    candidate = score[current, i] + transition[i, j]
+                    if candidate > best_score:  # strictly: of equals, the lowest state
+                        best_score, best_state = candidate, i
+                score[1 - current, j] = best_score + rows[symbols[t], j]
+                previous_states[t, j] = best_state
+            current = 1 - current
         state = 0
         for j in range(1, k):
-            if score[now, j] > score[now, state]:
+            if score[current, j] > score[current, state]:
                 state = j
-        if score[now, state] == -np.inf:
+        if score[current, state] == -np.inf:
             return int(low)
         states[high - 1] = state
         for t in range(high - 1, low, -1):
-            state = came_from[t, state]
+            state = previous_states[t, state]
             states[t - 1] = state
     return -1
 
@@ -486,8 +486,8 @@ def viterbi(
     k = problem.transition.shape[0]
     n = problem.symbols.size
     with np.errstate(divide="ignore"):
-        tables = np.log(problem.initial), np.log(problem.transition), np.log(problem.rows)
+        log_tables = np.log(problem.initial), np.log(problem.transition), np.log(problem.rows)
     states = np.empty(n, dtype=np.int64)
-    bad = _decode(problem.symbols, problem.starts, *tables, np.empty((n, k), dtype=np.int32), states)
-    refuse_impossible(bad)
+    bad_tick = _decode(problem.symbols, problem.starts, *log_tables, np.empty((n, k), dtype=np.int32), states)
+    refuse_impossible(bad_tick)
     return states

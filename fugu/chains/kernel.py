@@ -62,8 +62,8 @@ def part(function: AnyFunction) -> AnyFunction:
         def refused(*_args: Any, **_names: Any) -> None:
             raise TypeError(f"{function.__name__} is a part of kernels; call one of these, or its `py_func`")
 
-        own: Any = compiled
-        own._compile_for_args, own._insert = refused, lambda *_: None  # what is inserted could be called
+        dispatcher: Any = compiled
+        dispatcher._compile_for_args, dispatcher._insert = refused, lambda *_: None  # what is inserted could be called
     return compiled
 
 
@@ -76,15 +76,15 @@ def _compiled(function: AnyFunction, options: dict[str, bool]) -> AnyFunction:
     try:
         with _cached_under(digest, Path(inspect.getfile(function))):
             compiled = njit(error_model="numpy", cache=True, **options)(function)
-            _name_apart(compiled)
+            _set_cache_name(compiled)
     except RuntimeError:  # numba found no directory to write its cache to: a read-only installation
         compiled = njit(error_model="numpy", **options)(function)
     if isinstance(compiled, Dispatcher):  # else nothing is compiled
-        own: Any = compiled
-        own._compile_for_args = partial(_compile, compiled)  # what it calls for types that are new
-        template = own.get_call_template
+        dispatcher: Any = compiled
+        dispatcher._compile_for_args = partial(_compile, compiled)  # what it calls for types that are new
+        call_template = dispatcher.get_call_template
         # Numba would compile it anew for each constant that a kernel gives.
-        own.get_call_template = lambda types, names: template(tuple(map(unliteral, types)), names)
+        dispatcher.get_call_template = lambda types, names: call_template(tuple(map(unliteral, types)), names)
     _digests[id(compiled)] = digest
     return cast(AnyFunction, compiled)
 
@@ -107,24 +107,24 @@ def _compile(compiled: Any, *args: Any, **names: Any) -> Callable[..., Any]:
     types = tuple(compiled.typeof_pyval(array) for array in args)
     if (id(compiled), types) not in _submitted:
         _submitted.add((id(compiled), types))
-        _submit(partial(_compile_now, compiled, types))
-    return _plain(compiled)
+        _submit(partial(_compile_types, compiled, types))
+    return _plain_function(compiled)
 
 
-def _compile_now(compiled: Any, types: Any) -> bool:
+def _compile_types(compiled: Any, types: Any) -> bool:
     compiled.compile(types)
     return types in compiled.stats.cache_misses
 
 
 @cache
-def _plain(compiled: Any) -> Callable[..., Any]:
+def _plain_function(compiled: Any) -> Callable[..., Any]:
     """The function that a kernel was written as; those that it calls are plain, too."""
     function = compiled.py_func
-    space = dict(function.__globals__)
-    for name in _names(function.__code__) & space.keys():
-        if isinstance(space[name], Dispatcher):
-            space[name] = _plain(space[name])
-    return FunctionType(function.__code__, space, function.__name__)
+    namespace = dict(function.__globals__)
+    for name in _names(function.__code__) & namespace.keys():
+        if isinstance(namespace[name], Dispatcher):
+            namespace[name] = _plain_function(namespace[name])
+    return FunctionType(function.__code__, namespace, function.__name__)
 
 
 def _digest(function: Callable[..., Any], options: dict[str, bool]) -> str:
@@ -132,19 +132,19 @@ def _digest(function: Callable[..., Any], options: dict[str, bool]) -> str:
 
     And of how it is compiled: to call what was stored without an entry for callers would end the process.
     """
-    parts = [inspect.getsource(function), repr(options)]
-    space = function.__globals__
+    digested_texts = [inspect.getsource(function), repr(options)]
+    namespace = function.__globals__
     for name in sorted(_names(function.__code__)):
-        used = space.get(name)
-        if isinstance(used, ModuleType) and used.__name__.startswith(__name__.partition(".")[0]):
+        global_value = namespace.get(name)
+        if isinstance(global_value, ModuleType) and global_value.__name__.startswith(__name__.partition(".")[0]):
             raise TypeError(f"kernel {function.__name__} reaches into module {name}: import what it uses by name")
-        if id(used) in _digests:
-            parts.append(_digests[id(used)])
-        elif isinstance(used, int | float | str | bytes | tuple):
-            parts.append(f"{name} = {used!r}")
-        elif isinstance(used, np.ndarray):
-            parts.append(f"{name} = {used.dtype} {used.shape} {used.tobytes().hex()}")
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+        if id(global_value) in _digests:
+            digested_texts.append(_digests[id(global_value)])
+        elif isinstance(global_value, int | float | str | bytes | tuple):
+            digested_texts.append(f"{name} = {global_value!r}")
+        elif isinstance(global_value, np.ndarray):
+            digested_texts.append(f"{name} = {global_value.dtype} {global_value.shape} {global_value.tobytes().hex()}")
+    return hashlib.sha256("\n".join(digested_texts).encode()).hexdigest()[:20]
 
 
 def _names(code: CodeType) -> set[str]:
@@ -152,7 +152,7 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*(_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
-def _name_apart(compiled: Any) -> None:
+def _set_cache_name(compiled: Any) -> None:
     """Let what this process compiles of a kernel be kept in files that no other process writes."""
     if isinstance(compiled, Dispatcher):  # else nothing is compiled
         own: Any = compiled  # what numba's types do not name
@@ -162,17 +162,17 @@ def _name_apart(compiled: Any) -> None:
 @contextmanager
 def _cached_under(digest: str, source: Path) -> Iterator[None]:
     """Let numba keep what is compiled in here in a folder of this digest."""
-    settings: Any = numba.config
-    before = settings.CACHE_DIR
-    beside = source.parent / "__pycache__"
-    if before:
-        home = Path(before)
-    elif os.access(beside if beside.exists() else source.parent, os.W_OK):
-        home = beside
+    numba_config: Any = numba.config
+    previous_folder = numba_config.CACHE_DIR
+    source_cache = source.parent / "__pycache__"
+    if previous_folder:
+        cache_root = Path(previous_folder)
+    elif os.access(source_cache if source_cache.exists() else source.parent, os.W_OK):
+        cache_root = source_cache
     else:
-        home = Path.home() / ".cache" / "fugu-edge"
-    settings.CACHE_DIR = str(home / "kernels" / digest)
+        cache_root = Path.home() / ".cache" / "fugu-edge"
+    numba_config.CACHE_DIR = str(cache_root / "kernels" / digest)
     try:
         yield
     finally:
-        settings.CACHE_DIR = before
+        numba_config.CACHE_DIR = previous_folder

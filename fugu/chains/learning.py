@@ -68,32 +68,32 @@ def _expect(
 ) -> None:  # fmt: skip
     """Expected first states (k,) and moves (k, k) from filtered beliefs (n, k)."""
     k = transition.shape[0]
-    work = np.empty((2, k))  # row 0: the weighed message of a tick, row 1: the message of the tick before
+    messages = np.empty((2, k))  # row 0: the weighed message of a tick, row 1: the message of the tick before
     for sequence in range(starts.size - 1):
         low, high = starts[sequence], starts[sequence + 1]
         if low == high:
             continue
         for i in range(k):
-            work[1, i] = 1.0
+            messages[1, i] = 1.0
         for t in range(high - 1, low, -1):
             for i in range(k):
-                work[0, i] = work[1, i]
-            lift_row(work, 0, condition_on(work, 0, rows, symbols[t]))
+                messages[0, i] = messages[1, i]
+            lift_row(messages, 0, condition_on(messages, 0, rows, symbols[t]))
             mass = 0.0
             for i in range(k):
-                work[1, i] = 0.0
+                messages[1, i] = 0.0
                 for j in range(k):
-                    work[1, i] += transition[i, j] * work[0, j]
-                mass += beliefs[t - 1, i] * work[1, i]
+                    messages[1, i] += transition[i, j] * messages[0, j]
+                mass += beliefs[t - 1, i] * messages[1, i]
             for i in range(k):
                 weight = beliefs[t - 1, i] / mass
                 for j in range(k):
-                    moves[i, j] += weight * work[0, j]
+                    moves[i, j] += weight * messages[0, j]
         mass = 0.0
         for i in range(k):
-            mass += beliefs[low, i] * work[1, i]
+            mass += beliefs[low, i] * messages[1, i]
         for i in range(k):
-            first[i] += beliefs[low, i] * work[1, i] / mass
+            first[i] += beliefs[low, i] * messages[1, i] / mass
     for i in range(k):
         for j in range(k):
             moves[i, j] *= transition[i, j]
@@ -104,8 +104,8 @@ def expectations(problem: Problem) -> Expected:
     filtered = run_filter(problem)
     k = problem.transition.shape[0]
     first, moves = np.zeros(k), np.zeros((k, k))
-    expect = _expect_two if k == 2 else _expect
-    expect(problem.symbols, problem.starts, filtered.beliefs, problem.transition, problem.rows, first, moves)
+    expect_kernel = _expect_two if k == 2 else _expect
+    expect_kernel(problem.symbols, problem.starts, filtered.beliefs, problem.transition, problem.rows, first, moves)
     return Expected(filtered.log_likelihood, first, moves)
 
 
@@ -140,23 +140,23 @@ def baum_welch(
     """
     k = check_distribution(emission, "emission").shape[0]
     table = check_emission(emission, k)
-    start = np.full(k, 1.0 / k) if initial is None else check_distribution(initial, "initial", k)
-    guess = check_transition(transition)
-    if start.ndim != 1 or guess.shape != (k, k):
+    initial_guess = np.full(k, 1.0 / k) if initial is None else check_distribution(initial, "initial", k)
+    chain_guess = check_transition(transition)
+    if initial_guess.ndim != 1 or chain_guess.shape != (k, k):
         raise ValueError(f"initial and transition must be ({k},) and ({k}, {k}), like the {k} emission rows")
-    problem = pose(symbols, start, guess, table, lengths)
+    problem = pose(symbols, initial_guess, chain_guess, table, lengths)
     if problem.symbols.size == 0:
         raise ValueError("cannot learn from no symbols at all")
-    history: list[float] = []
+    log_likelihoods: list[float] = []
     for _ in range(iterations + 1):
-        log_likelihood, first, moves = expectations(problem)
-        gain = log_likelihood - history[-1] if history else np.inf
-        history.append(log_likelihood)
-        if gain < tolerance * problem.symbols.size or len(history) > iterations:
+        log_likelihood, expected_first, expected_moves = expectations(problem)
+        gain = log_likelihood - log_likelihoods[-1] if log_likelihoods else np.inf
+        log_likelihoods.append(log_likelihood)
+        if gain < tolerance * problem.symbols.size or len(log_likelihoods) > iterations:
             break
-        start = _normalised(first, start)
-        guess = _normalised(moves, guess)
+        initial_guess = _normalised(expected_first, initial_guess)
+        chain_guess = _normalised(expected_moves, chain_guess)
         problem = problem._replace(
-            initial=np.array(np.broadcast_to(start, problem.initial.shape), order="C"), transition=guess
+            initial=np.array(np.broadcast_to(initial_guess, problem.initial.shape), order="C"), transition=chain_guess
         )
-    return Learned(guess, start, np.array(history))
+    return Learned(chain_guess, initial_guess, np.array(log_likelihoods))

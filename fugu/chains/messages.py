@@ -46,10 +46,10 @@ def _load(rows: Floats, t: int, like: Message) -> Message:
 
 
 @part
-def store(out: Floats, t: int, a: Message) -> None:
-    """Write a message into row t of `out` (n, k)."""
+def store(messages: Floats, t: int, a: Message) -> None:
+    """Write a message into row t of `messages` (n, k)."""
     for x in range(len(a)):
-        out[t, x] = a[x]
+        messages[t, x] = a[x]
 
 
 @part
@@ -127,33 +127,33 @@ def lift(a: Message) -> tuple[Message, float, int]:
 
 
 @part
-def combine(out: Floats, t: int, a: Message) -> bool:
-    """Turn row t of `out` (n, k), a message from the other side, into a posterior; False if it would be 0."""
-    b = _product(a, _load(out, t, a))
+def combine(messages: Floats, t: int, a: Message) -> bool:
+    """Turn row t of `messages` (n, k), a message from the other side, into a posterior; False if it would be 0."""
+    b = _product(a, _load(messages, t, a))
     mass = _total(b)
     if not mass > 0.0:
         return False
-    store(out, t, scaled(b, 1.0 / mass))
+    store(messages, t, scaled(b, 1.0 / mass))
     return True
 
 
 @part
-def condition_on(work: Floats, row: int, rows: Floats, z: int) -> float:
-    """Weigh a row of `work` (rows, k) by the likelihood `rows[z]` (k,) of a symbol; returns its sum."""
+def condition_on(messages: Floats, row: int, rows: Floats, z: int) -> float:
+    """Weigh a row of `messages` (rows, k) by the likelihood `rows[z]` (k,) of a symbol; returns its sum."""
     mass = 0.0
-    for j in range(work.shape[1]):
-        work[row, j] *= rows[z, j]
-        mass += work[row, j]
+    for j in range(messages.shape[1]):
+        messages[row, j] *= rows[z, j]
+        mass += messages[row, j]
     return mass
 
 
 @part
-def lift_row(work: Floats, row: int, mass: float) -> tuple[float, int]:
-    """Bring a row of `work` (rows, k) whose sum is tiny back into range; returns the sum and the exponent."""
+def lift_row(messages: Floats, row: int, mass: float) -> tuple[float, int]:
+    """Bring a row of `messages` (rows, k) whose sum is tiny back into range; returns the sum and the exponent."""
     lifts = 0
     while 0.0 < mass < TINY:
-        for j in range(work.shape[1]):
-            work[row, j] *= LIFT
+        for j in range(messages.shape[1]):
+            messages[row, j] *= LIFT
         mass *= LIFT
         lifts += 1
     return mass, lifts

@@ -61,8 +61,8 @@ def check_distribution(values: ArrayLike, name: str, states: int | None = None) 
         raise ValueError(f"{name} has a negative or undefined entry; all entries must be probabilities")
     sums = distributions.sum(axis=-1)
     if distributions.size and not (np.abs(sums - 1.0) <= _SUM_TOLERANCE).all():
-        worst = float(sums.flat[np.argmax(np.abs(sums - 1.0))])
-        raise ValueError(f"{name} has a row that sums to {worst!r} instead of 1")
+        worst_sum = float(sums.flat[np.argmax(np.abs(sums - 1.0))])
+        raise ValueError(f"{name} has a row that sums to {worst_sum!r} instead of 1")
     return distributions
 
 
@@ -138,38 +138,38 @@ def stationary_distribution(transition: ArrayLike) -> Floats:
     Raises ValueError if there are several, or an entry is too small for a float.
     """
     matrix = check_transition(transition)
-    closed = _closed_class(matrix)
+    closed_states = _closed_class(matrix)
     distribution = np.zeros(len(matrix))
-    distribution[closed] = _eliminated(matrix[np.ix_(closed, closed)].copy())
-    if not np.all(distribution[closed] >= _TINY):
+    distribution[closed_states] = _eliminate_states(matrix[np.ix_(closed_states, closed_states)].copy())
+    if not np.all(distribution[closed_states] >= _TINY):
         raise ValueError("a state is so rare that its stationary probability does not fit a float")
     return distribution
 
 
 def _closed_class(transition: Floats) -> Ints:
     """The states that the chain always comes to and never leaves: reachability, not floating point."""
-    reach = np.eye(len(transition), dtype=np.bool_) | (transition > 0.0)
+    is_reachable = np.eye(len(transition), dtype=np.bool_) | (transition > 0.0)
     for _ in range(len(transition).bit_length()):
-        reach = (reach.astype(np.float32) @ reach.astype(np.float32)) > 0.0
-    recurrent = np.flatnonzero(np.all(~reach | reach.T, axis=1))
-    if not reach[np.ix_(recurrent, recurrent)].all():
+        is_reachable = (is_reachable.astype(np.float32) @ is_reachable.astype(np.float32)) > 0.0
+    recurrent_states = np.flatnonzero(np.all(~is_reachable | is_reachable.T, axis=1))
+    if not is_reachable[np.ix_(recurrent_states, recurrent_states)].all():
         raise ValueError("the chain has more than one stationary distribution; give the initial distribution instead")
-    return np.asarray(recurrent, dtype=np.int64)
+    return np.asarray(recurrent_states, dtype=np.int64)
 
 
-def _eliminated(remaining: Floats) -> Floats:
+def _eliminate_states(matrix: Floats) -> Floats:
     """Stationary distribution (k,) of an irreducible (k, k) chain, which is overwritten.
 
     Grassmann, Taksar, Heyman (1985): no subtraction, so that rare states keep their relative accuracy.
     """
-    k = len(remaining)
+    k = len(matrix)
     with np.errstate(all="ignore"):  # what underflows is refused by the caller
         for last in range(k - 1, 0, -1):
-            remaining[:last, last] /= remaining[last, :last].sum()
-            remaining[:last, :last] += np.outer(remaining[:last, last], remaining[last, :last])
+            matrix[:last, last] /= matrix[last, :last].sum()
+            matrix[:last, :last] += np.outer(matrix[:last, last], matrix[last, :last])
         distribution = np.ones(k)
         for state in range(1, k):
-            distribution[state] = distribution[:state] @ remaining[:state, state]
+            distribution[state] = distribution[:state] @ matrix[:state, state]
         return np.asarray(distribution / distribution.sum(), dtype=np.float64)
 
 
@@ -190,7 +190,7 @@ def _draw(thresholds: Floats, row: int, uniform: float) -> int:
 
 
 @kernel
-def _run(initial: Floats, transition: Floats, emission: Floats, uniforms: Floats, states: Ints, symbols: Ints) -> None:
+def _walk(initial: Floats, transition: Floats, emission: Floats, uniforms: Floats, states: Ints, symbols: Ints) -> None:
     """Draw a path from cumulative distributions and `uniforms` (n, 2)."""
     for t in range(states.size):
         state = _draw(transition, states[t - 1], uniforms[t, 0]) if t else _draw(initial, 0, uniforms[t, 0])
@@ -222,5 +222,5 @@ def simulate(
     states = np.empty(ticks, dtype=np.int64)
     symbols = np.empty(ticks, dtype=np.int64)
     uniforms = generator.random((ticks, 2))
-    _run(_thresholds(distribution[None, :]), _thresholds(matrix), _thresholds(table), uniforms, states, symbols)
+    _walk(_thresholds(distribution[None, :]), _thresholds(matrix), _thresholds(table), uniforms, states, symbols)
     return Simulated(states, symbols)

@@ -41,13 +41,13 @@ class Moves(NamedTuple):
 
 def moves_of(transitions: Sequence[ArrayLike]) -> Moves:
     """Transitions in the form in which products with them are quick."""
-    stack = np.array(transitions, dtype=np.float64)
-    if np.count_nonzero(stack) >= _SPARSE * stack.size:
-        return Moves(stack, np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
-    entries = np.nonzero(stack)
-    ends = np.cumsum(np.count_nonzero(stack, axis=2).ravel()).reshape(stack.shape[:2])
-    starts = np.column_stack([np.concatenate([[0], ends[:-1, -1]]), ends])
-    return Moves(np.zeros((0, 0, 0)), starts, entries[2].astype(np.int64), stack[entries])
+    matrices = np.array(transitions, dtype=np.float64)
+    if np.count_nonzero(matrices) >= _SPARSE * matrices.size:
+        return Moves(matrices, np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+    nonzero_indices = np.nonzero(matrices)
+    row_ends = np.cumsum(np.count_nonzero(matrices, axis=2).ravel()).reshape(matrices.shape[:2])
+    row_starts = np.column_stack([np.concatenate([[0], row_ends[:-1, -1]]), row_ends])
+    return Moves(np.zeros((0, 0, 0)), row_starts, nonzero_indices[2].astype(np.int64), matrices[nonzero_indices])
 
 
 class Followed(NamedTuple):
@@ -73,14 +73,14 @@ def follow(distribution: Floats, moves: Moves, kinds: Ints, likelihoods: Sequenc
     ticks, states = len(likelihoods), len(distribution)
     if len(kinds) != ticks - 1:
         raise ValueError(f"{ticks} ticks have {ticks - 1} steps between them, not {len(kinds)}")
-    released = np.array([likelihood is not None for likelihood in likelihoods], dtype=np.bool_)
-    counting, beliefs, logs = np.ones((ticks, states)), np.empty((ticks, states)), np.zeros(ticks)
-    if released.any():
-        counting[released] = np.array([likelihood for likelihood in likelihoods if likelihood is not None])
-    first = np.ascontiguousarray(distribution, dtype=np.float64)
-    if (bad := _filter(first, moves, kinds, released, counting, beliefs, logs)) >= 0:
-        raise ValueError(f"no state is possible at tick {bad}")
-    return Followed(beliefs, logs, counting)
+    is_released = np.array([likelihood is not None for likelihood in likelihoods], dtype=np.bool_)
+    evidence, beliefs, log_likelihoods = np.ones((ticks, states)), np.empty((ticks, states)), np.zeros(ticks)
+    if is_released.any():
+        evidence[is_released] = np.array([likelihood for likelihood in likelihoods if likelihood is not None])
+    start = np.ascontiguousarray(distribution, dtype=np.float64)
+    if (bad_tick := _filter(start, moves, kinds, is_released, evidence, beliefs, log_likelihoods)) >= 0:
+        raise ValueError(f"no state is possible at tick {bad_tick}")
+    return Followed(beliefs, log_likelihoods, evidence)
 
 
 def fixed_lag(followed: Followed, moves: Moves, kinds: Ints, lag: int, ticks: slice = slice(None)) -> Floats:
@@ -90,9 +90,9 @@ def fixed_lag(followed: Followed, moves: Moves, kinds: Ints, lag: int, ticks: sl
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
-    chosen = np.arange(len(followed.beliefs))[ticks]
-    smoothed = np.ones((len(chosen), followed.beliefs.shape[1]))
-    if not _smooth(followed.beliefs, followed.counting, moves, kinds, chosen, min(lag, len(kinds)), smoothed):
+    tick_ids = np.arange(len(followed.beliefs))[ticks]
+    smoothed = np.ones((len(tick_ids), followed.beliefs.shape[1]))
+    if not _smooth(followed.beliefs, followed.counting, moves, kinds, tick_ids, min(lag, len(kinds)), smoothed):
         raise ValueError("no state is possible")
     return smoothed
 
@@ -103,105 +103,111 @@ def lagged(distribution: Floats, transition: Floats, likelihoods: Sequence[Float
     return fixed_lag(follow(distribution, moves, kinds, likelihoods), moves, kinds, lag)
 
 
-def reachable(possible: Bools, transition: ArrayLike) -> Bools:
+def reachable(is_possible: Bools, transition: ArrayLike) -> Bools:
     """The states (N,) that can follow one of the possible states (N,): a step is possible if its entry is above 0."""
-    reached = np.zeros(len(possible), dtype=np.bool_)
-    _reach(possible, np.asarray(transition) > 0, reached)
-    return reached
+    is_reachable = np.zeros(len(is_possible), dtype=np.bool_)
+    _mark_reachable(is_possible, np.asarray(transition) > 0, is_reachable)
+    return is_reachable
 
 
 @kernel
 def _filter(
-    distribution: Floats, moves: Moves, kinds: Ints, released: Bools, counting: Floats, beliefs: Floats, logs: Floats
+    distribution: Floats, moves: Moves, kinds: Ints, is_released: Bools, evidence: Floats, beliefs: Floats, logs: Floats
 ) -> int:
     """Fill beliefs (n, N) and logs (n,); counting becomes 1 where a release is impossible. A bad tick, or -1."""
     ticks, states = beliefs.shape
-    before = distribution.copy()
+    predicted = distribution.copy()
     for tick in range(ticks):
         if tick > 0:
-            before = _predict(beliefs[tick - 1], moves, kinds[tick - 1])
-        total = before.sum()
+            predicted = _predict(beliefs[tick - 1], moves, kinds[tick - 1])
+        total = predicted.sum()
         if not total > 0.0:
             return tick
         mass = 0.0
-        if released[tick]:
+        if is_released[tick]:
             for state in range(states):
-                beliefs[tick, state] = before[state] * _HIGH * counting[tick, state]
+                beliefs[tick, state] = predicted[state] * _HIGH * evidence[tick, state]
                 mass += beliefs[tick, state]
         if mass > 0.0:
             logs[tick] = np.log(mass / total) - np.log(_HIGH)
             beliefs[tick] /= mass
         else:
-            counting[tick] = 1.0
+            evidence[tick] = 1.0
             for state in range(states):
-                beliefs[tick, state] = before[state] / total
+                beliefs[tick, state] = predicted[state] / total
     return -1
 
 
 @part
 def _predict(row: Floats, moves: Moves, kind: int) -> Floats:
     """A row (N,) times a transition."""
-    following: Floats = np.zeros(len(row))
+    next_row: Floats = np.zeros(len(row))
     if len(moves.dense) > 0:
-        following = np.dot(row, moves.dense[kind])
+        next_row = np.dot(row, moves.dense[kind])
     else:
         for state in range(len(row)):
             for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
-                following[moves.columns[move]] += row[state] * moves.weights[move]
-    return following
+                next_row[moves.columns[move]] += row[state] * moves.weights[move]
+    return next_row
 
 
 @kernel
 def _smooth(
-    beliefs: Floats, counting: Floats, moves: Moves, kinds: Ints, chosen: Ints, lag: int, messages: Floats
+    beliefs: Floats, evidence: Floats, moves: Moves, kinds: Ints, ticks: Ints, lag: int, messages: Floats
 ) -> bool:
     """Turn messages (n, N), ones at first, into the distributions of chosen ticks; False if no state is possible."""
     states = beliefs.shape[1]
-    weighed = np.empty_like(messages)
-    for ahead in range(lag, 0, -1):
+    weighted = np.empty_like(messages)
+    for delay in range(lag, 0, -1):
         row = 0
-        while row < len(chosen):
-            later = chosen[row] + ahead
-            if later > len(kinds):
+        while row < len(ticks):
+            later_tick = ticks[row] + delay
+            if later_tick > len(kinds):
                 row += 1
                 continue
-            kind, end = kinds[later - 1], row
-            while end < len(chosen) and chosen[end] + ahead <= len(kinds) and kinds[chosen[end] + ahead - 1] == kind:
+            kind, row_end = kinds[later_tick - 1], row
+            while (
+                row_end < len(ticks)
+                and ticks[row_end] + delay <= len(kinds)
+                and kinds[ticks[row_end] + delay - 1] == kind
+            ):
                 mass = 0.0
                 for state in range(states):
-                    weighed[end, state] = messages[end, state] * _HIGH * counting[chosen[end] + ahead, state]
-                    mass += weighed[end, state]
+                    weighted[row_end, state] = (
+                        messages[row_end, state] * _HIGH * evidence[ticks[row_end] + delay, state]
+                    )
+                    mass += weighted[row_end, state]
                 if not mass > 0.0:
                     return False
-                weighed[end] /= mass
-                end += 1
+                weighted[row_end] /= mass
+                row_end += 1
             if len(moves.dense) > 0:
-                messages[row:end] = np.dot(weighed[row:end], moves.dense[kind].T)
+                messages[row:row_end] = np.dot(weighted[row:row_end], moves.dense[kind].T)
             else:
-                for place in range(row, end):
+                for message_row in range(row, row_end):
                     for state in range(states):
-                        total = 0.0
+                        message_sum = 0.0
                         for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
-                            total += moves.weights[move] * weighed[place, moves.columns[move]]
-                        messages[place, state] = total
-            row = end
-    for row in range(len(chosen)):
+                            message_sum += moves.weights[move] * weighted[message_row, moves.columns[move]]
+                        messages[message_row, state] = message_sum
+            row = row_end
+    for row in range(len(ticks)):
         mass = 0.0
         for state in range(states):
-            messages[row, state] *= _HIGH * beliefs[chosen[row], state]
+            messages[row, state] *= _HIGH * beliefs[ticks[row], state]
             mass += messages[row, state]
         if mass > 0.0:
             messages[row] /= mass
         else:
-            messages[row] = beliefs[chosen[row]]
+            messages[row] = beliefs[ticks[row]]
     return True
 
 
 @kernel
-def _reach(possible: Bools, steps: Bools, reached: Bools) -> None:
+def _mark_reachable(is_possible: Bools, is_step: Bools, is_reachable: Bools) -> None:
     """Mark the states that a step (N, N) leads to from a possible one."""
-    for state in range(len(possible)):
-        if possible[state]:
-            for following in range(len(reached)):
-                if steps[state, following]:
-                    reached[following] = True
+    for state in range(len(is_possible)):
+        if is_possible[state]:
+            for next_state in range(len(is_reachable)):
+                if is_step[state, next_state]:
+                    is_reachable[next_state] = True

@@ -171,7 +171,7 @@ class ChainAccountant:
 
         Raises ChainClassError if a rate is negative, or no bound exists for such a class.
         """
-        matrix = self._matrix(rate)
+        matrix = self._rate_matrix(rate)
         if length is not None and length < 1:
             raise ChainClassError(f"a stream needs at least 1 tick, got {length}")
         if length is not None and self._class.follows(length, adversary):
@@ -181,8 +181,8 @@ class ChainAccountant:
             bound = "endless bound"  # which a stream that ends need not reach
         if length is None or epsilon <= length * float(matrix.max()):
             return ChainLoss(epsilon, adversary, bound, self._class.words, length)
-        everything = length * float(matrix.max()) * (1.0 + OUTWARD)
-        return ChainLoss(everything, adversary, "every tick in full", self._class.words, length)
+        full_loss = length * float(matrix.max()) * (1.0 + OUTWARD)
+        return ChainLoss(full_loss, adversary, "every tick in full", self._class.words, length)
 
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
         """The loss of a stream that ends, tick by tick, with per-tick losses (n,) or (n, k, k).
@@ -192,27 +192,27 @@ class ChainAccountant:
         too long.
         """
         schedule = np.asarray(rates, dtype=np.float64)
-        usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
-        if schedule.ndim not in (1, 3) or not len(schedule) or not usable:
+        is_valid = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
+        if schedule.ndim not in (1, 3) or not len(schedule) or not is_valid:
             raise ChainClassError("rates must be finite and non-negative, of shape (n,) or (n, k, k)")
         if self._class.work(len(schedule), adversary) > MOST_WORK:
             raise ChainClassError(
                 f"{len(schedule)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
                 "adversary. Use fewer states, or a stationary start and the bound of an endless stream"
             )
-        single = schedule.ndim == 1  # the same for all secrets
-        matrices = schedule[:, None, None] * self._class.secrets if single else closed(schedule)
+        is_scalar = schedule.ndim == 1  # the same for all secrets
+        tick_matrices = schedule[:, None, None] * self._class.secrets if is_scalar else closed(schedule)
         # All states together cannot tell more than all their rates; nor does a bound that no float holds.
-        everything = float(matrices.max(axis=(1, 2)).sum()) * (1.0 + OUTWARD)
-        knows = adversary == "informed"  # what true states tell is not followed from tick to tick
-        total, bound = self._class.tick_by_tick(matrices, "universal" if knows else adversary)
-        if knows and not self._class.changes:
+        full_loss = float(tick_matrices.max(axis=(1, 2)).sum()) * (1.0 + OUTWARD)
+        is_informed = adversary == "informed"  # what true states tell is not followed from tick to tick
+        losses, bound = self._class.tick_by_tick(tick_matrices, "universal" if is_informed else adversary)
+        if is_informed and not self._class.changes:
             with suppress(ChainClassError):
-                endless_loss, name = self._class.endless(matrices.max(axis=0), adversary)
-                if endless_loss < float(total.max()):
-                    total, bound = np.minimum(total, endless_loss), "endless bound" if name == "exact" else name
-        by_tick = np.asarray(np.fmin(total.max(axis=(1, 2)), everything))
-        return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(matrices), by_tick)
+                endless_loss, name = self._class.endless(tick_matrices.max(axis=0), adversary)
+                if endless_loss < float(losses.max()):
+                    losses, bound = np.minimum(losses, endless_loss), "endless bound" if name == "exact" else name
+        by_tick = np.asarray(np.fmin(losses.max(axis=(1, 2)), full_loss))
+        return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(tick_matrices), by_tick)
 
     def allowance(self, epsilon: float, adversary: Adversary = "ignorant", length: int | None = None) -> float:
         """The largest rate, the same at every tick, with a loss of at most epsilon nats; rounded down.
@@ -221,22 +221,22 @@ class ChainAccountant:
         """
         if not (math.isfinite(epsilon) and epsilon > 0.0):
             raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
-        losses_of: dict[float, float] = {}
+        excess_by_rate: dict[float, float] = {}
 
         def excess(rate: float) -> float:
-            if rate not in losses_of:
-                losses_of[rate] = min(self.loss(rate, adversary, length).epsilon, _NO_BOUND) - epsilon
-            return losses_of[rate]
+            if rate not in excess_by_rate:
+                excess_by_rate[rate] = min(self.loss(rate, adversary, length).epsilon, _NO_BOUND) - epsilon
+            return excess_by_rate[rate]
 
         if self.states > EXACT_STATES:
-            return self._rough(excess, epsilon, *self._rough_rate(epsilon, adversary))
+            return self._solve(excess, epsilon, *self._estimate_rate(epsilon, adversary))
         low, high = self._bracket(excess, epsilon)
         if low == high:
             return low
-        rate, back = float(brentq(excess, low, high, xtol=1e-300, rtol=_FINE)), OUTWARD
-        while excess(rate * (1.0 - back)) > 0.0:
-            back *= 2.0
-        return rate * (1.0 - back)
+        rate, reduction = float(brentq(excess, low, high, xtol=1e-300, rtol=_FINE)), OUTWARD
+        while excess(rate * (1.0 - reduction)) > 0.0:
+            reduction *= 2.0
+        return rate * (1.0 - reduction)
 
     def _bracket(self, excess: Callable[[float], float], epsilon: float) -> tuple[float, float]:
         """Rates on either side of the allowance; twice the same if all rates up to it will do."""
@@ -245,57 +245,57 @@ class ChainAccountant:
             return high, high
         while excess(low) > 0.0:
             high, low = low, low / 2.0
-            _not_none(low, epsilon)
+            _refuse_tiny_rate(low, epsilon)
         return low, high
 
-    def _rough(self, excess: Callable[[float], float], epsilon: float, guess: float = 0.0, power: float = 1.0) -> float:
+    def _solve(self, excess: Callable[[float], float], epsilon: float, guess: float = 0.0, power: float = 1.0) -> float:
         """A rate with a loss little below epsilon, by few losses: they grow nearly like a power of the rate."""
-        most = min(epsilon, _FAR_RATIO)
-        low, high, rate = 0.0, math.inf, min(guess, most) or most
-        before: tuple[float, float] | None = None
+        max_rate = min(epsilon, _FAR_RATIO)
+        low, high, rate = 0.0, math.inf, min(guess, max_rate) or max_rate
+        previous_point: tuple[float, float] | None = None
         while True:
-            above = excess(rate)
-            if above <= 0.0:
+            rate_excess = excess(rate)
+            if rate_excess <= 0.0:
                 low = rate
-                if rate == most or above >= -2.0 * _ROUGH * epsilon:
+                if rate == max_rate or rate_excess >= -2.0 * _ROUGH * epsilon:
                     return rate
             else:
                 high = rate
             if high * (1.0 - _ROUGH) <= low:
                 return low
-            missing = math.log1p(above / epsilon) + _ROUGH  # of the middle of what will do
-            if before is not None and rate != before[0]:
-                power = max(0.5, (missing - before[1]) / math.log(rate / before[0]))
-            before = rate, missing
-            rate = min(rate * math.exp(max(-missing / power, -_FAR)), most)
+            log_excess = math.log1p(rate_excess / epsilon) + _ROUGH  # of the middle of what will do
+            if previous_point is not None and rate != previous_point[0]:
+                power = max(0.5, (log_excess - previous_point[1]) / math.log(rate / previous_point[0]))
+            previous_point = rate, log_excess
+            rate = min(rate * math.exp(max(-log_excess / power, -_FAR)), max_rate)
             if not low < rate < high:
                 rate = math.sqrt(low * high) if low > 0.0 else high / 2.0
-            _not_none(rate, epsilon)
+            _refuse_tiny_rate(rate, epsilon)
 
-    def _rough_rate(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
+    def _estimate_rate(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
         """A rate near the allowance and the power of rates that losses grow like, from bounds that are had at once."""
         if adversary != "ignorant":
             return 0.0, 1.0
 
         def excess(rate: float) -> float:
-            return min(self._class.quick(self._matrix(rate)), _NO_BOUND) - epsilon
+            return min(self._class.quick(self._rate_matrix(rate)), _NO_BOUND) - epsilon
 
         try:
-            rate = self._rough(excess, epsilon)
+            rate = self._solve(excess, epsilon)
         except ChainClassError:
             return 0.0, 1.0
         growth = math.log1p(excess(rate * _QUICK) / epsilon) - math.log1p(excess(rate) / epsilon)
         return rate * _QUICK, min(max(growth / math.log(_QUICK), 0.5), 2.0)
 
-    def _matrix(self, rate: ArrayLike) -> Floats:
+    def _rate_matrix(self, rate: ArrayLike) -> Floats:
         values = np.asarray(rate, dtype=np.float64)
         if values.ndim not in (0, 2) or not np.all(values >= 0.0) or not np.all(np.isfinite(values)):
             raise ChainClassError("a rate must be a finite number >= 0, or such a number for each pair of states")
-        others = self._class.secrets if values.ndim == 0 else 1.0 - np.eye(self.states)
-        return closed(np.asarray(values * others))
+        secret_pairs = self._class.secrets if values.ndim == 0 else 1.0 - np.eye(self.states)
+        return closed(np.asarray(values * secret_pairs))
 
 
-def _not_none(rate: float, epsilon: float) -> None:
+def _refuse_tiny_rate(rate: float, epsilon: float) -> None:
     """Refuse to look for an allowance any further down."""
     if rate < _LEAST_SHARE * epsilon:
         raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
@@ -313,30 +313,30 @@ def chain_loss(chain: MarkovChain, rate: Floats, adversary: Adversary, length: i
     if chain.states > EXACT_STATES and chain.is_stationary and adversary != "universal":
         bound = endless_bound(chain, rate, adversary)
         if bound is not None and (length is None or bound <= length * float(rate.max())):
-            words = f"1 chain of {chain.states} states, started stationary"
+            class_words = f"1 chain of {chain.states} states, started stationary"
             name = "quilts" if adversary == "informed" else "local linear programmes"
-            return ChainLoss(bound, adversary, name, words, length)
+            return ChainLoss(bound, adversary, name, class_words, length)
     if length is None and chain.states > 2 and not chain.is_stationary and adversary != "universal":
-        return _from_elsewhere(chain, rate, adversary)
+        return _any_start_loss(chain, rate, adversary)
     loss = ChainAccountant((chain,)).loss(rate, adversary, length)
     if loss.epsilon > _LARGEST_BOUND and loss.bound != "every tick in full":
-        everything = math.inf if length is None else length * float(rate.max()) * (1.0 + OUTWARD)
-        return replace(loss, epsilon=everything, bound="none" if length is None else "every tick in full")
+        full_loss = math.inf if length is None else length * float(rate.max()) * (1.0 + OUTWARD)
+        return replace(loss, epsilon=full_loss, bound="none" if length is None else "every tick in full")
     return loss
 
 
-def _from_elsewhere(chain: MarkovChain, rate: Floats, adversary: Adversary) -> ChainLoss:
+def _any_start_loss(chain: MarkovChain, rate: Floats, adversary: Adversary) -> ChainLoss:
     """The loss of an endless stream of many states that does not start stationary: the least of what is known."""
-    words = f"1 chain of {chain.states} states, started {'anyhow' if chain.initial is None else 'as given'}"
-    anyhow = any_start_bound(chain, rate, adversary)
-    best = ChainLoss(math.inf, adversary, "none", words, None)
-    if anyhow is not None:
-        best = replace(best, epsilon=anyhow, bound="any start")
+    class_words = f"1 chain of {chain.states} states, started {'anyhow' if chain.initial is None else 'as given'}"
+    any_start_epsilon = any_start_bound(chain, rate, adversary)
+    least_loss = ChainLoss(math.inf, adversary, "none", class_words, None)
+    if any_start_epsilon is not None:
+        least_loss = replace(least_loss, epsilon=any_start_epsilon, bound="any start")
     if chain.states <= EXACT_STATES and (chain.initial is not None or chain.transition.min() > 0.0):
         try:
-            followed = ChainAccountant((chain,)).loss(rate, adversary)
+            accountant_loss = ChainAccountant((chain,)).loss(rate, adversary)
         except ChainClassError:
-            return best
-        if followed.epsilon < min(best.epsilon, _LARGEST_BOUND):
-            return followed
-    return best
+            return least_loss
+        if accountant_loss.epsilon < min(least_loss.epsilon, _LARGEST_BOUND):
+            return accountant_loss
+    return least_loss

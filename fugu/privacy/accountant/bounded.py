@@ -85,9 +85,9 @@ def decimated_interval(chains: BinaryChains, step: int) -> BinaryChains:
     else:
         # In fractions: 1 - l^D of a small q + r is the difference of numbers that a float cannot tell apart.
         low, high = _power_range(1 - Fraction(q1) - Fraction(r1), 1 - Fraction(q0) - Fraction(r0), step)
-        least, most = float(1 - high), float(1 - low)
-        q = (q0 / (q0 + r1) * least, q1 / (q1 + r0) * most)
-        r = (r0 / (r0 + q1) * least, r1 / (r1 + q0) * most)
+        low_factor, high_factor = float(1 - high), float(1 - low)
+        q = (q0 / (q0 + r1) * low_factor, q1 / (q1 + r0) * high_factor)
+        r = (r0 / (r0 + q1) * low_factor, r1 / (r1 + q0) * high_factor)
     if min(*q, *r) <= 0.0:
         raise ChainClassError(f"at every {step}th tick, a transition probability of the class rounds to 0")
     return BinaryChains(q=_outward(q), r=_outward(r))
@@ -191,26 +191,26 @@ class IntervalChains(OddsRatioChains):
     """Every stationary two-state chain with q and r in intervals; see `ClassOfChains`."""
 
     def __init__(self, chains: BinaryChains) -> None:
-        self._chains = self._box = chains
+        self._chains = self._intervals = chains
         self.states, self.secrets = chains.states, 1.0 - np.eye(2)
         self.words = f"all stationary two-state chains with q in {list(chains.q)} and r in {list(chains.r)}"
-        self._least, self._most = (Fraction(q) + Fraction(r) for q, r in zip(chains.q, chains.r, strict=True))
-        self._point = chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
-        self.sticky = self._most < 1
-        logs = [abs(math.log((1 - q) / q) + math.log((1 - r) / r)) for q in chains.q for r in chains.r]
-        self._odds_ratio = odds_ratio_above(max(logs))
+        self._low_sum, self._high_sum = (Fraction(q) + Fraction(r) for q, r in zip(chains.q, chains.r, strict=True))
+        self._is_point = chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
+        self.sticky = self._high_sum < 1
+        log_odds = [abs(math.log((1 - q) / q) + math.log((1 - r) / r)) for q in chains.q for r in chains.r]
+        self._odds_ratio = odds_ratio_above(max(log_odds))
 
     def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """The device's own check, which is exact for the worst corner."""
         epsilon, bound = super().endless(rate, adversary)
-        if bound == "BDP theorem 1" or (self._point and bound == "bridge recursion"):
-            return epsilon, self._name
+        if bound == "BDP theorem 1" or (self._is_point and bound == "bridge recursion"):
+            return epsilon, self._bound_name
         return epsilon, bound
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """The worst corners, to those who know no state."""
         if adversary == "ignorant":
-            return _losses(self._box, rates), self._name
+            return _losses(self._intervals, rates), self._bound_name
         return super().tick_by_tick(rates, adversary)
 
     covered_start: Covered = "stationary"
@@ -220,9 +220,9 @@ class IntervalChains(OddsRatioChains):
         """The class, for any start one of bounded odds ratios: corners are the worst for a stationary start only."""
         if start != "any":
             return self._chains
-        if self._point:
-            return tuple(chain.anyhow for chain in corner_chains(self._box))
-        return BoundedChains(states=2, odds_ratio=self._box.odds_bound)
+        if self._is_point:
+            return tuple(chain.anyhow for chain in corner_chains(self._intervals))
+        return BoundedChains(states=2, odds_ratio=self._intervals.odds_bound)
 
     def followed(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
         """The interval, or its corners with any start, which stand for all of it for every Markov quilt.
@@ -235,17 +235,17 @@ class IntervalChains(OddsRatioChains):
         are at least |D|, the same computation for even and odd m and a shows that S C does not fall, and neither does
         R.
         """
-        return tuple(chain.anyhow for chain in corner_chains(self._box)) if start == "any" else self._box
+        return tuple(chain.anyhow for chain in corner_chains(self._intervals)) if start == "any" else self._intervals
 
     def decimated(self, step: int) -> ChainClass:
         """Intervals that hold every power."""
-        return decimated_interval(self._box, step)
+        return decimated_interval(self._intervals, step)
 
     @property
-    def _name(self) -> str:
-        if self._most <= 1:
+    def _bound_name(self) -> str:
+        if self._high_sum <= 1:
             return "exact"
-        return ALTERNATING if self._least >= 1 else "corners"
+        return ALTERNATING if self._low_sum >= 1 else "corners"
 
 
 def followed(length: int, states: int) -> bool:
@@ -270,10 +270,10 @@ def odds_ratio_loss(odds: float, rate: float) -> float:
 
 def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
     """Losses (n, k, k) of every tick, for every adversary and every start, when steps have bounded odds ratios."""
-    largest = rates.max(axis=(1, 2))
-    leakages = _behind(odds, largest) + _behind(odds, largest[::-1])[::-1]
-    others = 1.0 - np.eye(rates.shape[1])
-    return np.asarray(rates + leakages[:, None, None] * others)
+    largest_rates = rates.max(axis=(1, 2))
+    leakages = _past_leakages(odds, largest_rates) + _past_leakages(odds, largest_rates[::-1])[::-1]
+    off_diagonal = 1.0 - np.eye(rates.shape[1])
+    return np.asarray(rates + leakages[:, None, None] * off_diagonal)
 
 
 def stretch_losses(odds: float, rates: Floats, ticks: int) -> Floats:
@@ -283,12 +283,12 @@ def stretch_losses(odds: float, rates: Floats, ticks: int) -> Floats:
     those on either side do; all of the stream where it is no longer. Source: docs/proofs/stretches.md, theorem 1.
     """
     ticks = min(ticks, len(rates))
-    before, after = _behind(odds, rates), _behind(odds, rates[::-1])[::-1]
-    within = np.convolve(rates, np.ones(ticks), "valid")
-    return np.asarray((within + before[: len(within)] + after[ticks - 1 :]) * (1.0 + OUTWARD))
+    past, future = _past_leakages(odds, rates), _past_leakages(odds, rates[::-1])[::-1]
+    stretch_rates = np.convolve(rates, np.ones(ticks), "valid")
+    return np.asarray((stretch_rates + past[: len(stretch_rates)] + future[ticks - 1 :]) * (1.0 + OUTWARD))
 
 
-def _behind(odds: float, rates: Floats) -> Floats:
+def _past_leakages(odds: float, rates: Floats) -> Floats:
     """The leakage of all ticks before each tick, in nats."""
     leakages = np.zeros(len(rates))
     for tick in range(1, len(rates)):
@@ -303,9 +303,9 @@ def _losses(chains: BinaryChains, rates: Floats) -> Floats:
     with q and r, for u <= 1 it rises, so the corners are worst at every step. A stationary chain of two states is its
     own reversal, so past and future are computed alike.
     """
-    ahead = _leakages(chains, rates)
-    behind = _leakages(chains, rates[::-1])[::-1]
-    return rates + ahead + behind
+    future_leakages = _leakages(chains, rates)
+    past_leakages = _leakages(chains, rates[::-1])[::-1]
+    return rates + future_leakages + past_leakages
 
 
 def _leakages(chains: BinaryChains, rates: Floats) -> Floats:
@@ -314,11 +314,11 @@ def _leakages(chains: BinaryChains, rates: Floats) -> Floats:
     for tick in range(len(rates) - 2, -1, -1):
         largest, smallest = (rates[tick + 1] + leakages[tick + 1])[[0, 1], [1, 0]]
         margin = 64.0 * UNIT * (1.0 + max(largest, smallest))
-        cases = ((largest, smallest, q0, r0, q1, r1), (smallest, largest, r0, q0, r1, q1))
-        for direction, (up, down, low_q, low_r, high_q, high_r) in enumerate(cases):
-            above = _image(up, low_q, low_r)
-            below = _image(-down, high_q, high_r)
-            leakages[tick, direction, 1 - direction] = max(above, below, 0.0) + margin
+        directions = ((largest, smallest, q0, r0, q1, r1), (smallest, largest, r0, q0, r1, q1))
+        for direction, (log_up, log_down, low_q, low_r, high_q, high_r) in enumerate(directions):
+            upper_image = _image(log_up, low_q, low_r)
+            lower_image = _image(-log_down, high_q, high_r)
+            leakages[tick, direction, 1 - direction] = max(upper_image, lower_image, 0.0) + margin
     return leakages
 
 

@@ -54,20 +54,20 @@ def log_ratios(distributions: Floats) -> Floats:
     """(a, a): max over y of log(distributions[x,y] / distributions[x',y]), rounded up; only a 0 below is infinite."""
     rows, columns = distributions.shape
     largest_log_ratios = np.zeros((rows, rows))
-    inverse, largest = np.empty((columns, rows)), np.empty(rows)
+    inverse, largest_ratios = np.empty((columns, rows)), np.empty(rows)
     for x in range(rows):
         for y in range(columns):
             inverse[y, x] = 1.0 / distributions[x, y]
     for x in range(rows):
-        for other in range(rows):
-            largest[other] = 1.0
+        for other_row in range(rows):
+            largest_ratios[other_row] = 1.0
         for y in range(columns):
-            for other in range(rows):  # 0 times infinity is no number, and not above
-                ratio = distributions[x, y] * inverse[y, other]
-                largest[other] = ratio if ratio > largest[other] else largest[other]
-        for other in range(rows):
-            if x != other:
-                largest_log_ratios[x, other] = np.log(largest[other]) + LOGARITHM
+            for other_row in range(rows):  # 0 times infinity is no number, and not above
+                ratio = distributions[x, y] * inverse[y, other_row]
+                largest_ratios[other_row] = ratio if ratio > largest_ratios[other_row] else largest_ratios[other_row]
+        for other_row in range(rows):
+            if x != other_row:
+                largest_log_ratios[x, other_row] = np.log(largest_ratios[other_row]) + LOGARITHM
     return largest_log_ratios
 
 
@@ -92,40 +92,40 @@ class EndlessLeakage:
         self.transition = np.ascontiguousarray(self.transition)
         self.blocks = [(1, self.transition, ratio_order(self.transition))]
         self.quilts, self.largest = np.empty((0, self.states, self.states)), np.empty(0)
-        self._further = self._tables()
+        self._remaining_tables = self._tables()
 
     def _tables(self) -> Iterator[Floats]:
         """(k, k) for each power, until the kernel has forgotten."""
-        small = self.states <= EXACT_STATES
-        most, forgotten = (_MOST_DISTANCE, _FORGOTTEN) if small else (_MOST_DISTANCE_LARGE, _FORGOTTEN_LARGE)
+        is_small = self.states <= EXACT_STATES
+        max_distance, threshold = (_MOST_DISTANCE, _FORGOTTEN) if is_small else (_MOST_DISTANCE_LARGE, _FORGOTTEN_LARGE)
         power = np.eye(self.states)
-        reach, possible, everywhere = power > 0.0, self.transition > 0.0, False
-        for distance in range(1, min(most, _TABLE_WORK // self.states**3) + 1):
+        support, is_step, reaches_all = power > 0.0, self.transition > 0.0, False
+        for distance in range(1, min(max_distance, _TABLE_WORK // self.states**3) + 1):
             power = np.ascontiguousarray(power @ self.transition)
             # A product of distributions is a distribution: without this, rounding errors of many ticks would add up.
             power /= power.sum(axis=1, keepdims=True)
-            everywhere = everywhere or bool(reach.all())
-            reach = reach if everywhere else follow(reach, possible)
-            if power.min() < TINY and np.any(reach & (power < TINY)):  # no ratios can be read off this or a later one
+            reaches_all = reaches_all or bool(support.all())
+            support = support if reaches_all else follow(support, is_step)
+            if power.min() < TINY and np.any(support & (power < TINY)):  # no ratios can be read off this or a later one
                 yield _unbounded(self.states)
                 return
             table = log_ratios(power) + (4.0 * self.states * UNIT + self.error) * distance
-            if not small and distance >= 2 * self.blocks[-1][0]:
+            if not is_small and distance >= 2 * self.blocks[-1][0]:
                 self.blocks.append((distance, power.copy(), ratio_order(power)))
             yield table
-            if table.max() < forgotten or (distance > 2 * self.states**2 and not np.isfinite(table).any()):
+            if table.max() < threshold or (distance > 2 * self.states**2 and not np.isfinite(table).any()):
                 return
 
     def _tabulate(self, rate: float) -> None:
         """Follow the kernel as far as is of use: a tick further off, all that is nearer costs more than is known."""
-        tables, largest = list(self.quilts), list(self.largest)
-        least = float((np.arange(len(largest)) * rate + self.largest).min(initial=np.inf))
-        while len(tables) * rate <= least and (table := next(self._further, None)) is not None:
-            least = min(least, len(tables) * rate + float(table.max()))
+        tables, largest_entries = list(self.quilts), list(self.largest)
+        least_bound = float((np.arange(len(largest_entries)) * rate + self.largest).min(initial=np.inf))
+        while len(tables) * rate <= least_bound and (table := next(self._remaining_tables, None)) is not None:
+            least_bound = min(least_bound, len(tables) * rate + float(table.max()))
             tables.append(table)
-            largest.append(float(table.max()))
+            largest_entries.append(float(table.max()))
         if len(tables) > len(self.quilts):
-            self.quilts, self.largest = np.array(tables), np.array(largest)
+            self.quilts, self.largest = np.array(tables), np.array(largest_entries)
 
     @property
     def states(self) -> int:
@@ -135,7 +135,7 @@ class EndlessLeakage:
     def quilt_bound(self, rate: Floats) -> Floats:
         """Everything nearer than some tick counts in full, and that tick's state is taken for known."""
         self._tabulate(float(rate.max()))
-        return _least(np.arange(len(self.quilts)) * rate.max(), self.quilts, self.largest)
+        return _least_bound(np.arange(len(self.quilts)) * rate.max(), self.quilts, self.largest)
 
     def ignorant(self, rate: Floats) -> Floats:
         """The leakage (k, k) to an adversary who knows no state: the least of all bounds, infinite if none was found.
@@ -148,9 +148,9 @@ class EndlessLeakage:
 
     def quick(self, rate: Floats) -> Floats:
         """The same without the recursion: quilts, and the hockey-stick bound for all pairs."""
-        hockey = np.full_like(rate, self.hockey_stick(float(rate.max())))
-        np.fill_diagonal(hockey, 0.0)
-        return np.minimum(self.quilt_bound(rate), hockey)
+        hockey_bound = np.full_like(rate, self.hockey_stick(float(rate.max())))
+        np.fill_diagonal(hockey_bound, 0.0)
+        return np.minimum(self.quilt_bound(rate), hockey_bound)
 
     def _step(self, bounds: Floats) -> Floats:
         _, matrix, order = self.blocks[0]
@@ -159,26 +159,26 @@ class EndlessLeakage:
     def _limit(self, rate: Floats) -> Floats:
         """The limit from below, and as little above it as is certified."""
         leakage = np.zeros_like(rate)
-        change = ahead = earlier = np.zeros_like(rate)
+        change = shape = checked_leakage = np.zeros_like(rate)
         for count in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
-            before, leakage = leakage, self._step(rate + leakage)
-            last, change = change, leakage - before
+            previous_leakage, leakage = leakage, self._step(rate + leakage)
+            last_change, change = change, leakage - previous_leakage
             if leakage.max() > _LARGEST:
                 return _unbounded(self.states)
             if count % _SHAPE_EVERY == 0:
-                if (leakage - earlier).max() > _SHAPED:
-                    ahead = (leakage - earlier) / (leakage - earlier).max()
-                earlier = leakage
+                if (leakage - checked_leakage).max() > _SHAPED:
+                    shape = (leakage - checked_leakage) / (leakage - checked_leakage).max()
+                checked_leakage = leakage
             if np.abs(change).max() <= _CONVERGED * max(1.0, leakage.max()):
                 break
         else:  # a geometric series: what is left of it
-            shrink = min(float(change.max() / max(last.max(), 1e-300)), 1.0 - 1e-9)
-            leakage = leakage + np.maximum(change, 0.0) * shrink / (1.0 - shrink)
+            shrink_factor = min(float(change.max() / max(last_change.max(), 1e-300)), 1.0 - 1e-9)
+            leakage = leakage + np.maximum(change, 0.0) * shrink_factor / (1.0 - shrink_factor)
         limit = self.certified(leakage, lambda bound: self._step(rate + bound))
         if np.isfinite(limit).all():
             return limit
         # States that exclude one another a tick later pass on all of what is added to all alike: more of what shrinks.
-        return self.certified(leakage, lambda bound: self._step(rate + bound), ahead)
+        return self.certified(leakage, lambda bound: self._step(rate + bound), shape)
 
     def certified(self, candidate: Floats, step_of: Step, shape: Floats | float = 0.0) -> Floats:
         """The candidate, raised until one more step does not exceed it: by the same for all pairs, and by a shape.
@@ -186,9 +186,9 @@ class EndlessLeakage:
         The proof is an induction from 0, so that nothing below 0 is a bound: an empty cone would certify itself.
         """
         candidate, slack = np.maximum(candidate, 0.0), _SLACK
-        raised = (1.0 + shape) * (1.0 - np.eye(self.states))
+        slack_matrix = (1.0 + shape) * (1.0 - np.eye(self.states))
         while slack < _MOST_SLACK:
-            bound = candidate + slack * raised
+            bound = candidate + slack * slack_matrix
             if np.all(step_of(bound) <= bound):
                 return bound
             slack *= 2.0
@@ -196,16 +196,16 @@ class EndlessLeakage:
 
     def descend(self, rate: Floats, bound: Floats) -> Floats:
         """Steps down from a bound, of one tick and of blocks of ticks: anything between counts in full."""
-        largest, others = float(rate.max()), 1.0 - np.eye(self.states)
+        largest_rate, off_diagonal = float(rate.max()), 1.0 - np.eye(self.states)
         moves = {ticks: no_moves(self.states, self.states) for ticks, _, _ in self.blocks}
         for _ in range(_SWEEPS if self.states <= EXACT_STATES else _SWEEPS_LARGE):
-            before = bound
+            previous_bound = bound
             for ticks, matrix, order in reversed(self.blocks):
-                if (ticks - 1) * largest < bound.max() < _LARGEST:
-                    near = ((ticks - 1) * largest + ticks * self.error) * others
-                    reached = step(matrix, order, rate + bound, bound - near, moves[ticks])
-                    bound = np.minimum(bound, near + reached)
-            if np.all(bound >= before - _CONVERGED):
+                if (ticks - 1) * largest_rate < bound.max() < _LARGEST:
+                    nearby_loss = ((ticks - 1) * largest_rate + ticks * self.error) * off_diagonal
+                    step_bound = step(matrix, order, rate + bound, bound - nearby_loss, moves[ticks])
+                    bound = np.minimum(bound, nearby_loss + step_bound)
+            if np.all(bound >= previous_bound - _CONVERGED):
                 break
         return bound
 
@@ -218,12 +218,12 @@ class EndlessLeakage:
         Source: docs/proofs/chain-accountant.md, "The chain accountant".
         """
         self._tabulate(rate)
-        best = math.inf
+        bound = math.inf
         for ticks, matrix, order in self.blocks:
-            paid = (ticks - 1) * rate
-            if paid < best:
-                best = min(best, paid + _hockey_root(matrix, order, rate, paid, float(self.largest[ticks - 1])))
-        return best
+            cost = (ticks - 1) * rate
+            if cost < bound:
+                bound = min(bound, cost + _hockey_root(matrix, order, rate, cost, float(self.largest[ticks - 1])))
+        return bound
 
     def informed(self, rate: Floats, ignorant: Floats) -> Floats:
         """The leakage to an adversary who may know true states of that direction; `ignorant` is that method's result.
@@ -243,55 +243,55 @@ class EndlessLeakage:
         self._tabulate(0.0)
         if len(self.quilts) < 2:
             return _unbounded(self.states)
-        paid = np.arange(len(self.quilts) - 1) * rate.max()
-        both = self.quilts[:-1] + self.quilts[1:].transpose(0, 2, 1)
-        return _least(paid, both, both.max(axis=(1, 2)))
+        costs = np.arange(len(self.quilts) - 1) * rate.max()
+        quilt_sums = self.quilts[:-1] + self.quilts[1:].transpose(0, 2, 1)
+        return _least_bound(costs, quilt_sums, quilt_sums.max(axis=(1, 2)))
 
     def _bridges(self, rate: Floats, ignorant: Floats) -> Floats:
-        worst = ignorant.copy()
+        largest_leakage = ignorant.copy()
         states = self.states
         leakages = np.zeros((states, states, states))
-        powers, possible = self.transition, self.transition > 0.0
-        reach = possible
-        others, tail = 1.0 - np.eye(states), _unbounded(states)
+        near_power, is_step = self.transition, self.transition > 0.0
+        near_reachable = is_step
+        off_diagonal, tail_bound = 1.0 - np.eye(states), _unbounded(states)
         for distance in range(1, min(_MOST_DISTANCE, max(_STEP_WORK // states**5, _CHECK_EVERY + 1))):
-            after = self.transition @ powers
-            after /= after.sum(axis=1, keepdims=True)
-            beyond = reach if reach.all() else follow(possible, reach)
-            if np.any(beyond & (after < TINY)):
+            far_power = self.transition @ near_power
+            far_power /= far_power.sum(axis=1, keepdims=True)
+            far_reachable = near_reachable if near_reachable.all() else follow(is_step, near_reachable)
+            if np.any(far_reachable & (far_power < TINY)):
                 return _unbounded(states)
             # Of powers that many products long.
-            margin = distance * (4.0 * (states + 2.0) * UNIT + 2.0 * self.error) * others
+            margin = distance * (4.0 * (states + 2.0) * UNIT + 2.0 * self.error) * off_diagonal
             for state in range(states):
-                bridge = _bridge_step(self.transition, powers[:, state], after[:, state], rate, leakages[state])
+                bridge = _bridge_step(self.transition, near_power[:, state], far_power[:, state], rate, leakages[state])
                 leakages[state] = bridge + margin
-            reach = beyond
-            np.maximum(worst, np.where(np.isfinite(leakages), leakages, 0.0).max(axis=0), out=worst)
+            near_reachable = far_reachable
+            np.maximum(largest_leakage, np.where(np.isfinite(leakages), leakages, 0.0).max(axis=0), out=largest_leakage)
             if leakages.max() + rate.max() > _LARGEST:
                 return _unbounded(states)
-            powers = after
+            near_power = far_power
             if distance % _CHECK_EVERY == 0:
-                reached = np.maximum(leakages.max(axis=0), ignorant)
-                forgotten = float(log_ratios(after).max() + margin.max())
-                tail = self._tail(rate, reached, forgotten)
-                if forgotten < _CLOSE or np.all(tail <= reached * (1.0 + _CLOSE) + _SLACK):
+                bridge_bound = np.maximum(leakages.max(axis=0), ignorant)
+                memory_bound = float(log_ratios(far_power).max() + margin.max())
+                tail_bound = self._tail_bound(rate, bridge_bound, memory_bound)
+                if memory_bound < _CLOSE or np.all(tail_bound <= bridge_bound * (1.0 + _CLOSE) + _SLACK):
                     break
-        return np.maximum(worst, tail)
+        return np.maximum(largest_leakage, tail_bound)
 
-    def _tail(self, rate: Floats, reached: Floats, forgotten: float) -> Floats:
+    def _tail_bound(self, rate: Floats, bridge_bound: Floats, memory_bound: float) -> Floats:
         """Bound of all bridges longer than those that have reached a bound."""
-        if not math.isfinite(forgotten):  # a cycle: some state is never possible everywhere
+        if not math.isfinite(memory_bound):  # a cycle: some state is never possible everywhere
             return _unbounded(self.states)
-        extra = forgotten * (1.0 - np.eye(self.states))
+        memory = memory_bound * (1.0 - np.eye(self.states))
         # More where more leaks: states that exclude one another a tick later pass on what is added to all alike.
-        shape = reached / max(float(reached.max()), 1e-300)
-        return self.certified(reached, lambda bound: self._step(rate + bound + extra) + extra, shape)
+        shape = bridge_bound / max(float(bridge_bound.max()), 1e-300)
+        return self.certified(bridge_bound, lambda bound: self._step(rate + bound + memory) + memory, shape)
 
 
-def _bridge_step(transition: Floats, near: Floats, far: Floats, rate: Floats, leakage: Floats) -> Floats:
+def _bridge_step(transition: Floats, near_column: Floats, far_column: Floats, rate: Floats, leakage: Floats) -> Floats:
     """One more tick before a known state, between the states that can lead there; other pairs are no secrets: 0."""
-    rows, columns = np.flatnonzero(far > 0.0), np.flatnonzero(near > 0.0)
-    bridge = transition[rows[:, None], columns] * near[columns] / far[rows, None]
+    rows, columns = np.flatnonzero(far_column > 0.0), np.flatnonzero(near_column > 0.0)
+    bridge = transition[rows[:, None], columns] * near_column[columns] / far_column[rows, None]
     bridge = np.ascontiguousarray(bridge / bridge.sum(axis=1, keepdims=True))
     bounds = (rate + leakage)[columns[:, None], columns]
     later_leakage = np.zeros_like(leakage)
@@ -305,41 +305,41 @@ def _spread_ratio(matrix: Floats, order: Order, spread: float) -> float:
     rows, columns = matrix.shape
     largest = 1.0
     for x in range(rows):
-        for other in range(rows):
-            top, bottom = 1.0, 1.0
+        for other_row in range(rows):
+            numerator, denominator = 1.0, 1.0
             for index in range(columns):
-                y = order[x, other, index]
-                if matrix[x, y] * bottom <= top * matrix[other, y]:
+                y = order[x, other_row, index]
+                if matrix[x, y] * denominator <= numerator * matrix[other_row, y]:
                     break
-                top += matrix[x, y] * (spread - 1.0)
-                bottom += matrix[other, y] * (spread - 1.0)
-            largest = max(largest, top / bottom)
+                numerator += matrix[x, y] * (spread - 1.0)
+                denominator += matrix[other_row, y] * (spread - 1.0)
+            largest = max(largest, numerator / denominator)
     return largest
 
 
-def _hockey_root(matrix: Floats, order: Order, rate: float, paid: float, high: float) -> float:
+def _hockey_root(matrix: Floats, order: Order, rate: float, cost: float, high: float) -> float:
     """The least log g, up to rounding, with log of the largest ratio at spread e^(rate + paid) g at most log g."""
-    high = min(high, _LARGEST - rate - paid)
+    high = min(high, _LARGEST - rate - cost)
     margin = (8.0 * len(matrix) + 32.0) * UNIT
 
     def excess(log_ratio: float) -> float:
-        spread = float(np.exp(rate + paid + log_ratio))
+        spread = float(np.exp(rate + cost + log_ratio))
         return float(np.log(_spread_ratio(matrix, order, spread))) + margin - log_ratio
 
     if high <= 0.0 or excess(high) > 0.0:
         return np.inf
     if excess(0.0) <= 0.0:
         return 0.0
-    root, above = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)), 1e-14
+    root, increase = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)), 1e-14
     while excess(root) > 0.0:
-        root, above = root * (1.0 + above), 2.0 * above
+        root, increase = root * (1.0 + increase), 2.0 * increase
     return root
 
 
-def _least(paid: Floats, tables: Floats, largest: Floats) -> Floats:
+def _least_bound(costs: Floats, tables: Floats, largest: Floats) -> Floats:
     """(k, k) the least over n of paid (n,) and tables (n, k, k) together; largest: (n,) entries of the tables."""
-    useful = paid <= (paid + largest).min()  # beyond, nothing is below what some n has for all pairs
-    return np.asarray((paid[useful, None, None] + tables[useful]).min(axis=0))
+    is_useful = costs <= (costs + largest).min()  # beyond, nothing is below what some n has for all pairs
+    return np.asarray((costs[is_useful, None, None] + tables[is_useful]).min(axis=0))
 
 
 def _unbounded(states: int) -> Floats:

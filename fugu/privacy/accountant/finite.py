@@ -56,7 +56,7 @@ class KnownChains:
     @property
     def words(self) -> str:
         """The class in words."""
-        count, starts = len(self._members), {_start(member.chain) for member in self._members}
+        count, starts = len(self._members), {_start_words(member.chain) for member in self._members}
         return f"{count} chain{'s' * (count > 1)} of {self.states} states, started {' or '.join(sorted(starts))}"
 
     @property
@@ -70,15 +70,15 @@ class KnownChains:
 
         Raises ChainClassError if a start is neither stationary nor forgotten, and odds ratios have no bound.
         """
-        every = odds_ratio_loss(self._odds_ratio, float(rate.max())), ODDS_RATIO_BOUND
+        odds_ratio_bound = odds_ratio_loss(self._odds_ratio, float(rate.max())), ODDS_RATIO_BOUND
         if adversary == "universal":
-            return every
+            return odds_ratio_bound
         try:
-            return min(max(member.endless(rate, adversary) for member in self._members), every)
+            return min(max(member.endless(rate, adversary) for member in self._members), odds_ratio_bound)
         except ChainClassError:
-            if not math.isfinite(every[0]):
+            if not math.isfinite(odds_ratio_bound[0]):
                 raise
-            return every
+            return odds_ratio_bound
 
     changes = False
 
@@ -111,13 +111,13 @@ class KnownChains:
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
-        every = odds_ratio_losses(self._odds_ratio, rates)
+        bounds = odds_ratio_losses(self._odds_ratio, rates)
         if adversary == "universal":
-            return every, ODDS_RATIO_BOUND
+            return bounds, ODDS_RATIO_BOUND
         member_losses = [(losses(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
-        worst = max(member_losses, key=lambda member_loss: float(member_loss[0].max()))
-        members_worst = np.max([np.where(self.secrets > 0.0, total, 0.0) for total, _ in member_losses], axis=0)
-        return np.minimum(members_worst, every), worst[1] if members_worst.max() <= every.max() else ODDS_RATIO_BOUND
+        worst_member = max(member_losses, key=lambda member_loss: float(member_loss[0].max()))
+        class_loss = np.max([np.where(self.secrets > 0.0, table, 0.0) for table, _ in member_losses], axis=0)
+        return np.minimum(class_loss, bounds), worst_member[1] if class_loss.max() <= bounds.max() else ODDS_RATIO_BOUND
 
     def follows(self, length: int, adversary: Adversary) -> bool:
         """True if a stream of this length is worth following tick by tick."""
@@ -138,8 +138,8 @@ class KnownChains:
     @cached_property
     def _odds_ratio(self) -> float:
         """The largest odds ratio of a step, or its inverse, rounded up."""
-        forward = [log_ratios(member.chain.transition) for member in self._members]
-        return odds_ratio_above(max(float((table + table.T).max()) for table in forward))
+        tables = [log_ratios(member.chain.transition) for member in self._members]
+        return odds_ratio_above(max(float((table + table.T).max()) for table in tables))
 
 
 class _Member:
@@ -163,17 +163,17 @@ class _Member:
 
     @cached_property
     def _future(self) -> EndlessLeakage:
-        inside = self.chain.transition[np.ix_(self._support, self._support)]
-        return EndlessLeakage(inside / inside.sum(axis=1, keepdims=True))
+        support_transition = self.chain.transition[np.ix_(self._support, self._support)]
+        return EndlessLeakage(support_transition / support_transition.sum(axis=1, keepdims=True))
 
     @cached_property
     def _past(self) -> EndlessLeakage:
-        inside, distribution = self._future.transition, self.chain.stationary_distribution[self._support]
-        if len(inside) <= 2:  # two states are their own reversal
+        support_transition, distribution = self._future.transition, self.chain.stationary_distribution[self._support]
+        if len(support_transition) <= 2:  # two states are their own reversal
             return self._future
-        joint = (distribution[:, None] * inside).T
+        joint = (distribution[:, None] * support_transition).T
         backward = joint / joint.sum(axis=1, keepdims=True)
-        return EndlessLeakage(backward, reversal_error(len(inside)))
+        return EndlessLeakage(backward, reversal_error(len(support_transition)))
 
     def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         if self.rates is not None:
@@ -186,13 +186,13 @@ class _Member:
         for direction in (self._future, self._past):
             bound = direction.ignorant(rate)
             leakages.append(direction.informed(rate, bound) if adversary == "informed" else bound)
-        return _upward(self._worst(rate, *leakages)), self._name(rate, leakages[0], adversary)
+        return _round_up(self._largest_total(rate, *leakages)), self._bound_name(rate, leakages[0], adversary)
 
     def quick(self, rate: Floats) -> float:
         rate = rate[np.ix_(self._support, self._support)]
-        return self._worst(rate, self._future.quick(rate), self._past.quick(rate))
+        return self._largest_total(rate, self._future.quick(rate), self._past.quick(rate))
 
-    def _worst(self, rate: Floats, future: Floats, past: Floats) -> float:
+    def _largest_total(self, rate: Floats, future: Floats, past: Floats) -> float:
         """The largest sum of the rate and both leakages of any two states that are a secret."""
         return float((rate + future + past)[self._secrets[np.ix_(self._support, self._support)] > 0.0].max(initial=0.0))
 
@@ -204,14 +204,14 @@ class _Member:
         distribution, kernel, order = stationary
         future = self._future.ignorant(rate)
         limit = self._past.ignorant(rate)
-        others = 1.0 - np.eye(len(distribution))
+        off_diagonal = 1.0 - np.eye(len(distribution))
         ticks = 64
         error = reversal_error(len(distribution))
         while (
-            off := self._distance(ticks, distribution) + CLOSED_FORM * ticks + error
+            distance_to_stationary := self._distance(ticks, distribution) + CLOSED_FORM * ticks + error
         ) > _FORGOTTEN and ticks < _LONGEST_START:
             ticks *= 2
-        if not off < _HARDLY_FORGOTTEN:
+        if not distance_to_stationary < _HARDLY_FORGOTTEN:
             raise ChainClassError("the chain forgets its start too slowly: give it a stationary start, or a length")
         if ticks * len(distribution) ** 4 > MOST_WORK:
             raise ChainClassError(
@@ -219,19 +219,20 @@ class _Member:
                 "a stationary start, or merge states"
             )
         leakages = past_leakages(self.chain, np.broadcast_to(rate, (ticks, *rate.shape)))
-        extra = 2.0 * off * others
-        back = step(kernel, order, extra).T + error * others
-        tail = self._past.certified(
-            np.maximum(leakages[-1], limit), lambda bound: step(kernel, order, rate + bound + extra) + back
+        start_term = 2.0 * distance_to_stationary * off_diagonal
+        reversal_term = step(kernel, order, start_term).T + error * off_diagonal
+        tail_leakage = self._past.certified(
+            np.maximum(leakages[-1], limit),
+            lambda bound: step(kernel, order, rate + bound + start_term) + reversal_term,
         )
-        reached = float((rate + future + leakages.max(axis=0)).max())
-        past = np.maximum(leakages.max(axis=0), tail)
+        loss_over_start = float((rate + future + leakages.max(axis=0)).max())
+        past = np.maximum(leakages.max(axis=0), tail_leakage)
         if adversary == "informed":
             past = np.maximum(past, self._past.informed(rate, limit))
             future = self._future.informed(rate, future)
         epsilon, name = float((rate + future + past).max()), _recursion_name(self.chain)
         # The tail is for all later ticks at once, and no tick need have it.
-        return _upward(epsilon), name if reached >= epsilon * (1.0 - _TIGHT) else "forgotten-start bound"
+        return _round_up(epsilon), name if loss_over_start >= epsilon * (1.0 - _TIGHT) else "forgotten-start bound"
 
     def _distance(self, ticks: int, distribution: Floats) -> float:
         """The largest |log| of the distribution after so many ticks over the stationary one."""
@@ -240,13 +241,13 @@ class _Member:
         with np.errstate(divide="ignore"):
             return float(np.abs(np.log(distributions / distribution)).max())
 
-    def _name(self, rate: Floats, leakage: Floats, adversary: Adversary) -> str:
+    def _bound_name(self, rate: Floats, leakage: Floats, adversary: Adversary) -> str:
         if self.chain.states <= EXACT_STATES:
             return _recursion_name(self.chain)
         if adversary == "informed" or leakage.max() >= self._future.quilt_bound(rate).max():
             return "quilts"
-        hockey = self._future.hockey_stick(float(rate.max()))
-        return "hockey-stick" if leakage.max() >= hockey else "transport"
+        hockey_bound = self._future.hockey_stick(float(rate.max()))
+        return "hockey-stick" if leakage.max() >= hockey_bound else "transport"
 
 
 def _recursion_name(chain: MarkovChain) -> str:
@@ -258,11 +259,11 @@ def _recursion_name(chain: MarkovChain) -> str:
     return "exact" if stay0 * stay1 >= q * r else ALTERNATING
 
 
-def _upward(value: float) -> float:
+def _round_up(value: float) -> float:
     return value * (1.0 + UPWARD) if math.isfinite(value) else math.inf
 
 
-def _start(chain: MarkovChain) -> str:
+def _start_words(chain: MarkovChain) -> str:
     if chain.initial is None:
         return "anyhow"
     return "stationary" if chain.is_stationary else "as given"

@@ -57,67 +57,67 @@ def no_moves(rows: int, columns: int) -> Moves:
 
 
 @part
-def _transported(
-    above: Floats,
-    below: Floats,
+def _transport(
+    p_row: Floats,
+    q_row: Floats,
     ratio: float,
     high: Floats,
     low: Floats,
     nearest: Ints,
     moves: Moves,
-    work: tuple[Floats, Floats, Floats, Ints, Ints],
+    work_rows: tuple[Floats, Floats, Floats, Ints, Ints],
 ) -> tuple[bool, float, float]:
-    """True if transport proves above.h <= ratio * below.h, ratio > 1, for all h of the cone.
+    """True if transport proves p_row.h <= ratio * q_row.h, ratio > 1, for all h of the cone.
 
     Args:
-        above, below: (b,) distributions.
+        p_row, q_row: (b,) distributions.
         high, low: (b, b) exp(M) and exp(-M).
         nearest: (b, b) for each state all states by rising M.
         moves: (b + 1,) those of `Moves` for this pair, tried first; replaced by those that were made.
-        work: rows (b,), whatever they hold.
+        work_rows: (b,), whatever they hold.
 
     Returns:
         Whether it does; how much can still be taken, or, negative, is left to give; its change with the ratio.
     """
-    surplus, drift, price, givers, at = work
-    size = above.size
-    waiting = capacity = 0
+    surplus, drift, price, givers, neighbour_rank = work_rows
+    size = p_row.size
+    giver_count = taker_count = 0
     for y in range(size):
-        surplus[y] = above[y] - ratio * below[y]
-        drift[y] = -below[y]
-        waiting += surplus[y] > 0.0
-        capacity += surplus[y] < 0.0
-    tried, count_moved, planned, count = 0, 0, moves[0], -1
-    while waiting > 0 and capacity > 0:
-        if tried < planned:
-            tried += 1
-            y, z = moves[tried] >> 16, moves[tried] & 0xFFFF
+        surplus[y] = p_row[y] - ratio * q_row[y]
+        drift[y] = -q_row[y]
+        giver_count += surplus[y] > 0.0
+        taker_count += surplus[y] < 0.0
+    tried_moves, count_moved, stored_moves, active_givers = 0, 0, moves[0], -1
+    while giver_count > 0 and taker_count > 0:
+        if tried_moves < stored_moves:
+            tried_moves += 1
+            y, z = moves[tried_moves] >> 16, moves[tried_moves] & 0xFFFF
             if surplus[y] <= 0.0 or surplus[z] >= 0.0:
                 continue
         else:
-            if count < 0:  # each that still has something to give, and its nearest that can take
-                count = 0
+            if active_givers < 0:  # each that still has something to give, and its nearest that can take
+                active_givers = 0
                 for y in range(size):
                     if surplus[y] > 0.0:
-                        givers[count], at[y] = y, 0
-                        while surplus[nearest[y, at[y]]] >= 0.0:
-                            at[y] += 1
-                        price[count] = high[y, nearest[y, at[y]]]
-                        count += 1
-            cheapest, giver = np.inf, 0
-            for index in range(count):
-                if price[index] < cheapest:
-                    cheapest, giver = price[index], index
-            y = givers[giver]
+                        givers[active_givers], neighbour_rank[y] = y, 0
+                        while surplus[nearest[y, neighbour_rank[y]]] >= 0.0:
+                            neighbour_rank[y] += 1
+                        price[active_givers] = high[y, nearest[y, neighbour_rank[y]]]
+                        active_givers += 1
+            least_price, cheapest_giver = np.inf, 0
+            for index in range(active_givers):
+                if price[index] < least_price:
+                    least_price, cheapest_giver = price[index], index
+            y = givers[cheapest_giver]
             if surplus[y] <= 0.0:
-                count -= 1
-                givers[giver], price[giver] = givers[count], price[count]
+                active_givers -= 1
+                givers[cheapest_giver], price[cheapest_giver] = givers[active_givers], price[active_givers]
                 continue
-            z = nearest[y, at[y]]
+            z = nearest[y, neighbour_rank[y]]
             if surplus[z] >= 0.0:
-                while surplus[nearest[y, at[y]]] >= 0.0:
-                    at[y] += 1
-                price[giver] = high[y, nearest[y, at[y]]]
+                while surplus[nearest[y, neighbour_rank[y]]] >= 0.0:
+                    neighbour_rank[y] += 1
+                price[cheapest_giver] = high[y, nearest[y, neighbour_rank[y]]]
                 continue
         count_moved += 1
         moves[count_moved] = (y << 16) | z
@@ -125,20 +125,20 @@ def _transported(
             surplus[z] = min(0.0, surplus[z] + surplus[y] * high[y, z])
             drift[z] += drift[y] * high[y, z]
             surplus[y] = drift[y] = 0.0
-            waiting -= 1
-            capacity -= surplus[z] == 0.0
+            giver_count -= 1
+            taker_count -= surplus[z] == 0.0
         else:
             surplus[y] = max(0.0, surplus[y] + surplus[z] * low[y, z])
             drift[y] += drift[z] * low[y, z]
             surplus[z] = drift[z] = 0.0
-            capacity -= 1
-            waiting -= surplus[y] == 0.0
+            taker_count -= 1
+            giver_count -= surplus[y] == 0.0
     moves[0] = count_moved
     remaining = change = 0.0
     for y in range(size):  # what remains has one sign
         remaining -= surplus[y]
         change -= drift[y]
-    return waiting == 0, remaining, change
+    return giver_count == 0, remaining, change
 
 
 @part
@@ -168,11 +168,11 @@ def _largest(table: Floats) -> float:
 def _sort(keys: Floats, row: int, order: Ints) -> None:
     """Fill `order` (b,) with the columns of `keys` (rows, b) by rising keys of a row: numba's sort compiles for 2 s."""
     for y in range(order.size):
-        place = y
-        while place > 0 and keys[row, y] < keys[row, order[place - 1]]:
-            order[place] = order[place - 1]
-            place -= 1
-        order[place] = y
+        position = y
+        while position > 0 and keys[row, y] < keys[row, order[position - 1]]:
+            order[position] = order[position - 1]
+            position -= 1
+        order[position] = y
 
 
 @kernel
@@ -199,35 +199,35 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: 
         _sort(bounds, y, ints[0])
         for z in range(columns):  # an array assigned whole takes numba seconds more to compile
             nearest[y, z] = ints[0, z]
-    own = np.zeros(columns + 1, dtype=np.int32)
+    pair_buffer = np.zeros(columns + 1, dtype=np.int32)
     step_bounds = start.copy()
     for x in range(rows):
-        for other in range(rows):
-            top = min(start[x, other], lower[x, other])
-            if x == other or not 0.0 < top < np.inf:
+        for other_row in range(rows):
+            log_bound = min(start[x, other_row], lower[x, other_row])
+            if x == other_row or not 0.0 < log_bound < np.inf:
                 continue
-            above, below = kernel_matrix[x], kernel_matrix[other]
-            pair_moves = moves[x, other] if len(moves) else own
-            first = ratio = best = np.exp(top)
-            bottom, proven = 1.0, False
+            p_row, q_row = kernel_matrix[x], kernel_matrix[other_row]
+            pair_moves = moves[x, other_row] if len(moves) else pair_buffer
+            first_ratio = ratio = upper = np.exp(log_bound)
+            floor, is_proven = 1.0, False
             for count in range(_MOST_RATIOS):
-                own[0] = 0
-                proof, remaining, change = _transported(above, below, ratio, high, low, nearest, pair_moves, work)
-                if proof:
-                    best, proven = ratio, True
+                pair_buffer[0] = 0
+                is_proof, remaining, change = _transport(p_row, q_row, ratio, high, low, nearest, pair_moves, work)
+                if is_proof:
+                    upper, is_proven = ratio, True
                 elif count == 0:
                     break
                 else:
-                    bottom = ratio
-                newton = remaining / change
-                ratio = ratio - newton + _BEYOND * abs(newton)
-                if best - bottom < _FINE * best or (proof and bottom < ratio and best - ratio < _FINE * best):
+                    floor = ratio
+                newton_step = remaining / change
+                ratio = ratio - newton_step + _BEYOND * abs(newton_step)
+                if upper - floor < _FINE * upper or (is_proof and floor < ratio and upper - ratio < _FINE * upper):
                     break
-                if not bottom < ratio < best:
-                    ratio = (bottom + best) / 2.0
-            if proven:
-                least = top if best == first else np.log(best)
-                step_bounds[x, other] = min(start[x, other], least + margin)
+                if not floor < ratio < upper:
+                    ratio = (floor + upper) / 2.0
+            if is_proven:
+                proven_bound = log_bound if upper == first_ratio else np.log(upper)
+                step_bounds[x, other_row] = min(start[x, other_row], proven_bound + margin)
     return step_bounds
 
 
@@ -258,18 +258,18 @@ def step(
         (a, a) bounds, 0 on the diagonal, none above the largest of M: a mean of h is between its ends.
     """
     bounds = closed(bounds)
-    most = float(bounds.max())
-    least = float(kernel_matrix[kernel_matrix > 0.0].min())
-    if most > _LARGEST or np.log(least) - most < -_LARGEST_LOG:  # the products of the kernels would not fit a float
-        return _everywhere(len(kernel_matrix), most)
-    bound = _everywhere(len(kernel_matrix), most)
+    peak = float(bounds.max())
+    rarest = float(kernel_matrix[kernel_matrix > 0.0].min())
+    if peak > _LARGEST or np.log(rarest) - peak < -_LARGEST_LOG:  # the products of the kernels would not fit a float
+        return _uniform_bounds(len(kernel_matrix), peak)
+    bound = _uniform_bounds(len(kernel_matrix), peak)
     if moves is None or not moves.any():  # boxes gain nothing on proofs by transport
         bound = np.minimum(bound, box_step(kernel_matrix, order, bounds))
     if EXACT_STATES >= kernel_matrix.shape[1] > 2:
         bound = exact_step(kernel_matrix, bounds, bound)
     elif kernel_matrix.shape[1] > 2:
-        unmoved = no_moves(0, kernel_matrix.shape[1]) if moves is None else moves
-        bound = transport_step(kernel_matrix, bounds, bound, bound if lower is None else lower, unmoved)
+        pair_moves = no_moves(0, kernel_matrix.shape[1]) if moves is None else moves
+        bound = transport_step(kernel_matrix, bounds, bound, bound if lower is None else lower, pair_moves)
     return np.asarray(bound)
 
 
@@ -285,13 +285,13 @@ def odds_ratio_step(odds: float, bound: float) -> float:
         return bound
     if odds <= 1.0 or bound == 0.0:
         return 0.0
-    root, small = math.sqrt(odds), math.exp(-bound / 2.0)
+    root, inverse_root = math.sqrt(odds), math.exp(-bound / 2.0)
     # The quotient is 1 + (root - 1) (sqrt(G) - 1) / (root + sqrt(G)): no digit cancels, however near both are to 1.
-    value = 2.0 * math.log1p((odds - 1.0) / (root + 1.0) * -math.expm1(-bound / 2.0) / (1.0 + root * small))
+    value = 2.0 * math.log1p((odds - 1.0) / (root + 1.0) * -math.expm1(-bound / 2.0) / (1.0 + root * inverse_root))
     return min(value * (1.0 + SIXTEEN_ROUNDINGS), bound)
 
 
-def _everywhere(states: int, bound: float) -> Floats:
+def _uniform_bounds(states: int, bound: float) -> Floats:
     bounds = np.full((states, states), bound)
     bounds.reshape(-1)[:: states + 1] = 0.0  # numpy's own way to fill a diagonal takes five times as long
     return bounds
@@ -312,18 +312,18 @@ def ratio_order(kernel_matrix: Floats) -> Order:
     rows, columns = kernel_matrix.shape
     order = np.empty((rows, rows, columns), dtype=np.int16)
     ratios = np.empty((1, columns))
-    falling = np.empty(columns, dtype=np.int64)
+    falling_columns = np.empty(columns, dtype=np.int64)
     for x in range(rows):
-        for other in range(rows):
+        for other_row in range(rows):
             for y in range(columns):
-                top, bottom = kernel_matrix[x, y], kernel_matrix[other, y]
-                if bottom > 0.0:
-                    ratios[0, y] = -top / bottom
+                numerator, denominator = kernel_matrix[x, y], kernel_matrix[other_row, y]
+                if denominator > 0.0:
+                    ratios[0, y] = -numerator / denominator
                 else:
-                    ratios[0, y] = -np.inf if top > 0.0 else np.inf
-            _sort(ratios, 0, falling)
+                    ratios[0, y] = -np.inf if numerator > 0.0 else np.inf
+            _sort(ratios, 0, falling_columns)
             for y in range(columns):
-                order[x, other, y] = falling[y]
+                order[x, other_row, y] = falling_columns[y]
     return order
 
 
@@ -347,26 +347,26 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
         for reference in range(columns):
             for y in range(columns):
                 lowest[x, reference] += kernel_matrix[x, y] * low[reference, y]
-    top, bottom = np.empty(columns), np.empty(columns)
+    numerators, denominators = np.empty(columns), np.empty(columns)
     for x in range(rows):
-        for other in range(rows):
-            if x == other:
+        for other_row in range(rows):
+            if x == other_row:
                 continue
             for reference in range(columns):
-                top[reference], bottom[reference] = lowest[x, reference], lowest[other, reference]
+                numerators[reference], denominators[reference] = lowest[x, reference], lowest[other_row, reference]
             for index in range(columns):
-                y = order[x, other, index]
-                above, below = kernel_matrix[x, y], kernel_matrix[other, y]
-                if above <= below:  # no ratio that is looked for is below 1
+                y = order[x, other_row, index]
+                p, q = kernel_matrix[x, y], kernel_matrix[other_row, y]
+                if p <= q:  # no ratio that is looked for is below 1
                     break
                 for reference in range(columns):  # all at once: for a reference that is done, nothing is gained
-                    gain = gaps[y, reference] if above * bottom[reference] > top[reference] * below else 0.0
-                    top[reference] += above * gain
-                    bottom[reference] += below * gain
-            least = np.inf
+                    gain = gaps[y, reference] if p * denominators[reference] > numerators[reference] * q else 0.0
+                    numerators[reference] += p * gain
+                    denominators[reference] += q * gain
+            least_ratio = np.inf
             for reference in range(columns):
-                least = min(least, top[reference] / bottom[reference])
-            step_bounds[x, other] = max(0.0, np.log(least)) + margin
+                least_ratio = min(least_ratio, numerators[reference] / denominators[reference])
+            step_bounds[x, other_row] = max(0.0, np.log(least_ratio)) + margin
     return step_bounds
 
 
@@ -377,18 +377,18 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
     Valid bounds `start` (a, a) are returned where nothing better is found.
     """
     rows, columns = kernel_matrix.shape
-    flat, steepest = np.empty(columns * columns), 0.0
+    cone, steepest = np.empty(columns * columns), 0.0
     for y in range(columns):
         for z in range(columns):
-            flat[y * columns + z] = np.exp(bounds[y, z]) * widened(y, z)
-            steepest = max(steepest, flat[y * columns + z])
+            cone[y * columns + z] = np.exp(bounds[y, z]) * widened(y, z)
+            steepest = max(steepest, cone[y * columns + z])
     margin = (16.0 * columns + 8.0 * columns * _largest(bounds) + 32.0) * UNIT
     ints, floats = np.empty((5, columns), dtype=np.int64), np.empty((2, columns))
     tree = Tree(ints[0], ints[1], ints[2], ints[3], ints[4], floats[0], floats[1])
     step_bounds = start.copy()
     for x in range(rows):
-        for other in range(rows):
-            if x != other:
-                ratio, _ = exact_ratio(kernel_matrix[x], kernel_matrix[other], flat, steepest, tree)
-                step_bounds[x, other] = min(step_bounds[x, other], max(0.0, np.log(ratio)) + margin)
+        for other_row in range(rows):
+            if x != other_row:
+                ratio, _ = exact_ratio(kernel_matrix[x], kernel_matrix[other_row], cone, steepest, tree)
+                step_bounds[x, other_row] = min(step_bounds[x, other_row], max(0.0, np.log(ratio)) + margin)
     return step_bounds

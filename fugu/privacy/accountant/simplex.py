@@ -51,85 +51,85 @@ def widening(y: int, z: int) -> float:
 
 
 def largest_ratio(
-    above: Row[float], below: Row[float], high: Row[float], steepest: float, tree: Tree
+    p_row: Row[float], q_row: Row[float], high: Row[float], steepest: float, tree: Tree
 ) -> tuple[float, int]:
-    """Return the largest above.h / below.h over all h > 0 with h_u <= high[u, v] h_v, or a bound on it.
+    """Return the largest p_row.h / q_row.h over all h > 0 with h_u <= high[u, v] h_v, or a bound on it.
 
     A vertex is a ray with a spanning tree of tight constraints. The dual solution of a tree has one amount for each
-    edge, found leaf by leaf from c = above - ratio * below. So c.h is the sum of amount (h_u - high[u, v] h_v) for
+    edge, found leaf by leaf from c = p_row - ratio * q_row. So c.h is the sum of amount (h_u - high[u, v] h_v) for
     every h. If no amount is negative, that proves the ratio of the vertex. If one is, its edge is cut, and the part
-    that holds u is scaled down until another constraint is tight. Because h_v <= steepest * below.h, a negative amount
+    that holds u is scaled down until another constraint is tight. Because h_v <= steepest * q_row.h, a negative amount
     proves the ratio raised by its size times high[u, v] times steepest: so whatever vertex is reached, the result is a
     bound. (It holds for every ratio; the ray only chooses it. A ray beyond floats costs the search, not the proof.)
 
-    `above`, `below`: (k,) distributions. `high`: (k * k,) the cone, row by row, closed up to its widening, no entry
+    `p_row`, `q_row`: (k,) distributions. `high`: (k * k,) the cone, row by row, closed up to its widening, no entry
     below 1. `tree`: k rows to work in. Returns the bound, to be rounded up by the caller, infinite if there is none,
     and how many vertices were visited.
     """
-    upper, lower, order, parent, inside, ray, surplus = tree
+    upper, lower, order, parent, is_inside, ray, surplus = tree
     size = len(upper)
-    best, visited = math.inf, 0
+    best_bound, visited_vertices = math.inf, 0
     for edge in range(1, size):
         upper[edge], lower[edge] = edge, 0
-    while visited < _PIVOTS * size:
-        visited += 1
+    while visited_vertices < _PIVOTS * size:
+        visited_vertices += 1
         for y in range(size):
-            inside[y] = 0
-        inside[0], order[0], ray[0], placed = 1, 0, 1.0, 1
-        while placed < size:
+            is_inside[y] = 0
+        is_inside[0], order[0], ray[0], placed_count = 1, 0, 1.0, 1
+        while placed_count < size:
             for edge in range(1, size):
                 u, v = upper[edge], lower[edge]
-                if inside[u] != inside[v]:
-                    y = v if inside[u] else u
-                    ray[y] = ray[u] / high[u * size + v] if inside[u] else ray[v] * high[u * size + v]
-                    inside[y], order[placed], parent[y] = 1, y, edge
-                    placed += 1
-        top, bottom = 0.0, 0.0
+                if is_inside[u] != is_inside[v]:
+                    y = v if is_inside[u] else u
+                    ray[y] = ray[u] / high[u * size + v] if is_inside[u] else ray[v] * high[u * size + v]
+                    is_inside[y], order[placed_count], parent[y] = 1, y, edge
+                    placed_count += 1
+        numerator, denominator = 0.0, 0.0
         for y in range(size):
-            top += above[y] * ray[y]
-            bottom += below[y] * ray[y]
-        if not 0.0 < bottom < math.inf:
+            numerator += p_row[y] * ray[y]
+            denominator += q_row[y] * ray[y]
+        if not 0.0 < denominator < math.inf:
             break
-        ratio = top / bottom
+        ratio = numerator / denominator
         for y in range(size):
-            surplus[y] = above[y] - ratio * below[y]
-        worst, cut, missing, moved = 0.0, 0, 0.0, 0.0
+            surplus[y] = p_row[y] - ratio * q_row[y]
+        least_flow, cut_state, missing_amount, moved_amount = 0.0, 0, 0.0, 0.0
         for index in range(size - 1, 0, -1):
             y = order[index]
             u, v = upper[parent[y]], lower[parent[y]]
-            moved += abs(surplus[y])
+            moved_amount += abs(surplus[y])
             if y == u:
-                flow = surplus[y]
-                surplus[v] += flow * high[u * size + v]
+                edge_flow = surplus[y]
+                surplus[v] += edge_flow * high[u * size + v]
             else:
-                flow = -surplus[y] / high[u * size + v]
-                surplus[u] -= flow
-            if flow < 0.0:
-                missing -= flow * high[u * size + v]
-                if flow * ray[u] < worst:
-                    worst, cut = flow * ray[u], y
+                edge_flow = -surplus[y] / high[u * size + v]
+                surplus[u] -= edge_flow
+            if edge_flow < 0.0:
+                missing_amount -= edge_flow * high[u * size + v]
+                if edge_flow * ray[u] < least_flow:
+                    least_flow, cut_state = edge_flow * ray[u], y
         # What rounding leaves unbalanced, at the root above all, counts like a negative amount.
-        missing += max(surplus[0], 0.0) + 4.0 * size * UNIT * (moved + abs(surplus[0]))
-        best = min(best, ratio + missing * steepest)
-        if cut == 0 or worst >= -_SMALL * top:
+        missing_amount += max(surplus[0], 0.0) + 4.0 * size * UNIT * (moved_amount + abs(surplus[0]))
+        best_bound = min(best_bound, ratio + missing_amount * steepest)
+        if cut_state == 0 or least_flow >= -_SMALL * numerator:
             break
         # The part below the cut, and which of its ends is scaled down.
-        edge = parent[cut]
+        edge = parent[cut_state]
         u, v = upper[edge], lower[edge]
         for y in range(size):
-            inside[y] = 0
-        inside[cut] = 1
+            is_inside[y] = 0
+        is_inside[cut_state] = 1
         for index in range(1, size):
             y = order[index]
-            if y != cut:
-                inside[y] = inside[upper[parent[y]] + lower[parent[y]] - y]
-        down = inside[u]
+            if y != cut_state:
+                is_inside[y] = is_inside[upper[parent[y]] + lower[parent[y]] - y]
+        side = is_inside[u]
         slack, enter_u, enter_v = 0.0, u, v
         for y in range(size):
             for z in range(size):
-                if inside[y] != down and inside[z] == down and ray[y] > slack * high[y * size + z] * ray[z]:
-                    least = high[y * size + z] * ray[z]
-                    slack = ray[y] / least if least > 0.0 else math.inf
+                if is_inside[y] != side and is_inside[z] == side and ray[y] > slack * high[y * size + z] * ray[z]:
+                    tight_value = high[y * size + z] * ray[z]
+                    slack = ray[y] / tight_value if tight_value > 0.0 else math.inf
                     enter_u, enter_v = y, z
         upper[edge], lower[edge] = enter_u, enter_v
-    return best, visited
+    return best_bound, visited_vertices

@@ -39,15 +39,15 @@ __all__ = ["any_start_bound", "endless_bound", "losses", "past_leakages", "rever
 
 
 def reversed_kernel(
-    transition: Floats, possible: Bools, distribution: Floats, rows: Ints, columns: Ints
+    transition: Floats, is_step: Bools, distribution: Floats, rows: Ints, columns: Ints
 ) -> Floats | None:
     """Pr(earlier state = y | later state = x), x in rows and y in columns; `None` if a product is too rare for a float.
 
-    Entries that are `possible` are not 0, whatever became of them in floats; the earlier `distribution` (k,) is
+    Entries that are `is_step` are not 0, whatever became of them in floats; the earlier `distribution` (k,) is
     positive on `columns`.
     """
     joint = (distribution[:, None] * transition)[columns[:, None], rows].T
-    if np.any(possible[columns[:, None], rows].T & (joint < TINY)):
+    if np.any(is_step[columns[:, None], rows].T & (joint < TINY)):
         return None
     return np.ascontiguousarray(joint / joint.sum(axis=1, keepdims=True))
 
@@ -60,8 +60,8 @@ def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | No
         return None
     if np.any(distribution <= 0.0):
         return None
-    everywhere = np.arange(chain.states)
-    kernel = reversed_kernel(chain.transition, chain.transition > 0.0, distribution, everywhere, everywhere)
+    all_states = np.arange(chain.states)
+    kernel = reversed_kernel(chain.transition, chain.transition > 0.0, distribution, all_states, all_states)
     return None if kernel is None else (distribution, kernel, ratio_order(kernel))
 
 
@@ -73,24 +73,24 @@ def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
     Distributions within a factor e^d of the stationary one change a step by at most d on either bound.
     """
     leakages = np.zeros_like(rates)
-    others = 1.0 - np.eye(chain.states)
+    pairs = 1.0 - np.eye(chain.states)
     power = np.eye(chain.states)
-    odds = _pair_odds(chain.transition)
+    pair_odds = _pair_odds(chain.transition)
     stationary = None if chain.states == 2 else reversed_stationary(chain)
     for tick in range(1, len(rates)):
         bounds = closed(rates[tick - 1] + leakages[tick - 1])
         if chain.states == 2:
             leakages[tick] = _two_state_interval(chain.transition, power, bounds)
         else:
-            spread = float(bounds.max())
-            leakage = np.vectorize(odds_ratio_step)(odds, spread) * others
+            largest_bound = float(bounds.max())
+            leakage = np.vectorize(odds_ratio_step)(pair_odds, largest_bound) * pairs
             if stationary is not None and np.all(power >= TINY):
                 distribution, kernel, order = stationary
-                off = float(np.abs(np.log(power / distribution)).max()) + 8.0 * tick * chain.states * UNIT
-                off += reversal_error(chain.states)
+                drift = float(np.abs(np.log(power / distribution)).max()) + 8.0 * tick * chain.states * UNIT
+                drift += reversal_error(chain.states)
                 leakage = np.minimum(
                     leakage,
-                    step(kernel, order, bounds + 2.0 * off * others) + step(kernel, order, 2.0 * off * others).T,
+                    step(kernel, order, bounds + 2.0 * drift * pairs) + step(kernel, order, 2.0 * drift * pairs).T,
                 )
             leakages[tick] = leakage
         power = power @ chain.transition
@@ -99,8 +99,8 @@ def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
 
 def _pair_odds(transition: Floats) -> Floats:
     """(k, k): for columns x, x' the largest P[y,x] P[y',x'] / (P[y,x'] P[y',x]) over y, y', rounded up."""
-    forward = np.exp(log_ratios(np.ascontiguousarray(transition.T)))
-    odds = forward * forward.T * (1.0 + CLOSED_FORM)
+    column_ratios = np.exp(log_ratios(np.ascontiguousarray(transition.T)))
+    odds = column_ratios * column_ratios.T * (1.0 + CLOSED_FORM)
     return np.asarray(np.where(np.isfinite(odds), odds, np.inf))
 
 
@@ -122,11 +122,11 @@ def _two_state_interval(transition: Floats, distributions: Floats, bounds: Float
     exponents = [abs(float(e)) for e in (stay0, q, r, stay1) if np.isfinite(e)]
     margin = 64.0 * UNIT * (1.0 + float(bounds.max()) + max(exponents))
     for log_u in (float(bounds[0, 1]), -float(bounds[1, 0])):
-        points = {low, high}
+        log_weights = {low, high}
         if all(np.isfinite([stay0, q, r, stay1])):
-            points.add(min(max((q + stay0 + log_u - r - stay1) / 2.0, low), high))
-        for w in points:
-            ratio = _mean(log_u, r, stay0, w) - _mean(log_u, stay1, q, w)
+            log_weights.add(min(max((q + stay0 + log_u - r - stay1) / 2.0, low), high))
+        for log_weight in log_weights:
+            ratio = _log_mean(log_u, r, stay0, log_weight) - _log_mean(log_u, stay1, q, log_weight)
             log_ratios[0, 1], log_ratios[1, 0] = (
                 max(log_ratios[0, 1], ratio + margin),
                 max(log_ratios[1, 0], margin - ratio),
@@ -134,7 +134,7 @@ def _two_state_interval(transition: Floats, distributions: Floats, bounds: Float
     return log_ratios
 
 
-def _mean(log_u: float, from1: float, from0: float, w: float) -> float:
+def _log_mean(log_u: float, from1: float, from0: float, w: float) -> float:
     """log of (u + a) / (1 + a), a = w Pr(from state 1) / Pr(from state 0); all arguments are logarithms."""
     if from0 == -np.inf:  # everything comes from state 1, however little of it there is
         return 0.0
@@ -161,26 +161,26 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
     """
     states = len(transition)
     log_ratios = np.zeros((states, states))
-    columns, afresh = np.empty(states, dtype=np.int64), np.empty((0, 0, 1), dtype=np.int32)
+    columns, no_pair_moves = np.empty(states, dtype=np.int64), np.empty((0, 0, 1), dtype=np.int32)
     for x in range(states):
-        for other in range(x):
+        for other_row in range(x):
             count = 0
             for y in range(states):
-                if transition[x, y] > 0.0 or transition[other, y] > 0.0:
+                if transition[x, y] > 0.0 or transition[other_row, y] > 0.0:
                     columns[count] = y
                     count += 1
-            distributions, near, most = np.empty((2, count)), np.empty((count, count)), 0.0
+            row_pair, column_bounds, largest_bound = np.empty((2, count)), np.empty((count, count)), 0.0
             for a in range(count):
-                distributions[0, a], distributions[1, a] = transition[x, columns[a]], transition[other, columns[a]]
+                row_pair[0, a], row_pair[1, a] = transition[x, columns[a]], transition[other_row, columns[a]]
                 for b in range(count):
-                    near[a, b] = bounds[columns[a], columns[b]]
-                    most = max(most, near[a, b])
-            bound = box_step(distributions, ratio_order(distributions), near)
+                    column_bounds[a, b] = bounds[columns[a], columns[b]]
+                    largest_bound = max(largest_bound, column_bounds[a, b])
+            bound = box_step(row_pair, ratio_order(row_pair), column_bounds)
             if count > 2:
-                bound = transport_step(distributions, near, bound, bound, afresh)
-                if most <= _EXACT:
-                    bound = exact_step(distributions, near, bound)
-            log_ratios[x, other], log_ratios[other, x] = bound[0, 1], bound[1, 0]
+                bound = transport_step(row_pair, column_bounds, bound, bound, no_pair_moves)
+                if largest_bound <= _EXACT:
+                    bound = exact_step(row_pair, column_bounds, bound)
+            log_ratios[x, other_row], log_ratios[other_row, x] = bound[0, 1], bound[1, 0]
     return log_ratios
 
 
@@ -189,15 +189,15 @@ def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> flo
 
     It is `None` if a state dies out or no bound was certified.
     """
-    backward = reversed_stationary(chain)
-    if backward is None:
+    reversal = reversed_stationary(chain)
+    if reversal is None:
         return None
     rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
     future = _leakage(chain.transition, rate, adversary)
     # A walk on a graph is its own reversal up to rounding. Probabilities within 1e-12 change a logarithm of a ratio of
-    # means by at most 2e-12; the margin of `_converged` is above that. Quilts have none.
-    same = adversary == "ignorant" and np.allclose(backward[1], chain.transition, rtol=1e-12, atol=0.0)
-    past = future if same or future is None else _leakage(np.ascontiguousarray(backward[1]), rate, adversary)
+    # means by at most 2e-12; the margin of `_descend_locally` is above that. Quilts have none.
+    is_reversal = adversary == "ignorant" and np.allclose(reversal[1], chain.transition, rtol=1e-12, atol=0.0)
+    past = future if is_reversal or future is None else _leakage(np.ascontiguousarray(reversal[1]), rate, adversary)
     if future is None or past is None:
         return None
     return float((rate + future + past).max()) * (1.0 + LOGARITHM)
@@ -215,7 +215,7 @@ def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> f
     Source: docs/proofs/chain-accountant.md, "The chain accountant".
     """
     rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
-    past = _any_past(chain.transition, float(rate.max()))
+    past = _any_start_past(chain.transition, float(rate.max()))
     if past is None:
         return None
     future = _leakage(chain.transition, rate, adversary)
@@ -227,30 +227,30 @@ def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> f
     return float((rate + future).max() + past) * (1.0 + LOGARITHM)
 
 
-def _any_past(transition: Floats, rate: float) -> float | None:
+def _any_start_past(transition: Floats, rate: float) -> float | None:
     """The least bound on the past over all m; none if no power of the matrix has every step."""
-    best, power = np.inf, np.eye(len(transition))
+    least_bound, power = np.inf, np.eye(len(transition))
     for ticks in range(1, _LONGEST_BLOCK + 1):
-        if (ticks - 1) * rate >= best:
+        if (ticks - 1) * rate >= least_bound:
             break
         power = power @ transition
         if power.min() < _SMALLEST:
             continue
-        logs = np.log(power)
-        apart = logs[:, None, :] - logs[None, :, :]
-        log_odds = float((apart.max(axis=2) - apart.min(axis=2)).max())
+        log_power = np.log(power)
+        log_quotients = log_power[:, None, :] - log_power[None, :, :]
+        log_odds = float((log_quotients.max(axis=2) - log_quotients.min(axis=2)).max())
         # every entry of a power is good to k + 2 roundings for each of its products, four of them are in a ratio
         odds = np.exp(log_odds) * (1.0 + 8.0 * ticks * (len(transition) + 2) * UNIT + CLOSED_FORM)
         leakage = (ticks - 1) * rate + float(np.log(odds)) + OUTWARD
         for _ in range(_DOWNWARD):  # a step down from a bound is a bound
             leakage = min(leakage, (ticks - 1) * rate + odds_ratio_step(float(odds), rate + leakage))
-        best = min(best, leakage * (1.0 + LOGARITHM))
-    return best if np.isfinite(best) else None
+        least_bound = min(least_bound, leakage * (1.0 + LOGARITHM))
+    return least_bound if np.isfinite(least_bound) else None
 
 
 def _leakage(transition: Floats, rate: Floats, adversary: Adversary) -> Floats | None:
     leakage = EndlessLeakage(transition)
-    bound = _converged(leakage, rate)
+    bound = _descend_locally(leakage, rate)
     if bound is None or adversary == "ignorant":
         return bound
     # the bridges of many states are covered by quilts, at least as much as an adversary who knows nothing learns
@@ -258,15 +258,15 @@ def _leakage(transition: Floats, rate: Floats, adversary: Adversary) -> Floats |
     return informed if np.all(np.isfinite(informed)) else None
 
 
-def _converged(leakage: EndlessLeakage, rate: Floats) -> Floats | None:
+def _descend_locally(leakage: EndlessLeakage, rate: Floats) -> Floats | None:
     """Steps down from a bound, each of which is a bound, until one gains little; none if there is no bound."""
-    bound, others = leakage.descend(rate, leakage.quick(rate)), 1.0 - np.eye(leakage.states)
+    bound, off_diagonal = leakage.descend(rate, leakage.quick(rate)), 1.0 - np.eye(leakage.states)
     for _ in range(_MOST_STEPS):
         bounds = closed(rate + bound)
         if bounds.max() > _LARGEST:
             return None
-        before, bound = bound, np.minimum(bound, local_step(leakage.transition, bounds) + WIDE * others)
-        if float((before - bound).max()) <= _CONVERGED * float(bound.max()):
+        previous_bound, bound = bound, np.minimum(bound, local_step(leakage.transition, bounds) + WIDE * off_diagonal)
+        if float((previous_bound - bound).max()) <= _CONVERGED * float(bound.max()):
             break
     return bound
 
@@ -279,93 +279,95 @@ def losses(chain: MarkovChain, rates: Floats) -> Floats:
     """Losses (n, k, k) of every tick at rates (n, k, k), to an adversary who knows no state; 0 for no secrets."""
     supports = _supports(chain, len(rates))
     future, past = _future_leakages(chain.transition, rates), past_leakages(chain, rates)
-    total = np.asarray(rates + future + past)
-    for tick, possible in enumerate(supports):
-        total[tick][~possible] = 0.0
-        total[tick][:, ~possible] = 0.0
-    return total
+    tick_losses = np.asarray(rates + future + past)
+    for tick, is_possible in enumerate(supports):
+        tick_losses[tick][~is_possible] = 0.0
+        tick_losses[tick][:, ~is_possible] = 0.0
+    return tick_losses
 
 
 def past_leakages(chain: MarkovChain, rates: Floats) -> Floats:
     """Leakage of the past to every tick, (n, k, k)."""
     if chain.initial is None:
         return past_leakages_any(chain, rates)
-    backward = reversed_stationary(chain) if chain.is_stationary else None
-    if backward is not None:  # the reversed chain is one, too
-        return _future_leakages(backward[1], rates[::-1], reversal_error(chain.states))[::-1]
-    return _started_leakage(chain, rates, _supports(chain, len(rates)))
+    reversed_chain = reversed_stationary(chain) if chain.is_stationary else None
+    if reversed_chain is not None:  # the reversed chain is one, too
+        return _future_leakages(reversed_chain[1], rates[::-1], reversal_error(chain.states))[::-1]
+    return _past_from_start(chain, rates, _supports(chain, len(rates)))
 
 
 def _supports(chain: MarkovChain, ticks: int) -> list[Bools]:
     """For each tick, which states are possible: reachability, not floating point."""
-    reached = np.ones(chain.states, dtype=np.bool_)
+    is_reachable = np.ones(chain.states, dtype=np.bool_)
     if chain.initial is not None:
-        reached = np.asarray(chain.initial > 0.0)
+        is_reachable = np.asarray(chain.initial > 0.0)
     supports: list[Bools] = []
     for _ in range(ticks):
-        supports.append(reached)
-        reached = np.asarray((chain.transition[reached] > 0.0).any(axis=0))
+        supports.append(is_reachable)
+        is_reachable = np.asarray((chain.transition[is_reachable] > 0.0).any(axis=0))
     return supports
 
 
 def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> Floats:
     """Leakage of the future, (n, k, k); error: of the logarithms of the kernel's entries."""
     order = ratio_order(transition)
-    others = 1.0 - np.eye(len(transition))
+    off_diagonal = 1.0 - np.eye(len(transition))
     leakages = np.zeros_like(rates)
     powers = _Powers(transition)
-    paid = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
+    cost_sums = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
     rounding = 4.0 * len(rates) * UNIT  # of differences of running sums
     for tick in range(len(rates) - 2, -1, -1):
-        if tick + 3 <= len(rates) and _same(rates[tick + 1 : tick + 3]) and _same(leakages[tick + 1 : tick + 3]):
+        if tick + 3 <= len(rates) and _equal(rates[tick + 1 : tick + 3]) and _equal(leakages[tick + 1 : tick + 3]):
             leakages[tick] = leakages[tick + 1]
             continue
-        leakage = step(transition, order, rates[tick + 1] + leakages[tick + 1]) + error * others
+        leakage = step(transition, order, rates[tick + 1] + leakages[tick + 1]) + error * off_diagonal
         if len(transition) > _QUILT_STATES:
-            ahead = min(len(rates) - 1 - tick, _MOST_QUILTS)
-            quilts = powers.tables(ahead) + error * others
-            near = paid[tick + 1 : tick + 1 + ahead] - paid[tick + 1] + paid[-1] * rounding
-            leakage = np.minimum(leakage, (near[:, None, None] + quilts).min(axis=0))
-        everything = (paid[-1] - paid[tick + 1]) + paid[-1] * rounding
-        leakages[tick] = np.minimum(leakage, everything * others)
+            count = min(len(rates) - 1 - tick, _MOST_QUILTS)
+            quilts = powers.tables(count) + error * off_diagonal
+            near_costs = cost_sums[tick + 1 : tick + 1 + count] - cost_sums[tick + 1] + cost_sums[-1] * rounding
+            leakage = np.minimum(leakage, (near_costs[:, None, None] + quilts).min(axis=0))
+        remaining_loss = (cost_sums[-1] - cost_sums[tick + 1]) + cost_sums[-1] * rounding
+        leakages[tick] = np.minimum(leakage, remaining_loss * off_diagonal)
     return leakages
 
 
-def _started_leakage(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
+def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
     """Leakage of the past, (n, k, k), for a given initial distribution."""
     assert chain.initial is not None
     leakages = np.zeros_like(rates)
     distributions = [chain.initial]
     for _ in range(len(rates) - 1):
         distributions.append(distributions[-1] @ chain.transition)
-    possible = chain.transition > 0.0
+    is_step = chain.transition > 0.0
     powers = _Powers(chain.transition)
-    paid = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
+    cost_sums = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
     rounding = 4.0 * len(rates) * UNIT  # of differences of running sums
     for tick in range(1, len(rates)):
         rows, columns = np.flatnonzero(supports[tick]), np.flatnonzero(supports[tick - 1])
-        converged = tick >= 2 and _same(distributions[tick - 1 : tick + 1]) and _same(distributions[tick - 2 : tick])
-        if converged and _same(rates[tick - 2 : tick]) and _same(leakages[tick - 2 : tick]):
+        is_steady = tick >= 2 and _equal(distributions[tick - 1 : tick + 1]) and _equal(distributions[tick - 2 : tick])
+        if is_steady and _equal(rates[tick - 2 : tick]) and _equal(leakages[tick - 2 : tick]):
             leakages[tick] = leakages[tick - 1]
             continue
         bounds = (rates[tick - 1] + leakages[tick - 1])[columns[:, None], columns]
         # Errors of the distributions: a relative 2 k ulps a tick, in numerator and denominator.
         margin = 8.0 * (tick + 2.0) * (chain.states + 2.0) * UNIT
-        backward = reversed_kernel(chain.transition, possible, distributions[tick - 1], rows, columns)
-        if backward is None:
+        reversed_step = reversed_kernel(chain.transition, is_step, distributions[tick - 1], rows, columns)
+        if reversed_step is None:
             leakage = np.full((len(rows), len(rows)), float(bounds.max()))
         else:
-            leakage = step(backward, ratio_order(backward), bounds) + margin
+            leakage = step(reversed_step, ratio_order(reversed_step), bounds) + margin
         if chain.states > _QUILT_STATES:
             for distance in range(2, min(tick, _MOST_QUILTS) + 1):
-                near = paid[tick] - paid[tick - distance + 1] + paid[-1] * rounding
-                if near >= leakage.max():
+                near_cost = cost_sums[tick] - cost_sums[tick - distance + 1] + cost_sums[-1] * rounding
+                if near_cost >= leakage.max():
                     break
-                origin = np.flatnonzero(supports[tick - distance])
-                distribution = reversed_kernel(*powers.power(distance), distributions[tick - distance], rows, origin)
-                if distribution is not None:
-                    leakage = np.minimum(leakage, near + log_ratios(distribution) + margin)
-        leakage = np.minimum(leakage, paid[tick] + paid[-1] * rounding)
+                origin_states = np.flatnonzero(supports[tick - distance])
+                far_kernel = reversed_kernel(
+                    *powers.power(distance), distributions[tick - distance], rows, origin_states
+                )
+                if far_kernel is not None:
+                    leakage = np.minimum(leakage, near_cost + log_ratios(far_kernel) + margin)
+        leakage = np.minimum(leakage, cost_sums[tick] + cost_sums[-1] * rounding)
         np.fill_diagonal(leakage, 0.0)
         leakages[tick][rows[:, None], rows] = leakage
     return leakages
@@ -392,13 +394,13 @@ class _Powers:
         if len(self._stacked) < count:
             while len(self._tables) < count:
                 distance = len(self._tables) + 1
-                power, possible = self.power(distance)
+                power, is_possible = self.power(distance)
                 margin = 4.0 * distance * len(power) * UNIT
-                vague = bool(np.any(possible & (power < TINY)))
-                self._tables.append(np.full_like(power, np.inf) if vague else log_ratios(power) + margin)
+                is_vague = bool(np.any(is_possible & (power < TINY)))
+                self._tables.append(np.full_like(power, np.inf) if is_vague else log_ratios(power) + margin)
             self._stacked = np.array(self._tables)
         return self._stacked[:count]
 
 
-def _same(pair: Sequence[Floats] | Floats) -> bool:
+def _equal(pair: Sequence[Floats] | Floats) -> bool:
     return bool(np.array_equal(pair[0], pair[1]))
