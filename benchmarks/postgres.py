@@ -133,7 +133,7 @@ def _copy(database: Database, table: str, rows: Iterable[Sequence[object]]) -> N
     """Put rows into a table as PostgreSQL takes them fastest."""
     assert isinstance(database, PostgresDatabase)
     query = f"COPY {table} FROM STDIN (FORMAT BINARY)"
-    with database.transaction(), database._usable().cursor() as cursor, cursor.copy(query) as copy:
+    with database.transaction(), database._live_connection().cursor() as cursor, cursor.copy(query) as copy:
         for row in rows:
             copy.write_row(row)
 

@@ -66,17 +66,17 @@ class Kind(Protocol[Frame]):
         """True if two frames say the same; neither how one was filled up nor what is before it matters."""
         return replace(stored, **cls.ignored_fields) == replace(frame, **cls.ignored_fields)
 
-    def overlapping(self, place: Place, frame: Frame) -> Frame | None:
+    def overlapping(self, key: Place, frame: Frame) -> Frame | None:
         """A stored frame that has a part in common with the given one."""
 
-    def add(self, place: Place, frame: Frame, counted: Counter[str], *, late: bool) -> None:
+    def add(self, key: Place, frame: Frame, counts: Counter[str], *, late: bool) -> None:
         """Store a frame that overlaps no other, and what it determines; `late` if it is not after all others."""
 
-    def revise(self, place: Place, late: Sequence[int]) -> None:
+    def revise(self, key: Place, late: Sequence[int]) -> None:
         """Bring what later frames determine to what it would be had the late ones, ascending, come in time."""
         return
 
-    def report(self, place: Place, first: int) -> Estimate | WindowCount | None:
+    def report(self, key: Place, first: int) -> Estimate | WindowCount | None:
         """Report about the frame at a tick or window index; `None` if it is gone. Raises FuguError."""
         return None
 
@@ -117,21 +117,21 @@ class Windows(Kind[WindowFrame]):
         """The window's index."""
         return FrameSpan(frame.previous, frame.index, frame.index)
 
-    def overlapping(self, place: Place, frame: WindowFrame) -> WindowFrame | None:
+    def overlapping(self, key: Place, frame: WindowFrame) -> WindowFrame | None:
         """The stored frame of the same window."""
-        return self._frames.at(place.number, frame.index)
+        return self._frames.at(key.number, frame.index)
 
-    def add(self, place: Place, frame: WindowFrame, _counted: Counter[str], *, late: bool) -> None:
+    def add(self, key: Place, frame: WindowFrame, _counts: Counter[str], *, late: bool) -> None:
         """Store a frame, and queue its report."""
         del late  # nothing depends on the order of windows
-        self._frames.add(place.number, frame)
-        self._store.queue_estimates(place.number, frame.index)
+        self._frames.add(key.number, frame)
+        self._store.queue_estimates(key.number, frame.index)
 
-    def report(self, place: Place, first: int) -> WindowCount | None:
+    def report(self, key: Place, first: int) -> WindowCount | None:
         """The counts of the window of an index."""
-        if (frame := self._frames.at(place.number, first)) is None:
+        if (frame := self._frames.at(key.number, first)) is None:
             return None
-        model = self._catalogue.recall(place.device, place.stream, frame.policy_version, SymbolModel)
+        model = self._catalogue.recall(key.device, key.stream, frame.policy_version, SymbolModel)
         return window_count(model.policy, frame)
 
 

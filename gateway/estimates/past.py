@@ -19,7 +19,7 @@ from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, Model, SymbolModel, 
 from gateway.estimates.catalogue import Catalogue
 from gateway.store.coverage import Place
 from gateway.store.store import Store
-from gateway.store.symbols import Bytes, Chunk, Columns, Head, packed_size, part
+from gateway.store.symbols import Bytes, Chunk, Columns, Head, cut_frame, packed_size
 
 __all__ = ["Past", "TickProbabilities", "cut"]
 
@@ -133,7 +133,7 @@ class Past:
         """The distribution (k,) of the first tick of a stored frame, given all symbols before it."""
         beliefs, rows = self.beliefs_before(key, frame.first, frame.first)
         earlier_rows = np.flatnonzero(rows.first < frame.first).tolist()
-        earlier_frames = (part(other, other.first, frame.first - 1) for other in map(rows.frame, earlier_rows))
+        earlier_frames = (cut_frame(other, other.first, frame.first - 1) for other in map(rows.frame, earlier_rows))
         _, priors = self.follow(key, beliefs, Columns.of((key.number, frame) for frame in (*earlier_frames, frame)))
         return priors[-1, : self._state_count(key, frame)].copy()
 
@@ -144,7 +144,7 @@ class Past:
         """Rest of a chunk from a tick on, which is not above its last one."""
         rows = chunk.columns()
         frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
-        frames[0] = part(frames[0], first, chunk.last)
+        frames[0] = cut_frame(frames[0], first, chunk.last)
         first, distribution = frames[0].first, self.distribution_at(key, frames[0])
         columns = Columns.of((key.number, frame) for frame in frames)
         fields = (columns.version, columns.shift, columns.first - first, columns.ticks, columns.bits)
@@ -255,7 +255,7 @@ class Past:
 
         Also what is known of each sequence before its first row, and the ticks from which on its chunks are made anew.
         """
-        rows = self._frames.tail.every()
+        rows = self._frames.tail.all_columns()
         numbers, first_rows = np.unique(rows.number, return_index=True)
         first_ticks = rows.first[first_rows].tolist()
         heads = {head.number: head for head in self._frames.heads(numbers.tolist())}

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["MeasureModel", "PointEstimates", "Points"]
 
 
-_REMEMBERED = 32
+_MAX_CACHED = 32
 Tables = Callable[[int], TimedTable | None]
 """The table of a number of one policy version, none if it is not known."""
 
@@ -117,9 +117,9 @@ class MeasureModel:
         for table in self.policy.measure_tables:
             if isinstance(table.noise, StaircaseNoise):
                 boxes.append([high - low for low, high in zip(table.noise.low, table.noise.high, strict=True)])
-        most = max(math.prod(side + 1 for side in box) for box in boxes)
-        if len(self.values) * most > MOST_CELLS:
-            raise PolicyError(f"{len(self.values)} states and {most} points are too many: measure on a coarser lattice")
+        size = max(math.prod(side + 1 for side in box) for box in boxes)
+        if len(self.values) * size > MOST_CELLS:
+            raise PolicyError(f"{len(self.values)} states and {size} points are too many: measure on a coarser lattice")
 
     def start(self, tick: int) -> Floats:
         """The distribution of the chain's state at a tick of which nothing is known."""
@@ -129,17 +129,17 @@ class MeasureModel:
         """The distribution so many ticks after a tick, without points in between."""
         cycles, ticks = divmod(ticks, self.policy.cycle) if self._changes else (0, ticks)
         if cycles:
-            whole = self._carried(np.eye(len(distribution)), tick, self.policy.cycle)
-            distribution = predict(distribution, whole / whole.sum(axis=1, keepdims=True), cycles)
-        distribution = self._carried(distribution, tick, ticks)
+            cycle_matrix = self._propagated(np.eye(len(distribution)), tick, self.policy.cycle)
+            distribution = predict(distribution, cycle_matrix / cycle_matrix.sum(axis=1, keepdims=True), cycles)
+        distribution = self._propagated(distribution, tick, ticks)
         return np.asarray(distribution / distribution.sum())
 
-    def _carried(self, distributions: Floats, tick: int, ticks: int) -> Floats:
+    def _propagated(self, distributions: Floats, tick: int, ticks: int) -> Floats:
         """Distributions (N,) or (n, N) so many ticks after a tick, at most a cycle of which changes."""
         while ticks > 0:
-            _, until = self.measurement.steps(tick)
-            steps = min(until - tick, ticks) if self._changes else ticks
-            matrix = self._matrices[self._part(tick)]
+            _, next_change = self.measurement.steps(tick)
+            steps = min(next_change - tick, ticks) if self._changes else ticks
+            matrix = self._matrices[self._matrix_index(tick)]
             if steps > len(matrix):  # then powers of the matrix are quicker
                 distributions = distributions @ np.linalg.matrix_power(matrix, steps)
             else:
@@ -148,7 +148,7 @@ class MeasureModel:
             tick, ticks = tick + steps, ticks - steps
         return distributions
 
-    def _part(self, tick: int) -> int:
+    def _matrix_index(self, tick: int) -> int:
         return bisect_right(self._changes, tick % self.policy.cycle)
 
     def measured(self, distribution: Floats) -> Floats:
@@ -163,31 +163,31 @@ class MeasureModel:
     def follow(self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables) -> Followed:
         """Beliefs at consecutive ticks, from the distribution of the first; unknown points count as none."""
         likelihoods = [point and self._likelihood(point, tables) for point in released]
-        return follow(distribution, self._moves, self._kinds(first, len(likelihoods)), likelihoods)
+        return follow(distribution, self._moves, self._matrix_indices(first, len(likelihoods)), likelihoods)
 
     def estimate(
         self,
         distribution: Floats,
         frame: MeasureFrame,
         tables: Tables,
-        later: Sequence[Released | None] = (),
+        later_points: Sequence[Released | None] = (),
         lag: int = 0,
         ticks: slice = slice(None),
     ) -> PointEstimates:
         """The estimates of some `ticks` of a frame, from 0 on, from the distribution of its first.
 
-        `later` is what was released after it, tick by tick; each estimate sees `lag` ticks of that.
+        `later_points` is what was released after it, tick by tick; each estimate sees `lag` ticks of that.
         """
-        followed = self.follow(distribution, frame.first, (*frame.released, *later), tables)
-        chosen = range(len(frame.released))[ticks]
-        rows = slice(chosen.start, chosen.stop)
-        kinds = self._kinds(frame.first, len(followed.beliefs))
+        followed = self.follow(distribution, frame.first, (*frame.released, *later_points), tables)
+        tick_range = range(len(frame.released))[ticks]
+        rows = slice(tick_range.start, tick_range.stop)
+        kinds = self._matrix_indices(frame.first, len(followed.beliefs))
         beliefs = fixed_lag(followed, self._moves, kinds, lag, rows)
         means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shows])
-        protection = [self.degree(frame.released[at].table, frame.first + at, tables) for at in chosen]
+        protection = [self.degree(frame.released[offset].table, frame.first + offset, tables) for offset in tick_range]
         return PointEstimates(
             lag,
-            frame.first + chosen.start,
+            frame.first + tick_range.start,
             tuple(map(tuple, means.tolist())),
             tuple(map(tuple, covariances.tolist())),
             tuple(protection),
@@ -195,22 +195,22 @@ class MeasureModel:
             frame.shift,
         )
 
-    def _kinds(self, first: int, ticks: int) -> Ints:
-        return np.array([self._part(tick) for tick in range(first, first + ticks - 1)], dtype=np.int64)
+    def _matrix_indices(self, first: int, ticks: int) -> Ints:
+        return np.array([self._matrix_index(tick) for tick in range(first, first + ticks - 1)], dtype=np.int64)
 
-    def degree(self, number: int, tick: int, tables: Tables) -> int:
+    def degree(self, table_number: int, tick: int, tables: Tables) -> int:
         """The least number of states among which a table hides any possible one at a tick; 0 for an unknown table."""
         constraint = self.reach.at(tick)
-        key = (number, constraint)
+        key = (table_number, constraint)
         if key not in self._degrees:
-            if (table := tables(number)) is None:
+            if (table := tables(table_number)) is None:
                 return 0
             from fugu.places.tables import noise_pairs
 
             possible = self.possible(tick)
             pairs = noise_pairs(table.noise, self.values, possible, self.policy.epsilon)
             self._degrees[key] = int(pairs[possible].sum(axis=1).min()) + 1
-            if len(self._degrees) > _REMEMBERED * _REMEMBERED:
+            if len(self._degrees) > _MAX_CACHED * _MAX_CACHED:
                 self._degrees.popitem(last=False)
         return self._degrees[key]
 
@@ -224,17 +224,17 @@ class MeasureModel:
         column = None if emission is None else emission.points.get(released.point)
         return None if emission is None or column is None else emission.probabilities[self._shows, column]
 
-    def _emission(self, number: int, tables: Tables) -> Emission | None:
-        if number not in self._emissions:
-            if (table := tables(number)) is None:
+    def _emission(self, table_number: int, tables: Tables) -> Emission | None:
+        if table_number not in self._emissions:
+            if (table := tables(table_number)) is None:
                 return None
             from fugu.places.tables import emission
 
-            self._emissions[number] = emission(table.noise, self.values)
-            if len(self._emissions) > _REMEMBERED:
+            self._emissions[table_number] = emission(table.noise, self.values)
+            if len(self._emissions) > _MAX_CACHED:
                 self._emissions.popitem(last=False)
-        self._emissions.move_to_end(number)
-        return self._emissions[number]
+        self._emissions.move_to_end(table_number)
+        return self._emissions[table_number]
 
 
 _Row = tuple[float, ...]
@@ -262,124 +262,124 @@ class Points(Kind[MeasureFrame]):
         if frame.dimensions != len(model.policy.resolution):
             raise RefusedError(f"points of {frame.dimensions} dimensions", Reason.POINT_MISMATCH)
 
-    def overlapping(self, place: Place, frame: MeasureFrame) -> MeasureFrame | None:
+    def overlapping(self, key: Place, frame: MeasureFrame) -> MeasureFrame | None:
         """A stored frame that shares a tick with the given one."""
-        return self._frames.overlapping(place.number, frame)
+        return self._frames.overlapping(key.number, frame)
 
-    def add(self, place: Place, frame: MeasureFrame, counted: Counter[str], *, late: bool) -> None:
+    def add(self, key: Place, frame: MeasureFrame, counts: Counter[str], *, late: bool) -> None:
         """Store a frame with its belief; that of a late one is brought up to date when it is replayed."""
-        self._frames.add(place.number, frame, self._belief(place, frame))
+        self._frames.add(key.number, frame, self._belief(key, frame))
         if late:
-            counted["late"] += 1
+            counts["late"] += 1
         else:
-            self._store.queue_estimates(place.number, frame.first)
-        self._count(place, frame, counted)
+            self._store.queue_estimates(key.number, frame.first)
+        self._count_ticks(key, frame, counts)
 
-    def revise(self, place: Place, late: Sequence[int]) -> None:
+    def revise(self, key: Place, late: Sequence[int]) -> None:
         """Bring beliefs and estimates to what they would be had the late frames come in time."""
-        waiting, changed_through = set(late), -1
-        for measured in self._frames.following(place.number, min(late)):
-            frame = measured.frame
-            if not waiting and self._rests_on(place, frame) > changed_through:
+        late_ticks, last_changed = set(late), -1
+        for stored_frame in self._frames.following(key.number, min(late)):
+            frame = stored_frame.frame
+            if not late_ticks and self._base_tick(key, frame) > last_changed:
                 return
-            belief = self._belief(place, frame)
-            if frame.first in waiting or belief.tobytes() != measured.belief.tobytes():
-                self._frames.set_belief(place.number, frame.first, belief)
-                changed_through = frame.last
-            waiting.discard(frame.first)
-            self._store.queue_estimates(place.number, frame.first)
+            belief = self._belief(key, frame)
+            if frame.first in late_ticks or belief.tobytes() != stored_frame.belief.tobytes():
+                self._frames.set_belief(key.number, frame.first, belief)
+                last_changed = frame.last
+            late_ticks.discard(frame.first)
+            self._store.queue_estimates(key.number, frame.first)
 
-    def _rests_on(self, place: Place, frame: MeasureFrame) -> int:
+    def _base_tick(self, key: Place, frame: MeasureFrame) -> int:
         """The tick of the belief that a frame's messages begin from; -1 for those of a stream's beginning."""
-        before = self._frames.before(place.number, frame.first)
-        low = frame.first if before is None else before.frame.last - self._lag + 1
+        previous = self._frames.before(key.number, frame.first)
+        low = frame.first if previous is None else previous.frame.last - self._lag + 1
         first = min(
-            (frame.first for frame in self._frames.holding(place.number, low, frame.first)),
+            (frame.first for frame in self._frames.holding(key.number, low, frame.first)),
             default=frame.first,
         )
-        begun = self._frames.before(place.number, first)
-        return -1 if begun is None else begun.frame.last
+        previous = self._frames.before(key.number, first)
+        return -1 if previous is None else previous.frame.last
 
     def newest(self, device: str, stream: str) -> Measured | None:
         """The newest frame of a stream, and the belief at its end."""
         number = self._store.stream_id(device, stream)
         return None if number is None else self._frames.newest(number)
 
-    def report(self, place: Place, first: int) -> Estimate | None:
+    def report(self, key: Place, first: int) -> Estimate | None:
         """Report about the newest tick of a frame, and about earlier ones that have now seen `lag` ticks more."""
-        if (stored := self._frames.at(place.number, first)) is None:
+        if (stored_frame := self._frames.at(key.number, first)) is None:
             return None
-        frame, model = stored.frame, self._model(place, stored.frame.policy_version)
-        protection = model.degree(frame.released[-1].table, frame.last, self._tables(place, model))
-        newest = frame.last, frame.shift, model.measured(stored.belief), protection
-        return measured_estimate(model, *newest, self.lagged(place, first))
+        frame, model = stored_frame.frame, self._model(key, stored_frame.frame.policy_version)
+        protection = model.degree(frame.released[-1].table, frame.last, self._tables(key, model))
+        estimate_args = frame.last, frame.shift, model.measured(stored_frame.belief), protection
+        return measured_estimate(model, *estimate_args, self.lagged(key, first))
 
-    def estimate(self, place: Place, first: int) -> PointEstimates | None:
+    def estimate(self, key: Place, first: int) -> PointEstimates | None:
         """The estimates of the ticks of the frame that begins at a tick, given all points up to each."""
-        if (stored := self._frames.at(place.number, first)) is None:
+        if (stored_frame := self._frames.at(key.number, first)) is None:
             return None
-        model = self._model(place, stored.frame.policy_version)
-        return model.estimate(self._distribution(place, stored.frame), stored.frame, self._tables(place, model))
+        model = self._model(key, stored_frame.frame.policy_version)
+        return model.estimate(self._distribution(key, stored_frame.frame), stored_frame.frame, self._tables(key, model))
 
-    def lagged(self, place: Place, first: int) -> Iterator[PointEstimates]:
+    def lagged(self, key: Place, first: int) -> Iterator[PointEstimates]:
         """The estimates that see `lag` ticks more, for which the frame that begins at a tick brings the last point."""
-        stored = self._frames.at(place.number, first)
-        if stored is None or self._lag == 0:
+        stored_frame = self._frames.at(key.number, first)
+        if stored_frame is None or self._lag == 0:
             return
-        before = self._frames.before(place.number, first)
-        low = first if before is None else before.frame.last - self._lag + 1
-        high = stored.frame.last - self._lag
-        for frame in self._frames.holding(place.number, low, high):
-            model = self._model(place, frame.policy_version)
+        previous = self._frames.before(key.number, first)
+        low = first if previous is None else previous.frame.last - self._lag + 1
+        high = stored_frame.frame.last - self._lag
+        for frame in self._frames.holding(key.number, low, high):
+            model = self._model(key, frame.policy_version)
             ticks = slice(max(low - frame.first, 0), min(high, frame.last) - frame.first + 1)
-            later: list[Released | None] = [None] * max(frame.first + ticks.stop - 1 + self._lag - frame.last, 0)
-            for later_frame in self._frames.holding(place.number, frame.last + 1, frame.last + len(later)):
+            later_points: list[Released | None] = [None] * max(frame.first + ticks.stop - 1 + self._lag - frame.last, 0)
+            for later_frame in self._frames.holding(key.number, frame.last + 1, frame.last + len(later_points)):
                 if (later_frame.policy_version, later_frame.shift) == (frame.policy_version, frame.shift):
-                    points = later_frame.released[: frame.last + len(later) - later_frame.first + 1]
-                    later[later_frame.first - frame.last - 1 : later_frame.first - frame.last - 1 + len(points)] = (
-                        points
-                    )
-            distribution, tables = self._distribution(place, frame), self._tables(place, model)
-            yield model.estimate(distribution, frame, tables, later, self._lag, ticks)
+                    points = later_frame.released[: frame.last + len(later_points) - later_frame.first + 1]
+                    later_points[
+                        later_frame.first - frame.last - 1 : later_frame.first - frame.last - 1 + len(points)
+                    ] = points
+            distribution, tables = self._distribution(key, frame), self._tables(key, model)
+            yield model.estimate(distribution, frame, tables, later_points, self._lag, ticks)
 
-    def _tables(self, place: Place, model: MeasureModel) -> Tables:
+    def _tables(self, key: Place, model: MeasureModel) -> Tables:
         policy = model.policy
-        return lambda table: policy.table(table) or self._frames.table(place.number, policy.version, table)
+        return lambda table: policy.table(table) or self._frames.table(key.number, policy.version, table)
 
-    def _count(self, place: Place, frame: MeasureFrame, counted: Counter[str]) -> None:
-        model = self._model(place, frame.policy_version)
-        tables = self._tables(place, model)
-        exposed = []
+    def _count_ticks(self, key: Place, frame: MeasureFrame, counts: Counter[str]) -> None:
+        model = self._model(key, frame.policy_version)
+        tables = self._tables(key, model)
+        exposed_ticks = []
         for tick, released in enumerate(frame.released, frame.first):
-            counted["fallback_ticks"] += released.table == 0
-            counted["unknown_points"] += not model.has_point(released, tables)
+            counts["fallback_ticks"] += released.table == 0
+            counts["unknown_points"] += not model.has_point(released, tables)
             if model.degree(released.table, tick, tables) == 1:
-                exposed.append(tick)
-        counted["exposed_ticks"] += len(exposed)
-        if exposed:
-            where = (place.device, place.stream, f"{len(exposed)} ticks from tick {exposed[0]} on")
-            _log.warning("exposure: %s/%s: an adversary can know some state for certain at %s", *where)
+                exposed_ticks.append(tick)
+        counts["exposed_ticks"] += len(exposed_ticks)
+        if exposed_ticks:
+            log_values = (key.device, key.stream, f"{len(exposed_ticks)} ticks from tick {exposed_ticks[0]} on")
+            _log.warning("exposure: %s/%s: an adversary can know some state for certain at %s", *log_values)
 
-    def _belief(self, place: Place, frame: MeasureFrame) -> Floats:
-        model = self._model(place, frame.policy_version)
-        inputs = self._distribution(place, frame), frame.first, frame.released, self._tables(place, model)
+    def _belief(self, key: Place, frame: MeasureFrame) -> Floats:
+        model = self._model(key, frame.policy_version)
+        inputs = self._distribution(key, frame), frame.first, frame.released, self._tables(key, model)
         belief: Floats = model.follow(*inputs).beliefs[-1].copy()
         return belief
 
-    def _distribution(self, place: Place, frame: MeasureFrame) -> Floats:
+    def _distribution(self, key: Place, frame: MeasureFrame) -> Floats:
         """The distribution of a frame's first tick, given all frames before it."""
-        model = self._model(place, frame.policy_version)
-        before = self._frames.before(place.number, frame.first)
+        model = self._model(key, frame.policy_version)
+        previous = self._frames.before(key.number, frame.first)
         if (
-            before is None
-            or before.frame.shift != frame.shift
-            or self._model(place, before.frame.policy_version).meaning != model.meaning
+            previous is None
+            or previous.frame.shift != frame.shift
+            or self._model(key, previous.frame.policy_version).meaning != model.meaning
         ):
             return model.start(frame.first)
-        return model.ahead(before.belief, before.frame.last, frame.first - before.frame.last)
+        return model.ahead(previous.belief, previous.frame.last, frame.first - previous.frame.last)
 
-    def _model(self, place: Place, version: int) -> MeasureModel:
-        return self._catalogue.recall(place.device, place.stream, version, MeasureModel)
+    def _model(self, key: Place, version: int) -> MeasureModel:
+        return self._catalogue.recall(key.device, key.stream, version, MeasureModel)
 
 
 def measured_estimate(
@@ -398,18 +398,18 @@ def measured_estimate(
     policy = model.policy
     values = model.values * np.array(policy.resolution)
     mean = distribution @ values
-    time, promise = wall_time(policy.clock, tick - shift), policy.stream_loss
-    guarantee = (protection, promise.epsilon, promise.adversary)
+    time, stream_loss = wall_time(policy.clock, tick - shift), policy.stream_loss
+    guarantee = (protection, stream_loss.epsilon, stream_loss.adversary)
     rows = [(points, *row) for points in lagged for row in zip(count(points.first), points.means, points.covariances)]
     if model.grid is not None:
         latitude, longitude = model.grid.located(float(mean[0]), float(mean[1]))
         accuracy = round(_accuracy(model.grid, latitude, values - mean, distribution), _METRE_DIGITS)
         outline = _outline(model.grid, latitude, values, distribution)
         degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
-        place = (*degrees, accuracy, *outline)
+        place_fields = (*degrees, accuracy, *outline)
         useful = policy.useful_for == "place"
         smoothed = [_smoothed_place(model.grid, policy, *row) for row in rows]
-        return PlaceEstimate(time, tick, *place, *guarantee, useful, tuple(smoothed))
+        return PlaceEstimate(time, tick, *place_fields, *guarantee, useful, tuple(smoothed))
     columns = [_interval(values[:, axis], distribution, float(mean[axis])) for axis in range(values.shape[1])]
     low, middle, high = zip(*columns, strict=True)
     smoothed_values = [_smoothed_value(policy, *row) for row in rows]
@@ -438,13 +438,13 @@ def _smoothed_value(
     return SmoothedValue(wall_time(policy.clock, tick - points.shift), tick, points.lag, values, deviations)
 
 
-def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, distribution: Floats) -> float:
+def _accuracy(grid: PlaceGrid, latitude: float, offsets: Floats, distribution: Floats) -> float:
     """Metres that the true place is within with probability 0.95, wherever in its cell it is.
 
-    `away` is (N, 2), of each state, to the east and to the north, in the unit of the measurement.
+    `offsets` is (N, 2), of each state, to the east and to the north, in the unit of the measurement.
     """
     metres = np.array(grid.metres(latitude))
-    distance = np.hypot(*(away * metres).T)
+    distance = np.hypot(*(offsets * metres).T)
     assert grid.cell_size is not None
     corner = math.hypot(*(metres * np.array(grid.cell_size))) / 2.0
     return _quantile(distance, distribution, CONFIDENCE) + corner
@@ -472,5 +472,5 @@ def _interval(values: Floats, distribution: Floats, mean: float) -> tuple[float,
 def _quantile(values: Floats, distribution: Floats, probability: float) -> float:
     """The least of some values that is not exceeded with a probability."""
     order = values.argsort(kind="stable")
-    place = int(np.searchsorted(distribution[order].cumsum(), probability))
-    return float(values[order[min(place, len(order) - 1)]])
+    index = int(np.searchsorted(distribution[order].cumsum(), probability))
+    return float(values[order[min(index, len(order) - 1)]])

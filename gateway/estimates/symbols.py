@@ -42,7 +42,7 @@ and policy version."""
 UNKNOWN = -2
 """In place of the end of a stream that has to be looked up."""
 _NONE = np.zeros(0, dtype=np.int64)
-_NOTHING = Arrivals(_NONE, Columns.of(()), []), _NONE.astype(np.bool_), _NONE
+_NO_ARRIVALS = Arrivals(_NONE, Columns.of(()), []), _NONE.astype(np.bool_), _NONE
 
 
 def following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
@@ -55,28 +55,28 @@ def following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
         order: (n,) the rows in the order of their streams and ticks.
         marks: (streams, 5), changed in place by what is taken.
     """
-    taken = np.zeros(columns.rows, dtype=np.bool_)
+    is_taken = np.zeros(columns.rows, dtype=np.bool_)
     _following(
-        order, slots, columns.version, columns.shift, columns.previous, columns.first, columns.ticks, marks, taken
+        order, slots, columns.version, columns.shift, columns.previous, columns.first, columns.ticks, marks, is_taken
     )
-    return taken
+    return is_taken
 
 
 @kernel
 def _following(
     order: Ints, slots: Ints, version: Ints, shift: Ints, previous: Ints, first: Ints, count: Ints, marks: Ints,
-    taken: Bools,
+    is_taken: Bools,
 ) -> None:  # fmt: skip
-    slot, going = -1, True
+    slot, is_continued = -1, True
     for row in order:
         if slots[row] != slot:
-            slot, going = slots[row], True
+            slot, is_continued = slots[row], True
         mark = marks[slot]
-        going &= mark[AFTER] <= previous[row] <= mark[END] == first[row] - 1
-        going &= version[row] == mark[VERSION] and shift[row] == mark[SHIFT]
-        if going:
+        is_continued &= mark[AFTER] <= previous[row] <= mark[END] == first[row] - 1
+        is_continued &= version[row] == mark[VERSION] and shift[row] == mark[SHIFT]
+        if is_continued:
             mark[END] = first[row] + count[row] - 1
-            taken[row] = True
+            is_taken[row] = True
 
 
 class Symbols(Kind[SymbolFrame]):
@@ -93,13 +93,13 @@ class Symbols(Kind[SymbolFrame]):
         self._streams = streams
         self._catalogue = catalogue
         self.past = Past(store, catalogue, lag)
-        self._places: dict[int, Place] = {}
+        self._keys: dict[int, Place] = {}
         unread = store.symbols.unreported()
-        self.reports = Reports(catalogue, self.past.bank, lag, unread, self._look_up, self._place, counters)
+        self.reports = Reports(catalogue, self.past.bank, lag, unread, self._stored_rows, self._key_of, counters)
         self._marks = np.zeros((0, MARKS), dtype=np.int64)
         self._models = np.zeros(0, dtype=np.int64)
         self._beliefs = Beliefs.unknown(0, 2)
-        self._round = _Round(*_NOTHING)
+        self._round = _Round(*_NO_ARRIVALS)
 
     decode = staticmethod(SymbolFrame.decode)
 
@@ -118,45 +118,49 @@ class Symbols(Kind[SymbolFrame]):
 
     # A round: `begin`, then those of its frames that are left, one by one, then `write`; `confirm` once it is durable
 
-    def begin(self, arrivals: Arrivals, counted: Counter[str]) -> dict[int, list[SymbolFrame]]:
+    def begin(self, arrivals: Arrivals, counts: Counter[str]) -> dict[int, list[SymbolFrame]]:
         """Take the frames that go on where their stream ends; return the others of each slot, in tick order."""
         if (streams := len(self._streams.names)) > len(self._marks):
             self._grow(streams)
         slots, columns = arrivals.slots, arrivals.symbols
         order = np.lexsort((columns.first, slots))
-        taken = following(slots, columns, order, self._marks)
-        self._round = _Round(arrivals, taken, self._models[slots])
+        is_taken = following(slots, columns, order, self._marks)
+        self._round = _Round(arrivals, is_taken, self._models[slots])
         columns.number[:] = self._marks[slots, NUMBER]
-        counted["stored"] += int(taken.sum())
+        counts["stored"] += int(is_taken.sum())
         frames: dict[int, list[SymbolFrame]] = {}
-        for row in order[~taken[order]].tolist():
+        for row in order[~is_taken[order]].tolist():
             frames.setdefault(int(slots[row]), []).append(columns.frame(row))
         return frames
 
-    def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
+    def overlapping(self, key: Place, frame: SymbolFrame) -> SymbolFrame | None:
         """Stored part of a frame's ticks, as one frame if it is all alike; else the first part of it."""
-        slot = self._streams.slot(place.device, place.stream)
-        fresh = self._round.overlapping(slot, frame)
-        stored = self._frames.holding(place.number, frame.first, frame.last)
-        if fresh or not stored:
-            return next(iter(fresh), None)
-        alike = len({(other.policy_version, other.bits, other.shift) for other in stored}) == 1
-        whole = stored[-1].last - stored[0].first + 1 == sum(len(other.symbols) for other in stored)
-        return replace(stored[0], symbols=b"".join(other.symbols for other in stored)) if alike and whole else stored[0]
+        slot = self._streams.slot(key.device, key.stream)
+        new_frames = self._round.overlapping(slot, frame)
+        frames = self._frames.holding(key.number, frame.first, frame.last)
+        if new_frames or not frames:
+            return next(iter(new_frames), None)
+        is_even = len({(other.policy_version, other.bits, other.shift) for other in frames}) == 1
+        is_full = frames[-1].last - frames[0].first + 1 == sum(len(other.symbols) for other in frames)
+        return (
+            replace(frames[0], symbols=b"".join(other.symbols for other in frames))
+            if is_even and is_full
+            else frames[0]
+        )
 
-    def add(self, place: Place, frame: SymbolFrame, counted: Counter[str], *, late: bool) -> None:
+    def add(self, key: Place, frame: SymbolFrame, counts: Counter[str], *, late: bool) -> None:
         """Take a frame that was left."""
-        slot = self._streams.slot(place.device, place.stream)
-        self._round.closer.setdefault(slot, []).append((place.number, frame))
+        slot = self._streams.slot(key.device, key.stream)
+        self._round.checked_frames.setdefault(slot, []).append((key.number, frame))
         if late:
-            counted["late"] += 1
-            self._round.anew.add(slot)
+            counts["late"] += 1
+            self._round.stale_slots.add(slot)
 
-    def account(self, place: Place, span: FrameSpan) -> None:
+    def account(self, key: Place, span: FrameSpan) -> None:
         """Note that a frame that is not stored accounts for ticks."""
-        self._round.accounted.append((place.number, span.previous, span.last))
+        self._round.accounted_ticks.append((key.number, span.previous, span.last))
 
-    def revise(self, place: Place, late: Sequence[int]) -> None:
+    def revise(self, key: Place, late: Sequence[int]) -> None:
         """Nothing yet: `write` computes anew what late frames change."""
 
     def mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, is_known: bool) -> None:
@@ -165,15 +169,15 @@ class Symbols(Kind[SymbolFrame]):
         `interval` is the last one that is accounted for, (after, end], if any. `shift` is of the newest frame, and
         `is_known` whether the stream had anything before this round.
         """
-        added = self._round.closer.get(slot)
+        added_frames = self._round.checked_frames.get(slot)
         if is_known and self._marks[slot, END] == UNKNOWN and self._beliefs.state[slot, 0] < 0:
-            self._round.anew.add(slot)
-        if added:
-            version = added[-1][1].policy_version
+            self._round.stale_slots.add(slot)
+        if added_frames:
+            version = added_frames[-1][1].policy_version
             self._models[slot] = self.past.model(*self._streams.names[slot], version)
             self._marks[slot, VERSION] = version
         if interval is not None:
-            self._places[number] = Place(number, *self._streams.names[slot])
+            self._keys[number] = Place(number, *self._streams.names[slot])
             self._marks[slot, NUMBER], self._marks[slot, SHIFT] = number, shift
             self._marks[slot, AFTER], self._marks[slot, END] = interval
 
@@ -184,101 +188,105 @@ class Symbols(Kind[SymbolFrame]):
 
     def write(self) -> None:
         """Put all that was taken into the journal, and follow it."""
-        now, columns = self._round, self._round.arrivals.symbols
-        rows = np.flatnonzero(now.taken)
-        batch, slots, models = columns.take(rows), now.arrivals.slots[rows], now.models[rows]
-        if now.closer or now.accounted:
-            closer = [(slot, *gap) for slot, gaps in now.closer.items() for gap in gaps]
-            named = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in closer]
-            parts = (batch, Columns.of((number, frame) for _, number, frame in closer), _accounting(now.accounted))
-            slots = np.concatenate((slots, np.array([slot for slot, *_ in closer], dtype=np.int64)))
-            models, batch = np.concatenate((models, np.array(named, dtype=np.int64))), Columns.joined(parts)
+        current, columns = self._round, self._round.arrivals.symbols
+        rows = np.flatnonzero(current.taken)
+        batch, slots, models = columns.take(rows), current.arrivals.slots[rows], current.models[rows]
+        if current.checked_frames or current.accounted_ticks:
+            checked = [(slot, *gap) for slot, gaps in current.checked_frames.items() for gap in gaps]
+            numbers = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in checked]
+            parts = (
+                batch,
+                Columns.of((number, frame) for _, number, frame in checked),
+                _rows_without_symbols(current.accounted_ticks),
+            )
+            slots = np.concatenate((slots, np.array([slot for slot, *_ in checked], dtype=np.int64)))
+            models, batch = np.concatenate((models, np.array(numbers, dtype=np.int64))), Columns.joined(parts)
         if batch.rows:
             self._frames.append(batch)
-        if batch.rows or now.anew:
+        if batch.rows or current.stale_slots:
             self._follow(batch, slots, models)
 
     def confirm(self) -> None:
         """Note that what was written is durable."""
         for arguments in self._round.newest:
             self.reports.put(*arguments)
-        self._round = _Round(*_NOTHING)
+        self._round = _Round(*_NO_ARRIVALS)
 
     def read_again(self) -> None:
         """Read the store anew: what is in memory may be ahead of it."""
         self._frames.read_again()
         self._marks[:, END] = UNKNOWN
         self._beliefs = Beliefs.unknown(len(self._marks), self._beliefs.distribution.shape[1])
-        self._round = _Round(*_NOTHING)
+        self._round = _Round(*_NO_ARRIVALS)
 
     def seal(self) -> list[Place]:
         """Move what the journal holds into chunks, and return its sequences; `sealed` after the transaction."""
-        places = self.past.seal()
+        keys = self.past.seal()
         self._frames.put_reported(self.reports.known.items())
-        return places
+        return keys
 
     def sealed(self) -> None:
         """Note that the journal is empty."""
         self._frames.read_again()
         self.reports.sealed()
 
-    def _place(self, number: int) -> Place:
-        if (place := self._places.get(number)) is None:
-            (place,) = self._store.places([number])
-            self._places[number] = place
-        return place
+    def _key_of(self, number: int) -> Place:
+        if (key := self._keys.get(number)) is None:
+            (key,) = self._store.places([number])
+            self._keys[number] = key
+        return key
 
     def _grow(self, streams: int) -> None:
-        before = len(self._marks)
+        old_size = len(self._marks)
         self._marks = grown(self._marks, streams, 0)
-        self._marks[before:, END] = UNKNOWN
+        self._marks[old_size:, END] = UNKNOWN
         self._models = grown(self._models, streams, 0)
         self._beliefs = self._beliefs.grown(len(self._marks))
 
     def _follow(self, batch: Columns, slots: Ints, models: Ints) -> None:
         """Bring beliefs up to date with rows, of which the last ones may only account for ticks."""
-        now, slot_list = self._round, slots.tolist()
+        current, slot_list = self._round, slots.tolist()
         self._beliefs = self._beliefs.widened(self.past.bank.states)
         order = np.lexsort((batch.first[: len(slot_list)], slots))
-        if now.anew:
-            order = order[~np.isin(slots[order], np.array([*now.anew], dtype=np.int64))]
-        firsts = follow(self._beliefs, self.past.bank.arrays, slots, models, batch, order)
+        if current.stale_slots:
+            order = order[~np.isin(slots[order], np.array([*current.stale_slots], dtype=np.int64))]
+        priors = follow(self._beliefs, self.past.bank.arrays, slots, models, batch, order)
         ends = order[np.flatnonzero(np.diff(slots[order], append=-1))]
-        now.newest.append((_Fresh(batch, firsts, models), batch.number[ends].tolist(), ends.tolist(), len(order)))
-        for slot in now.anew:
-            if (fresh := self._anew(slot)) is not None and (frames := slot_list.count(slot)):
+        current.newest.append((_NewRows(batch, priors, models), batch.number[ends].tolist(), ends.tolist(), len(order)))
+        for slot in current.stale_slots:
+            if (new_rows := self._recompute(slot)) is not None and (frames := slot_list.count(slot)):
                 number = int(self._marks[slot, NUMBER])
-                now.newest.append((fresh, [number], [0], frames))
+                current.newest.append((new_rows, [number], [0], frames))
 
-    def _anew(self, slot: int) -> _Fresh | None:
+    def _recompute(self, slot: int) -> _NewRows | None:
         """Compute again what is known of a stream, from what is stored, and return its newest frame."""
-        place = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
-        first = self._frames.tail.first(place.number)
-        begin = self._frames.last(place.number) + 1 if first is None else first
-        beliefs, rows = self.past.beliefs_before(place, begin)
-        beliefs, firsts = self.past.follow(place, beliefs, rows)
+        key = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
+        tail_first = self._frames.tail.first(key.number)
+        first_tick = self._frames.last(key.number) + 1 if tail_first is None else tail_first
+        beliefs, rows = self.past.beliefs_before(key, first_tick)
+        beliefs, priors = self.past.follow(key, beliefs, rows)
         self._beliefs = self._beliefs.widened(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]
         self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
-        return self._fresh_frame(place, rows.frame(rows.rows - 1), firsts[-1]) if rows.rows else None
+        return self._frame_rows(key, rows.frame(rows.rows - 1), priors[-1]) if rows.rows else None
 
-    def _look_up(self, number: int) -> _Fresh | None:
+    def _stored_rows(self, number: int) -> _NewRows | None:
         """The newest frame of a stream as it is stored; of what is sealed as many ticks as its policy sends."""
-        place = self._place(number)
-        newest, end = self._frames.tail.newest(number), self._frames.last(number)
-        if newest is not None and newest.last > end:
-            frame = newest
-        elif end < 0 or not (frames := self._frames.holding(number, end, end)):
+        key = self._key_of(number)
+        tail_frame, sealed_tick = self._frames.tail.newest(number), self._frames.last(number)
+        if tail_frame is not None and tail_frame.last > sealed_tick:
+            frame = tail_frame
+        elif sealed_tick < 0 or not (frames := self._frames.holding(number, sealed_tick, sealed_tick)):
             return None
         else:
-            policy = self._catalogue.policy(place.device, place.stream, frames[0].policy_version)
-            holding = self._frames.holding(number, max(end - policy.frame_ticks + 1, 0), end)
-            frame = holding[-1]
-        return self._fresh_frame(place, frame, self.past.distribution_at(place, frame))
+            policy = self._catalogue.policy(key.device, key.stream, frames[0].policy_version)
+            stored_frames = self._frames.holding(number, max(sealed_tick - policy.frame_ticks + 1, 0), sealed_tick)
+            frame = stored_frames[-1]
+        return self._frame_rows(key, frame, self.past.distribution_at(key, frame))
 
-    def _fresh_frame(self, place: Place, frame: SymbolFrame, distribution: Floats) -> _Fresh:
-        model = self.past.model(place.device, place.stream, frame.policy_version)
-        return _Fresh(Columns.of([(place.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64))
+    def _frame_rows(self, key: Place, frame: SymbolFrame, distribution: Floats) -> _NewRows:
+        model = self.past.model(key.device, key.stream, frame.policy_version)
+        return _NewRows(Columns.of([(key.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64))
 
 
 @dataclass(slots=True)
@@ -287,54 +295,54 @@ class _Round:
 
     Attributes:
         taken, models: (n,) of each row of the arrivals whether it goes on where its stream ends, and by which model.
-        closer: of each slot the frames that were looked at and are to be stored, with the number of their sequence.
-        accounted: sequences and ticks (after, through] that are accounted for without a frame.
-        anew: slots of which everything since an earlier tick is to be computed again.
+        checked_frames: of each slot the frames that are to be stored, with the number of their sequence.
+        accounted_ticks: sequences and ticks (after, through] that are accounted for without a frame.
+        stale_slots: slots of which everything since an earlier tick is to be computed again.
         newest: what is to be told, as `Reports.put` takes it.
     """
 
     arrivals: Arrivals
     taken: Bools
     models: Ints
-    closer: dict[int, list[tuple[int, SymbolFrame]]] = field(default_factory=dict)
-    accounted: list[tuple[int, int, int]] = field(default_factory=list)
-    anew: set[int] = field(default_factory=set)
-    newest: list[tuple[_Fresh, list[int], list[int], int]] = field(default_factory=list)
+    checked_frames: dict[int, list[tuple[int, SymbolFrame]]] = field(default_factory=dict)
+    accounted_ticks: list[tuple[int, int, int]] = field(default_factory=list)
+    stale_slots: set[int] = field(default_factory=set)
+    newest: list[tuple[_NewRows, list[int], list[int], int]] = field(default_factory=list)
 
     def overlapping(self, slot: int, frame: SymbolFrame) -> list[SymbolFrame]:
         """The frames of a slot that are to be stored and have ticks of a frame."""
         symbols = self.arrivals.symbols
-        inside = (symbols.first <= frame.last) & (symbols.last >= frame.first)
-        rows = np.flatnonzero(inside & self.taken & (self.arrivals.slots == slot)).tolist()
-        closer = (
-            waiting
-            for _, waiting in self.closer.get(slot, ())
-            if waiting.first <= frame.last and frame.first <= waiting.last
+        overlaps = (symbols.first <= frame.last) & (symbols.last >= frame.first)
+        rows = np.flatnonzero(overlaps & self.taken & (self.arrivals.slots == slot)).tolist()
+        checked_frames = (
+            checked
+            for _, checked in self.checked_frames.get(slot, ())
+            if checked.first <= frame.last and frame.first <= checked.last
         )
-        return [*map(symbols.frame, rows), *closer]
+        return [*map(symbols.frame, rows), *checked_frames]
 
 
-def _accounting(rows: Sequence[tuple[int, int, int]]) -> Columns:
+def _rows_without_symbols(rows: Sequence[tuple[int, int, int]]) -> Columns:
     """Rows without symbols that account for ticks (after, through] of sequences."""
     number, previous, last = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
-    none = np.zeros(len(number), dtype=np.int64)
-    return Columns(number, none, none, previous, last + 1, none, none + 1, none, np.zeros(0, dtype=np.uint8))
+    zeros = np.zeros(len(number), dtype=np.int64)
+    return Columns(number, zeros, zeros, previous, last + 1, zeros, zeros + 1, zeros, np.zeros(0, dtype=np.uint8))
 
 
-def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Floats, now: Floats) -> StateEstimate:
+def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Floats, belief: Floats) -> StateEstimate:
     """The report of a frame of symbols with this first and last tick and shift.
 
-    `shares` (k,) are the means over its ticks of the probabilities of the states, `now` (k,) those of its last tick.
+    `shares` (k,) are the means over its ticks of the probabilities of the states, `belief` (k,) those of its last tick.
     """
     labels = policy.discretiser.states
-    likely = int(now.argmax())
+    likely_state = int(belief.argmax())
     return StateEstimate(
         time=wall_time(policy.clock, last - shift),
         since=wall_time(policy.clock, first - shift),
         tick=last,
         ticks=last - first + 1,
-        state=labels[likely],
-        probability=round(float(now[likely]), _DIGITS),
+        state=labels[likely_state],
+        probability=round(float(belief[likely_state]), _DIGITS),
         shares={label: round(share, _DIGITS) for label, share in zip(labels, shares.tolist(), strict=True)},
         epsilon=policy.guarantee.epsilon,
         adversary=policy.guarantee.adversary,
@@ -342,7 +350,7 @@ def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Fl
     )
 
 
-class _Fresh(NamedTuple):
+class _NewRows(NamedTuple):
     """Rows that have come together, (n, k) the distributions of their first ticks, and (n,) their models."""
 
     columns: Columns
@@ -353,7 +361,7 @@ class _Fresh(NamedTuple):
 class _Report(NamedTuple):
     """_Report about a stream at its newest tick; `None` if there can be none, as `refused` says."""
 
-    place: Place
+    key: Place
     tick: int
     estimate: StateEstimate | None
     refused: FuguError | None = None
@@ -366,8 +374,8 @@ class Reports:
     published, and that the broker has it, is stored with what is sealed. After a crash only the newest estimate is
     published again, where that is not known.
 
-    `unread` streams may have something to tell from before the start. `look_up` finds the newest stored frame of a
-    stream, as a single row. `place` is of a stream's number. Estimates see `lag` ticks of later symbols. `known` is
+    `unread_streams` may have something to tell from before the start. `look_up` finds the newest stored frame of a
+    stream, as a single row. `key_of` is of a stream's number. Estimates see `lag` ticks of later symbols. `known` is
     what the broker has, by stream, since the last seal. `counters` counts as `coalesced` what is not told because a
     newer frame of its stream is.
     """
@@ -377,38 +385,38 @@ class Reports:
         catalogue: Catalogue,
         bank: Bank,
         lag: int,
-        unread: Iterable[int],
-        look_up: Callable[[int], _Fresh | None],
-        place: Callable[[int], Place],
+        unread_streams: Iterable[int],
+        look_up: Callable[[int], _NewRows | None],
+        key_of: Callable[[int], Place],
         counters: Counter[str],
     ) -> None:
         self._catalogue = catalogue
         self._bank = bank
         self._lag = lag
-        self._unread = dict.fromkeys(unread)
-        self._look_up = look_up
-        self._place = place
-        self._waiting: dict[int, tuple[_Fresh, int]] = {}
+        self._unread_streams = dict.fromkeys(unread_streams)
+        self._stored_rows = look_up
+        self._key_of = key_of
+        self._waiting_rows: dict[int, tuple[_NewRows, int]] = {}
         self._counters = counters
         self.known: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._unread)
+        return len(self._waiting_rows) + len(self._unread_streams)
 
-    def put(self, fresh: _Fresh, numbers: list[int], rows: list[int], frames: int) -> None:
+    def put(self, new_rows: _NewRows, numbers: list[int], rows: list[int], frames: int) -> None:
         """Take the newest frames of some streams, each named once, and the row of each; `frames` have come in all."""
-        before = len(self._waiting)
-        self._waiting.update(zip(numbers, zip(repeat(fresh), rows), strict=False))
-        self._counters["coalesced"] += frames - (len(self._waiting) - before)
-        if self._unread:
-            again = self._unread.keys() & set(numbers)
-            self._counters["coalesced"] += len(again)
-            self._unread = {number: None for number in self._unread if number not in again}
+        old_size = len(self._waiting_rows)
+        self._waiting_rows.update(zip(numbers, zip(repeat(new_rows), rows), strict=False))
+        self._counters["coalesced"] += frames - (len(self._waiting_rows) - old_size)
+        if self._unread_streams:
+            repeated_numbers = self._unread_streams.keys() & set(numbers)
+            self._counters["coalesced"] += len(repeated_numbers)
+            self._unread_streams = {number: None for number in self._unread_streams if number not in repeated_numbers}
 
     def put_again(self, number: int) -> None:
         """Note that what was told of a stream may not have come through."""
-        if number not in self._waiting:
-            self._unread[number] = None
+        if number not in self._waiting_rows:
+            self._unread_streams[number] = None
 
     def acknowledged(self, number: int, tick: int) -> None:
         """Note that the broker has what was told of a stream up to a tick."""
@@ -417,61 +425,61 @@ class Reports:
     def sealed(self) -> None:
         """Note that what is known is written down; of the columns only the rows that wait are needed now."""
         self.known = {}
-        for (columns, distributions, models), numbers, rows in self._groups(self._waiting):
-            few = _Fresh(columns.take(rows), distributions[rows], models[rows])
-            self._waiting.update((number, (few, row)) for row, number in enumerate(numbers))
+        for (columns, distributions, models), numbers, rows in self._groups(self._waiting_rows):
+            needed_rows = _NewRows(columns.take(rows), distributions[rows], models[rows])
+            self._waiting_rows.update((number, (needed_rows, row)) for row, number in enumerate(numbers))
 
     def take(self, capacity: int) -> list[_Report]:
         """Remove so many, in the order in which their streams changed first."""
-        while self._unread and len(self._waiting) < capacity:
-            number = next(iter(self._unread))
-            if (fresh := self._look_up(number)) is not None:
-                self._waiting[number] = fresh, 0
-            self._unread.pop(number, None)
-        taken = {number: self._waiting.pop(number) for number in [*islice(self._waiting, max(capacity, 0))]}
+        while self._unread_streams and len(self._waiting_rows) < capacity:
+            number = next(iter(self._unread_streams))
+            if (new_rows := self._stored_rows(number)) is not None:
+                self._waiting_rows[number] = new_rows, 0
+            self._unread_streams.pop(number, None)
+        chosen = {number: self._waiting_rows.pop(number) for number in [*islice(self._waiting_rows, max(capacity, 0))]}
         reports: list[_Report] = []
-        for (columns, distributions, models), numbers, rows in self._groups(taken):
-            places, chosen = [self._place(number) for number in numbers], columns.take(rows)
-            wide = np.zeros((len(rows), self._bank.states))
-            wide[:, : distributions.shape[1]] = distributions[rows]
-            shares, now = look_back(self._bank.arrays, models[rows], chosen, wide, self._lag)
-            reports += [self._report(place, chosen, row, shares[row], now[row]) for row, place in enumerate(places)]
+        for (columns, distributions, models), numbers, rows in self._groups(chosen):
+            keys, frames = [self._key_of(number) for number in numbers], columns.take(rows)
+            priors = np.zeros((len(rows), self._bank.states))
+            priors[:, : distributions.shape[1]] = distributions[rows]
+            shares, beliefs = look_back(self._bank.arrays, models[rows], frames, priors, self._lag)
+            reports += [self._report(key, frames, row, shares[row], beliefs[row]) for row, key in enumerate(keys)]
         return reports
 
     @staticmethod
-    def _groups(waiting: dict[int, tuple[_Fresh, int]]) -> list[tuple[_Fresh, list[int], Ints]]:
+    def _groups(waiting_rows: dict[int, tuple[_NewRows, int]]) -> list[tuple[_NewRows, list[int], Ints]]:
         """Groups of waiting reports that came together: the streams, and the row of each."""
-        groups: dict[int, tuple[_Fresh, list[int], list[int]]] = {}
-        for number, (fresh, row) in waiting.items():
-            _, numbers, rows = groups.setdefault(id(fresh), (fresh, [], []))
+        groups: dict[int, tuple[_NewRows, list[int], list[int]]] = {}
+        for number, (new_rows, row) in waiting_rows.items():
+            _, numbers, rows = groups.setdefault(id(new_rows), (new_rows, [], []))
             numbers.append(number)
             rows.append(row)
-        return [(fresh, numbers, np.array(rows, dtype=np.int64)) for fresh, numbers, rows in groups.values()]
+        return [(new_rows, numbers, np.array(rows, dtype=np.int64)) for new_rows, numbers, rows in groups.values()]
 
-    def _report(self, place: Place, columns: Columns, row: int, shares: Floats, now: Floats) -> _Report:
+    def _report(self, key: Place, columns: Columns, row: int, shares: Floats, belief: Floats) -> _Report:
         version, shift, first, count = (
             int(column[row]) for column in (columns.version, columns.shift, columns.first, columns.ticks)
         )
-        model = self._catalogue.recall(place.device, place.stream, version, SymbolModel)
+        model = self._catalogue.recall(key.device, key.stream, version, SymbolModel)
         states = len(model.numbers.initial)
-        shares, now = (stream_beliefs(model.numbers, distribution[:states]) for distribution in (shares, now))
+        shares, belief = (stream_beliefs(model.numbers, distribution[:states]) for distribution in (shares, belief))
         last = first + count - 1
         try:
-            return _Report(place, last, state_estimate(model.policy, first, last, shift, shares, now))
+            return _Report(key, last, state_estimate(model.policy, first, last, shift, shares, belief))
         except FuguError as error:
-            return _Report(place, last, None, error)
+            return _Report(key, last, None, error)
 
 
 def warm() -> None:
     """Take a frame that nobody has sent through all of them; what they are compiled for does not depend on models."""
-    columns, read = parse([SymbolFrame(1, -1, 0, bytes(3)).encode()])
-    streams, none = Streams(), np.zeros(1, dtype=np.int64)
+    columns, is_frame = parse([SymbolFrame(1, -1, 0, bytes(3)).encode()])
+    streams, zeros = Streams(), np.zeros(1, dtype=np.int64)
     streams.follow("", streams.slot("", ""), 1, 2, Clock(epoch_us=0, period_us=1_000))
-    streams.passing(none, columns, read, 1)
-    following(none, columns, none, np.zeros((1, MARKS), dtype=np.int64))
+    streams.passing(zeros, columns, is_frame, 1)
+    following(zeros, columns, zeros, np.zeros((1, MARKS), dtype=np.int64))
     bank, table = Bank(), np.full((2, 2), 0.5)
     bank.index(Model(table, table, likelihood_rows(table), table[0], None))
-    columns = columns.take(none)
-    firsts = follow(Beliefs.unknown(1, bank.states), bank.arrays, none, none, columns, none)
-    look_back(bank.arrays, none, columns, firsts, 1)
+    columns = columns.take(zeros)
+    priors = follow(Beliefs.unknown(1, bank.states), bank.arrays, zeros, zeros, columns, zeros)
+    look_back(bank.arrays, zeros, columns, priors, 1)
     list(cut(columns, 1, 1))

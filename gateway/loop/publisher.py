@@ -80,7 +80,7 @@ class Waiting:
 
     def put(self, outgoing: Outgoing) -> int | None:
         """Add one in place of what waits of its frame; the serial of one that is now one too many, if any."""
-        _, serials = self._lines.setdefault(outgoing.place.number, (outgoing, {}))
+        _, serials = self._lines.setdefault(outgoing.key.number, (outgoing, {}))
         serials[outgoing.frame] = outgoing.serial
         return serials.pop(min(serials)) if len(serials) > MOST_WAITING else None
 
@@ -215,20 +215,20 @@ class Publisher(Part):
             return
         under_way = len(self._reports) + len(self._told_symbols)
         reports = self._symbols.take(max(self.MAX_IN_FLIGHT - under_way, 0))
-        for sent, (place, tick, estimate, refused) in enumerate(reports):
+        for sent, (key, tick, estimate, refused) in enumerate(reports):
             if estimate is None:
                 self._counters[Reason.UNEXPECTED if refused is None else refused.reason] += 1
                 continue
-            if (newest := self._symbols_told.get(place.number)) is not None and estimate.time < newest:
+            if (newest := self._symbols_told.get(key.number)) is not None and estimate.time < newest:
                 self._counters["coalesced"] += 1
                 continue
-            topic = topic_of("estimate", self._fleet, place.device, place.stream)
+            topic = topic_of("estimate", self._fleet, key.device, key.stream)
             if (message_id := self._link.publish(topic, estimate.encode())) is None:
                 for unsent in reports[sent:]:
-                    self._symbols.put_again(unsent.place.number)
+                    self._symbols.put_again(unsent.key.number)
                 return
-            self._symbols_told[place.number] = estimate.time
-            self._told_symbols[message_id] = place.number, tick
+            self._symbols_told[key.number] = estimate.time
+            self._told_symbols[message_id] = key.number, tick
             self._counters["estimates"] += 1
 
     def _report(self) -> None:
@@ -265,13 +265,13 @@ class Publisher(Part):
         if (time := self._last_told(outgoing)) is not None and report.time < time:
             self._leave_out(outgoing.serial)
             return True
-        place = outgoing.place
-        topic = topic_of("count" if place.window else "estimate", self._fleet, place.device, place.stream)
+        key = outgoing.key
+        topic = topic_of("count" if key.window else "estimate", self._fleet, key.device, key.stream)
         if (message_id := self._link.publish(topic, report.encode())) is None:
             return False
-        self._told[place.number] = report.time
+        self._told[key.number] = report.time
         self._reports[message_id] = outgoing.serial
-        self._counters["counts" if place.window else "estimates"] += 1
+        self._counters["counts" if key.window else "estimates"] += 1
         return True
 
     def _report_of(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
@@ -283,7 +283,7 @@ class Publisher(Part):
 
     def _last_told(self, outgoing: Outgoing) -> datetime | None:
         """The time of the newest report that may have been published of a sequence, also before the start."""
-        number = outgoing.place.number
+        number = outgoing.key.number
         if number not in self._told:
             frame = self._before.pop(number, None)
             newest = None if frame is None else self._report_of(outgoing._replace(frame=frame))

@@ -155,7 +155,7 @@ class Recorder:
         last, begin = first + group.length - 1, max(0, group.start + (report.previous + 1) * group.length)
         timeline = self._store.versions.timeline(device, stream)
         timeline.add(Drawn(first, last, report.policy_version, begin, group.length - max(report.observed)))
-        self._store.versions.put(device, stream, timeline, whole=True)
+        self._store.versions.put(device, stream, timeline, is_whole=True)
 
     @contextmanager
     def _timed(self, device: str) -> Iterator[None]:
@@ -309,7 +309,7 @@ class Recorder:
         if late:
             kind.revise(place, late)
         if timeline is not None:
-            self._store.versions.put(device, stream, timeline, whole=kind is self._windows)
+            self._store.versions.put(device, stream, timeline, is_whole=kind is self._windows)
 
     def _note_version(self, device: str, stream: str, frame: AnyFrame, timeline: Timeline | None) -> Timeline | None:
         """Note in a stream's timeline under which version a frame was drawn, of windows only without symbols."""

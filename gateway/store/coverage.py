@@ -122,8 +122,8 @@ class Coverage:
 
         If there are more gaps than a message can list, `through` ends where the first unlisted one begins.
         """
-        few = MAX_GAPS + 1
-        edges = zip([-1, *self._through[:few]], self._after[: few + 1], strict=False)
+        limit = MAX_GAPS + 1
+        edges = zip([-1, *self._through[:limit]], self._after[: limit + 1], strict=False)
         gaps = [Gap(after, through) for after, through in edges if after < through]
         if len(gaps) > MAX_GAPS:
             return StreamCommit(stream, gaps[MAX_GAPS].after, tuple(gaps[:MAX_GAPS]))
@@ -164,24 +164,24 @@ class Shifts:
         one after a smaller one.
         """
         spans = self._spans
-        place = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
-        is_same = place < len(spans) and spans[place].shift == shift
-        before = spans[place - 1] if place else None
-        after = spans[place + is_same] if place + is_same < len(spans) else None
-        reached = -1 if before is None else end if after is None and not is_same else before.last
-        if first <= reached or (after is not None and last >= after.first):
+        index = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
+        is_same = index < len(spans) and spans[index].shift == shift
+        earlier = spans[index - 1] if index else None
+        later = spans[index + is_same] if index + is_same < len(spans) else None
+        last_before = -1 if earlier is None else end if later is None and not is_same else earlier.last
+        if first <= last_before or (later is not None and last >= later.first):
             raise ShiftError("the shift of a stream fell")
-        old = spans[place] if is_same else Span(shift, first, last)
-        new = Span(shift, min(old.first, first), old.last if after is None else max(old.last, last))
-        if is_same and new == old:
+        old_span = spans[index] if is_same else Span(shift, first, last)
+        new_span = Span(shift, min(old_span.first, first), old_span.last if later is None else max(old_span.last, last))
+        if is_same and new_span == old_span:
             return []
-        changed = [new]
-        if not is_same and after is None and before is not None:
-            spans[place - 1] = before._replace(last=end)  # it is the newest no more
-            changed.append(spans[place - 1])
-        spans[place : place + is_same] = [new]
+        changed_spans = [new_span]
+        if not is_same and later is None and earlier is not None:
+            spans[index - 1] = earlier._replace(last=end)  # it is the newest no more
+            changed_spans.append(spans[index - 1])
+        spans[index : index + is_same] = [new_span]
         del spans[: max(len(spans) - MOST_SHIFTS, 0)]
-        return changed
+        return changed_spans
 
     def in_ticks(self, window: Window) -> Shifts:
         """Those of a device's windows, whose numbers are indices, by the first ticks of the windows."""
@@ -211,16 +211,16 @@ class Shifts:
         """The shift of a window of wall ticks, None if the device is no part of it, and the number it begins with."""
         if not self._spans:
             return None, 0
-        newest = next((span for span in reversed(self._spans) if span.wall <= last), self._spans[0])
-        whole = newest.wall <= first or newest is self._spans[0]
-        return newest.shift if whole else None, newest.first
+        newest_span = next((span for span in reversed(self._spans) if span.wall <= last), self._spans[0])
+        is_whole = newest_span.wall <= first or newest_span is self._spans[0]
+        return newest_span.shift if is_whole else None, newest_span.first
 
-    def owned(self, wall: int) -> Iterator[tuple[int, int, int]]:
+    def owned(self, first_wall: int) -> Iterator[tuple[int, int, int]]:
         """First and last number and shift of each stretch of wall ticks from one on; in no order of time."""
         end = MAX_TICK
         for i in range(len(self._spans) - 1, -1, -1):
             span = self._spans[i]
-            low = wall + span.shift if i == 0 else max(span.first, wall + span.shift)
+            low = first_wall + span.shift if i == 0 else max(span.first, first_wall + span.shift)
             high = min(end + span.shift, self._spans[i + 1].first - 1 if i + 1 < len(self._spans) else MAX_TICK)
             if low <= high:
                 yield low, high, span.shift

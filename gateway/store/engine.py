@@ -89,11 +89,11 @@ MOST_VALUES = 500
 """Of a statement, at most."""
 
 
-def among(db: Database, query: str, values: Sequence[object], *rest: object) -> Iterator[Any]:
+def among(db: Database, query: str, values: Sequence[object], *other_values: object) -> Iterator[Any]:
     """The rows that a query finds, whose last condition is that something is among some values, after those given."""
     for i in range(0, len(values), MOST_VALUES):
-        part = values[i : i + MOST_VALUES]
-        yield from db.execute(f"{query} IN ({', '.join('?' * len(part))})", (*rest, *part))
+        batch = values[i : i + MOST_VALUES]
+        yield from db.execute(f"{query} IN ({', '.join('?' * len(batch))})", (*other_values, *batch))
 
 
 class Rows(Protocol):
@@ -139,9 +139,9 @@ class SQLiteDatabase:
     ) -> None:
         settings = ("synchronous=FULL" if kind.durable else "synchronous=NORMAL", "secure_delete=ON")
         self._path = path
-        self._held: TextIO | None = None
+        self._lock: TextIO | None = None
         if lease is not None and (create or path.exists()):
-            self._held = lock_file(path, kind, lease.name)
+            self._lock = lock_file(path, kind, lease.name)
         try:
             self._db = open_database(
                 *(path, kind.file, kind.schema, kind.refused),
@@ -151,7 +151,7 @@ class SQLiteDatabase:
                 settings=settings,
             )
         except BaseException:
-            self._give_back()
+            self._close_lock()
             raise
         self.execute, self.executemany = self._db.execute, self._db.executemany
         self.transaction, self.snapshot = partial(transaction, self._db), partial(snapshot, self._db)
@@ -180,11 +180,11 @@ class SQLiteDatabase:
     def close(self) -> None:
         """Close the file, and let others have it."""
         self._db.close()
-        self._give_back()
+        self._close_lock()
 
-    def _give_back(self) -> None:
-        if self._held is not None:
-            self._held.close()
+    def _close_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
 
 
 def file_bytes(path: Path) -> int:
@@ -203,23 +203,23 @@ def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
     it, which says whose it is: closing any handle of an SQLite file ends SQLite's own locks. Raises FuguError if it is
     held or cannot be made.
     """
-    lock = Path(f"{path.resolve()}{name and '.'}{name}.lock")
-    create_private(lock)  # whoever may open it could take it
+    lock_path = Path(f"{path.resolve()}{name and '.'}{name}.lock")
+    create_private(lock_path)  # whoever may open it could take it
     try:
-        held = lock.open("a+")
+        handle = lock_path.open("a+")
     except OSError as error:
         raise kind.refused(f"cannot open the {kind.file.name} {path.name}: {why_not_open(path, error)}") from None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        with held:
-            held.seek(0)
-            holder = held.read(20)
-        what, who = kind.file.name, f" (process {holder})" if holder.isdecimal() else ""
+        with handle:
+            handle.seek(0)
+            holder = handle.read(20)
+        file_name, holder_words = kind.file.name, f" (process {holder})" if holder.isdecimal() else ""
         raise kind.refused(
-            f"another gateway runs with the {what} {path.name}{who}: stop it, or use another {what}"
+            f"another gateway runs with the {file_name} {path.name}{holder_words}: stop it, or use another {file_name}"
         ) from None
-    held.truncate(0)
-    held.write(str(os.getpid()))
-    held.flush()
-    return held
+    handle.truncate(0)
+    handle.write(str(os.getpid()))
+    handle.flush()
+    return handle

@@ -93,15 +93,15 @@ class Streams:
         bits = next(bits for bits in SYMBOL_BITS if symbols <= 1 << bits)
         self._rules[slot] = version, bits, symbols, clock.epoch_us, clock.period_us
 
-    def passing(self, slots: Ints, columns: Columns, read: Bools, now_us: int) -> Bools:
+    def passing(self, slots: Ints, columns: Columns, is_frame: Bools, now_us: int) -> Bools:
         """(n,) which of the rows that were read are as the newest policy says, and not from the future."""
-        is_right = read.copy()
-        _check(slots, *columns[1:], self._rules, now_us, is_right)
+        is_right = is_frame.copy()
+        _check_rows(slots, *columns[1:], self._rules, now_us, is_right)
         return is_right
 
 
 @kernel
-def _check(
+def _check_rows(
     slots: Ints, version: Ints, shift: Ints, _previous: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
     packed: Bytes, rules: Ints, now_us: int, is_right: Bools,
 ) -> None:  # fmt: skip
@@ -109,75 +109,75 @@ def _check(
     for row in range(slots.size):
         if not is_right[row]:
             continue
-        rule_version, wide, symbols, epoch, period = rules[slots[row]]
+        rule_version, width, symbols, epoch, period = rules[slots[row]]
         newest = (now_us + max(TOLERANCE_US, 2 * period) - epoch) // period
-        right = (
-            version[row] == rule_version and bits[row] == wide and first[row] + count[row] - 1 - shift[row] <= newest
+        passes = (
+            version[row] == rule_version and bits[row] == width and first[row] + count[row] - 1 - shift[row] <= newest
         )
-        if right and symbols < 1 << wide:
-            per_byte, mask = 8 // wide, (1 << wide) - 1
+        if passes and symbols < 1 << width:
+            per_byte, mask = 8 // width, (1 << width) - 1
             for i in range(count[row]):
-                right &= (packed[start[row] + i // per_byte] >> (8 - wide - wide * (i % per_byte))) & mask < symbols
-        is_right[row] = right
+                passes &= (packed[start[row] + i // per_byte] >> (8 - width - width * (i % per_byte))) & mask < symbols
+        is_right[row] = passes
 
 
 HEAD_BYTES = 45
 """Before the packed symbols: schema, array of 8, and eight fields, each of a fixed width."""
-_PLACES = (0, 1, 2, 7, 16, 25, 34, 36, 39, 42)
+_OFFSETS = (0, 1, 2, 7, 16, 25, 34, 36, 39, 42)
 _TYPES = (1, 0x98, 0xCE, 0xD3, 0xD3, 0xD3, 0xCC, 0xCD, 0xCD, 0xC5)
 """Where each field begins, and the byte that says its type; docs/protocol.md has the layout."""
 
 
 def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
     """Read frames of symbols: a row for each payload, with number 0, and (n,) whether the row means anything."""
-    rows = len(payloads)
+    row_count = len(payloads)
     data = np.frombuffer(b"".join(payloads), dtype=np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, payloads), dtype=np.int64, count=rows))
-    fields = np.zeros((8, rows), dtype=np.int64)
-    read = np.zeros(rows, dtype=np.bool_)
-    _parse(data, ends, fields, read)
-    return Columns._make((*fields, data)), read
+    ends = np.cumsum(np.fromiter(map(len, payloads), dtype=np.int64, count=row_count))
+    fields = np.zeros((8, row_count), dtype=np.int64)
+    is_frame = np.zeros(row_count, dtype=np.bool_)
+    _parse(data, ends, fields, is_frame)
+    return Columns._make((*fields, data)), is_frame
 
 
 @part
-def _number(data: Bytes, at: int, size: int) -> int:
+def _int(data: Bytes, offset: int, size: int) -> int:
     number = np.uint64(0)
-    for i in range(at, at + size):
+    for i in range(offset, offset + size):
         number = (number << np.uint64(8)) | np.uint64(data[i])
     return int(np.int64(number))
 
 
 @kernel
-def _parse(data: Bytes, ends: Ints, fields: Ints, read: Bools) -> None:
+def _parse(data: Bytes, ends: Ints, fields: Ints, is_frame: Bools) -> None:
     """Fill the columns (8, n) of the rows that are frames, and say which are."""
     for row in range(ends.size):
-        at = ends[row - 1] if row else 0
-        size = ends[row] - at
+        base = ends[row - 1] if row else 0
+        size = ends[row] - base
         if size <= HEAD_BYTES:
             continue
-        whole = True
+        is_valid = True
         for i in range(len(_TYPES)):
-            whole &= data[at + _PLACES[i]] == _TYPES[i]
-        version = _number(data, at + 3, 4)
-        shift, previous, first = _number(data, at + 8, 8), _number(data, at + 17, 8), _number(data, at + 26, 8)
-        bits, count, padding = _number(data, at + 35, 1), _number(data, at + 37, 2), _number(data, at + 40, 2)
-        whole &= bits == 1 or bits == 2 or bits == 4 or bits == 8
-        whole &= count >= 1 and count + padding <= MAX_FRAME_TICKS
-        whole &= version >= 1 and -1 <= previous < first and 0 <= shift <= first and first <= MAX_TICK
-        if not whole or first + count - 1 > MAX_TICK:
+            is_valid &= data[base + _OFFSETS[i]] == _TYPES[i]
+        version = _int(data, base + 3, 4)
+        shift, previous, first = (_int(data, base + 8, 8), _int(data, base + 17, 8), _int(data, base + 26, 8))
+        bits, count, padding = (_int(data, base + 35, 1), _int(data, base + 37, 2), _int(data, base + 40, 2))
+        is_valid &= bits == 1 or bits == 2 or bits == 4 or bits == 8
+        is_valid &= count >= 1 and count + padding <= MAX_FRAME_TICKS
+        is_valid &= version >= 1 and -1 <= previous < first and 0 <= shift <= first and first <= MAX_TICK
+        if not is_valid or first + count - 1 > MAX_TICK:
             continue
-        packed = (count + padding) * bits + 7 >> 3
-        if _number(data, at + 43, 2) != packed or size != HEAD_BYTES + packed:
+        packed_bytes = (count + padding) * bits + 7 >> 3
+        if _int(data, base + 43, 2) != packed_bytes or size != HEAD_BYTES + packed_bytes:
             continue
-        used = count * bits  # what follows in the last byte, and in those of the padding, is zero
-        rest = data[at + HEAD_BYTES + (used >> 3)] & (0xFF >> (used & 7)) if used & 7 else 0
-        for i in range(at + HEAD_BYTES + (used + 7 >> 3), at + size):
-            rest |= data[i]
-        if rest:
+        used_bits = count * bits  # what follows in the last byte, and in those of the padding, is zero
+        padding_bits = data[base + HEAD_BYTES + (used_bits >> 3)] & (0xFF >> (used_bits & 7)) if used_bits & 7 else 0
+        for i in range(base + HEAD_BYTES + (used_bits + 7 >> 3), base + size):
+            padding_bits |= data[i]
+        if padding_bits:
             continue
-        read[row] = True
+        is_frame[row] = True
         fields[1, row], fields[2, row], fields[3, row], fields[4, row] = version, shift, previous, first
-        fields[5, row], fields[6, row], fields[7, row] = count, bits, at + HEAD_BYTES
+        fields[5, row], fields[6, row], fields[7, row] = count, bits, base + HEAD_BYTES
 
 
 class Received(NamedTuple):
@@ -208,15 +208,15 @@ class Arrivals(NamedTuple):
     @classmethod
     def of(cls, streams: Streams, received: Iterable[Received]) -> Arrivals:
         """Frames one by one."""
-        arrived = list(received)
+        frames = list(received)
         rows = [
-            (streams.slot(device, stream), frame) for device, stream, frame in arrived if isinstance(frame, SymbolFrame)
+            (streams.slot(device, stream), frame) for device, stream, frame in frames if isinstance(frame, SymbolFrame)
         ]
         slots = np.array([slot for slot, _ in rows], dtype=np.int64)
         return cls(
             slots,
             Columns.of([(0, frame) for _, frame in rows]),
-            [frame for frame in arrived if not isinstance(frame.frame, SymbolFrame)],
+            [frame for frame in frames if not isinstance(frame.frame, SymbolFrame)],
         )
 
     @property
@@ -227,17 +227,17 @@ class Arrivals(NamedTuple):
     def halves(self) -> tuple[Arrivals, Arrivals]:
         """Two parts, each with some of them if there are two or more."""
         rows, others = self.symbols.rows, self.others
-        low = rows // 2 if others else (rows + 1) // 2
-        first = Arrivals(self.slots[:low], self.symbols.take(np.arange(low)), others[: (len(others) + 1) // 2])
-        rest = self.symbols.take(np.arange(low, rows))
-        return first, Arrivals(self.slots[low:], rest, others[(len(others) + 1) // 2 :])
+        middle = rows // 2 if others else (rows + 1) // 2
+        first = Arrivals(self.slots[:middle], self.symbols.take(np.arange(middle)), others[: (len(others) + 1) // 2])
+        last_symbols = self.symbols.take(np.arange(middle, rows))
+        return first, Arrivals(self.slots[middle:], last_symbols, others[(len(others) + 1) // 2 :])
 
     def newest(self, streams: Streams) -> Iterator[Heard]:
         """Of each stream the frame that ends last."""
         last = self.symbols.last
         order = np.lexsort((last, self.slots))
-        ends = np.flatnonzero(np.diff(self.slots[order], append=-1))
-        rows = order[ends]
+        last_rows = np.flatnonzero(np.diff(self.slots[order], append=-1))
+        rows = order[last_rows]
         columns = (self.slots[rows], self.symbols.version[rows], last[rows], self.symbols.shift[rows])
         for slot, version, tick, shift in zip(*(column.tolist() for column in columns), strict=True):
             device, stream = streams.names[slot]

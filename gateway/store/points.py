@@ -68,15 +68,15 @@ CREATE TABLE sent_tables (
         query = f"{_FRAMES} first BETWEEN ? AND ? ORDER BY first LIMIT 64"
         while rows := self._db.execute(query, (stream, first, last)).fetchall():
             for row in rows:
-                measured = _measured(row)
-                yield measured
-                first = measured.frame.first + 1
+                stored_frame = _measured_of_row(row)
+                yield stored_frame
+                first = stored_frame.frame.first + 1
 
     def holding(self, stream: int, first: int, last: int) -> list[MeasureFrame]:
         """The frames that hold any of the ticks first..last, in tick order."""
         query = f"{_FRAMES} first BETWEEN ? AND ? AND last>=? ORDER BY first"
         rows = self._db.execute(query, (stream, first - MAX_MEASURE_TICKS, last, first))
-        return [_measured(row).frame for row in rows]
+        return [_measured_of_row(row).frame for row in rows]
 
     def overlapping(self, stream: int, frame: MeasureFrame) -> MeasureFrame | None:
         """A stored frame that shares a tick with the given one."""
@@ -111,17 +111,17 @@ CREATE TABLE sent_tables (
 
     def put_table(self, stream: int, key: bytes, table: TimedTable) -> None:
         """Keep a table, before it is sent; of those for likely states, the newest `MOST_LIKELY` of the stream."""
-        place = (stream, table.policy_version, table.number, key)
-        self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", place)
+        values = (stream, table.policy_version, table.number, key)
+        self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", values)
         columns = "stream, policy_version, number, key, message"
-        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*place, table.encode()))
-        likely = f"FROM sent_tables WHERE stream=? AND {LIKELY}"
-        oldest = f"SELECT serial {likely} ORDER BY serial DESC LIMIT 1 OFFSET {MOST_LIKELY}"
-        self._db.execute(f"DELETE {likely} AND serial<=({oldest})", (stream, stream))
+        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*values, table.encode()))
+        likely_tables = f"FROM sent_tables WHERE stream=? AND {LIKELY}"
+        oldest_serial = f"SELECT serial {likely_tables} ORDER BY serial DESC LIMIT 1 OFFSET {MOST_LIKELY}"
+        self._db.execute(f"DELETE {likely_tables} AND serial<=({oldest_serial})", (stream, stream))
 
     def _frame(self, query: str, *values: int) -> Measured | None:
         row = self._db.execute(query, values).fetchone()
-        return None if row is None else _measured(row)
+        return None if row is None else _measured_of_row(row)
 
     def _table(self, query: str, *values: int | bytes) -> TimedTable | None:
         from fugu.contract.measure_table import TimedTable  # here, because few streams have points
@@ -130,7 +130,7 @@ CREATE TABLE sent_tables (
         return None if row is None else TimedTable.decode(row[0])
 
 
-def _measured(row: Any) -> Measured:
+def _measured_of_row(row: Any) -> Measured:
     payload, belief = row
     return Measured(MeasureFrame.decode(payload), np.frombuffer(belief, dtype="<f8").copy())
 
@@ -189,6 +189,6 @@ CREATE INDEX windows_by_tick ON windows (stream, first);
     def add(self, sequence: int, frame: WindowFrame) -> None:
         """Store the frame of a window that is not there yet."""
         counts = json.dumps(frame.counts)
-        place = (sequence, frame.index, frame.previous, frame.policy_version, frame.first, frame.length)
-        row = (*place, frame.observed, counts, frame.shift)
+        window_columns = (sequence, frame.index, frame.previous, frame.policy_version, frame.first, frame.length)
+        row = (*window_columns, frame.observed, counts, frame.shift)
         self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)

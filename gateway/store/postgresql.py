@@ -95,27 +95,29 @@ class PostgresDatabase:
         self._in_transaction = False
         self._closed = False
         self._lost: FileLostError | None = None
-        self._why = ""
+        self._failure_words = ""
         self._next_try = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
         self._schema = ""
-        what = f"the {kind.file.name} {server.name}"
+        database_name = f"the {kind.file.name} {server.name}"
         try:
             arguments: dict[str, Any] = _DEFAULTS | conninfo_to_dict(server.url)
             self._arguments = arguments
             self._connection = self._connect(_MAKE_SECONDS)
         except psycopg.Error as error:
-            raise kind.refused(f"cannot open {what}: {_line(error)}") from None
+            raise kind.refused(f"cannot open {database_name}: {_first_line(error)}") from None
         try:
             self._identity = self._server_identity()
             *_, self._schema = self._identity
             self._prepare(create)
-            if lease is not None and not self._take(lease):
-                who = self._holder(lease)
-                raise kind.refused(f"another gateway runs with {what}{who}: stop it, or use another {kind.file.name}")
+            if lease is not None and not self._take_lease(lease):
+                holder = self._holder(lease)
+                raise kind.refused(
+                    f"another gateway runs with {database_name}{holder}: stop it, or use another {kind.file.name}"
+                )
         except DatabaseError as error:
             self.close()
-            raise kind.refused(f"cannot open {what}: {error}") from None
+            raise kind.refused(f"cannot open {database_name}: {error}") from None
         except BaseException:
             self.close()
             raise
@@ -129,21 +131,21 @@ class PostgresDatabase:
             DatabaseError: the server cannot run it.
         """
         with nullcontext() if query.startswith("SELECT") else self.transaction():
-            connection = self._usable()
+            connection = self._live_connection()
             try:
                 return connection.execute(_translated(query), values, binary=True)
             except psycopg.Error as error:
-                raise self._failed(error) from None
+                raise self._error_of(error) from None
 
     def executemany(self, query: str, rows: Iterable[Sequence[object]], /) -> None:
         """Run a statement that finds nothing once for each row of values."""
         with self.transaction():
-            connection = self._usable()
+            connection = self._live_connection()
             try:
                 with connection.cursor() as cursor:
                     cursor.executemany(_translated(query), rows)
             except psycopg.Error as error:
-                raise self._failed(error) from None
+                raise self._error_of(error) from None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -156,7 +158,7 @@ class PostgresDatabase:
         if self._in_transaction:
             yield
             return
-        with self._begun():
+        with self._write_transaction():
             yield
 
     @contextmanager
@@ -168,15 +170,15 @@ class PostgresDatabase:
         """
         for name in names:
             self._end_sessions(Lease(name))
-        with self._begun(alone=True):
+        with self._write_transaction(exclusive=True):
             yield
             (epoch,) = self.execute(_NEXT_EPOCH, (_GENERATION,)).fetchone()
         if self._lease is not None and self._lease.shares:
             self._epochs = self._epochs[0], epoch
 
     @contextmanager
-    def _begun(self, lock: str = "write", *, alone: bool = False) -> Iterator[None]:
-        self._begin(lock, alone=alone)
+    def _write_transaction(self, lock: str = "write", *, exclusive: bool = False) -> Iterator[None]:
+        self._begin(lock, exclusive=exclusive)
         try:
             yield
             if (status := self._run("COMMIT").statusmessage) != "COMMIT":
@@ -199,13 +201,13 @@ class PostgresDatabase:
 
     def silence(self, names: Sequence[str]) -> dict[str, float]:
         """Seconds for which the holder of each lease has said nothing to the server; without those nobody holds."""
-        keys = {self._key(name): name for name in names}
+        keys = {self._lock_key(name): name for name in names}
         return {keys[key]: s for key, s in self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}") if key in keys}
 
     def check(self) -> None:
         """See whether this process still holds what it did. Raises FileLostError; AwayError if it cannot be asked."""
         if self._lease is not None and not self._in_transaction:
-            self._be_sure(self.execute(_epochs(self._lease)).fetchone())
+            self._check_epochs(self.execute(_epochs(self._lease)).fetchone())
 
     def damage(self, _tables: Iterable[str] = ("",), /) -> str:
         """Nothing is looked at: the server has checksums for it."""
@@ -232,7 +234,7 @@ class PostgresDatabase:
             with psycopg.connect(**arguments, autocommit=True) as connection:
                 return connection.execute(query, (_own_schema(connection, server),)).fetchone() is not None
         except psycopg.Error as error:
-            raise kind.refused(f"cannot open the {kind.file.name} {server.name}: {_line(error)}") from None
+            raise kind.refused(f"cannot open the {kind.file.name} {server.name}: {_first_line(error)}") from None
 
     def close(self) -> None:
         """Give it back."""
@@ -254,8 +256,8 @@ class PostgresDatabase:
         connection = psycopg.connect(**self._arguments, autocommit=True)
         try:
             connection.adapters.register_dumper(int, Int8BinaryDumper)  # one type, so that one plan serves all numbers
-            durable, wait = "on" if self._kind.durable else "off", round(wait_seconds * 1000)
-            connection.execute(_SESSION.format(durable, wait))
+            durable, wait_ms = "on" if self._kind.durable else "off", round(wait_seconds * 1000)
+            connection.execute(_SESSION.format(durable, wait_ms))
             if self._read_only:
                 connection.execute("SET default_transaction_read_only = on")
             else:
@@ -282,7 +284,7 @@ class PostgresDatabase:
     def _prepare(self, create: bool) -> None:
         """Make what is new, unless another process was faster. Raises FuguError for another kind or version."""
         name, kind = self._server.name, self._kind
-        with self._opening("make"):
+        with self._lock_transaction("make"):
             self.execute(f"SET lock_timeout = {round(kind.wait_seconds * 1000)}")
             query = "SELECT count(*) FROM pg_tables WHERE schemaname=?"
             (tables,) = self.execute(query, (self._schema,)).fetchone()
@@ -293,18 +295,18 @@ class PostgresDatabase:
                     self.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
                 for statement in _statements(kind.schema):
                     self.execute(statement)
-                self._leave_as_it_is()
+                self._disable_compression()
                 self.execute("CREATE TABLE holders (name TEXT PRIMARY KEY, epoch BIGINT NOT NULL)")
                 self.execute("CREATE TABLE store_format (application BIGINT NOT NULL, version BIGINT NOT NULL)")
                 self.execute("INSERT INTO store_format VALUES (?, ?)", (kind.file.application, FORMAT))
-            marked = self.execute("SELECT to_regclass('store_format') IS NOT NULL").fetchone()[0]
+            has_format = self.execute("SELECT to_regclass('store_format') IS NOT NULL").fetchone()[0]
             application, version = (
-                self.execute("SELECT application, version FROM store_format").fetchone() if marked else (0, 0)
+                self.execute("SELECT application, version FROM store_format").fetchone() if has_format else (0, 0)
             )
             if problem := kind.file.problem(name, application, version, tables):
                 raise kind.refused(problem)
 
-    def _leave_as_it_is(self) -> None:
+    def _disable_compression(self) -> None:
         """Let the server not try to compress noise: a batch takes twice as long for that."""
         query = "SELECT attrelid::regclass::text, attname FROM pg_attribute JOIN pg_class c ON c.oid=attrelid WHERE "
         query += "relnamespace=current_schema()::regnamespace AND relkind='r' AND atttypid='bytea'::regtype"
@@ -312,36 +314,38 @@ class PostgresDatabase:
             self.execute(f"ALTER TABLE {table} ALTER {column} SET STORAGE EXTERNAL")
 
     @contextmanager
-    def _opening(self, lock: str) -> Iterator[None]:
+    def _lock_transaction(self, lock: str) -> Iterator[None]:
         """A transaction under a lock, in which it does not matter who holds what."""
         lease, self._lease = self._lease, None
         try:
-            with self._begun(lock):
+            with self._write_transaction(lock):
                 yield
         finally:
             self._lease = lease
 
-    def _take(self, lease: Lease) -> bool:
+    def _take_lease(self, lease: Lease) -> bool:
         """Become the one that holds it; whether that could be."""
         if lease.take:
             self._end_sessions(lease)  # one of them may be in a transaction, and have the write lock
             self._new_epoch(lease)  # who had it can write nothing from here on
         elif lease.silent is not None:
             self._end_sessions(lease, lease.silent)
-        if not self._locked(lease, time.monotonic() + (_TAKE_SECONDS if lease.take else _HOLD_SECONDS), end=lease.take):
+        if not self._has_lock(
+            lease, time.monotonic() + (_TAKE_SECONDS if lease.take else _HOLD_SECONDS), end=lease.take
+        ):
             return False
         if not lease.take:
             self._new_epoch(lease)
         return True
 
     def _new_epoch(self, lease: Lease) -> None:
-        with self._opening(_writer(lease)):
+        with self._lock_transaction(_writer(lease)):
             self.execute(_NEXT_EPOCH, (lease.name,))
             self._epochs = self.execute(_epochs(lease)).fetchone()
 
-    def _locked(self, lease: Lease, deadline: float, *, end: bool) -> bool:
+    def _has_lock(self, lease: Lease, deadline: float, *, end: bool) -> bool:
         """True if the lock is this session's by the deadline; `end` ends the session that has it."""
-        while not self.execute("SELECT pg_try_advisory_lock(?)", (self._key(lease.name),)).fetchone()[0]:
+        while not self.execute("SELECT pg_try_advisory_lock(?)", (self._lock_key(lease.name),)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 return False
             if end:
@@ -352,21 +356,21 @@ class PostgresDatabase:
     def _end_sessions(self, lease: Lease, silent: float = 0.0) -> None:
         """End the session that has the lock, if it has said nothing for so many seconds."""
         query = f"SELECT pg_terminate_backend(pid) {_LOCKS} AND {_KEY}=? AND pid<>pg_backend_pid() AND {_SILENCE}>=?"
-        self.execute(query, (self._key(lease.name), silent)).fetchall()
+        self.execute(query, (self._lock_key(lease.name), silent)).fetchall()
 
     def _holder(self, lease: Lease) -> str:
         """Who has the lock: as the server sees it, which knows no process of another machine."""
         query = f"SELECT pid, COALESCE(host(client_addr), 'its machine') {_LOCKS} AND {_KEY}=?"
-        row = self.execute(query, (self._key(lease.name),)).fetchone()
+        row = self.execute(query, (self._lock_key(lease.name),)).fetchone()
         return "" if row is None else f" (from {row[1]}, by the server's process {row[0]})"
 
-    def _begin(self, lock: str = "write", *, alone: bool = False) -> None:
+    def _begin(self, lock: str = "write", *, exclusive: bool = False) -> None:
         """Begin to write: nobody else does who may not, and what this process holds is still its own."""
         query = "BEGIN"
-        if self._lease is not None and self._lease.shares and not alone:
-            query += f"; SELECT pg_advisory_xact_lock_shared({self._key(lock, 'schema')})"
+        if self._lease is not None and self._lease.shares and not exclusive:
+            query += f"; SELECT pg_advisory_xact_lock_shared({self._lock_key(lock, 'schema')})"
             lock = _writer(self._lease)
-        query += f"; SELECT pg_advisory_xact_lock({self._key(lock, 'schema')})"
+        query += f"; SELECT pg_advisory_xact_lock({self._lock_key(lock, 'schema')})"
         if self._lease is not None:
             query += f"; {_epochs(self._lease)}"
         try:
@@ -374,24 +378,24 @@ class PostgresDatabase:
             if self._lease is not None:
                 while cursor.nextset():
                     pass
-                self._be_sure(cursor.fetchone())
+                self._check_epochs(cursor.fetchone())
         except BaseException:
             self._roll_back()
             raise
         self._in_transaction = True
 
-    def _be_sure(self, epochs: Any) -> None:
+    def _check_epochs(self, epochs: Any) -> None:
         """Go on only in the epochs in which this process holds it."""
         if epochs != self._epochs:
-            what = f"the {self._kind.file.name} {self._server.name}"
-            anew = f"another generation of processes has {what}"
-            self._lost = FileLostError(anew if epochs[0] == self._epochs[0] else f"another process has taken {what}")
+            name = f"the {self._kind.file.name} {self._server.name}"
+            anew = f"another generation of processes has {name}"
+            self._lost = FileLostError(anew if epochs[0] == self._epochs[0] else f"another process has taken {name}")
             self._connection.close()
             raise self._lost
 
-    def _key(self, name: str, what: str = "lease") -> int:
+    def _lock_key(self, name: str, purpose: str = "lease") -> int:
         """A number for a lock; the server keeps those of its databases apart."""
-        digest = hashlib.sha256(f"fugu\0{self._schema}\0{what}\0{name}".encode()).digest()
+        digest = hashlib.sha256(f"fugu\0{self._schema}\0{purpose}\0{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big", signed=True)
 
     def _roll_back(self) -> None:
@@ -402,13 +406,13 @@ class PostgresDatabase:
 
     def _run(self, query: str) -> psycopg.Cursor[Any]:
         """Run statements without values, all in one message."""
-        connection = self._usable()
+        connection = self._live_connection()
         try:
             return connection.execute(query)
         except psycopg.Error as error:
-            raise self._failed(error) from None
+            raise self._error_of(error) from None
 
-    def _usable(self) -> psycopg.Connection[Any]:
+    def _live_connection(self) -> psycopg.Connection[Any]:
         """The connection, made again if it is time for that."""
         if self._lost is not None:
             raise self._lost
@@ -416,21 +420,21 @@ class PostgresDatabase:
             return self._connection
         now = time.monotonic()
         if self._in_transaction or self._closed or now < self._next_try:
-            raise AwayError(self._why or "the store is closed")
+            raise AwayError(self._failure_words or "the store is closed")
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
         try:
             self._connection = self._connect(self._kind.wait_seconds)
         except psycopg.Error as error:
-            raise self._failed(error) from None
+            raise self._error_of(error) from None
         try:
-            self._take_again()
+            self._check_lease()
         except BaseException:
             self._connection.close()
             raise
         self._pause = _FIRST_PAUSE_SECONDS
         return self._connection
 
-    def _take_again(self) -> None:
+    def _check_lease(self) -> None:
         """Be sure that the server is the same, and nobody has taken what this process holds. Raises FileLostError."""
         identity = self._server_identity()
         if identity != self._identity:
@@ -438,17 +442,17 @@ class PostgresDatabase:
         if self._lease is not None:
             self.check()
             # A session that is broken here may live on there, and have the lock: in this epoch it is its own.
-            if not self._locked(self._lease, time.monotonic() + _TAKE_SECONDS, end=True):
+            if not self._has_lock(self._lease, time.monotonic() + _TAKE_SECONDS, end=True):
                 raise AwayError(f"{self._server.name} has a session of before that does not end")
 
-    def _failed(self, error: psycopg.Error) -> DatabaseError:
+    def _error_of(self, error: psycopg.Error) -> DatabaseError:
         if not self._connection.closed:
-            refused = DatabaseError(_line(error))
-            refused.sqlite_errorcode = _CODES.get(error.sqlstate or "", 0)
-            return refused
-        self._why = f"no connection to {self._server.name}: {_line(error)}"
+            database_error = DatabaseError(_first_line(error))
+            database_error.sqlite_errorcode = _CODES.get(error.sqlstate or "", 0)
+            return database_error
+        self._failure_words = f"no connection to {self._server.name}: {_first_line(error)}"
         self._next_try = time.monotonic() + self._pause
-        return AwayError(self._why)
+        return AwayError(self._failure_words)
 
 
 def _own_schema(connection: psycopg.Connection[Any], server: Server) -> str | None:
@@ -475,7 +479,7 @@ def _translated(query: str) -> str:
 
 
 def _statements(schema: str) -> Iterator[str]:
-    words = (
+    replacements = (
         ("INTEGER PRIMARY KEY( AUTOINCREMENT)?", "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"),
         ("INTEGER", "BIGINT"),
         ("REAL", "DOUBLE PRECISION"),
@@ -483,11 +487,11 @@ def _statements(schema: str) -> Iterator[str]:
         (r"\s+WITHOUT ROWID", ""),
         (r"lower\(hex\(randomblob\(16\)\)\)", "replace(gen_random_uuid()::text, '-', '')"),
     )
-    for word, ours in words:
-        schema = re.sub(word, ours, schema)
+    for pattern, pg_words in replacements:
+        schema = re.sub(pattern, pg_words, schema)
     yield from filter(str.strip, schema.split(";"))
 
 
-def _line(error: psycopg.Error) -> str:
+def _first_line(error: psycopg.Error) -> str:
     """The first line of what went wrong: the others may tell values."""
     return error.diag.message_primary or next(iter(str(error).strip().splitlines()), cause(error))

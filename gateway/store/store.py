@@ -71,24 +71,26 @@ CREATE TABLE versions (
         query = "SELECT first, last, version, begin, absent FROM intact_versions WHERE device=? AND stream=?"
         return Timeline(Drawn(*row) for row in self._db.execute(query, (device, stream)))
 
-    def put(self, device: str, stream: str, timeline: Timeline, *, whole: bool) -> None:
-        """Store a stream's intervals; unless `whole`, the end of the last one only where another follows."""
-        old, new = timeline.stored, {(row.first, row.version): row for row in timeline.rows}
-        newest = timeline.rows[-1]
-        before = old.get((newest.first, newest.version))
-        if not whole and before is not None:
-            new[newest.first, newest.version] = newest._replace(last=before.last)
-        if old == new:
+    def put(self, device: str, stream: str, timeline: Timeline, *, is_whole: bool) -> None:
+        """Store a stream's intervals; unless `is_whole`, the end of the last one only where another follows."""
+        old_rows, new_rows = timeline.stored, {(row.first, row.version): row for row in timeline.rows}
+        newest_row = timeline.rows[-1]
+        stored_row = old_rows.get((newest_row.first, newest_row.version))
+        if not is_whole and stored_row is not None:
+            new_rows[newest_row.first, newest_row.version] = newest_row._replace(last=stored_row.last)
+        if old_rows == new_rows:
             return
-        gone = [(device, stream, *key) for key in old if key not in new]
-        self._db.executemany("DELETE FROM versions WHERE device=? AND stream=? AND first=? AND version=?", gone)
+        removed_keys = [(device, stream, *key) for key in old_rows if key not in new_rows]
+        self._db.executemany("DELETE FROM versions WHERE device=? AND stream=? AND first=? AND version=?", removed_keys)
         query = (
             "INSERT INTO versions (device, stream, first, last, version, begin, absent) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (device, stream, first, version) DO UPDATE SET last=excluded.last, begin=excluded.begin, "
             "absent=excluded.absent"
         )
-        self._db.executemany(query, [(device, stream, *row) for key, row in new.items() if old.get(key) != row])
-        timeline.stored = new
+        self._db.executemany(
+            query, [(device, stream, *row) for key, row in new_rows.items() if old_rows.get(key) != row]
+        )
+        timeline.stored = new_rows
         self.changed.add((device, stream))
 
 
@@ -264,18 +266,18 @@ class AgedStore:
         """Some sequences whose numbers are above one, in the order of their numbers; none if there are no more."""
         query = "SELECT id, device, stream FROM streams WHERE id>? ORDER BY id LIMIT ?"
         while rows := self._db.execute(query, (after, limit)).fetchall():
-            if mine := [Place(*row) for row in rows if self._owns(row[1])]:
-                return mine
+            if owned_keys := [Place(*row) for row in rows if self._owns(row[1])]:
+                return owned_keys
             after = rows[-1][0]
         return []
 
     def oldest(self, frames: Frames, number: int, limit: int) -> list[Aged]:
         """The first frames of a sequence."""
-        return self._aged(frames, number, "ASC", limit)
+        return self._frame_rows(frames, number, "ASC", limit)
 
     def newest(self, frames: Frames, number: int) -> Aged | None:
         """The last frame of a sequence."""
-        return next(iter(self._aged(frames, number, "DESC", 1)), None)
+        return next(iter(self._frame_rows(frames, number, "DESC", 1)), None)
 
     def needed(self, frames: Frames, number: int, lag: int) -> int | None:
         """The first frame that the estimates of a stream's next one rest on; none if there are no frames."""
@@ -292,12 +294,12 @@ class AgedStore:
             self._db.execute("UPDATE heads SET chunk=-1 WHERE stream=? AND chunk<=?", (number, through))
         else:
             self._db.execute("DELETE FROM outbox WHERE stream=? AND frame<=?", (number, through))
-        self._keep(number, begin)
+        self._raise_begin(number, begin)
 
-    def trim(self, chunk: Chunk, rest: Chunk) -> None:
+    def trim(self, chunk: Chunk, remainder: Chunk) -> None:
         """Put the rest of a chunk in its place; none before that is left."""
-        self._symbols.put_rest(chunk, rest)
-        self._keep(chunk.number, rest.first)
+        self._symbols.put_rest(chunk, remainder)
+        self._raise_begin(chunk.number, remainder.first)
 
     def forget(self, device: str) -> Forgotten | None:
         """Remove a device's frames and what follows; None without any. Coverage stays: nothing is asked for again."""
@@ -307,13 +309,13 @@ class AgedStore:
         journal = self._symbols.take_out(numbers)
         symbols, points, windows = int(journal.ticks.sum()), 0, 0
         for number in numbers:
-            mine = np.flatnonzero(journal.number == number)
-            if len(mine):
-                spans = zip(journal.previous[mine].tolist(), journal.last[mine].tolist(), strict=True)
+            rows = np.flatnonzero(journal.number == number)
+            if len(rows):
+                spans = zip(journal.previous[rows].tolist(), journal.last[rows].tolist(), strict=True)
                 query = "SELECT after, through FROM intact_coverage WHERE stream=?"
                 self.put_coverage(number, Coverage([*self._db.execute(query, (number,)), *spans]).intervals)
             (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (number,)).fetchone()
-            self._keep(number, -1 if last is None else last + 1)
+            self._raise_begin(number, -1 if last is None else last + 1)
             symbols += self._symbols.erase(number)
             points += self._db.execute("DELETE FROM measured WHERE stream=?", (number,)).rowcount
             windows += self._db.execute("DELETE FROM windows WHERE stream=?", (number,)).rowcount
@@ -326,7 +328,7 @@ class AgedStore:
         self._db.execute("DELETE FROM coverage WHERE stream=?", (number,))
         self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(number, *interval) for interval in intervals])
 
-    def _keep(self, number: int, begin: int) -> None:
+    def _raise_begin(self, number: int, begin: int) -> None:
         self._db.execute("UPDATE streams SET begins=? WHERE id=? AND begins<?", (begin, number, begin))
 
     def begin(self, number: int) -> int:
@@ -334,7 +336,7 @@ class AgedStore:
         begins: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (number,)).fetchone()[0]
         return begins
 
-    def _aged(self, frames: Frames, number: int, order: str, limit: int) -> list[Aged]:
+    def _frame_rows(self, frames: Frames, number: int, order: str, limit: int) -> list[Aged]:
         query = (
             f"SELECT {frames.key}, {frames.last}, policy_version FROM {frames.table} "
             f"WHERE stream=? ORDER BY {frames.key} {order} LIMIT ?"
@@ -373,7 +375,7 @@ class Outgoing(NamedTuple):
     """Estimates that wait to be published: those that one frame determined, or a window (`frame` is its index)."""
 
     serial: int
-    place: Place
+    key: Place
     frame: int
 
 
@@ -454,9 +456,9 @@ class Store:
         if (number := self.stream_id(device, stream)) is not None:
             return number
         self._db.execute("INSERT INTO streams (device, stream) VALUES (?, ?)", (device, stream))
-        stored = self.stream_id(device, stream)
-        assert stored is not None
-        return stored
+        new_number = self.stream_id(device, stream)
+        assert new_number is not None
+        return new_number
 
     def places(self, numbers: Iterable[int]) -> list[Place]:
         """The sequences that have these numbers, in the order of their numbers."""
@@ -557,18 +559,18 @@ class Store:
             "WHERE serial>? ORDER BY serial LIMIT ?"
         )
         while rows := self._db.execute(query, (after, limit)).fetchall():
-            if mine := [Outgoing(row[0], Place(*row[1:4]), row[4]) for row in rows if self._owns(row[2])]:
-                return mine
+            if owned_rows := [Outgoing(row[0], Place(*row[1:4]), row[4]) for row in rows if self._owns(row[2])]:
+                return owned_rows
             after = rows[-1][0]
         return []
 
     def newest_frames(self) -> dict[int, int]:
         """The newest frame of each sequence of points or windows: its first tick, or its window's index."""
-        newest = (
+        newest_queries = (
             "(SELECT MAX(first) FROM measured WHERE measured.stream=id)",
             "(SELECT MAX(number) FROM windows WHERE windows.stream=id)",
         )
-        rows = self._db.execute(f"SELECT id, device, COALESCE({', '.join(newest)}) FROM streams")
+        rows = self._db.execute(f"SELECT id, device, COALESCE({', '.join(newest_queries)}) FROM streams")
         return {number: frame for number, device, frame in rows if frame is not None and self._owns(device)}
 
     def forget_outgoing(self, serials: Iterable[int]) -> None:

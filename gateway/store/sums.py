@@ -110,9 +110,9 @@ class SumStore:
         sealed = msgpack.packb(report.sealed.row())
         row = (report.policy_version, json.dumps(report.observed), report.parts, sealed)
         query = f"SELECT {_REPORT} FROM intact_reports WHERE (document, number, device)=(?, ?, ?)"
-        if (row_found := self._db.execute(query, key).fetchone()) is not None:
-            same = (row_found[0], row_found[1], bytes(row_found[2]), bytes(row_found[3])) == row
-            return "duplicate" if same else "conflict"
+        if (stored_row := self._db.execute(query, key).fetchone()) is not None:
+            is_same = (stored_row[0], stored_row[1], bytes(stored_row[2]), bytes(stored_row[3])) == row
+            return "duplicate" if is_same else "conflict"
         columns = f"document, number, device, {_REPORT}"
         self._db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", (*key, *row))
         return "stored"
@@ -136,11 +136,11 @@ class SumStore:
         """The set of a window, in its order."""
         return self._reports(f" AND place>={_PLACED}", document, number)
 
-    def fix(self, asked: Asked, devices: Sequence[str]) -> None:
+    def fix(self, request: Asked, devices: Sequence[str]) -> None:
         """Fix a window's one set, in its order."""
-        places = [(place, asked.document, asked.number, device) for place, device in enumerate(devices)]
-        self._db.executemany("UPDATE reports SET place=? WHERE (document, number, device)=(?, ?, ?)", places)
-        self._db.execute("INSERT INTO asked VALUES (?, ?, ?)", asked)
+        rows = [(position, request.document, request.number, device) for position, device in enumerate(devices)]
+        self._db.executemany("UPDATE reports SET place=? WHERE (document, number, device)=(?, ?, ?)", rows)
+        self._db.execute("INSERT INTO asked VALUES (?, ?, ?)", request)
 
     def asked(self) -> list[Asked]:
         """The windows whose set was asked for and is not open, oldest first."""

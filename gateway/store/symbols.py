@@ -31,7 +31,7 @@ from gateway.store.engine import Database, among
 if TYPE_CHECKING:
     from gateway.store.shards import Shard
 
-__all__ = ["Bytes", "Chunk", "Columns", "Head", "SymbolStore", "packed_size", "part"]
+__all__ = ["Bytes", "Chunk", "Columns", "Head", "SymbolStore", "cut_frame", "packed_size"]
 
 
 Bytes = NDArray[np.uint8]
@@ -79,8 +79,8 @@ class Columns(NamedTuple):
         sizes = packed_size(table[5], table[6])
         start = np.cumsum(sizes) - sizes
         packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
-        for at, (_, frame) in zip(start, frames, strict=True):
-            pack(np.frombuffer(frame.symbols, dtype=np.uint8), frame.bits, packed, int(at))
+        for offset, (_, frame) in zip(start, frames, strict=True):
+            pack(np.frombuffer(frame.symbols, dtype=np.uint8), frame.bits, packed, int(offset))
         return cls._make((*table, start, packed))
 
     def frame(self, row: int) -> SymbolFrame:
@@ -91,9 +91,15 @@ class Columns(NamedTuple):
 
     def lay_out(self, rows: Sequence[int], lines: Sequence[int], begin: int, out: Ints) -> None:
         """Write the symbols of some rows into lines of `out` (n, ticks), whose first column is the tick `begin`."""
-        at = np.array(rows, dtype=np.int64)
+        index = np.array(rows, dtype=np.int64)
         lay_out(
-            self.packed, self.start[at], self.ticks[at], self.bits[at], self.first[at] - begin, np.array(lines), out
+            self.packed,
+            self.start[index],
+            self.ticks[index],
+            self.bits[index],
+            self.first[index] - begin,
+            np.array(lines),
+            out,
         )
 
     def take(self, rows: Ints) -> Columns:
@@ -117,19 +123,19 @@ class Columns(NamedTuple):
         return b"".join((head, *(column.tobytes() for column in columns), self.packed.tobytes()))
 
     @classmethod
-    def decode(cls, stored: bytes) -> Columns:
+    def decode(cls, encoded: bytes) -> Columns:
         """Read what `encode` has made. Raises FuguError for other bytes."""
         try:
-            version, rows, size = _HEAD.unpack_from(stored)
-            at, fields = _HEAD.size, []
+            version, rows, size = _HEAD.unpack_from(encoded)
+            offset, fields = _HEAD.size, []
             for width in _WIDTHS:
-                fields.append(np.frombuffer(stored, width, rows, at).astype(np.int64))
-                at += rows * np.dtype(width).itemsize
-            packed = np.frombuffer(stored, np.uint8, size, at)
+                fields.append(np.frombuffer(encoded, width, rows, offset).astype(np.int64))
+                offset += rows * np.dtype(width).itemsize
+            packed = np.frombuffer(encoded, np.uint8, size, offset)
         except (struct.error, ValueError):
             raise FuguError("a batch of frames in the store is cut short") from None
         sizes = packed_size(fields[5], fields[6])
-        if version != _VERSION or at + size != len(stored) or int(sizes.sum()) != size:
+        if version != _VERSION or offset + size != len(encoded) or int(sizes.sum()) != size:
             raise FuguError("a batch of frames in the store is not whole")
         return cls._make((*fields, np.cumsum(sizes) - sizes, packed))
 
@@ -153,45 +159,45 @@ def packed_size(count: Ints, bits: Ints) -> Ints:
 
 
 @kernel
-def pack(symbols: Bytes, bits: int, out: Bytes, at: int) -> None:
-    """Write symbols into zeroed bytes from `at` on, the first into the highest bits."""
+def pack(symbols: Bytes, bits: int, out: Bytes, offset: int) -> None:
+    """Write symbols into zeroed bytes from `offset` on, the first into the highest bits."""
     per_byte = 8 // bits
     for i in range(symbols.size):
-        out[at + i // per_byte] |= np.uint8(symbols[i] << (8 - bits - bits * (i % per_byte)))
+        out[offset + i // per_byte] |= np.uint8(symbols[i] << (8 - bits - bits * (i % per_byte)))
 
 
 @kernel
-def unpack(packed: Bytes, at: int, count: int, bits: int, out: Bytes, to: int) -> None:
-    """Read symbols from bytes from `at` on into `out` from `to` on."""
+def unpack(packed: Bytes, offset: int, count: int, bits: int, out: Bytes, target: int) -> None:
+    """Read symbols from bytes from `offset` on into `out` from `target` on."""
     per_byte, mask = 8 // bits, (1 << bits) - 1
     for i in range(count):
-        out[to + i] = (packed[at + i // per_byte] >> (8 - bits - bits * (i % per_byte))) & mask
+        out[target + i] = (packed[offset + i // per_byte] >> (8 - bits - bits * (i % per_byte))) & mask
 
 
 @kernel
-def lay_out(packed: Bytes, starts: Ints, counts: Ints, bits: Ints, places: Ints, lines: Ints, out: Ints) -> None:
+def lay_out(packed: Bytes, starts: Ints, counts: Ints, bits: Ints, offsets: Ints, lines: Ints, out: Ints) -> None:
     """Read symbols into lines of `out`, each row's from its place on; what lies beside a line is left out."""
     for row in range(starts.size):
         per_byte, mask = 8 // bits[row], (1 << bits[row]) - 1
-        for i in range(max(0, -places[row]), min(counts[row], out.shape[1] - places[row])):
+        for i in range(max(0, -offsets[row]), min(counts[row], out.shape[1] - offsets[row])):
             shift = 8 - bits[row] - bits[row] * (i % per_byte)
-            out[lines[row], places[row] + i] = (packed[starts[row] + i // per_byte] >> shift) & mask
+            out[lines[row], offsets[row] + i] = (packed[starts[row] + i // per_byte] >> shift) & mask
 
 
-def unpacked(packed: Bytes, at: int, count: int, bits: int) -> Bytes:
+def unpacked(packed: Bytes, offset: int, count: int, bits: int) -> Bytes:
     """(count,) symbols that are packed from a byte on."""
     out = np.empty(count, dtype=np.uint8)
-    unpack(packed, at, count, bits, out, 0)
+    unpack(packed, offset, count, bits, out, 0)
     return out
 
 
 @kernel
 def _gather(packed: Bytes, starts: Ints, sizes: Ints, out: Bytes) -> None:
-    at = 0
+    target = 0
     for row in range(starts.size):
         for i in range(sizes[row]):
-            out[at + i] = packed[starts[row] + i]
-        at += sizes[row]
+            out[target + i] = packed[starts[row] + i]
+        target += sizes[row]
 
 
 _ROW_BYTES = 8 * 8 + 80
@@ -205,7 +211,7 @@ class _Rows:
     """Of a sequence the first ticks of its frames, ascending, and where they are; and what has no symbols."""
 
     firsts: list[int] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    addresses: list[int] = field(default_factory=list)
     accounted: list[int] = field(default_factory=list)
 
 
@@ -226,77 +232,77 @@ class Tail:
 
     def add(self, columns: Columns) -> None:
         """Append a batch."""
-        every, place = self._rows, len(self._batches) << _BATCH
+        rows_by_number, address = self._rows, len(self._batches) << _BATCH
         self._batches.append(columns)
-        lists = (columns.number.tolist(), columns.first.tolist(), columns.ticks.tolist())
-        for number, first, count in zip(*lists, strict=True):
-            if (rows := every.get(number)) is None:
-                rows = every[number] = _Rows()
+        columns_as_lists = (columns.number.tolist(), columns.first.tolist(), columns.ticks.tolist())
+        for number, first, count in zip(*columns_as_lists, strict=True):
+            if (rows := rows_by_number.get(number)) is None:
+                rows = rows_by_number[number] = _Rows()
             if not count:
-                rows.accounted.append(place)
+                rows.accounted.append(address)
             else:
-                at = len(rows.firsts) if not rows.firsts or first > rows.firsts[-1] else bisect_left(rows.firsts, first)
-                rows.firsts.insert(at, first)
-                rows.places.insert(at, place)
-            place += 1
+                i = len(rows.firsts) if not rows.firsts or first > rows.firsts[-1] else bisect_left(rows.firsts, first)
+                rows.firsts.insert(i, first)
+                rows.addresses.insert(i, address)
+            address += 1
         self.rows += columns.rows
         self.size += columns.rows * _ROW_BYTES + len(columns.packed)
 
     def newest(self, number: int) -> SymbolFrame | None:
         """The last frame of a sequence, none without one."""
-        places = self._of(number).places[-1:]
-        return self._take(places).frame(0) if places else None
+        addresses = self._rows_of(number).addresses[-1:]
+        return self._columns_at(addresses).frame(0) if addresses else None
 
     def first(self, number: int) -> int | None:
         """The first tick of a sequence's first frame, none without one."""
-        return next(iter(self._of(number).firsts), None)
+        return next(iter(self._rows_of(number).firsts), None)
 
     def next_first(self, number: int, tick: int) -> int | None:
         """The first tick from a tick on that has a symbol here, `None` without one; reads two frames at most."""
-        rows = self._of(number)
-        at = max(bisect_right(rows.firsts, tick) - 1, 0)
-        if rows.firsts[at : at + 1] >= [tick]:
-            return rows.firsts[at]
-        frames = self._take(rows.places[at : at + 2])
-        later = frames.first[frames.last >= tick]
-        return max(int(later[0]), tick) if later.size else None
+        rows = self._rows_of(number)
+        index = max(bisect_right(rows.firsts, tick) - 1, 0)
+        if rows.firsts[index : index + 1] >= [tick]:
+            return rows.firsts[index]
+        frames = self._columns_at(rows.addresses[index : index + 2])
+        firsts = frames.first[frames.last >= tick]
+        return max(int(firsts[0]), tick) if firsts.size else None
 
     def of(self, number: int, first: int = 0, last: int | None = None) -> Columns:
         """The frames of a sequence that have any of the ticks first..last, in tick order."""
-        rows = self._of(number)
+        rows = self._rows_of(number)
         low = max(bisect_right(rows.firsts, first) - 1, 0)
-        columns = self._take(rows.places[low : None if last is None else bisect_right(rows.firsts, last)])
+        columns = self._columns_at(rows.addresses[low : None if last is None else bisect_right(rows.firsts, last)])
         return columns.take(np.flatnonzero(columns.last >= first))
 
     def across(self, numbers: Iterable[int], first: int, last: int) -> Columns:
         """Frames of some sequences; among them all that have any of the ticks first..last."""
-        places = list[int]()
+        addresses = list[int]()
         for number in numbers:
-            rows = self._of(number)
+            rows = self._rows_of(number)
             low = max(bisect_right(rows.firsts, first) - 1, 0)
-            places += rows.places[low : bisect_right(rows.firsts, last)]
-        return self._take(places)
+            addresses += rows.addresses[low : bisect_right(rows.firsts, last)]
+        return self._columns_at(addresses)
 
     def intervals(self, number: int) -> list[tuple[int, int]]:
         """Intervals that the rows of a sequence account for, (after, through]."""
-        rows = self._of(number)
-        columns = self._take(sorted((*rows.places, *rows.accounted)))
+        rows = self._rows_of(number)
+        columns = self._columns_at(sorted((*rows.addresses, *rows.accounted)))
         return list(zip(columns.previous.tolist(), columns.last.tolist(), strict=True))
 
-    def every(self) -> Columns:
+    def all_columns(self) -> Columns:
         """All frames, by sequence and then in tick order."""
         columns = Columns.joined(self._batches)
         order = np.lexsort((columns.first, columns.number))
         return columns.take(order[columns.ticks[order] > 0])
 
-    def _of(self, number: int) -> _Rows:
+    def _rows_of(self, number: int) -> _Rows:
         return self._rows.get(number, _NO_ROWS)
 
-    def _take(self, places: list[int]) -> Columns:
-        at = np.array(places, dtype=np.int64)
-        order = np.argsort(at >> _BATCH, kind="stable")
-        batches, rows = at[order] >> _BATCH, at[order] & ((1 << _BATCH) - 1)
-        edges = pairwise([0, *(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(at)])
+    def _columns_at(self, address_list: list[int]) -> Columns:
+        addresses = np.array(address_list, dtype=np.int64)
+        order = np.argsort(addresses >> _BATCH, kind="stable")
+        batches, rows = addresses[order] >> _BATCH, addresses[order] & ((1 << _BATCH) - 1)
+        edges = pairwise([0, *(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(addresses)])
         parts = [self._batches[batches[low]].take(rows[low:high]) for low, high in edges if low < high]
         return Columns.joined(parts).take(np.argsort(order))
 
@@ -378,20 +384,20 @@ CREATE TABLE heads (
         self._db = database
         self._owns: Callable[[str], bool] = (lambda _device: True) if shard is None else shard.owns
         self._shard = 0 if shard is None else shard.index
-        self._mine = "" if shard is None else f"WHERE shard={shard.index}"
+        self._shard_condition = "" if shard is None else f"WHERE shard={shard.index}"
         self._tail: Tail | None = None
-        self._seen: dict[int, tuple[int, int]] = {}
+        self._seen_serials: dict[int, tuple[int, int]] = {}
 
     @property
     def tail(self) -> Tail:
         """Content of the journal: of all shards, or of one."""
         if self._tail is None:
-            read, seen = Tail(), dict[int, tuple[int, int]]()
-            query = f"SELECT serial, shard, batch FROM intact_journal {self._mine} ORDER BY serial"
+            tail, serials = Tail(), dict[int, tuple[int, int]]()
+            query = f"SELECT serial, shard, batch FROM intact_journal {self._shard_condition} ORDER BY serial"
             for serial, shard, batch in self._db.execute(query):
-                read.add(Columns.decode(bytes(batch)))
-                seen[shard] = seen.get(shard, (serial, serial))[0], serial
-            self._tail, self._seen = read, seen  # all of it, or an error comes before: what seals removes all of it
+                tail.add(Columns.decode(bytes(batch)))
+                serials[shard] = serials.get(shard, (serial, serial))[0], serial
+            self._tail, self._seen_serials = tail, serials  # all, or an error comes before: what seals removes all
         return self._tail
 
     def catch_up(self, shards: int) -> None:
@@ -403,16 +409,16 @@ CREATE TABLE heads (
         for shard in range(shards):
             query = "SELECT MIN(serial), MAX(serial) FROM journal WHERE shard=?"
             first, last = self._db.execute(query, (shard,)).fetchone()
-            before = self._seen.get(shard)
-            if before is not None and before[0] != first:
+            seen_serials = self._seen_serials.get(shard)
+            if seen_serials is not None and seen_serials[0] != first:
                 self._tail = None
                 return
-            if first is not None and before != (first, last):
+            if first is not None and seen_serials != (first, last):
                 query = "SELECT batch FROM intact_journal WHERE shard=? AND serial>? AND serial<=? ORDER BY serial"
-                through = -1 if before is None else before[1]
-                for (batch,) in self._db.execute(query, (shard, through, last)):
+                last_seen = -1 if seen_serials is None else seen_serials[1]
+                for (batch,) in self._db.execute(query, (shard, last_seen, last)):
                     tail.add(Columns.decode(bytes(batch)))
-                self._seen[shard] = first, last
+                self._seen_serials[shard] = first, last
 
     def read_again(self) -> None:
         """Read the journal anew: what is in memory may be ahead of it."""
@@ -437,7 +443,7 @@ CREATE TABLE heads (
             "ticks=excluded.ticks",
             ((*head[:4], head.distribution.tobytes(), *head[5:]) for head in heads),
         )
-        self._db.execute(f"DELETE FROM journal {self._mine}")
+        self._db.execute(f"DELETE FROM journal {self._shard_condition}")
 
     def head(self, number: int) -> Head | None:
         """A stream as it was sealed last."""
@@ -469,8 +475,8 @@ CREATE TABLE heads (
     def chunks(self, number: int, tick: int) -> Iterator[Chunk]:
         """The chunk that begins at a tick or before it, and all that follow, read as they are asked for."""
         query = "SELECT MAX(first) FROM chunks WHERE stream=? AND first<=?"
-        (before,) = self._db.execute(query, (number, tick)).fetchone()
-        tick = tick if before is None else before
+        (chunk_first,) = self._db.execute(query, (number, tick)).fetchone()
+        tick = tick if chunk_first is None else chunk_first
         query = "SELECT * FROM intact_chunks WHERE stream=? AND first>=? ORDER BY first LIMIT ?"
         while rows := self._db.execute(query, (number, tick, _PAGE)).fetchall():
             for row in rows:
@@ -482,47 +488,47 @@ CREATE TABLE heads (
 
         None begins after `last`. Once sealed, frames are not cut as the device did.
         """
-        late = _runs(self.tail.of(number, first, last))  # before the chunks: another process may seal them
+        unsealed = _runs(self.tail.of(number, first, last))  # before the chunks: another process may seal them
         sealed = (run for chunk in self.chunks(number, first) for run in _runs(chunk.columns()))
-        for frame in merge(sealed, late, key=attrgetter("first")):
+        for frame in merge(sealed, unsealed, key=attrgetter("first")):
             if frame.first > last:
                 return
             if frame.last >= first:
-                yield part(frame, first, frame.last)
+                yield cut_frame(frame, first, frame.last)
                 first = frame.last + 1
 
     def holding(self, number: int, first: int, last: int) -> list[SymbolFrame]:
         """Symbols of the ticks first..last as frames, none of which reaches beyond them."""
-        return [part(frame, first, last) for frame in self.following(number, first, last)]
+        return [cut_frame(frame, first, last) for frame in self.following(number, first, last)]
 
     def across(self, numbers: Sequence[int], first: int, last: int) -> Columns:
         """The frames of some sequences that have any of the ticks first..last; some may be there twice, sealed or not.
 
         Once sealed, frames are not cut as the device did.
         """
-        late = self.tail.across(numbers, first, last)  # before the chunks: another process may seal them
+        journal_columns = self.tail.across(numbers, first, last)  # before the chunks: another process may seal them
         query = (
             "SELECT c.stream, c.first, c.last, day, policy_version, distribution, runs, symbols FROM intact_chunks c "
             "JOIN streams ON id=c.stream WHERE c.first<=? AND c.first>=COALESCE("
             "(SELECT MAX(first) FROM chunks WHERE chunks.stream=id AND first<=?), ?) AND id"
         )
-        sealed = (_chunk(row).columns() for row in among(self._db, query, numbers, last, first, first))
-        every = Columns.joined([late, *sealed])
-        return every.take(np.flatnonzero((every.ticks > 0) & (every.first <= last) & (every.last >= first)))
+        sealed_columns = (_chunk(row).columns() for row in among(self._db, query, numbers, last, first, first))
+        columns = Columns.joined([journal_columns, *sealed_columns])
+        return columns.take(np.flatnonzero((columns.ticks > 0) & (columns.first <= last) & (columns.last >= first)))
 
     def next_first(self, number: int, tick: int) -> int | None:
         """The first tick from a tick on that has a symbol."""
-        late = self.tail.next_first(number, tick)  # before the chunks: another process may seal it
+        journal_tick = self.tail.next_first(number, tick)  # before the chunks: another process may seal it
         runs = ((chunk.first + run[2], run[3]) for chunk in self.chunks(number, tick) for run in chunk.runs)
-        sealed = next((max(first, tick) for first, ticks in runs if first + ticks > tick), None)
-        return min((first for first in (late, sealed) if first is not None), default=None)
+        sealed_tick = next((max(first, tick) for first, ticks in runs if first + ticks > tick), None)
+        return min((first for first in (journal_tick, sealed_tick) if first is not None), default=None)
 
-    def put_rest(self, chunk: Chunk, rest: Chunk) -> None:
+    def put_rest(self, chunk: Chunk, remainder: Chunk) -> None:
         """Put a part of a chunk in its place."""
         self._db.execute("DELETE FROM chunks WHERE stream=? AND first=?", (chunk.number, chunk.first))
-        self._db.execute("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _chunk_row(rest))
+        self._db.execute("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _chunk_row(remainder))
         query = "UPDATE heads SET chunk=?, ticks=? WHERE stream=? AND chunk=?"
-        self._db.execute(query, (rest.first, rest.ticks, chunk.number, chunk.first))
+        self._db.execute(query, (remainder.first, remainder.ticks, chunk.number, chunk.first))
 
     def erase(self, number: int) -> int:
         """Remove a stream's chunks and its head; how many symbols they had."""
@@ -533,17 +539,17 @@ CREATE TABLE heads (
 
     def take_out(self, numbers: Sequence[int]) -> Columns:
         """Remove sequences from the journal, and return what it had of them; `read_again` after the transaction."""
-        gone = np.array(numbers, dtype=np.int64)
+        removed_numbers = np.array(numbers, dtype=np.int64)
         rows = self._db.execute("SELECT serial, batch FROM intact_journal ORDER BY serial").fetchall()
-        taken = []
+        removed_columns = []
         for serial, batch in rows:
             columns = Columns.decode(bytes(batch))
-            out = np.isin(columns.number, gone)
-            if out.any():
-                taken.append(columns.take(np.flatnonzero(out)))
-                rest = columns.take(np.flatnonzero(~out))
-                self._db.execute("UPDATE journal SET batch=? WHERE serial=?", (rest.encode(), serial))
-        return Columns.joined(taken)
+            is_removed = np.isin(columns.number, removed_numbers)
+            if is_removed.any():
+                removed_columns.append(columns.take(np.flatnonzero(is_removed)))
+                remaining = columns.take(np.flatnonzero(~is_removed))
+                self._db.execute("UPDATE journal SET batch=? WHERE serial=?", (remaining.encode(), serial))
+        return Columns.joined(removed_columns)
 
 
 def _chunk_row(chunk: Chunk) -> tuple[object, ...]:
@@ -563,7 +569,7 @@ def _runs(columns: Columns) -> list[SymbolFrame]:
     return [columns.frame(row) for row in np.flatnonzero(columns.ticks).tolist()]
 
 
-def part(frame: SymbolFrame, first: int, last: int) -> SymbolFrame:
+def cut_frame(frame: SymbolFrame, first: int, last: int) -> SymbolFrame:
     """A frame's part from a tick to another; it has some of these."""
     low, high = max(frame.first, first), min(frame.last, last)
     if (low, high) == (frame.first, frame.last):

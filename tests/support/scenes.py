@@ -199,7 +199,7 @@ class Tracked(NamedTuple):
 def newest(scene: Scene, device: str = "watch", stream: str = "hr") -> Tracked | None:
     """The newest frame of a stream of symbols, and the belief at its end, computed from the store."""
     number, symbols = scene.store.stream_id(device, stream), scene.recorder.symbols
-    fresh = None if number is None else symbols._look_up(number)
+    fresh = None if number is None else symbols._stored_rows(number)
     if number is None or fresh is None:
         return None
     frame, place = fresh.columns.frame(0), Place(number, device, stream)

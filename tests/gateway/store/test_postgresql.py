@@ -135,7 +135,7 @@ def test_who_opens_what_another_process_makes_waits_until_it_is_made(
     """For longer than it would wait for what is there."""
     query = "SELECT max(clock_timestamp()-query_start)>'0.1s' FROM pg_stat_activity WHERE wait_event_type='Lock' "
     query += "AND datname=current_database()"
-    kind, usual, making = replace(KIND, wait_seconds=0.01), PostgresDatabase._leave_as_it_is, threading.Event()
+    kind, usual, making = replace(KIND, wait_seconds=0.01), PostgresDatabase._disable_compression, threading.Event()
 
     def slowly(database: PostgresDatabase) -> None:
         making.set()
@@ -145,7 +145,7 @@ def test_who_opens_what_another_process_makes_waits_until_it_is_made(
             )
         usual(database)
 
-    monkeypatch.setattr(PostgresDatabase, "_leave_as_it_is", slowly)
+    monkeypatch.setattr(PostgresDatabase, "_disable_compression", slowly)
     opening: list[Future[PostgresDatabase]] = []
     with ThreadPoolExecutor(2) as threads:
         for _ in range(2):
