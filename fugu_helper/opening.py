@@ -220,8 +220,8 @@ class Group:
     ) -> bytes:
         reason: NoSum = ""
         if len(gathering.members) < document.least:
-            present = gathering.members | gathering.key_gone
-            reason = "key-gone" if len(present) >= document.least else "too-few"
+            present_members = gathering.members | gathering.key_gone
+            reason = "key-gone" if len(present_members) >= document.least else "too-few"
         sums = () if reason else tuple(gathering.sums)
         answer = self._answer(request, reason, bytes(gathering.bitmap), sums)
         self._answers[request.document, request.number] = answer, elapsed + self._lifetime

@@ -234,8 +234,8 @@ def total_tails(total: int, draws: int, a: float) -> tuple[float, float]:
 
     Of draws that are not 0, a binomial number, |N| - 1 are geometric: given that number, the rest is negative binomial.
     """
-    p, tail = 2 * a / (1 + a), 1e-30
-    counts = np.arange(stats.binom.ppf(tail, draws, p), stats.binom.isf(tail, draws, p) + 1)
+    p, tail_mass = 2 * a / (1 + a), 1e-30
+    counts = np.arange(stats.binom.ppf(tail_mass, draws, p), stats.binom.isf(tail_mass, draws, p) + 1)
     weights = stats.binom.pmf(counts, draws, p)
     excess, successes = total - counts, np.maximum(counts, 1)
     lower_tail = np.where(counts > 0, stats.nbinom.cdf(excess, successes, 1 - a), total >= 0)
@@ -377,9 +377,9 @@ def device_tests(
             tests.append(DrawTest(f"{first.output}, and {other.output}", sample_size, tuple(alarms), 1.0, None))
     for name, (ticks, draws) in changed_draws.items():
         tests.append(_at_changes(policy, name, ticks, draws, np.array(script), false_alarms / 4 / len(changed_draws)))
-    for (_, number), released in points.items():
+    for (_, number), table_points in points.items():
         if _table(policy, number) is None:
-            tests.append(_unknown_table(number, len(released)))
+            tests.append(_unknown_table(number, len(table_points)))
     return tests
 
 

@@ -390,7 +390,7 @@ def streams(
     if account.role != "device":
         raise UsageError(f"the account {name} is no device, but {account.role}")
     policies = folders.read_policies(policy or [], opened.settings.fleet, name)
-    opened.change(account.with_streams(_streams(policies.values(), stream)))
+    opened.replace_account(account.with_streams(_streams(policies.values(), stream)))
     print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {_ANEW}")
 
 

@@ -30,7 +30,7 @@ from gateway.deployment import folders
 from gateway.deployment.broker_files import BrokerFolder, Credentials, check_name
 from gateway.deployment.mosquitto import Account, Role
 from gateway.deployment.units import GATEWAY
-from gateway.fleet.keys import ROOT_FILE, Root, decrypted, key_files, read_passphrase
+from gateway.fleet.keys import ROOT_FILE, Root, decrypt_key, key_files, read_passphrase
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import read_templates
 
@@ -182,9 +182,9 @@ def _gateway(
     if len(gateway_keys) != 1:
         raise FuguError(f"{keys} has {len(gateway_keys)} keys of a gateway: leave the one that it is to have")
     content = gateway_keys[0].path.read_bytes()
-    decrypted(content, passphrase, gateway_keys[0].path)
+    decrypt_key(content, passphrase, gateway_keys[0].path)
     place = os.path.relpath(registry, folder) if in_place else f"{GATEWAY.state}/{registry.name}"
-    signed = folders.Signed(place, sorted(keys.glob("root-*.envelope")), content, passphrase)
+    signed = folders.SignedFiles(place, sorted(keys.glob("root-*.envelope")), content, passphrase)
     issued = [
         (Account(name=name, role=role), broker.issue(name, datetime.now(UTC), ca_key=ca_key()))
         for name, role in _GATEWAY.items()

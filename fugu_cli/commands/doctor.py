@@ -74,9 +74,9 @@ def _configs(file: Path) -> list[Path]:
 
 def _findings(config: Path, *, elsewhere: bool = False) -> list[Finding]:
     if of_gateway(config):
-        from gateway.deployment.doctor import examine, installed
+        from gateway.deployment.doctor import examine, read_installation
 
-        return examine(installed(config), say_waiting)
+        return examine(read_installation(config), say_waiting)
     from edge_agent.doctor import examine as examine_device
 
     return examine_device(config, say_waiting, elsewhere=elsewhere)

@@ -26,7 +26,7 @@ from fugu_cli.view.fleet import read_document
 from fugu_cli.view.terminal import say, warn
 from gateway.fleet.documents import addressed_devices, check_new, enter_document, refuse_other_ticks
 from gateway.fleet.keys import Root
-from gateway.fleet.registry import Registry, serving
+from gateway.fleet.registry import Registry, lock_path
 from gateway.fleet.signing import read_pins
 
 __all__ = ["enter_device", "new_enrolment"]
@@ -271,7 +271,7 @@ def status(
             raise FuguError(f"no device of fleet {opened.fleet} is in group {group}")
         refusals = {refusal.device: refusal for refusal in view.every(opened.refusals)}
     rows = [view.device_document(device, refusals.get(device.name)) for device in devices]
-    gateway = is_held(serving(registry))
+    gateway = is_held(lock_path(registry))
     document = {"fleet": opened.fleet, "gateway": gateway, "devices": rows}
     wrong = [device.name for device in devices if view.standing(device) not in ("up to date", "nothing to do")]
     error = None

@@ -140,7 +140,7 @@ def sign(
                     refuse_other_ticks(opened, new_document)
         former = _confirm(new_document, keys, document.registry, as_json)
         signed = Signed.by(new_document, _policy_keys(keys, root, passphrase_file, None), root)
-    if signed.complete:
+    if signed.is_complete:
         with working("checking it as a device does"):
             signed.check(root, int(time.time()), limits)
     write_public(target, signed.payload)
@@ -269,7 +269,7 @@ def _policy_keys(
 
 def _signature_result(signed: Signed, former: PolicyDocument | None, path: Path) -> Result:
     document = signed.document
-    fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
+    fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.is_complete}
     counts = {"signatures": signed.signatures, "needed": signed.needed_signatures, "digest": signed.envelope.digest}
     streams, rows = [], []
     for promise in promises(document):
@@ -285,7 +285,7 @@ def _signature_result(signed: Signed, former: PolicyDocument | None, path: Path)
         ),
         Line(f"{path}: {signed.signatures} of the {signed.needed_signatures} signatures that it takes"),
     ]
-    if not signed.complete:
+    if not signed.is_complete:
         report.append(Line("others add theirs with: fugu fleet sign --add-to", bold=True))
     return Result({**fields, **counts, "streams": streams, **content_document(document, former)}, report)
 

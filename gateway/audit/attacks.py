@@ -25,7 +25,7 @@ from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.transitions import share_bounds
 from gateway.audit.access import Audience
-from gateway.audit.mechanism import Definition, JointStreams, certified, mechanism_of, worst_chains
+from gateway.audit.mechanism import Definition, JointStreams, certified_epsilon, mechanism_of, worst_chains
 from gateway.releases.allowance import log_chance
 from gateway.releases.entries import Promise
 
@@ -54,19 +54,19 @@ def extended_epsilon(
     has_groups = any(len(definition.groups) > 1 or definition.terms > 1 for definition, _ in informative)
     if has_groups or not chains.reached(adversary):
         return None
-    share = level / (1 + len(counts))
+    count_level = level / (1 + len(counts))
     logs, symbol_rate = np.zeros(2), 0.0
     for definition, noise in informative:
-        scale = largest_scale(noise, share)
+        scale = largest_scale(noise, count_level)
         if definition.symbols:
             symbol_rate += definition.overlap / scale
         else:
             logs += definition.overlap / scale
     if symbols_heard:
-        low, high = symbol_bounds(symbols, share)
+        low, high = symbol_bounds(symbols, count_level)
         logs += [max(0.0, float(np.log(low[x] / high[1 - x]).max())) for x in (0, 1)]
     elif symbol_rate:
-        low, high = symbol_bounds(symbols, share)
+        low, high = symbol_bounds(symbols, count_level)
         gain = math.expm1(min(symbol_rate, 200.0))
         set_logs = np.log1p(low * gain) - np.log1p(high[::-1] * gain)  # a set of one symbol, for two states
         logs += np.maximum(set_logs.max(axis=1), 0.0)
@@ -177,15 +177,15 @@ def attack_audiences(
     attacks = [(view, ticks) for view in views for ticks in dict.fromkeys((1, _stretch_ticks(joint, view)))]
     for number, (view, ticks) in enumerate(attacks):
         generator, level = np.random.default_rng([seed, number]), LEVEL / len(attacks) / 2
-        promised, adversary = _promise(joint, view, ticks)
+        promised_epsilon, adversary = _promise(joint, view, ticks)
         mechanism = partial(mechanism_of, joint, view.hears_symbols, view.counts, ticks=ticks)
         chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
         event = attacked(mechanism, chains, generator, trials, recorded, level)
-        witnessed = None
+        witness_epsilon = None
         if recorded is None:
             max_radius, knows_states = _MAX_RADIUS[joint.states > 2], adversary != "ignorant"
             mechanisms = ((mechanism(min(max_radius, reach(chain, 12.0))), chain) for chain in chains)
-            witnessed = max(witness(*arguments, knows=knows_states).epsilon for arguments in mechanisms)
+            witness_epsilon = max(witness(*arguments, knows=knows_states).epsilon for arguments in mechanisms)
         extended = None
         if len(joint.policies) == ticks == 1 and not any(count.is_exclusive for count in view.counts):
             outputs = recorded or simulated_draws(joint.policies[0], view.counts, generator, _DRAWS * trials)
@@ -193,14 +193,14 @@ def attack_audiences(
             extended = extended_epsilon(
                 joint.policies[0], view.hears_symbols[0], noises, outputs.drawn, adversary, level
             )
-        bound = certified(joint, view.hears_symbols, view.counts, adversary, view.audience.epsilon, ticks)
+        bound = certified_epsilon(joint, view.hears_symbols, view.counts, adversary, view.audience.epsilon, ticks)
         subject = "too few draws were recorded"
         if event.states is not None:
             names = " rather than ".join(map(joint.state_words, event.states))
             subject = f"{names}, {_chain_words(event.chain)}, {event.ticks} ticks"
-        promise = (view.audience.name, view.words, promised, bound, adversary)
+        promise = (view.audience.name, view.words, promised_epsilon, bound, adversary)
         draws = "simulated" if recorded is None else "recorded"
-        yield Attacked(*promise, witnessed, extended, draws, *event[:4], subject, ticks)
+        yield Attacked(*promise, witness_epsilon, extended, draws, *event[:4], subject, ticks)
 
 
 def _audience_views(

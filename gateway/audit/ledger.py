@@ -119,30 +119,30 @@ def audit_ledger(
             between those of a looser and those of a stricter policy.
     """
     accounts = BrokerFolder.open(broker).settings.accounts if broker is not None else ()
-    trusted = TrustedPolicies(policies)
-    audit = verify(ledger, policies=trusted)
+    trusted_policies = TrustedPolicies(policies)
+    audit = verify(ledger, policies=trusted_policies)
     disclosures: dict[Key, list[Disclosure]] = defaultdict(list)
     for disclosure in audit.told:
         promise = (promises or {}).get(disclosure.key.audience, disclosure.promise)
         disclosures[disclosure.key].append(disclosure._replace(promise=promise))
     groups, streams = _stream_groups(audit.told), list[StreamLoss]()
-    all_raised: list[tuple[Disclosure, bool]] = []
+    all_charges: list[tuple[Disclosure, bool]] = []
     for key, stream_disclosures in sorted(disclosures.items()):
         related = [
             disclosure for stream in groups[key[:2]] for disclosure in disclosures.get(Key(*stream, key.audience), ())
         ]
-        raised = [_raised_charge(disclosure, related, history) for disclosure in stream_disclosures]
-        losses = ((stream_loss(disclosure), leaks) for disclosure, leaks in raised)
-        loosened = (loss._replace(epsilon=_with_slack(loss.epsilon, loss.promise, leaks)) for loss, leaks in losses)
-        streams.append(max(loosened, key=_excess))
-        all_raised += raised
-    readers = tuple(_reader_losses(accounts, all_raised))
+        raised_charges = [_raised_charge(disclosure, related, history) for disclosure in stream_disclosures]
+        losses = ((stream_loss(disclosure), leaks) for disclosure, leaks in raised_charges)
+        final_losses = (loss._replace(epsilon=_with_slack(loss.epsilon, loss.promise, leaks)) for loss, leaks in losses)
+        streams.append(max(final_losses, key=_excess))
+        all_charges += raised_charges
+    readers = tuple(_reader_losses(accounts, all_charges))
     broken_promises = [] if promises is None else sorted(set(_promise_problems(audit.told, promises)))
     problems = (*audit.problems, *broken_promises, *(_stream_problem(stream) for stream in streams if stream.wrong))
     problems += tuple(_reader_problem(reader) for reader in readers if reader.wrong)
     auditor_words, ledger_words = "from what the auditor gave", "by the ledger alone"
     sources = (
-        f"classes of chains, noise tables and windows: {auditor_words if trusted else ledger_words}",
+        f"classes of chains, noise tables and windows: {auditor_words if trusted_policies else ledger_words}",
         f"what audiences are promised: {ledger_words if promises is None else auditor_words}",
         f"which ticks were released, sums and noise: {ledger_words}",
         f"which ticks were drawn: {'from the store' if history is not None else 'nothing was given'}",
@@ -166,18 +166,18 @@ def _excess(loss: StreamLoss) -> float:
 
 def _stream_problem(loss: StreamLoss) -> str:
     stretch_words = f"tick {loss.tick}" if loss.ticks == 1 else f"{loss.ticks} ticks in a row, with tick {loss.tick},"
-    epsilons = f"{_amount(loss.epsilon)}, and {loss.promise.epsilon:.10g} is promised"
+    epsilons = f"{_epsilon_text(loss.epsilon)}, and {loss.promise.epsilon:.10g} is promised"
     return f"{loss.key}: {stretch_words} may have lost {epsilons}"
 
 
 def _reader_problem(loss: ReaderLoss) -> str:
     return (
-        f"account {loss.reader}: may have been told {_amount(loss.epsilon)} about {loss.device}/{loss.stream} by the "
-        f"audiences {', '.join(loss.audiences)} together, and its limit is {loss.limit}"
+        f"account {loss.reader}: may have been told {_epsilon_text(loss.epsilon)} about {loss.device}/{loss.stream} by "
+        f"the audiences {', '.join(loss.audiences)} together, and its limit is {loss.limit}"
     )
 
 
-def _amount(epsilon: float | None) -> str:
+def _epsilon_text(epsilon: float | None) -> str:
     return "without bound" if epsilon is None else f"{epsilon:.10g}"
 
 
@@ -312,10 +312,10 @@ def _reader_losses(accounts: Iterable[Account], disclosures: Sequence[tuple[Disc
             if disclosure.key.audience in account.ever:
                 streams[together_name(groups[disclosure.key[:2]])].append((disclosure, leaks))
         for name, pairs in sorted(streams.items()):
-            stream_disclosures, leaks_of = zip(*pairs, strict=True)
+            stream_disclosures, leak_flags = zip(*pairs, strict=True)
             device, _, stream = name.partition("/")
             audiences = tuple(sorted({disclosure.key.audience for disclosure in stream_disclosures}))
-            epsilon = _with_slack(_joint_loss(stream_disclosures, limit), limit, any(leaks_of))
+            epsilon = _with_slack(_joint_loss(stream_disclosures, limit), limit, any(leak_flags))
             yield ReaderLoss(account.name, device, stream, audiences, limit, epsilon)
 
 

@@ -32,7 +32,7 @@ from gateway.releases.statistics import Query, two_valued
 __all__ = [
     "Definition",
     "JointStreams",
-    "certified",
+    "certified_epsilon",
     "gateway_releases",
     "mechanism_of",
     "windows",
@@ -362,7 +362,7 @@ def _members(joint: JointStreams, definition: Definition, group: tuple[int, ...]
     return tuple(x for x, state in enumerate(joint.shows[definition.source]) if state in group)
 
 
-def certified(
+def certified_epsilon(
     joint: JointStreams,
     symbols_heard: Sequence[bool],
     definitions: Sequence[Definition],

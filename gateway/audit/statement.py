@@ -215,8 +215,8 @@ def policy_statement(
     if store is not None:
         with histories_in(store, policy.fleet) as histories:
             history = histories(policy.device, policy.stream)
-    fields = (tuple(outputs), stated_claims, bounds, windows, others, tuple(findings))
-    return Statement(policy, digest, *fields, _promise_periods(policy, history))
+    statement_fields = (tuple(outputs), stated_claims, bounds, windows, others, tuple(findings))
+    return Statement(policy, digest, *statement_fields, _promise_periods(policy, history))
 
 
 def _promise_periods(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:

@@ -78,8 +78,8 @@ def attack_points(
         generator = np.random.default_rng([seed, number])
         stream = policy.stream_loss
         certified = math.inf if stream.epsilon is None else stream.epsilon
-        promised, adversary = (certified, stream.adversary) if audience.site else audience[2:4]
-        rows = [("points", promised, certified, False)]
+        promised_epsilon, adversary = (certified, stream.adversary) if audience.site else audience[2:4]
+        rows = [("points", promised_epsilon, certified, False)]
         rows += [("one point", policy.epsilon, policy.epsilon, True)] if audience.site else []
         for output, epsilon, bound, is_single in rows:
             alike_pairs = {

@@ -169,7 +169,7 @@ def serve_part(job: PartJob, part: str, host: Connection) -> None:
         _log.info("%s is claimed", part)
         os.chdir(job.folder)
         with closing(claim):
-            code = _serve(job, part, host, stop_event)
+            code = _serve_gateway(job, part, host, stop_event)
     except Exception as error:
         problem = cause(error)
         _log.critical("%s has ended: %s", part, problem)
@@ -180,7 +180,7 @@ def serve_part(job: PartJob, part: str, host: Connection) -> None:
         os._exit(code)  # whatever its threads do
 
 
-def _serve(job: PartJob, part: str, host: Connection, stop_event: Wake) -> int:
+def _serve_gateway(job: PartJob, part: str, host: Connection, stop_event: Wake) -> int:
     settings = job.settings if part == _FLEET else job.settings.model_copy(update={"metrics": None})
     gateway = Gateway(settings, duty_of(settings, f"{part.removeprefix(_SHARD)}/{job.shards}"))
 
@@ -281,8 +281,8 @@ class HostActor:
 
     def state(self) -> State:
         """How it is now."""
-        serving = {worker.part: worker.process.pid or 0 for worker in self._workers if worker.is_serving}
-        return State(self._ready, serving, self._problem)
+        process_of_part = {worker.part: worker.process.pid or 0 for worker in self._workers if worker.is_serving}
+        return State(self._ready, process_of_part, self._problem)
 
     def rest(self) -> None:
         """Take no more parts, and end what the fleet has once."""
@@ -317,11 +317,11 @@ class HostActor:
     def _take_parts(self, vacancies: Vacancies) -> None:
         open_share = self._share - len({worker.part for worker in self._workers})
         part_names = vacancies.look(time.monotonic(), 0.0 if open_share > 0 else _MORE_SECONDS)
-        starting = {worker.part for worker in self._workers if not worker.is_serving}
-        part_names = [part for part in part_names if part not in starting] if self._may_take else []
-        first = os.getpid() % max(len(part_names), 1)  # so that those who look at the same time want different ones
+        starting_parts = {worker.part for worker in self._workers if not worker.is_serving}
+        part_names = [part for part in part_names if part not in starting_parts] if self._may_take else []
+        start = os.getpid() % max(len(part_names), 1)  # so that those who look at the same time want different ones
         context = multiprocessing.get_context("forkserver")
-        for part in [*part_names[first:], *part_names[:first]][: max((open_share + 1) // 2, 1)]:
+        for part in [*part_names[start:], *part_names[:start]][: max((open_share + 1) // 2, 1)]:
             near_end, far_end = context.Pipe()
             process = context.Process(target=serve_part, args=(self._job, part, far_end), name=part)
             process.start()

@@ -201,7 +201,7 @@ class BrokerFolder:
         """
         account = self.account(name)
         changes = {"role": "removed", "audiences": (), "left": account.ever, "uncleared": account.role == "device"}
-        self._forget(account.model_copy(update=changes))
+        self._drop_account(account.model_copy(update=changes))
         if not self.settings.mutual:
             self._write_passwords({name: None})
 
@@ -219,9 +219,9 @@ class BrokerFolder:
 
     def note_cleared(self, account: Account) -> None:
         """The broker has nothing of a removed device any more."""
-        self._forget(account.model_copy(update={"streams": (), "former": (), "uncleared": False}))
+        self._drop_account(account.model_copy(update={"streams": (), "former": (), "uncleared": False}))
 
-    def _forget(self, removed: Account) -> None:
+    def _drop_account(self, removed: Account) -> None:
         accounts = tuple(account for account in self.settings.accounts if account.name != removed.name)
         self._write_list(
             (*accounts, removed) if self.settings.mutual or removed.ever or removed.uncleared else accounts
@@ -266,24 +266,24 @@ class BrokerFolder:
 
     def join(self, name: str, audience: str, releases: Path, policies: Path) -> tuple[Account, list[Bound]]:
         """Let a reader belong to one audience more; what it is then, and may be told. Raises as `new_reader`."""
-        account = self._reader(name)
+        account = self._find_reader(name)
         if audience in account.audiences:
             raise FuguError(f"the account {name} belongs to audience {audience}")
         left_audiences = tuple(former for former in account.left if former != audience)
         account = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left_audiences})
         bounds = self._bounds_of_reader(account, releases, policies)
-        self.change(account)
+        self.replace_account(account)
         return account, bounds
 
     def leave(self, name: str, audience: str) -> None:
         """Let a reader leave an audience; what it was told still counts. FuguError if it is not in it."""
-        account = self._reader(name)
+        account = self._find_reader(name)
         if audience not in account.audiences:
             raise FuguError(f"the account {name} does not belong to audience {audience}")
         audiences = tuple(other for other in account.audiences if other != audience)
-        self.change(account.model_copy(update={"audiences": audiences, "left": (*account.left, audience)}))
+        self.replace_account(account.model_copy(update={"audiences": audiences, "left": (*account.left, audience)}))
 
-    def _reader(self, name: str) -> Account:
+    def _find_reader(self, name: str) -> Account:
         account = self.account(name)
         if account.role != "reader":
             hint = "; the site reads symbols and all releases" if account.role == "site" else ""
@@ -301,7 +301,7 @@ class BrokerFolder:
         reader = Reader.model_validate({"name": account.name, "audiences": account.ever, **limit})
         return reader.check(ReleaseConfig.load(releases), Catalogue.load(policies, self.settings.fleet))
 
-    def change(self, account: Account) -> None:
+    def replace_account(self, account: Account) -> None:
         """Let an account be another one of the same name."""
         self._write_list(tuple(account if other.name == account.name else other for other in self.settings.accounts))
 

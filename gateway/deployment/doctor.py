@@ -43,7 +43,7 @@ from gateway.releases.worth import compared, not_useful
 from gateway.store.location import Location, ledger_beside
 from gateway.store.store import Store, StoreError
 
-__all__ = ["examine", "installed", "mosquitto_version"]
+__all__ = ["examine", "mosquitto_version", "read_installation"]
 
 _SOON_SECONDS = 7 * 86_400
 _NO_DEVICE = "doctor"
@@ -79,7 +79,7 @@ class Installation:
     releases: Path | None = None
 
 
-def installed(file: Path) -> Installation:
+def read_installation(file: Path) -> Installation:
     """Installation by the file of a gateway, wherever it lies. FuguError if it cannot be read, or a key is wrong."""
     config, folder = GatewayConfig.read(file), file.parent
     policies = folder / "policies"

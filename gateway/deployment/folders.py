@@ -23,7 +23,7 @@ from gateway.store.shards import numbered
 __all__ = [
     "DeviceOptions",
     "EnrolledOptions",
-    "Signed",
+    "SignedFiles",
     "check_ceilings",
     "clear_retained",
     "read_policies",
@@ -156,7 +156,7 @@ def write_device(
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedFiles:
     """The files of a fleet by which its gateway sends signed policies.
 
     Attributes:
@@ -191,7 +191,7 @@ def write_gateway(
     shards: Sequence[Credentials],
     *,
     in_place: bool,
-    signed: Signed | None = None,
+    signed: SignedFiles | None = None,
 ) -> None:
     """Fill a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, units.
 
@@ -245,16 +245,18 @@ def _load(names: Sequence[str], folder: str) -> str:
 
 def _gateway_toml(broker: BrokerFolder, files: Mapping[str, str], *, in_place: bool) -> list[str]:
     settings = broker.settings
-    top = {
+    keys = {
         "fleet": settings.fleet,
         "store": "store.sqlite" if in_place else f"{GATEWAY.state}/store.sqlite",
         "policies": "policies" if in_place else f"{GATEWAY.config}/policies",
     }
-    lines = [f"# Written by 'fugu deploy' for the gateway of fleet {settings.fleet}.", *toml_lines(top)]
+    lines = [f"# Written by 'fugu deploy' for the gateway of fleet {settings.fleet}.", *toml_lines(keys)]
     return [*lines, "", *_broker_table(broker, files)]
 
 
-def _signed_tables(folder: Path, signed: Signed | None, operator: Mapping[str, str], *, in_place: bool) -> list[str]:
+def _signed_tables(
+    folder: Path, signed: SignedFiles | None, operator: Mapping[str, str], *, in_place: bool
+) -> list[str]:
     """The tables of a fleet whose policies are sent; a comment that shows them where its files are not known."""
     prefix = "" if in_place else f"{GATEWAY.config}/"
     if signed is not None:
@@ -278,13 +280,13 @@ def _agent_toml(
 ) -> str:
     """The agent's configuration; in TOML strings and numbers are as in JSON, but for escapes of what is not ASCII."""
     settings = broker.settings
-    top: dict[str, object] = {
+    keys: dict[str, object] = {
         "fleet": settings.fleet,
         "device": device,
         "outbox": "outbox.sqlite" if options.in_place else f"{AGENT.state}/outbox.sqlite",
         **options.keys(),
     }
-    lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *toml_lines(top)]
+    lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *toml_lines(keys)]
     lines += ["", *_broker_table(broker, files)]
     if options.in_place:  # to be tried here and now
         lines += ["", "[clock]", "trusted = true  # leave that out on a device, where NTP sets the clock"]

@@ -334,7 +334,7 @@ def worth(policy: AnyPolicy) -> Worth:
     if isinstance(policy, MeasurePolicy):
         return Worth(policy.epsilon, "", error=_point_error(policy), unit=policy.unit)
     promise, bound, period = policy.guarantee, policy.bound(), policy.clock.period_us
-    conditions = tuple(shared.condition for shared in policy.sums)
+    conditions = tuple(shared_window.condition for shared_window in policy.sums)
     stretches = bound.rows(period, promise.epsilon)
     stream_worth = Worth(promise.epsilon, promise.adversary, stretches=stretches, bound=bound, conditions=conditions)
     if policy.table is not None:

@@ -29,7 +29,7 @@ from fugu.contract.measure_table import TimedTable
 from gateway.config import FleetConfig
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.entries import Document, RegistryError
-from gateway.fleet.keys import Root, decrypted, read_passphrase, read_private
+from gateway.fleet.keys import Root, decrypt_key, read_passphrase, read_private
 from gateway.fleet.registry import Device, Registry
 from gateway.health.watches import Stopping
 
@@ -181,7 +181,7 @@ class Signer:
         if passphrase_file is None:
             raise FuguError("the gateway's key needs a file with its passphrase")
         self._fleet = fleet
-        self._key = decrypted(read_private(key, "a key"), read_passphrase(passphrase_file), key)
+        self._key = decrypt_key(read_private(key, "a key"), read_passphrase(passphrase_file), key)
 
     @property
     def public(self) -> bytes:

@@ -41,7 +41,7 @@ __all__ = [
     "ROOT_FILE",
     "Passphrases",
     "Root",
-    "decrypted",
+    "decrypt_key",
     "initialise",
     "key_files",
     "new_passphrase",
@@ -67,7 +67,7 @@ class WrongPassphraseError(FuguError):
     """The passphrase is not the one of the key, or the key is damaged: which, its file does not tell."""
 
 
-def encrypted(key: Ed25519PrivateKey, passphrase: str) -> bytes:
+def encrypt_key(key: Ed25519PrivateKey, passphrase: str) -> bytes:
     """The PEM file of a key."""
     salt, iv = os.urandom(16), os.urandom(16)
     secret = Scrypt(salt, 32, _COST, _BLOCK, _PARALLEL).derive(passphrase.encode())
@@ -80,7 +80,7 @@ def encrypted(key: Ed25519PrivateKey, passphrase: str) -> bytes:
     return "\n".join((f"-----BEGIN {_LABEL}-----", *lines, f"-----END {_LABEL}-----", "")).encode()
 
 
-def decrypted(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
+def decrypt_key(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
     """The key in a PEM file. WrongPassphraseError; FuguError if not encrypted, or no Ed25519 key."""
     if f"-----BEGIN {_LABEL}-----".encode() not in content:
         raise FuguError(f"{path}: not a key under a passphrase: such a key is not used")
@@ -178,7 +178,7 @@ class KeyFile(NamedTuple):
         content, last_error = read_private(self.path, "a key"), None
         for passphrase in passphrases.candidates(str(self.path)):
             try:
-                key = decrypted(content, passphrase, self.path)
+                key = decrypt_key(content, passphrase, self.path)
             except WrongPassphraseError as error:
                 last_error = error
                 continue
@@ -220,7 +220,7 @@ def key_files(folders: Iterable[Path]) -> list[KeyFile]:
 def write_key(folder: Path, role: RoleName, key: Ed25519PrivateKey, passphrase: str) -> Path:
     """Write a new key into a folder."""
     path = folder / f"{role}-{short_name(name_of(key))}.key"
-    write_secret(path, encrypted(key, passphrase))
+    write_secret(path, encrypt_key(key, passphrase))
     return path
 
 
@@ -324,9 +324,9 @@ def rotate(
     Raises FleetError if there is no such key, or too few root keys are at hand.
     """
     files, old = key_files(folders), Root.newest_in(folders[:1])
-    if (newest := Root.newest_in(folders).document.version) != old.document.version:
+    if (newest_version := Root.newest_in(folders).document.version) != old.document.version:
         raise FleetError(
-            f"{folders[0]} has root version {old.document.version}, another folder has {newest}: name that "
+            f"{folders[0]} has root version {old.document.version}, another folder has {newest_version}: name that "
             "one first, because devices refuse a second root of a version"
         )
     document = old.document

@@ -38,7 +38,7 @@ from gateway.fleet.entries import (
     checked_name,
 )
 
-__all__ = ["Device", "Registry", "serving"]
+__all__ = ["Device", "Registry", "lock_path"]
 
 _BUSY_SECONDS = 5.0
 _FINAL = """
@@ -141,7 +141,7 @@ class Device:
     reported: Reported | None
 
 
-def serving(path: Path) -> Path:
+def lock_path(path: Path) -> Path:
     """The file that a gateway holds while it sends what a registry wants."""
     return path.with_name(f"{path.name}.gateway")
 
@@ -286,8 +286,8 @@ class Registry:
             ).fetchone()
             if row == (document.digest, document.payload):
                 return
-            if row or document.version < (newest := self.newest_version()):
-                reason = "it is taken by another document" if row else f"version {newest} is there already"
+            if row or document.version < (newest_version := self.newest_version()):
+                reason = "it is taken by another document" if row else f"version {newest_version} is there already"
                 raise FleetError(f"version {document.version} is refused: {reason}")
             if document.restores is not None:
                 self.document(document.restores)
@@ -335,10 +335,10 @@ class Registry:
                         f"device {name} should have version {device.desired.version} already: the way back to "
                         f"the content of {version} is a new version"
                     )
-                self.want(name, version, time_us)
+                self.raise_desired(name, version, time_us)
             self.record(actor, "push", str(version), " ".join(names), time_us=time_us)
 
-    def want(self, device: str, version: int, time_us: int, rollout: int = 0) -> None:
+    def raise_desired(self, device: str, version: int, time_us: int, rollout: int = 0) -> None:
         """Raise the version that a device should have, as part of a transaction; `rollout` is 0 if by hand."""
         self.db.execute(
             "INSERT INTO desired (device, version, since_us, rollout) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -362,7 +362,7 @@ class Registry:
         )
         return [Due._make(row) for row in self._rows(query, limit)]
 
-    def send(self, documents: Iterable[tuple[str, int]]) -> None:
+    def note_sent(self, documents: Iterable[tuple[str, int]]) -> None:
         """Note that devices may get documents from now on; once for each."""
         with self.transaction():
             query = "INSERT INTO sent (device, version) VALUES (?, ?) ON CONFLICT DO NOTHING"

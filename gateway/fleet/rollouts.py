@@ -157,11 +157,11 @@ def tally(plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceRe
     """How the devices of every stage stand, at the time of the state; `reports` has every enrolled device."""
     stage_counts = []
     for stage in state.stages:
-        counts = dict.fromkeys(StageCounts._fields, 0)
+        count_of = dict.fromkeys(StageCounts._fields, 0)
         for name in stage:
-            counts[_device_standing(plan, state, state.offers.get(name), reports.get(name))] += 1
-        counts["size"] = len(stage) - counts["out"]
-        stage_counts.append(StageCounts(**counts))
+            count_of[_device_standing(plan, state, state.offers.get(name), reports.get(name))] += 1
+        count_of["size"] = len(stage) - count_of["out"]
+        stage_counts.append(StageCounts(**count_of))
     return tuple(stage_counts)
 
 
@@ -349,10 +349,10 @@ class Rollouts:
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
-            started = apply_action(state, "start", time_us, self.preview(plan))
+            started_state = apply_action(state, "start", time_us, self.preview(plan))
             rows = [
                 (number, name, stage, index)
-                for stage, names in enumerate(started.stages)
+                for stage, names in enumerate(started_state.stages)
                 for index, name in enumerate(names)
             ]
             query = "INSERT INTO rollout_devices (rollout, device, stage, place) VALUES (?, ?, ?, ?)"
@@ -362,12 +362,12 @@ class Rollouts:
                 f"SELECT rollout, COUNT(*) FROM rollout_devices JOIN rollouts ON rollout=number WHERE {_UNDER_WAY} "
                 "AND device IN (SELECT device FROM rollout_devices WHERE rollout=?) GROUP BY rollout"
             )
-            if conflict := self._db.execute(query, (number,)).fetchone():
+            if conflict_row := self._db.execute(query, (number,)).fetchone():
                 raise FleetError(
-                    f"rollout {conflict[0]} is under way at {conflict[1]} of the {count} devices: "
+                    f"rollout {conflict_row[0]} is under way at {conflict_row[1]} of the {count} devices: "
                     "let it end, or abort it"
                 )
-            self._save(number, state, started)
+            self._save(number, state, started_state)
             self._record(number, actor, "start", f"version {plan.version} for {count} devices", time_us)
 
     def operate(self, number: int, action: str, *, actor: str, time_us: int) -> None:
@@ -385,11 +385,11 @@ class Rollouts:
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
             devices, next_state = advance(plan, state, self._reports(number, plan.version), time_us)
-            only_clock = replace(next_state, clock_us=state.clock_us, seen_us=state.seen_us) == state
-            if next_state == state or (only_clock and abs(time_us - state.seen_us) < _KEEP_CLOCK_US):
+            is_clock_only = replace(next_state, clock_us=state.clock_us, seen_us=state.seen_us) == state
+            if next_state == state or (is_clock_only and abs(time_us - state.seen_us) < _KEEP_CLOCK_US):
                 return ()
             for device in devices:
-                self._registry.want(device, plan.version, time_us, number)
+                self._registry.raise_desired(device, plan.version, time_us, number)
             self._save(number, state, next_state, time_us)
             if (stage := next_state.stage) != state.stage:
                 self._record(number, _GATEWAY, "stage", f"stage {stage + 1} of {len(next_state.stages)}", time_us)
@@ -467,8 +467,8 @@ class Rollouts:
             # failure after acceptance counts, a refusal before it does not
             answer: Any = (outcome if answered_version == version else refusal_outcome) or ""
             answer = "accepted" if in_force == version and answer != "failed" else answer
-            newest = max(desired or 0, in_force or 0)
-            reports[device] = DeviceReport(bool(online), last_seen, answer, in_force or desired, newest)
+            newest_version = max(desired or 0, in_force or 0)
+            reports[device] = DeviceReport(bool(online), last_seen, answer, in_force or desired, newest_version)
         return reports
 
 

@@ -28,7 +28,7 @@ from fugu.mqtt import Link
 from gateway.config import FleetConfig
 from gateway.fleet.enrolled import Enrolled
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
-from gateway.fleet.registry import Registry, serving
+from gateway.fleet.registry import Registry, lock_path
 from gateway.fleet.rollouts import Rollouts
 from gateway.parts import Message, Part
 
@@ -80,7 +80,7 @@ class FleetService(Part):
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self._registry = Registry(files.registry)
-        self._gateway_lock = hold_file(serving(files.registry))
+        self._gateway_lock = hold_file(lock_path(files.registry))
         self._rollouts = Rollouts(self._registry)
         self._fleet = fleet = self._registry.fleet
         self._operator, self._link = operator, link
@@ -146,7 +146,7 @@ class FleetService(Part):
                 self._now_us(),
             )
             births = () if status.online else self._sightings.get(device, ())
-            self._sightings[device] = [*(earlier for earlier in births if earlier.online), sighting]
+            self._sightings[device] = [*(birth for birth in births if birth.online), sighting]
         self._doubting_devices.discard(device)
         if StatusCode.GATEWAY_CLOCK in status.codes and self._enrolled.has(device):
             self._doubting_devices.add(device)
@@ -227,8 +227,8 @@ class FleetService(Part):
 
     def _version_of(self, digest: bytes) -> int:
         """The version of the document that a device judged, 0 if it is none of ours."""
-        newest = max(self._version_of_digest.values(), default=0)
-        if digest not in self._version_of_digest and newest != self._registry.newest_version():
+        newest_judged = max(self._version_of_digest.values(), default=0)
+        if digest not in self._version_of_digest and newest_judged != self._registry.newest_version():
             self._version_of_digest = {
                 hashlib.sha256(document.payload).digest()[:JUDGED_BYTES]: document.version
                 for document in self._registry.documents()
@@ -264,14 +264,14 @@ class FleetService(Part):
 
     def _publish_due(self, now: float) -> None:
         """Let rollouts go on, and publish the documents that wait longest."""
-        self._not_before = {device: until for device, until in self._not_before.items() if until > now}
+        self._not_before = {device: retry_at for device, retry_at in self._not_before.items() if retry_at > now}
         in_flight = set(self._in_flight.values())
         due_documents = self._rollouts.due(self._now_us(), _MOST_A_STEP + len(in_flight) + len(self._not_before))
-        ready = [due for due in due_documents if due[:2] not in in_flight and due.device not in self._not_before]
-        ready = ready[:_MOST_A_STEP]
-        if ready:  # before a device can have one, as audiences are charged for it from then on
-            self._registry.send([due[:2] for due in ready])
-        for due in ready:
+        documents = [due for due in due_documents if due[:2] not in in_flight and due.device not in self._not_before]
+        documents = documents[:_MOST_A_STEP]
+        if documents:  # before a device can have one, as audiences are charged for it from then on
+            self._registry.note_sent([due[:2] for due in documents])
+        for due in documents:
             topic = topic_of("policy_set", self._fleet, due.device)
             if (message_id := self._operator.publish(topic, due.payload, retain=True)) is None:
                 return

@@ -61,7 +61,7 @@ class Signed(NamedTuple):
     needed_signatures: int
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """True if devices accept the signatures."""
         return self.signatures >= self.needed_signatures
 
@@ -292,7 +292,7 @@ def read_complete(content: bytes, roots: Sequence[Root]) -> PolicyDocument:
     for root in roots:
         try:
             signed = Signed.read(content, root)
-            if signed.complete:
+            if signed.is_complete:
                 return signed.document
             raise FleetError(f"it has {signed.signatures} of {signed.needed_signatures} signatures")
         except FleetError as error:

@@ -96,11 +96,11 @@ def _export_day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: 
             folder.add("symbols", symbol_rows(stream, chunk))
         for probabilities in history.estimates(stream, span, lag):
             folder.add("estimates", marginal_rows("estimates", stream, probabilities))
-    for measured in history.measured():
-        for frame in history.points(measured, span):
-            policy = measured.policies[frame.policy_version]
+    for point_stream in history.measured_streams():
+        for frame in history.points(point_stream, span):
+            policy = point_stream.policies[frame.policy_version]
             folder.add("points", point_rows(policy, frame))
-            for estimates in history.measurements(measured, frame, lag):
+            for estimates in history.measurements(point_stream, frame, lag):
                 folder.add("measurements", measurement_rows(policy, estimates))
     for sequence in history.windows():
         folder.add("windows", window_rows(sequence, history.counts(sequence, span)))
@@ -118,7 +118,7 @@ def _put_releases(folder: ParquetFolder, ledger: Location, span: Span) -> None:
             folder.add("releases", release_rows(frames_in_span))
 
 
-def constant(value: object, length: int) -> Any:
+def constant_column(value: object, length: int) -> Any:
     """A column of one text, or of none."""
     indices = pa.array(np.zeros(length, dtype=np.int32))
     if value is None:
@@ -126,25 +126,25 @@ def constant(value: object, length: int) -> Any:
     return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
 
 
-def lists(values: NDArray[Any]) -> Any:
+def list_column(values: NDArray[Any]) -> Any:
     """A column of lists of equal lengths, (n, d)."""
     count, width = values.shape
     offsets = np.arange(count + 1, dtype=np.int32) * width
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.ascontiguousarray(values).ravel()))
 
 
-def marginals(beliefs: Floats, labels: Sequence[str]) -> dict[str, Any]:
+def marginal_columns(beliefs: Floats, labels: Sequence[str]) -> dict[str, Any]:
     """The columns that say what is known of states: from (n, s) probabilities, and the states' names."""
     rounded = beliefs.astype(np.float32)
     best = rounded.argmax(axis=1)
     return {
         "state": pa.DictionaryArray.from_arrays(pa.array(best.astype(np.int32)), pa.array(labels, pa.string())),
         "probability": pa.array(np.take_along_axis(rounded, best[:, None], axis=1)[:, 0]),
-        "probabilities": lists(rounded),
+        "probabilities": list_column(rounded),
     }
 
 
-def batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
+def record_batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
     """Rows of a table from arrays; texts are columns of their own length.
 
     `times` are (n,) microseconds of Unix time; other columns by name: arrow or numpy arrays, or one text for all rows.
@@ -154,7 +154,7 @@ def batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
     for field in schema:
         value = times if field.name == "time" else columns[field.name]
         if value is None or isinstance(value, str):
-            arrays.append(constant(value, count))
+            arrays.append(constant_column(value, count))
         elif isinstance(value, int):
             arrays.append(pa.array(np.full(count, value, dtype=field.type.to_pandas_dtype())))
         elif isinstance(value, np.ndarray):
@@ -164,28 +164,28 @@ def batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def ticks(table: str, policy: AnyPolicy, first: int, shift: int, count: int, columns: dict[str, Any]) -> Any:
+def tick_rows(table: str, policy: AnyPolicy, first: int, shift: int, count: int, columns: dict[str, Any]) -> Any:
     """Rows of a table, one for each of some consecutive ticks under a policy."""
     tick_columns: dict[str, Any] = {"device": policy.device, "stream": policy.stream, "policy_version": policy.version}
     tick_columns["tick"] = np.arange(first, first + count, dtype=np.int64)
-    return batch(table, tick_times(policy.clock, first, shift, count), tick_columns | columns)
+    return record_batch(table, tick_times(policy.clock, first, shift, count), tick_columns | columns)
 
 
-def rows(table: str, values: Sequence[dict[str, Any]]) -> Any:
+def table_rows(table: str, values: Sequence[dict[str, Any]]) -> Any:
     """Rows of a table from one mapping each; times in microseconds of Unix time."""
     return pa.RecordBatch.from_pylist(list(values), schema=TABLES[table])
 
 
 def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
     """Rows with the names of the states of streams, and their promises."""
-    return rows("policies", [_policy_row(policy) for policy in policies])
+    return table_rows("policies", [_policy_row(policy) for policy in policies])
 
 
 def marginal_rows(table: str, stream: SymbolStream, estimates: TickProbabilities) -> Any:
     """Rows with the marginals of some ticks of a stream."""
     policy = stream.policy(estimates.version)
-    columns = marginals(estimates.probabilities, policy.discretiser.states)
-    return ticks(table, policy, estimates.first, estimates.shift, len(estimates.probabilities), columns)
+    columns = marginal_columns(estimates.probabilities, policy.discretiser.states)
+    return tick_rows(table, policy, estimates.first, estimates.shift, len(estimates.probabilities), columns)
 
 
 def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
@@ -203,7 +203,7 @@ def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
         "policy_version": np.repeat([piece.version for piece in pieces], lengths).astype(np.uint32),
         "symbol": np.concatenate([piece.symbols for piece in pieces]),
     }
-    return batch("symbols", times, columns)
+    return record_batch("symbols", times, columns)
 
 
 def point_rows(policy: MeasurePolicy, frame: MeasureFrame) -> Any:
@@ -211,10 +211,10 @@ def point_rows(policy: MeasurePolicy, frame: MeasureFrame) -> Any:
     points = np.array([point.point for point in frame.released], dtype=np.float64)
     columns = {
         "table": np.array([point.table for point in frame.released], dtype=np.uint32),
-        "values": lists(points * np.array(policy.resolution)),
+        "values": list_column(points * np.array(policy.resolution)),
         "unit": policy.unit or None,
     }
-    return ticks("points", policy, frame.first, frame.shift, len(points), columns)
+    return tick_rows("points", policy, frame.first, frame.shift, len(points), columns)
 
 
 def measurement_rows(policy: MeasurePolicy, estimates: PointEstimates) -> Any:
@@ -225,19 +225,19 @@ def measurement_rows(policy: MeasurePolicy, estimates: PointEstimates) -> Any:
         places = np.array([grid.located(float(x), float(y)) for x, y in estimates.means]).reshape(-1, 2).T
     columns = {
         "lag": estimates.lag,
-        "means": lists(means.reshape(len(means), -1)),
-        "covariance": lists(np.array(estimates.covariances).reshape(len(means), -1)),
+        "means": list_column(means.reshape(len(means), -1)),
+        "covariance": list_column(np.array(estimates.covariances).reshape(len(means), -1)),
         "unit": policy.unit or None,
         "latitude": pa.array(places[0], from_pandas=True),
         "longitude": pa.array(places[1], from_pandas=True),
         "protection": np.array(estimates.protection, dtype=np.int32),
     }
-    return ticks("measurements", policy, estimates.first, estimates.shift, len(means), columns)
+    return tick_rows("measurements", policy, estimates.first, estimates.shift, len(means), columns)
 
 
 def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:
     """The counts of windows, one a row; a histogram has one for each state, a profile for each block of the day."""
-    return rows("windows", [row for frame in frames for row in _count_rows(sequence, frame)])
+    return table_rows("windows", [row for frame in frames for row in _count_rows(sequence, frame)])
 
 
 def _count_rows(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]]:
@@ -270,7 +270,7 @@ def _policy_row(policy: AnyPolicy) -> dict[str, Any]:
 
 def release_rows(frames: Iterable[ReleaseFrame]) -> Any:
     """The values of releases, one a row; a histogram has one for each state."""
-    return rows("releases", [row for frame in frames for row in _release_rows(frame)])
+    return table_rows("releases", [row for frame in frames for row in _release_rows(frame)])
 
 
 def _release_rows(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:

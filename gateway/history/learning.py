@@ -114,12 +114,12 @@ def joined_sequences(parts: Sequence[Sequences]) -> Sequences:
     return Sequences.of(symbols, ticks, *columns)
 
 
-def expected(part: Sequences, transition: Floats, initial: Floats) -> Expected:
+def e_step(part: Sequences, transition: Floats, initial: Floats) -> Expected:
     """Expected moves under a chain given symbols, each sequence begun by a distribution (k,)."""
     total, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
     for problem in _problems(part, transition, initial):
-        expected = expectations(problem)
-        total, first, moves = total + expected.log_likelihood, first + expected.first, moves + expected.moves
+        step = expectations(problem)
+        total, first, moves = total + step.log_likelihood, first + step.first, moves + step.moves
     return Expected(total, first, moves)
 
 
@@ -164,7 +164,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
     k = len(policy.discretiser.states)
     progress("reading symbols")
     parts = tasks.hold(read_sequences, [(group,) for group in Group.all(source)])
-    ticks_of_parts, lengths, since, until = zip(*tasks.map(_sizes, [(part,) for part in parts]), strict=True)
+    ticks_of_parts, lengths, since, until = zip(*tasks.map(_part_sizes, [(part,) for part in parts]), strict=True)
     if not (ticks := sum(ticks_of_parts)):
         raise FuguError(f"{source.path.name} has no symbols of that time")
     step = -(-sum(lengths) // _SAMPLE_TICKS)
@@ -175,7 +175,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
 
     def evaluate(transition: Floats) -> tuple[float, Floats]:
         progress("finding the chain of all symbols")
-        moves = tasks.map(expected, [(part, transition, initial) for part in parts])
+        moves = tasks.map(e_step, [(part, transition, initial) for part in parts])
         return sum(part.log_likelihood for part in moves), np.asarray(sum(part.moves for part in moves))
 
     transition = _most_likely_chain(evaluate, start_chain, ticks)
@@ -198,7 +198,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
     return _model(source, streams, policy, fit, ticks, Span(min(since), max(until)))
 
 
-def _sizes(part: Sequences) -> tuple[int, int, int, int]:
+def _part_sizes(part: Sequences) -> tuple[int, int, int, int]:
     return part.ticks, len(part.symbols), part.since, part.until
 
 
@@ -230,7 +230,7 @@ def _start_chain(sample: Sequences, k: int) -> Floats:
     for stay in _STAYS:
         chain = stay * np.eye(k) + (1.0 - stay) / k
         for _ in range(_FIRST_ROUNDS):
-            moves = expected(sample, chain, uniform)
+            moves = e_step(sample, chain, uniform)
             if moves.log_likelihood > best[0]:
                 best = moves.log_likelihood, chain
             chain = np.maximum(moves.moves, 1e-12)
@@ -271,7 +271,7 @@ def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floa
 
     def gradient(shifted: Floats) -> Floats:
         chain = transition_of(shifted, len(transition))
-        return _gradient(chain, expected(sample, chain, initial).moves)
+        return _gradient(chain, e_step(sample, chain, initial).moves)
 
     steps = _STEP * np.eye(len(ratios))
     curvature = np.array([gradient(ratios - step) - gradient(ratios + step) for step in steps]) / (2.0 * _STEP)
@@ -316,7 +316,7 @@ def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> 
         sequences = part.take(np.flatnonzero(part.streams == stream))
 
         def evaluate(chain: Floats, sequences: Sequences = sequences) -> tuple[float, Floats]:
-            moves = expected(sequences, chain, initial)
+            moves = e_step(sequences, chain, initial)
             return moves.log_likelihood, moves.moves
 
         own_chain = _most_likely_chain(evaluate, transition, sequences.ticks)
@@ -351,7 +351,7 @@ def _scores(part: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, 
     gradients = []
     for i, stream in enumerate(part.streams.tolist()):
         chain = chains.of(stream)
-        gradients.append(_gradient(chain, expected(part.take([i]), chain, initial).moves))
+        gradients.append(_gradient(chain, e_step(part.take([i]), chain, initial).moves))
     ticks = np.add.reduceat(part.symbols >= 0, part.starts[:-1], dtype=np.int64) if gradients else np.empty(0, np.int64)
     d = len(chains.all) * (len(chains.all) - 1)
     return np.array(gradients).reshape(-1, d), ticks, part.streams

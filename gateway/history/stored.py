@@ -158,7 +158,7 @@ class StoredHistory:
         """Every stream of symbols, by device and name."""
         return [SymbolStream(*fields) for fields in self._stored_streams(Policy)]
 
-    def measured(self) -> list[MeasuredStream]:
+    def measured_streams(self) -> list[MeasuredStream]:
         """Every stream of points, by device and name."""
         return [MeasuredStream(*fields) for fields in self._stored_streams(MeasurePolicy)]
 
@@ -239,12 +239,12 @@ class StoredHistory:
                 if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
                     yield frame
 
-    def next_time(self, after: int) -> int | None:
+    def next_time(self, begin_us: int) -> int | None:
         """A time from a given one on, in microseconds, before which nothing is stored; `None` if nothing is at all.
 
-        No stored frame lies on both sides of `after`.
+        No stored frame lies on both sides of `begin_us`.
         """
-        span, times = Span(after, LAST_US), list[int]()
+        span, times = Span(begin_us, LAST_US), list[int]()
         for sequence in self.windows():
             number = self._numbers[sequence.device, sequence.stream, sequence.window]
             shift = self._store.shifts(number).newest
@@ -254,11 +254,11 @@ class StoredHistory:
         for stream in self.streams():
             times += self._first_times(stream, self._store.symbols.following, span)
         points = self._store.points.following
-        for measured in self.measured():
+        for point_stream in self.measured_streams():
             times += self._first_times(
-                measured, lambda number, first: (stored.frame for stored in points(number, first)), span
+                point_stream, lambda number, first: (row.frame for row in points(number, first)), span
             )
-        return max(min(times), after) if times else None
+        return max(min(times), begin_us) if times else None
 
     def _first_times(
         self, stream: SymbolStream | MeasuredStream, frames_from: Callable[[int, int], Iterator[Any]], span: Span

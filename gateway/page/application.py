@@ -32,7 +32,7 @@ __all__ = ["Channels", "application"]
 CHANGE_SECONDS, DEVICE_SECONDS, LEDGER_SECONDS, QUIET_SECONDS = 0.5, 0.015, 2.0, 5.0
 
 
-class _Source:
+class _EventSource:
     """Makes the events of a view; a tab that does not keep up is still told the newest `max_waiting`."""
 
     max_waiting = 1
@@ -53,7 +53,7 @@ class _Source:
         """Release what the source holds: nobody follows any more."""
 
 
-class _WholeSource(_Source):
+class _FullSource(_EventSource):
     """The whole again whenever something has changed, twice a second at most; `state` then differs from the last."""
 
     def __init__(self, feed: Feed, state: Callable[[], object], make_content: Callable[[], dict[str, Any]]) -> None:
@@ -75,7 +75,7 @@ class _WholeSource(_Source):
         return self.new_events(), self._last_event
 
 
-class _DeviceSource(_Source):
+class _DeviceSource(_EventSource):
     """Events of a device, at once: everything that waits in one event; and the state of the device.
 
     Raises TopicError if it is no name of a device.
@@ -95,11 +95,11 @@ class _DeviceSource(_Source):
             await asyncio.wait_for(self._watcher.wake.wait(), CHANGE_SECONDS)
 
     def new_events(self) -> str:
-        return self._state_event() + _update(self._feed.take(self._watcher))
+        return self._state_event() + _updates_event(self._feed.take(self._watcher))
 
     def events_and_content(self) -> tuple[str, str]:
         updates, content = self._feed.take_and_show(self._watcher)
-        return self._state_event() + _update(updates), _event("state", self._state()) + _update(content)
+        return self._state_event() + _updates_event(updates), _event("state", self._state()) + _updates_event(content)
 
     def close(self) -> None:
         self._feed.leave(self._watcher)
@@ -118,7 +118,7 @@ class _DeviceSource(_Source):
         return {"member": self._feed.member(self._watcher.device), "about": self._feed.about}
 
 
-class _LedgerSource(_WholeSource):
+class _LedgerSource(_FullSource):
     """A page of the ledger, again whenever it has changed: looked at in a thread of its own.
 
     It has an audience's entries, or, if empty, those of all that are shown, below the number `before`.
@@ -146,7 +146,7 @@ class Channels:
     def __init__(self) -> None:
         self._open: dict[Hashable, _Channel] = {}
 
-    async def follow(self, key: Hashable, make_source: Callable[[], _Source]) -> AsyncGenerator[bytes]:
+    async def follow(self, key: Hashable, make_source: Callable[[], _EventSource]) -> AsyncGenerator[bytes]:
         """Events of a view, told apart by key, for one tab: first all that is shown, then what is new.
 
         `make_source` is called if nobody shows this view yet. Yields nothing, twice a second, for the caller to look if
@@ -175,7 +175,7 @@ class _Tab:
 
 
 class _Channel:
-    def __init__(self, source: _Source) -> None:
+    def __init__(self, source: _EventSource) -> None:
         self.has_failed = False
         self._source = source
         self._tabs: list[_Tab] = []
@@ -221,7 +221,7 @@ class _Channel:
             tab.wake.set()
 
 
-def _update(updates: list[dict[str, Any]]) -> str:
+def _updates_event(updates: list[dict[str, Any]]) -> str:
     return _event("update", updates) if updates else ""
 
 
@@ -445,7 +445,7 @@ class _Tabs:
         return len(self._followers) >= _MAX_TABS and counts[network] + 1 >= max(counts.values())
 
     async def _events(
-        self, request: Request, network: str, key: Hashable, make_source: Callable[[], _Source]
+        self, request: Request, network: str, key: Hashable, make_source: Callable[[], _EventSource]
     ) -> AsyncIterator[bytes]:
         if self._is_full_for(network):  # others have come since it was answered
             return
@@ -469,30 +469,30 @@ class _Tabs:
             if not follower.is_displaced:
                 self._followers.remove(follower)
 
-    def _source(self, request: Request) -> tuple[Hashable, Callable[[], _Source]] | None:
+    def _source(self, request: Request) -> tuple[Hashable, Callable[[], _EventSource]] | None:
         feed = self._feed
         match request.path_params:
             case {"device": device}:
                 check_device_name(device)
                 return ("device", device), lambda: _DeviceSource(feed, device)
             case {"what": "fleet"}:
-                query = _query(request)
-                return query, lambda: _WholeSource(feed, lambda: feed.changes[0], lambda: feed.fleet_page(query))
+                query = _fleet_query(request)
+                return query, lambda: _FullSource(feed, lambda: feed.changes[0], lambda: feed.fleet_page(query))
             case {"what": "releases"}:
-                return "releases", lambda: _WholeSource(
+                return "releases", lambda: _FullSource(
                     feed, lambda: feed.changes[1], lambda: {"releases": feed.releases()}
                 )
             case {"what": "ledger"}:
-                ledger_query = (request.query_params.get("audience", "")[:64], _number(request, "before", 2**62))
+                ledger_query = (request.query_params.get("audience", "")[:64], _int_param(request, "before", 2**62))
                 return ("ledger", *ledger_query), lambda: _LedgerSource(feed, *ledger_query)
         return None
 
 
-def _query(request: Request) -> FleetQuery:
+def _fleet_query(request: Request) -> FleetQuery:
     params = request.query_params
-    return FleetQuery.asked(params.get("search", ""), params.get("condition", ""), _number(request, "page", 0))
+    return FleetQuery.asked(params.get("search", ""), params.get("condition", ""), _int_param(request, "page", 0))
 
 
-def _number(request: Request, name: str, default: int) -> int:
+def _int_param(request: Request, name: str, default: int) -> int:
     query_param = request.query_params.get(name, "")
     return int(query_param) if query_param.isascii() and query_param.isdigit() and len(query_param) < 16 else default

@@ -201,11 +201,11 @@ class AttackView:
 
     def take(self, frame: SymbolFrame) -> None:
         """Symbols that have come, late or again ones, too."""
-        first = frame.first + max(0, len(frame.symbols) - MOST_TICKS)
-        for tick, symbol in enumerate(frame.symbols[-MOST_TICKS:], first):
+        first_tick = frame.first + max(0, len(frame.symbols) - MOST_TICKS)
+        for tick, symbol in enumerate(frame.symbols[-MOST_TICKS:], first_tick):
             self._ticks[tick] = frame.policy_version, (symbol, frame.shift)
-        begin = max(self._ticks) - MOST_TICKS
-        self._ticks = {tick: self._ticks[tick] for tick in sorted(self._ticks) if tick > begin}
+        oldest_tick = max(self._ticks) - MOST_TICKS
+        self._ticks = {tick: self._ticks[tick] for tick in sorted(self._ticks) if tick > oldest_tick}
         self._has_changed = True
 
     def take_window(self, frame: WindowFrame) -> None:

@@ -162,11 +162,11 @@ class DeviceView:
                 continue
             self._recalled_versions[stream] = description.version
             for window in description.windows:
-                end = (int(now * 1e6) - description.epoch_us) // description.period_us
+                last_tick = (int(now * 1e6) - description.epoch_us) // description.period_us
                 ticks_back = min(
                     MOST_SECONDS * 1_000_000 // description.period_us, MOST_WINDOWS * window.stride + window.length
                 )
-                first_ticks[stream, window.name] = max(0, end - ticks_back)
+                first_ticks[stream, window.name] = max(0, last_tick - ticks_back)
         return first_ticks
 
     def take_stored(self, topic: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[ReportNumbers]]:
@@ -177,7 +177,7 @@ class DeviceView:
         described_frames = [frame for frame in frames if frame.policy_version == description.version]
         messages = [self._window(topic, frame.encode()) for frame in described_frames]
         for frame in described_frames:
-            counts[frame.window] = _count(description, frame)
+            counts[frame.window] = _window_count(description, frame)
             if frame.observed and (report := report_numbers(counts[frame.window], description.windows)) is not None:
                 reports.append(report)
         series = dict[str, dict[str, Any]]()
@@ -214,13 +214,13 @@ class DeviceView:
                 frame = SymbolFrame.decode(payload)
                 self._attack(topic).take(frame)
                 version = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
-                newest = placed_symbols(version, frame.symbols[-_POINTS_PLACED:])
-                return self._message(topic, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": newest})
+                places = placed_symbols(version, frame.symbols[-_POINTS_PLACED:])
+                return self._message(topic, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": places})
             case "window":
                 return self._window(topic, payload)
             case "status" | "policy_status" if payload:
                 decode = _status if topic.kind == "status" else _policy_status
-                return {**decode(payload), "time": _text(instant(int(heard_at * 1e6))), **_bytes(payload)}
+                return {**decode(payload), "time": _time_text(instant(int(heard_at * 1e6))), **_byte_fields(payload)}
             case "estimate":
                 estimate = decode_estimate(payload)
                 place_fields = self._place_fields(topic.stream, estimate)
@@ -252,8 +252,8 @@ class DeviceView:
         frame = MeasureFrame.decode(payload)
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         points = [r.point for r in frame.released]
-        newest = [_place(description, point) for point in points[-_POINTS_PLACED:]]
-        return self._message(topic, payload, "points", frame, {"points": [*map(list, points)], "newest": newest})
+        places = [_point_fields(description, point) for point in points[-_POINTS_PLACED:]]
+        return self._message(topic, payload, "points", frame, {"points": [*map(list, points)], "newest": places})
 
     def _window(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = WindowFrame.decode(payload)
@@ -280,10 +280,10 @@ class DeviceView:
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         time = None if description is None else description.time_of(tick, frame.shift)
         head = {"kind": kind, "version": frame.policy_version, "first": frame.first, "shift": frame.shift}
-        return {**head, **fields, "time": _text(time), **_bytes(payload)}
+        return {**head, **fields, "time": _time_text(time), **_byte_fields(payload)}
 
 
-def _bytes(payload: bytes) -> dict[str, Any]:
+def _byte_fields(payload: bytes) -> dict[str, Any]:
     return {"bytes": payload.hex(), "size": len(payload)}
 
 
@@ -302,7 +302,7 @@ def _policy_status(payload: bytes) -> dict[str, Any]:
     return {"kind": "policy", "running": status.version, "judged": status.judged.hex(), **fields}
 
 
-def _place(version: DescribedVersion | None, point: Point) -> dict[str, Any]:
+def _point_fields(version: DescribedVersion | None, point: Point) -> dict[str, Any]:
     """A point with the cell that it is in, and its latitude and longitude, where the stream is one of places."""
     fields: dict[str, Any] = {"point": list(point)}
     if version is None or version.place is None or version.place.cell_size is None or len(point) != 2:
@@ -312,7 +312,7 @@ def _place(version: DescribedVersion | None, point: Point) -> dict[str, Any]:
     return {**fields, "latitude": latitude, "longitude": longitude, "state": cells.get((point[0], point[1]))}
 
 
-def _count(description: Description, frame: WindowFrame) -> WindowCount:
+def _window_count(description: Description, frame: WindowFrame) -> WindowCount:
     """The report of a window, as the gateway makes it."""
     window = next(window for window in description.windows if window.name == frame.window)
     states = description.states if window.states == EACH else window.states
@@ -328,7 +328,7 @@ def _noise_range(scale: str) -> int | None:
         return None
 
 
-def _text(time: datetime | None) -> str | None:
+def _time_text(time: datetime | None) -> str | None:
     return None if time is None else instant_text(time)
 
 
@@ -344,7 +344,7 @@ def _description(description: Description) -> dict[str, Any]:
         "windows_guarantee": description.windows_guarantee and _promise(description.windows_guarantee),
         "flips": () if description.table is None else NoiseTable(description.table).flips,
         "place": _grid(description),
-        "bounds": _bounds(description),
+        "bounds": _posterior_fields(description),
         "windows": [_window(window, description.period_seconds) for window in description.windows],
         "conditions": [shared.condition for shared in description.sums],
     }
@@ -372,7 +372,7 @@ def _promise(promise: Described) -> dict[str, Any]:
     return {**fields, "stretches": stretches}
 
 
-def _bounds(description: Description) -> dict[str, Any] | None:
+def _posterior_fields(description: Description) -> dict[str, Any] | None:
     """Between what the promise holds the probability of the last of two states, whatever the stream says."""
     chains, epsilon = description.chains, description.guarantee.of_a_tick
     if not isinstance(chains, BinaryChains) or epsilon is None:

@@ -237,7 +237,7 @@ class Feed:
                     continue
                 for stream, frames in counts.get("frames", {}).items():
                     update, reports = view.take_stored(Topic("window", self.fleet, device, stream), frames)
-                    self._memory.recall(device, stream, reports)
+                    self._memory.prepend_stored(device, stream, reports)
                     self._tell_watchers(device, update)
                 for history in self._memory.histories(device):
                     self._tell_watchers(device, history)

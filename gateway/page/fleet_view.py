@@ -113,7 +113,7 @@ class FleetView:
             elif not payload:
                 if topic.kind == "status" and (removed_member := self._members.pop(topic.device, None)) is not None:
                     self._bytes -= removed_member.bytes
-            elif (member := self._member(topic.device)) is not None:
+            elif (member := self._find_or_add(topic.device)) is not None:
                 self._note_message(member, topic.kind, payload, now)
         except FuguError:
             self.refused_count += 1
@@ -157,7 +157,7 @@ class FleetView:
             "gateway": self._gateway(),
         }
 
-    def _member(self, name: str) -> Member | None:
+    def _find_or_add(self, name: str) -> Member | None:
         if name not in self._members:
             if len(self._members) >= MOST_DEVICES:
                 self.refused_count += 1
@@ -190,7 +190,7 @@ class FleetView:
             if member.sent_digest not in self._versions:
                 if len(self._versions) >= MOST_DEVICES:
                     self._versions.clear()
-                self._versions[member.sent_digest] = _version(envelope.payload)
+                self._versions[member.sent_digest] = _document_version(envelope.payload)
             member.sent_version = self._versions[member.sent_digest]
         self._bytes += member.bytes - bytes_before
 
@@ -243,7 +243,7 @@ def _wave(member: Member) -> Wave:
     return "silent" if member.online else "away"
 
 
-def _version(document: bytes) -> int | None:
+def _document_version(document: bytes) -> int | None:
     """Of a policy document that nobody has checked here; `None` if it is none."""
     try:
         version = msgpack.unpackb(document, raw=False, strict_map_key=True)["version"]

@@ -61,23 +61,23 @@ class LedgerView:
         """Used and remaining budget of each audience for a device's streams, or the fault in `problem`."""
         return self._cached(("budgets", device), lambda ledger: self._budgets(ledger, device))
 
-    def _cached(self, key: object, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
+    def _cached(self, key: object, query: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
             looked_at, answer = self._answers.pop(key, (-math.inf, {}))
             if time.monotonic() - looked_at >= _FRESH_SECONDS:
-                answer = self._ask_ledger(look)
+                answer = self._ask_ledger(query)
                 looked_at = time.monotonic()
             self._answers[key] = looked_at, answer
             if len(self._answers) > _MAX_ANSWERS:
                 del self._answers[next(iter(self._answers))]
             return answer
 
-    def _ask_ledger(self, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
+    def _ask_ledger(self, query: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         if self._location is None:
             return {"problem": _NONE}
         try:
             with closing(Ledger(self._location, read_only=True)) as ledger:
-                return look(ledger)
+                return query(ledger)
         except FuguError as error:
             return {"problem": f"The ledger cannot be read: {error}."}
         except DatabaseError as error:

@@ -51,7 +51,7 @@ class ReportNumbers(NamedTuple):
 
     def event(self) -> dict[str, Any]:
         """The same for the page."""
-        row = _row([self.time, *_flat(self.numbers)])
+        row = _rounded_row([self.time, *_flat_numbers(self.numbers)])
         return {"of": self.window, "names": self.names, "unit": self.unit, "row": row, "useful": self.useful}
 
 
@@ -77,8 +77,8 @@ def report_numbers(report: Estimate | WindowCount, windows: Iterable[DescribedWi
         return None
     names = tuple(report.labels()) or (" or ".join(report.states),)
     columns = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
-    rows = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[columns]]
-    numbers = tuple((value, low, high) for value, low, high in rows)
+    clipped = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[columns]]
+    numbers = tuple((value, low, high) for value, low, high in clipped)
     return ReportNumbers(report.window, time, names[columns], _SHARE, numbers, report.useful)
 
 
@@ -139,10 +139,10 @@ class Memory:
             for stream in streams.values():
                 stream.read()
 
-    def recall(self, device: str, stream: str, reports: Iterable[ReportNumbers]) -> None:
+    def prepend_stored(self, device: str, stream: str, reports: Iterable[ReportNumbers]) -> None:
         """Take what a store has of a stream, before what has come."""
         if (stream_memory := self._devices.get(device, {}).get(stream)) is not None:
-            stream_memory.recall(reports)
+            stream_memory.prepend_stored(reports)
 
     def messages(self, device: str) -> Iterator[tuple[Topic, bytes]]:
         """The newest of each kind, as it came: descriptions first."""
@@ -204,7 +204,7 @@ class _Stream:
         for series in self._series.values():
             series.forget()
 
-    def recall(self, reports: Iterable[ReportNumbers]) -> None:
+    def prepend_stored(self, reports: Iterable[ReportNumbers]) -> None:
         """Let older numbers of windows stand before those that have come."""
         series_of_window = dict[str, _Series]()
         for report in sorted(reports, key=lambda report: report.time):
@@ -265,24 +265,24 @@ class _Series:
         for (step, span), rows in zip(TIERS, self.tiers, strict=True):
             while rows and (rows[-width] // step >= report.time // step):
                 del rows[-width:]
-            rows.extend((report.time, *_flat(report.numbers)))
+            rows.extend((report.time, *_flat_numbers(report.numbers)))
             expired = 0
             while rows[expired] < report.time - span:
                 expired += width
             del rows[:expired]
 
-    def append_later(self, later: _Series) -> None:
+    def append_later(self, other_series: _Series) -> None:
         """Go on with what is later in another one of the same names; all that is here goes if it has others."""
-        if later.newest.names != self.newest.names or later.newest.unit != self.newest.unit:
-            self.tiers, self.newest = later.tiers, later.newest
+        if other_series.newest.names != self.newest.names or other_series.newest.unit != self.newest.unit:
+            self.tiers, self.newest = other_series.tiers, other_series.newest
             return
         width = 1 + 3 * len(self.newest.names)
-        for rows, later_rows in zip(self.tiers, later.tiers, strict=True):
+        for rows, later_rows in zip(self.tiers, other_series.tiers, strict=True):
             for offset in range(0, len(later_rows), width):
                 if not rows or later_rows[offset] > rows[-width]:
                     rows.extend(later_rows[offset : offset + width])
-        if later.newest.time > self.newest.time:
-            self.newest = later.newest
+        if other_series.newest.time > self.newest.time:
+            self.newest = other_series.newest
 
     def forget(self) -> None:
         """Forget all but what is newest."""
@@ -291,14 +291,14 @@ class _Series:
 
     def rows(self) -> list[list[list[float | None]]]:
         width = 1 + 3 * len(self.newest.names)
-        return [[_row(rows[i : i + width]) for i in range(0, len(rows), width)] for rows in self.tiers]
+        return [[_rounded_row(rows[i : i + width]) for i in range(0, len(rows), width)] for rows in self.tiers]
 
 
-def _flat(numbers: Iterable[Iterable[float]]) -> Iterator[float]:
+def _flat_numbers(numbers: Iterable[Iterable[float]]) -> Iterator[float]:
     return (number for row in numbers for number in row)
 
 
-def _row(numbers: Iterable[float]) -> list[float | None]:
+def _rounded_row(numbers: Iterable[float]) -> list[float | None]:
     """Numbers with 4 significant digits behind a time; JSON has no word for one that is not a number."""
     time, *values = numbers
     return [time, *(None if math.isnan(number) else float(f"{number:.4g}") for number in values)]

@@ -39,10 +39,10 @@ def serve(
     The end of `parent`, from which nothing else comes, ends the page, too. Raises FuguError if a file cannot be read,
     or nobody can listen there.
     """
-    asyncio.run(_serve(settings, listener, parent))
+    asyncio.run(_serve_page(settings, listener, parent))
 
 
-async def _serve(settings: PageSettings, listener: socket.socket | None, parent: Connection | None) -> None:
+async def _serve_page(settings: PageSettings, listener: socket.socket | None, parent: Connection | None) -> None:
     # Not at the top: the command explains itself where the web server is not installed.
     import uvicorn
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.build import Burnt, build, enrolled, for_board, modules
+from firmware_sim.build import Burnt, build, enrolled, modules, strip_for_board
 from fugu.contract.compiler import compile_board_policy
 from fugu.contract.discretisers import Baseline, Cells, Thresholds
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
@@ -141,7 +141,7 @@ def f(first, second, third, given=_FEW):
 
 def test_a_board_keeps_few_names_and_does_the_same() -> None:
     """Names that a function or a comprehension within another has as well stay as they are."""
-    lean = for_board(LEAN)
+    lean = strip_for_board(LEAN)
     words = set(re.findall(r"\w+", lean))
     assert not {"TYPE_CHECKING", "_FEW", "__all__", "third"} & words
     assert {"LIMIT", "_FAR", "given", "first", "second", "left"} <= words
@@ -152,10 +152,13 @@ def test_a_board_keeps_few_names_and_does_the_same() -> None:
     assert before["f"](3, 4, 5) == after["f"](3, 4, 5) == (1 << 40) + 56
     joint = "def f(a):\n    if a.chains == JOINT:\n        return _joint(a)\n    return _alone(a)\n"
     own = "\ndef _joint(a):\n    return 1\n\ndef _alone(a):\n    return 2\n"
-    lean = for_board(joint + own)
+    lean = strip_for_board(joint + own)
     assert lean.count("def ") == 2
     assert "return _a(a)" in lean
-    assert for_board("def f(tick, index=1):\n    return tick + index\n") == "def f(a, index=1):\n    return a + index\n"
+    assert (
+        strip_for_board("def f(tick, index=1):\n    return tick + index\n")
+        == "def f(a, index=1):\n    return a + index\n"
+    )
 
 
 def test_no_module_of_a_board_gives_a_parameter_without_a_default_by_its_name() -> None:

@@ -46,7 +46,7 @@ from fugu.host.database import add_functions
 from fugu_cli.main import main
 from gateway.fleet import keys as keys_module
 from gateway.fleet.entries import Document, Target
-from gateway.fleet.keys import Passphrases, decrypted, key_files
+from gateway.fleet.keys import Passphrases, decrypt_key, key_files
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import make_document, weaker
 from tests.support.board_modules import verified
@@ -446,7 +446,9 @@ def test_a_colleague_who_signs_a_false_guarantee_gets_no_second_signature(
 ) -> None:
     file, out = one_key(keys, "policy"), tmp_path / "out"
     document = policy_document(FALSE, to=Address(everyone=True))
-    out.write_bytes(sign("policy", write_document(document), [decrypted(file.read_bytes(), PASSPHRASE, file)]).encode())
+    out.write_bytes(
+        sign("policy", write_document(document), [decrypt_key(file.read_bytes(), PASSPHRASE, file)]).encode()
+    )
     before = out.read_bytes()
     done = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
     assert (done.code, done.out) == (1, "")
@@ -753,7 +755,7 @@ def test_a_colleague_who_signs_other_compiled_policies_gets_no_second_signature(
     other = POLICY.model_copy(update={"frame_ticks": POLICY.frame_ticks + 1, "device": "device"})
     document = policy_document(POLICY, to=Address(everyone=True))
     document = document.model_copy(update={"boards": (compile_board_policy(other).hex(),)})
-    key = decrypted(file.read_bytes(), PASSPHRASE, file)
+    key = decrypt_key(file.read_bytes(), PASSPHRASE, file)
     out.write_bytes(sign("policy", write_document(document), [key]).encode())
     for done in (fugu("fleet", "sign", "--add-to", out, "--keys", keys), fugu("check", "policy", out)):
         assert (done.code, done.err) == (

@@ -16,7 +16,7 @@ from fugu.contract.errors import PolicyError
 from fugu.host.files import hold, is_held
 from gateway.deployment.doctor import Installation, examine
 from gateway.estimates.catalogue import Catalogue
-from gateway.fleet.registry import Registry, serving
+from gateway.fleet.registry import Registry, lock_path
 from tests.support.brokers import Mosquitto
 from tests.support.command import Fugu
 from tests.support.forks import shell_words
@@ -66,10 +66,10 @@ def test_status_says_that_no_gateway_runs(fugu: Fugu, tmp_path: Path) -> None:
         words = ("fleet", "status", "--registry", path)
         assert "No gateway runs with this registry" in fugu(*words).out
         assert fugu(*words, "--json").json()["gateway"] is False
-        running = hold(serving(path))
+        running = hold(lock_path(path))
         assert running is not None
         with running:
-            assert is_held(serving(path)) is True
+            assert is_held(lock_path(path)) is True
             assert "No gateway runs" not in fugu(*words).out
             assert fugu(*words, "--json").json()["gateway"] is True
         assert fugu(*words, "--json").json()["gateway"] is False, "it has ended"

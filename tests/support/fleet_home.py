@@ -11,7 +11,7 @@ from fugu.contract.fleet_documents import Address
 from fugu.contract.policies import AnyPolicy
 from fugu.host.files import hold
 from gateway.fleet.entries import PolicyReport, Sighting
-from gateway.fleet.registry import Registry, serving
+from gateway.fleet.registry import Registry, lock_path
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 
@@ -48,7 +48,7 @@ class Home:
 
     def serve(self) -> None:
         """Hold what a gateway of it holds, as long as this lives."""
-        self.running = hold(serving(self.path))
+        self.running = hold(lock_path(self.path))
 
     def dump(self) -> list[str]:
         with closing(sqlite3.connect(self.path)) as db:

@@ -78,21 +78,21 @@ def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
         max(Fraction(1), (a - d + Fraction(sqrt_of(ceil_of((a - d) ** 2 + 4 * b * c)), ONE)) / (2 * c))
     )
     for m, n in starts if informed else ():
-        best = _peak(best, limit, _Powers(loud_map, m), _Powers(quiet_map, n), rising=n < 1)
+        best = _peak(best, limit, _Powers(loud_map, m), _Powers(quiet_map, n), is_rising=n < 1)
     odds = (1 - q) * (1 - r) / (q * r)
     return min(best, odds_leakage(ceil_of(max(odds, 1 / odds)), ceil_of(g), ONE))
 
 
-def _peak(best: int, limit: int, m: _Powers, n: _Powers, *, rising: bool) -> int:
+def _peak(best: int, limit: int, m: _Powers, n: _Powers, *, is_rising: bool) -> int:
     """At least the largest h_t: for t in [a, b] it is at most m_a / n_b, or, where both rise, m_b / n_a."""
 
     def upper_bound(a: int, b: int) -> int:
-        numerator, denominator = (m.bound(b, 1), n.bound(a, 0)) if rising else (m.bound(a, 1), n.bound(b, 0))
+        numerator, denominator = (m.bound(b, 1), n.bound(a, 0)) if is_rising else (m.bound(a, 1), n.bound(b, 0))
         return -(-numerator * ONE // denominator)
 
     last, intervals = 1, [(-upper_bound(0, 1), 0, 1)]
     best = max(best, upper_bound(0, 0))
-    while (-(-limit * ONE // n.bound(last, 0)) if rising else m.bound(last, 1)) > best + (best >> _STOP_BITS):
+    while (-(-limit * ONE // n.bound(last, 0)) if is_rising else m.bound(last, 1)) > best + (best >> _STOP_BITS):
         best, last = max(best, upper_bound(last, last)), 2 * last
         heappush(intervals, (-upper_bound(last // 2, last), last // 2, last))
     for _ in range(_MAX_INTERVALS):
@@ -116,19 +116,19 @@ class _Powers:
         self._bounds: dict[tuple[int, int], int] = {}
         self._start = (ceil_of(start) - 1, ceil_of(start))
 
-    def bound(self, t: int, up: int) -> int:
+    def bound(self, t: int, rounds_up: int) -> int:
         """In units of 2^-192; up is 1 or 0."""
-        if (t, up) not in self._bounds:
-            value = self._start[up]
+        if (t, rounds_up) not in self._bounds:
+            value = self._start[rounds_up]
             for level in range(t.bit_length()):
                 if level == len(self._squares):
                     self._squares.append(self._square(*self._squares[-1]))
-                (a, b, _, _), (_, _, c, d) = self._squares[level][up], self._squares[level][1 - up]
+                (a, b, _, _), (_, _, c, d) = self._squares[level][rounds_up], self._squares[level][1 - rounds_up]
                 if t >> level & 1:
                     numerator, denominator = a * value + (b << BITS), c * value + (d << BITS)
-                    value = -(-numerator * ONE // denominator) if up else numerator * ONE // denominator
-            self._bounds[t, up] = int(value)
-        return self._bounds[t, up]
+                    value = -(-numerator * ONE // denominator) if rounds_up else numerator * ONE // denominator
+            self._bounds[t, rounds_up] = int(value)
+        return self._bounds[t, rounds_up]
 
     @staticmethod
     def _square(*maps: list[int]) -> tuple[list[int], list[int]]:

@@ -48,7 +48,7 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
             claims.append(_claim("all points", promise["epsilon"], promise["adversary"], loss, is_sharp=not is_large))
         return claims
     windows = policy.get("windows") or policy.get("sums")
-    outputs = [name for name, present in (("symbols", policy.get("table")), ("windows", windows)) if present]
+    outputs = [name for name, is_present in (("symbols", policy.get("table")), ("windows", windows)) if is_present]
     chains, rate, all_ratios = policy["chains"], window_rate(policy), tick_ratios(policy)
     names = (policy["stream"], f"{policy['device']}/{policy['stream']}")
     streams = chains.get("streams", ())

@@ -30,9 +30,9 @@ def exp_up(x: Fraction) -> Fraction:
     if not 0 <= x <= 10_000:
         raise NotRecomputed(f"a loss of {float(x):g} nats in a tick")
     halvings, total, term = int(x).bit_length() + 8, ONE, ONE
-    small = ceil_of(x / 2**halvings)
+    reduced = ceil_of(x / 2**halvings)
     for n in range(1, 30):
-        term = -(-term * small // (n << BITS))
+        term = -(-term * reduced // (n << BITS))
         total += term
     total += term  # what is left of the series is less than its last term
     for _ in range(halvings):

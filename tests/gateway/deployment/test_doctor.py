@@ -31,7 +31,7 @@ from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
 from fugu_cli.main import main
 from gateway.deployment import doctor
-from gateway.deployment.doctor import Installation, examine, installed
+from gateway.deployment.doctor import Installation, examine, read_installation
 from gateway.fleet.registry import Registry
 from gateway.releases.ledger import Ledger
 from gateway.store.store import Store
@@ -239,7 +239,7 @@ def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest
     (folder / "policies" / "watch.json").write_text(gateway_policy().to_json())
     file = folder / "gateway.toml"
     file.write_text(re.sub("^store = .*$", f'store = "{store}"', file.read_text(), flags=re.MULTILINE))
-    findings = examine(installed(file))
+    findings = examine(read_installation(file))
     wanted = ("policies", "disk of store", "store", "file store.sqlite", "file password", "authority", "broker")
     for check in (*wanted, "access list", "broker's certificate", "Mosquitto"):
         assert worst(findings, check) == "ok", check
@@ -248,7 +248,7 @@ def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest
     with shipped.client("watch") as client:
         status = Status(True, "1", 0, (), ()).encode()
         client.publish(topic_of("status", "home", "watch"), status, retain=True)
-    assert worst(examine(installed(file)), "devices") == "ok"
+    assert worst(examine(read_installation(file)), "devices") == "ok"
     assert main(["doctor", str(folder)]) == 0
     assert "ok   store: " in capsys.readouterr().out
 
@@ -339,7 +339,7 @@ def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "FAIL policies: watch.json" in capsys.readouterr().out
     assert main(["doctor"]) == 2
     with pytest.raises(FuguError, match=r"gateway\.toml"):
-        installed(tmp_path / "folder" / "gateway.toml")
+        read_installation(tmp_path / "folder" / "gateway.toml")
 
 
 def test_policies_of_a_gateway_that_end(tmp_path: Path) -> None:

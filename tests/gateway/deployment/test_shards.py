@@ -11,7 +11,7 @@ from fugu.contract.errors import UsageError
 from fugu.mqtt import Broker
 from gateway.cluster.duties import shard_account
 from gateway.deployment.broker_files import BrokerFolder
-from gateway.deployment.doctor import examine, installed
+from gateway.deployment.doctor import examine, read_installation
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
 from tests.support.shipped import Shipped
@@ -62,7 +62,7 @@ def test_the_doctor_knows_the_accounts_of_shards(fleet: Shipped, tmp_path: Path)
         assert device.publish("fugu/2/home/watch/status", retain=True) == 0
 
     def findings() -> dict[str, str]:
-        return {finding.check: finding.verdict for finding in examine(installed(folder / "gateway.toml"))}
+        return {finding.check: finding.verdict for finding in examine(read_installation(folder / "gateway.toml"))}
 
     verdicts = findings()
     assert [verdicts["shard 0"], verdicts["shard 1"], verdicts["access list"]] == ["ok"] * 3

@@ -18,7 +18,7 @@ from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.files import is_held
 from fugu.mqtt import Link
 from gateway.config import FleetConfig
-from gateway.fleet.registry import Registry, serving
+from gateway.fleet.registry import Registry, lock_path
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.service import FleetService
 from gateway.parts import Message
@@ -121,11 +121,11 @@ def registry(path: Path) -> Iterator[Registry]:
 
 
 def test_who_sends_documents_holds_the_registry_until_it_stops(broker: Mosquitto, path: Path) -> None:
-    assert is_held(serving(path)) is False
+    assert is_held(lock_path(path)) is False
     operator = Operator(path, broker)
-    assert is_held(serving(path)) is True
+    assert is_held(lock_path(path)) is True
     operator.link.close()
-    assert is_held(serving(path)) is False
+    assert is_held(lock_path(path)) is False
 
 
 def test_nothing_is_sent_before_devices_could_be_heard_and_never_more_than_so_many_a_second(
@@ -162,7 +162,7 @@ def test_that_a_document_is_sent_is_noted_before_it_is(
     assert all(device in sent for device, sent in noted)
     ((number, *first), _) = registry.sent_documents()
     assert (first, len(registry.sent_documents(number))) == (["d003", 1], 1)
-    registry.send([("d003", 1), ("d003", 2)])
+    registry.note_sent([("d003", 1), ("d003", 2)])
     assert [row[1:] for row in registry.sent_documents(number)] == [("d007", 1), ("d003", 2)], "once for each"
     operator.link.close()
 

@@ -20,7 +20,7 @@ from fugu.contract.trust import Trust
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import FleetPolicies, read_roots
 from gateway.fleet.entries import Document, FleetError, Target
-from gateway.fleet.keys import Root, decrypted, encrypted
+from gateway.fleet.keys import Root, decrypt_key, encrypt_key
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import Signed
 from tests.support.processes import policy
@@ -147,10 +147,10 @@ def test_a_root_is_signed_by_its_own_keys_for_gateway_and_device(tmp_path: Path)
 def test_a_key_is_written_in_a_form_that_others_read_too(tmp_path: Path) -> None:
     (key,) = new_keys(1)
     path = tmp_path / "key.pem"
-    path.write_bytes(encrypted(key, "correct horse"))
+    path.write_bytes(encrypt_key(key, "correct horse"))
     shown = subprocess.run(["openssl", "asn1parse", "-in", str(path)], capture_output=True, text=True, check=True)
     assert re.findall(r"INTEGER +:(\w+)", shown.stdout) == ["4000", "08", "05"]
-    assert decrypted(path.read_bytes(), "correct horse", path).private_bytes_raw() == key.private_bytes_raw()
+    assert decrypt_key(path.read_bytes(), "correct horse", path).private_bytes_raw() == key.private_bytes_raw()
     command = ["openssl", "pkey", "-in", str(path), "-passin", "pass:correct horse", "-pubout", "-outform", "DER"]
     done = subprocess.run(command, capture_output=True, check=True)
     assert done.stdout.endswith(key.public_key().public_bytes_raw())

@@ -17,7 +17,7 @@ from fugu.planning.chain_source import file_source
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.learned_class import LearnedModel, log_ratios, transition_of
 from gateway.history.export import export_history
-from gateway.history.learning import expected, joined_sequences, learn_class, read_sequences
+from gateway.history.learning import e_step, joined_sequences, learn_class, read_sequences
 from gateway.history.tasks import Group, Source
 from tests.support.command import Fugu
 from tests.support.histories import ALWAYS, CHAIN, fill_store, symbols_of
@@ -170,10 +170,10 @@ def test_sequences_have_their_tables_whatever_is_taken_of_them(tmp_path: Path, m
     whole = joined_sequences(parts)
     assert whole.ticks == sum(part.ticks for part in parts) == 20 * 4 + 30 * 4 + 7 * 4 + 100
     chain, distribution = np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0.5, 0.5])
-    at_once = expected(whole, chain, distribution)
+    at_once = e_step(whole, chain, distribution)
     monkeypatch.setattr("gateway.history.learning._CHUNK", 40)
     for some in (parts, [whole.take([i]) for i in range(len(whole.tables))], [whole]):
-        expectations = [expected(part, chain, distribution) for part in some]
+        expectations = [e_step(part, chain, distribution) for part in some]
         assert sum(moves.log_likelihood for moves in expectations) == pytest.approx(at_once.log_likelihood, rel=1e-12)
         np.testing.assert_allclose(sum(moves.moves for moves in expectations), at_once.moves, rtol=1e-12)
 

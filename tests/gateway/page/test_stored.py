@@ -109,8 +109,8 @@ def test_what_is_stored_stands_before_what_came(counted: Policy) -> None:
     for index in (9999, 10_000):
         memory.take(topic, came(index, 60).encode())
     _, reports = view_of(counted).take_stored(PLACE, [frame(index, 30) for index in range(9996, 10_000)])
-    memory.recall("watch", "hr", reports)
-    memory.recall("nobody", "hr", reports)
+    memory.prepend_stored("watch", "hr", reports)
+    memory.prepend_stored("nobody", "hr", reports)
     [history] = memory.histories("watch")
     day, _ = history["tiers"]
     assert [row[1] for row in day] == [0.5, 0.5, 0.5, 0.5, 1.0]

@@ -92,7 +92,7 @@ class Home:
 
     def send(self, version: int) -> None:
         """The gateway is about to publish it."""
-        self.registry.send([("watch", version)])
+        self.registry.note_sent([("watch", version)])
 
     def answer(self, version: int, reason: str = "") -> None:
         """The device judges a document."""
