@@ -96,7 +96,7 @@ def resume(
     for begun in resume_ledger(resumed, location, seconds, address):
         print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
     with closing(Ledger(resumed, create=False)) as opened:
-        if limit := opened.not_before_us:
+        if limit := opened.binding.not_before_us:
             print(no_release_before(limit))
     print(f"{resumed.name} is the ledger of {location.name}; no copy of either from before fits any more")
 

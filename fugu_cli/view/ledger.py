@@ -28,7 +28,7 @@ def shown_ledger(ledger: Ledger) -> Result:
 
     In JSON all of them, in nats, with what each charges to each device, and by how much the device's ticks are ahead.
     """
-    accounts, entries, not_before = ledger.accounts(), ledger.entries(), ledger.not_before_us
+    accounts, entries, not_before = ledger.accounts(), ledger.entries(), ledger.binding.not_before_us
     documents = [_entry_document(ledger, entry) for entry in entries]
     limit = {"not_before": instant_text(instant(not_before))} if not_before else {}
     report = [*_show_ledger(accounts, entries), *([Line(f"{no_release_before(not_before)}.")] if not_before else ())]

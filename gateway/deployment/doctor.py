@@ -192,7 +192,7 @@ def _store(store: Location) -> Iterator[Finding]:
 def _ledger_limit(file: Path) -> Iterator[Finding]:
     """Say before which time a ledger refuses releases, if it does; for all else see `_database_pages`."""
     with contextlib.suppress(FuguError, DatabaseError), closing(Ledger(file, read_only=True)) as ledger:
-        if limit := ledger.not_before_us:
+        if limit := ledger.binding.not_before_us:
             verdict: Verdict = "ok" if limit <= time.time_ns() // 1000 else "warn"
             yield Finding("releases", verdict, no_release_before(limit))
 

@@ -231,7 +231,7 @@ def _ledger(store: Location, ledger: Location | None) -> Location | None:
     location = ledger or ledger_beside(store)
     if is_there(location, KIND):
         with closing(Ledger(location, create=False)) as opened_ledger:
-            if opened_ledger.identity == bound:
+            if opened_ledger.binding.identity == bound:
                 return location
     raise LedgerError(
         f"{location.name} is not the ledger that releases of {store.name} were charged to: name that one with --ledger"

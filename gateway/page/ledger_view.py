@@ -94,7 +94,7 @@ class LedgerView:
             "audiences": audiences,
             "entries": [self._entry(row, groups[row[-1]]) for row in entries],
             "more": len(all_entries) > PAGE_ENTRIES,
-            "limit": no_release_before(limit) if (limit := ledger.not_before_us) else "",
+            "limit": no_release_before(limit) if (limit := ledger.binding.not_before_us) else "",
         }
 
     def _entry(self, row: tuple[Any, ...], group: tuple[int, str, int]) -> dict[str, Any]:

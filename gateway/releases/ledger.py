@@ -87,6 +87,20 @@ class _Book(NamedTuple):
     others: list[_Row]
 
 
+class Binding(NamedTuple):
+    """Which ledger it is, and of which store.
+
+    Attributes:
+        identity: random; a ledger that begins anew has another one.
+        store: the identity of the store that it charges releases of, empty before there is one.
+        not_before_us: windows that begin before this Unix time are refused; 0 unless an operator has set it.
+    """
+
+    identity: str
+    store: str
+    not_before_us: int
+
+
 class _RehearsalError(Exception):
     """Nothing is to be kept of a transaction."""
 
@@ -301,7 +315,7 @@ class Ledger:
 
     def _admit(self, release: Release) -> int:
         """Charge a release; the group of its devices. Raises LedgerError."""
-        if release.since_us < (limit := self.not_before_us):
+        if release.since_us < (limit := self.binding.not_before_us):
             raise LedgerError(
                 f"release {release.name}: ticks {release.first}..{release.last} are refused, because they begin at "
                 f"{instant_text(instant(release.since_us))}: {no_release_before(limit)}"
@@ -456,24 +470,14 @@ class Ledger:
         return int(self._one(query, *row)[0])
 
     @property
-    def identity(self) -> str:
-        """Random; a ledger that begins anew has another one."""
-        return str(self._one("SELECT identity FROM intact_binding")[0])
-
-    @property
-    def store(self) -> str:
-        """The identity of the store that it charges releases of, empty before there is one."""
-        return str(self._one("SELECT store FROM intact_binding")[0])
+    def binding(self) -> Binding:
+        """Which ledger it is, and of which store."""
+        return Binding(*self._one("SELECT identity, store, not_before_us FROM intact_binding"))
 
     @property
     def newest(self) -> int:
         """The number of the newest entry, 0 if there is none."""
         return int(self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0])
-
-    @property
-    def not_before_us(self) -> int:
-        """Refuse windows that begin before this Unix time in microseconds; 0 unless an operator has set it."""
-        return int(self._one("SELECT not_before_us FROM intact_binding")[0])
 
     def begin(
         self,
@@ -486,7 +490,7 @@ class Ledger:
     ) -> None:
         """Become another ledger, of a store, that refuses releases before a first tick of each device and stream.
 
-        `complete`: it has all charges of the ticks before. `not_before_us` replaces the property of that name, unless
+        `complete`: it has all charges of the ticks before. `not_before_us` replaces that of the binding, unless
         it is `None`. If anything begins, classes that are in force count for ever: the store may have forgotten them.
         """
         begins = [(*beginning, 0 if complete else beginning[2]) for beginning in beginnings]
@@ -523,7 +527,7 @@ class Ledger:
     def has_past(self) -> bool:
         """True if there may be such facts of any stream."""
         query = "SELECT 1 FROM outlived UNION ALL SELECT 1 FROM beginnings WHERE uncharged>0 LIMIT 1"
-        return bool(self.not_before_us or self._one(query))
+        return bool(self.binding.not_before_us or self._one(query))
 
     def past(self, streams: Iterable[Stream]) -> tuple[list[tuple[str, int]], bool]:
         """Facts of streams, and of those that move with them, from before `begin`, which no policy may tell.
@@ -534,7 +538,7 @@ class Ledger:
         query += "ORDER BY class, period_us"
         members = self._members([*streams])
         classes = [(row[0], row[1]) for member in members for row in self._db.execute(query, member)]
-        return classes, bool(self.not_before_us) or any(self._beginning(member)[1] for member in members)
+        return classes, bool(self.binding.not_before_us) or any(self._beginning(member)[1] for member in members)
 
     def classes(self, key: Key) -> str:
         """The classes of chains, as JSON, that an account's newest allowance is for."""
@@ -623,10 +627,6 @@ class Ledger:
         with self.transaction():
             self._db.execute("UPDATE entries SET state=? WHERE number=? AND state='reserved'", (state, number))
 
-    def pending(self, after: int = 0, limit: int = 100) -> list[Entry]:
-        """Reserved releases that are not known to be published, oldest first."""
-        return self._entries("state='reserved' AND number>? ORDER BY number LIMIT ?", after, limit)
-
     def newest_published(self, through: int) -> list[int]:
         """Numbers of the newest entry of each topic that was published, or reserved and is not above a number."""
         query = "SELECT MAX(number) FROM entries WHERE state='published' OR state='reserved' AND number<=? "
@@ -636,9 +636,10 @@ class Ledger:
         """An entry, by its number."""
         return next(iter(self._entries("number=?", number)), None)
 
-    def entries(self, after: int = 0, limit: int = 2**62) -> list[Entry]:
-        """All entries above a number, oldest first."""
-        return self._entries("number>? ORDER BY number LIMIT ?", after, limit)
+    def entries(self, after: int = 0, limit: int = 2**62, *, pending: bool = False) -> list[Entry]:
+        """Entries above a number, oldest first; all, or those that are not known to be published."""
+        state = "state='reserved' AND " if pending else ""
+        return self._entries(f"{state}number>? ORDER BY number LIMIT ?", after, limit)
 
     def charges(self, number: int) -> dict[str, int]:
         """For each device of an entry, what its ticks were charged."""

@@ -351,7 +351,7 @@ class Maker:
         Charges that were made cannot be undone. What a lost ledger had charged may be anything. Raises FuguError
         with the tick from which on all of that is far enough.
         """
-        since_us = max(0, self.ledger.not_before_us - job.clock.epoch_us)
+        since_us = max(0, self.ledger.binding.not_before_us - job.clock.epoch_us)
         allowances = self.ledger.allowances(job.plan.stream, job.plan.audience, release.charges)
         enough = None if since_us else self.ledger.never_louder(job.plan.audience)
         for device in release.charges:

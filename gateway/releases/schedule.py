@@ -330,7 +330,7 @@ class ReleaseSchedule:
                 return None
             begins = self._releases.ledger.beginnings(job.question.devices, job.plan.stream)
             begun = self._progress.wall_tick(job.question, begins)
-            begun = max(begun, tick_at(job.clock, self._releases.ledger.not_before_us - 1) + 1)
+            begun = max(begun, tick_at(job.clock, self._releases.ledger.binding.not_before_us - 1) + 1)
             if job.plan.once is None or begun > once:
                 once = -(-max(once, begun) // job.plan.step) * job.plan.step
             if progress is not None:  # until the first window is done, an earlier symbol may still come
@@ -392,7 +392,7 @@ class ReleaseSchedule:
             self._again.popleft()
             self._in_flight[message_id] = 0
         while self._waiting and not self._again and self._can_start:
-            entries = self._releases.ledger.pending(self._sent_through, 1)
+            entries = self._releases.ledger.entries(self._sent_through, 1, pending=True)
             if not entries:
                 self._waiting = False
                 return

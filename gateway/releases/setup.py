@@ -91,9 +91,9 @@ class ReleaseRecord:
         """
         own, _, entry = self._releases.charged()
         if not entry and not ledger.newest:
-            ledger.begin((), ledger.identity, own)
+            ledger.begin((), ledger.binding.identity, own)
             with self._store.transaction():
-                self._releases.begin(ledger.identity, 0)
+                self._releases.begin(ledger.binding.identity, 0)
             return
         if problem := self.problem(ledger):
             raise LedgerError(f"{problem}: {_RESUME}")
@@ -104,9 +104,9 @@ class ReleaseRecord:
         own, identity, entry = self._releases.charged()  # before the ledger is looked at, which goes ahead
         if not entry and not ledger.newest:
             return ""
-        if entry and ledger.identity != identity:
+        if entry and ledger.binding.identity != identity:
             return "the ledger is not the one that this store's releases were charged to"
-        if ledger.store != own:
+        if ledger.binding.store != own:
             return "the ledger has charged releases of another store"
         if ledger.newest < entry:
             return f"the ledger ends with entry {ledger.newest}, and entry {entry} may have been published: it is old"
@@ -118,7 +118,7 @@ class ReleaseRecord:
         After LedgerError (the store has another ledger by now) or DatabaseError nothing may be published.
         """
         _, identity, noted = self._releases.charged()
-        if identity != ledger.identity:
+        if identity != ledger.binding.identity:
             raise LedgerError("the store has begun another ledger meanwhile: start the gateway again")
         if number <= noted:
             return
@@ -146,7 +146,7 @@ class ReleaseRecord:
         for device, stream, last in [*self._releases.released(), *ledger.released()]:
             lasts[device, stream] = max(last, lasts.get((device, stream), -1))
         own, ledger_identity, entry = self._releases.charged()
-        complete = not entry or (ledger.identity == ledger_identity and ledger.newest >= entry)
+        complete = not entry or (ledger.binding.identity == ledger_identity and ledger.newest >= entry)
         identity = secrets.token_hex(16)  # no copy of the old ledger fits any more
         begins = [(*key, last + 1) for key, last in lasts.items()]
         ledger.begin(begins, identity, own, not_before_us, complete=complete)
@@ -231,10 +231,10 @@ def resume_ledger(
                         json.loads(document)["fleet"] for document in opened.policy_documents()
                     }
                     newest = max(newest, _newest_at(broker, fleets))
-                elif limit < resumed.not_before_us:
+                elif limit < resumed.binding.not_before_us:
                     raise LedgerError(
-                        f"{no_release_before(resumed.not_before_us)}: to set an earlier time, name the broker too "
-                        "(--broker): it has the newest releases"
+                        f"{no_release_before(resumed.binding.not_before_us)}: to set an earlier time, name the broker "
+                        "too (--broker): it has the newest releases"
                     )
                 if limit < newest:
                     raise LedgerError(

@@ -154,7 +154,7 @@ def test_what_was_reserved_waits_until_it_is_known_to_be_published(ledger: Ledge
     ledger.mark(2, "abandoned")
     ledger.close()
     again = Ledger(location, create=False)
-    assert [(entry.number, entry.payload) for entry in again.pending()] == [(3, bytes([20]))]
+    assert [(entry.number, entry.payload) for entry in again.entries(pending=True)] == [(3, bytes([20]))]
     assert again.progress("count") == 30
     again.mark(2, "published")
     assert [entry.state for entry in again.entries()] == ["published", "abandoned", "reserved"]

@@ -91,7 +91,7 @@ def test_a_connection_that_breaks_after_the_commit_has_charged_and_the_window_is
     await_answer(lambda: ledger.newest)
     with pytest.raises(LedgerError, match="entry 1 has released the window that begins there"):
         reserve(ledger, release(0, 9), b"second", progress=10)
-    assert [entry.payload for entry in ledger.pending()] == [b"first"]
+    assert [entry.payload for entry in ledger.entries(pending=True)] == [b"first"]
     assert ledger.progress("count") == 10
     assert ledger.spent(key(), 0, 99) == [ChargedTicks(0, 9, ALLOWED)]
 

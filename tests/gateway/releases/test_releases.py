@@ -144,6 +144,6 @@ def test_what_the_broker_refuses_is_published_at_the_next_start_with_the_same_by
 
 def pending(folder: Path) -> list[bytes]:
     ledger = Ledger(folder / "l.sqlite", create=False)
-    payloads = [entry.payload for entry in ledger.pending()]
+    payloads = [entry.payload for entry in ledger.entries(pending=True)]
     ledger.close()
     return payloads
